@@ -1,0 +1,192 @@
+//! The stored batch: one canonical layout for everything that is kept.
+//!
+//! It is bit-compatible with record batch v2 of Kafka (message format in Kafka's documentation, section 5.3.1), all
+//! integers big-endian:
+//!
+//! ```text
+//!  0  i64 base offset          ┐ patched where the batch is stored:
+//!  8  i32 length from byte 12  │ outside of the checksum
+//! 12  i32 leader epoch         ┘
+//! 16  i8  magic = 2
+//! 17  u32 CRC-32C of bytes 21..
+//! 21  i16 attributes           bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+//! 23  i32 last offset delta
+//! 27  i64 base timestamp       ms since 1970
+//! 35  i64 max timestamp
+//! 43  i64 producer id          -1: none
+//! 51  i16 producer epoch
+//! 53  i32 base sequence
+//! 57  i32 record count
+//! 61  records, compressed as one block where the attributes say so
+//! ```
+
+use crate::checksum::crc32c;
+use crate::id::{Epoch, Offset, ProducerId};
+
+/// Bytes of a batch before its first record.
+pub const HEADER_BYTES: usize = 61;
+/// Bytes at the front that say where the batch is stored; the batch's own checksum does not cover them.
+pub const PLACEMENT_BYTES: usize = 16;
+/// Bytes in front of what the length field counts.
+pub const LENGTH_PREFIX_BYTES: usize = 12;
+/// The only layout version there is.
+pub const MAGIC: u8 = 2;
+
+const ATTRIBUTES_AT: usize = 21;
+const CODEC_MASK: u16 = 0b111;
+const APPEND_TIME_BIT: u16 = 1 << 3;
+const TRANSACTIONAL_BIT: u16 = 1 << 4;
+const CONTROL_BIT: u16 = 1 << 5;
+
+/// How the records of a batch are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+/// The fixed part of a batch, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchHeader {
+    pub base_offset: i64,
+    /// Bytes of the whole batch, header included.
+    pub bytes: usize,
+    pub leader_epoch: i32,
+    pub magic: u8,
+    pub crc: u32,
+    pub attributes: u16,
+    pub last_offset_delta: i32,
+    pub base_timestamp: i64,
+    pub max_timestamp: i64,
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub base_sequence: i32,
+    pub record_count: i32,
+}
+
+/// Why bytes are not a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    #[error("a batch of {given} bytes is cut short: its header says {wanted}")]
+    Truncated { given: usize, wanted: usize },
+    #[error("a batch says that it is {0} bytes long, less than its own header")]
+    Length(i64),
+    #[error("batch layout version {0} is not supported: expected 2")]
+    Magic(u8),
+    #[error("the batch's checksum is {computed:#010x}, its header says {stored:#010x}")]
+    Checksum { stored: u32, computed: u32 },
+    #[error("compression codec {0} is unknown: expected 0 to 4")]
+    Codec(u16),
+    #[error("the batch claims {records} records with a last offset delta of {last_offset_delta}")]
+    Counts { records: i32, last_offset_delta: i32 },
+    #[error("the batch's base timestamp {base} is later than its max timestamp {max} or negative")]
+    Timestamps { base: i64, max: i64 },
+    #[error("record {index} of the batch is malformed")]
+    Record { index: u32 },
+    #[error("the batch's {codec:?} block cannot be decompressed")]
+    Decompression { codec: Codec },
+    #[error("the batch's records take more than {limit} bytes once decompressed")]
+    TooLarge { limit: usize },
+}
+
+impl BatchHeader {
+    /// Reads the header at the front of `bytes`, which may go on behind the batch. Nothing is verified but that the
+    /// header is there and that the length it states holds at least a header.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
+        let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(BatchError::Truncated { given: bytes.len(), wanted: HEADER_BYTES });
+        };
+        let length = i32::from_be_bytes(field(head, 8));
+        let total = i64::from(length) + LENGTH_PREFIX_BYTES as i64;
+        let bytes = usize::try_from(total).ok().filter(|n| *n >= HEADER_BYTES).ok_or(BatchError::Length(total))?;
+        Ok(Self {
+            base_offset: i64::from_be_bytes(field(head, 0)),
+            bytes,
+            leader_epoch: i32::from_be_bytes(field(head, 12)),
+            magic: u8::from_be_bytes(field(head, 16)),
+            crc: u32::from_be_bytes(field(head, 17)),
+            attributes: u16::from_be_bytes(field(head, 21)),
+            last_offset_delta: i32::from_be_bytes(field(head, 23)),
+            base_timestamp: i64::from_be_bytes(field(head, 27)),
+            max_timestamp: i64::from_be_bytes(field(head, 35)),
+            producer_id: i64::from_be_bytes(field(head, 43)),
+            producer_epoch: i16::from_be_bytes(field(head, 51)),
+            base_sequence: i32::from_be_bytes(field(head, 53)),
+            record_count: i32::from_be_bytes(field(head, 57)),
+        })
+    }
+
+    /// Reads the header of the batch that `bytes` holds and checks magic, codec and checksum, which is what has to
+    /// hold for a batch that is already stored.
+    pub fn verify(bytes: &[u8]) -> Result<Self, BatchError> {
+        let header = Self::parse(bytes)?;
+        let whole = bytes
+            .get(..header.bytes)
+            .ok_or(BatchError::Truncated { given: bytes.len(), wanted: header.bytes })?;
+        if header.magic != MAGIC {
+            return Err(BatchError::Magic(header.magic));
+        }
+        header.codec()?;
+        let computed = crc32c(whole.get(ATTRIBUTES_AT..).unwrap_or_default());
+        if computed != header.crc {
+            return Err(BatchError::Checksum { stored: header.crc, computed });
+        }
+        Ok(header)
+    }
+
+    pub fn codec(&self) -> Result<Codec, BatchError> {
+        Ok(match self.attributes & CODEC_MASK {
+            0 => Codec::None,
+            1 => Codec::Gzip,
+            2 => Codec::Snappy,
+            3 => Codec::Lz4,
+            4 => Codec::Zstd,
+            other => return Err(BatchError::Codec(other)),
+        })
+    }
+
+    /// Whether the timestamps are those of the append, not of the record's creation.
+    pub fn is_append_time(&self) -> bool {
+        self.attributes & APPEND_TIME_BIT != 0
+    }
+
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL_BIT != 0
+    }
+
+    pub fn is_control(&self) -> bool {
+        self.attributes & CONTROL_BIT != 0
+    }
+
+    /// Offsets that the batch takes in its log.
+    pub fn span(&self) -> u64 {
+        u64::try_from(self.last_offset_delta).map_or(0, |delta| delta + 1)
+    }
+
+    pub fn producer(&self) -> Option<ProducerId> {
+        (self.producer_id >= 0).then_some(ProducerId(self.producer_id))
+    }
+}
+
+/// The first 16 bytes of a batch of `bytes` in all, stored at `base` under `epoch`.
+pub fn placement(base: Offset, epoch: Epoch, bytes: usize) -> [u8; PLACEMENT_BYTES] {
+    let length = u32::try_from(bytes.saturating_sub(LENGTH_PREFIX_BYTES)).unwrap_or(u32::MAX);
+    let mut out = [0; PLACEMENT_BYTES];
+    let (offset, rest) = out.split_at_mut(8);
+    offset.copy_from_slice(&base.0.to_be_bytes());
+    let (len, leader) = rest.split_at_mut(4);
+    len.copy_from_slice(&length.to_be_bytes());
+    leader.copy_from_slice(&epoch.0.to_be_bytes());
+    out
+}
+
+fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some(bytes) = head.get(at..at + N) {
+        out.copy_from_slice(bytes);
+    }
+    out
+}

@@ -1,0 +1,81 @@
+//! The durability dial: what has happened before a write is acknowledged.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// When a write to a log counts as done.
+///
+/// | level | acknowledged when | survives |
+/// |---|---|---|
+/// | `memory` | accepted | nothing |
+/// | `os` | written to the operating system | a killed process |
+/// | `interval:N,T` | written; synced after N records or T ms at the latest | a killed process; a power loss but for the last N records or T ms |
+/// | `sync` | `fdatasync` returned | power loss |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Durability {
+    Memory,
+    Os,
+    Interval { records: u32, every: Duration },
+    #[default]
+    Sync,
+}
+
+/// A text that names no durability level.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown durability {given:?}: expected memory, os, interval:RECORDS,MILLISECONDS (each 1 or more) or sync"
+)]
+pub struct UnknownDurability {
+    pub given: String,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Os => f.write_str("os"),
+            Self::Interval { records, every } => write!(f, "interval:{records},{}", every.as_millis()),
+            Self::Sync => f.write_str("sync"),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = UnknownDurability;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || UnknownDurability { given: text.to_owned() };
+        match text {
+            "memory" => Ok(Self::Memory),
+            "os" => Ok(Self::Os),
+            "sync" => Ok(Self::Sync),
+            _ => {
+                let (records, millis) =
+                    text.strip_prefix("interval:").and_then(|rest| rest.split_once(',')).ok_or_else(unknown)?;
+                let records = records.trim().parse().ok().filter(|n| *n > 0).ok_or_else(unknown)?;
+                let millis: u32 = millis.trim().parse().ok().filter(|n| *n > 0).ok_or_else(unknown)?;
+                Ok(Self::Interval { records, every: Duration::from_millis(millis.into()) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_reads_back_as_written() {
+        for text in ["memory", "os", "interval:1000,20", "sync"] {
+            assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in ["", "fsync", "interval", "interval:0,5", "interval:5,0", "interval:-1,2", "interval:1"] {
+            assert_eq!(text.parse::<Durability>().unwrap_err().given, text);
+        }
+    }
+}
