@@ -134,11 +134,12 @@ impl BatchHeader {
             });
         };
         let length = i32::from_be_bytes(field(head, 8));
-        let total = i64::from(length) + LENGTH_PREFIX_BYTES as i64;
-        let bytes = usize::try_from(total)
+        let bytes = usize::try_from(length)
             .ok()
+            .map(|behind| behind + LENGTH_PREFIX_BYTES);
+        let bytes = bytes
             .filter(|n| *n >= HEADER_BYTES)
-            .ok_or(BatchError::Length(total))?;
+            .ok_or(BatchError::Length(length.into()))?;
         Ok(Self {
             base_offset: i64::from_be_bytes(field(head, 0)),
             bytes,

@@ -107,21 +107,14 @@ mod tests {
 
     const CODECS: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 
+    /// Bytes that compress, but not to nothing.
     fn sample(len: usize) -> Vec<u8> {
         let mut state = 7_u32;
-        let mut next = || {
+        let mut text = std::iter::from_fn(|| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        };
-        (0..len)
-            .map(|at| {
-                if at % 7 < 5 {
-                    b'a' + (at / 64 % 20) as u8
-                } else {
-                    next()
-                }
-            })
-            .collect()
+            Some([b'a', b'b', state.to_be_bytes()[0]])
+        });
+        text.by_ref().flatten().take(len).collect()
     }
 
     #[test]
