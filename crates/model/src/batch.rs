@@ -139,7 +139,7 @@ impl BatchHeader {
             .map(|behind| behind + LENGTH_PREFIX_BYTES);
         let bytes = bytes
             .filter(|n| *n >= HEADER_BYTES)
-            .ok_or(BatchError::Length(length.into()))?;
+            .ok_or_else(|| BatchError::Length(length.into()))?;
         Ok(Self {
             base_offset: i64::from_be_bytes(field(head, 0)),
             bytes,
