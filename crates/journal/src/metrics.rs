@@ -19,6 +19,7 @@ pub struct Metrics {
     pub(crate) cold_reads: Counter,
     pub(crate) damaged_reads: Counter,
     pub(crate) checkpoints: Counter,
+    pub(crate) truncations: Counter,
     pub(crate) segment_files: Gauge,
     pub(crate) dead_bytes: Gauge,
     pub(crate) live_bytes: Gauge,
@@ -43,6 +44,7 @@ impl Metrics {
             cold_reads: Counter::default(),
             damaged_reads: Counter::default(),
             checkpoints: Counter::default(),
+            truncations: Counter::default(),
             segment_files: Gauge::default(),
             dead_bytes: Gauge::default(),
             live_bytes: Gauge::default(),
@@ -75,6 +77,7 @@ impl Metrics {
         registry.register("cold_reads", "Reads that went to segments", self.cold_reads.clone());
         registry.register("damaged_reads", "Reads that met damage", self.damaged_reads.clone());
         registry.register("checkpoints", "Checkpoints stored", self.checkpoints.clone());
+        registry.register("truncations", "Logs that retention shortened", self.truncations.clone());
         registry.register("segments", "Segments with data", self.segment_files.clone());
         registry.register("dead_bytes", "Bytes in segments that nobody can read", self.dead_bytes.clone());
         registry.register("live_bytes", "Bytes in segments that can be read", self.live_bytes.clone());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use stafett_model::{Epoch, LogId};
 
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{Checkpoint, RunInfo, StateAt};
 use super::files::Files;
 use super::log::{Log, LogTable};
 use super::pool::Pool;
@@ -18,7 +18,6 @@ use super::storage::Storage;
 use super::syncer::SyncGate;
 use super::tail::TailCache;
 use super::writer::{Sealed, Writer};
-use crate::contract::StateChange;
 use crate::metrics::Metrics;
 
 #[derive(Debug)]
@@ -47,11 +46,13 @@ pub(crate) struct Core {
 pub(crate) struct Pending {
     /// Everything before is in here or in the checkpoint.
     pub(crate) position: Position,
-    pub(crate) state: Vec<(Position, StateChange)>,
+    pub(crate) state: Vec<StateAt>,
     pub(crate) dirty: Vec<Arc<Log>>,
     pub(crate) deleted: Vec<LogId>,
     pub(crate) segments_added: Vec<SegmentId>,
     pub(crate) segments_removed: Vec<SegmentId>,
+    pub(crate) segments_forgotten: Vec<SegmentId>,
+    pub(crate) run: RunInfo,
     /// Written since the last checkpoint.
     pub(crate) bytes: u64,
 }

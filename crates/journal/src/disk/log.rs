@@ -193,6 +193,10 @@ impl LogState {
 pub(crate) struct LogTable(RwLock<HashMap<LogId, Arc<Log>>>);
 
 impl LogTable {
+    pub(crate) fn from_logs(logs: HashMap<LogId, Arc<Log>>) -> Self {
+        Self(RwLock::new(logs))
+    }
+
     pub(crate) fn get(&self, id: LogId) -> Option<Arc<Log>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }

@@ -68,6 +68,11 @@ impl Pool {
         SegmentId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The lowest id that no segment has had.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.next_id.load(Ordering::Relaxed)
+    }
+
     /// Takes space for a frame. Without `kept_back`, some spares stay untouched.
     pub(crate) fn take_space(&self, bytes: usize, kept_back: bool) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -77,8 +82,9 @@ impl Pool {
                 left.checked_sub(bytes).filter(|rest| *rest >= floor)
             })
         };
-        // The spares may only be late: make one here before a frame is refused.
-        taken(&self.space).is_ok() || (self.add_spare().is_ok() && taken(&self.space).is_ok())
+        // The spares may only be late: make some here before a frame is refused.
+        taken(&self.space).is_ok()
+            || (0..=self.kept_back + AHEAD).any(|_| self.add_spare().is_ok() && taken(&self.space).is_ok())
     }
 
     /// Gives back space that was taken and not used, or notes (negative) that some was lost.

@@ -6,22 +6,22 @@ use std::fmt;
 /// A segment. Ids rise and are never used again, also not by the file that a later segment recycles: the id is the
 /// generation by which a stale group is told from one that belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct SegmentId(pub u32);
+pub(crate) struct SegmentId(pub(crate) u32);
 
 /// A byte of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Position {
-    pub segment: SegmentId,
-    pub byte: u32,
+pub(crate) struct Position {
+    pub(crate) segment: SegmentId,
+    pub(crate) byte: u32,
 }
 
 impl Position {
     /// The position as one number that sorts alike.
-    pub fn packed(self) -> u64 {
+    pub(crate) fn packed(self) -> u64 {
         (u64::from(self.segment.0) << 32) | u64::from(self.byte)
     }
 
-    pub fn unpacked(packed: u64) -> Self {
+    pub(crate) fn unpacked(packed: u64) -> Self {
         let [a, b, c, d, rest @ ..] = packed.to_be_bytes();
         Self { segment: SegmentId(u32::from_be_bytes([a, b, c, d])), byte: u32::from_be_bytes(rest) }
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use stafett_model::batch::{PLACEMENT_BYTES, placement};
-use stafett_model::{LogId, Offset, fan_out};
+use stafett_model::fan_out::{self, Numbering};
+use stafett_model::{LogId, Offset};
 
 use super::codec::{u32_of, usize_of};
 use super::core::Core;
@@ -22,6 +23,8 @@ use crate::ticket::{ReadResult, ReadTicket};
 const GAP_BYTES: u32 = 16 * 1024;
 /// Bytes of one read from a segment, if no single frame is larger.
 const READ_BYTES: u32 = 1 << 20;
+/// Decompressed bytes of a batch of which a log has only a part.
+const REBUILT_BYTES_MAX: usize = 64 << 20;
 /// How often a lookup starts again because a rewrite came between.
 const ATTEMPTS: usize = 16;
 
@@ -412,6 +415,13 @@ fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
             place.copy_from_slice(&placement(entry.base, entry.epoch, body.len()));
             Some(copy.freeze())
         }
-        Selection::Range { first, count } => fan_out::select(body, first, count, entry.base, entry.epoch),
+        Selection::Range { first, count } => {
+            let range = fan_out::Selection::Range(first..first.checked_add(count)?);
+            let part = fan_out::select(body, &range, Numbering::Renumber, entry.base, REBUILT_BYTES_MAX).ok()?;
+            let mut copy = BytesMut::from(part.as_ref());
+            let place = copy.get_mut(..PLACEMENT_BYTES)?;
+            place.copy_from_slice(&placement(entry.base, entry.epoch, part.len()));
+            Some(copy.freeze())
+        }
     }
 }

@@ -33,7 +33,7 @@ const COVERED: std::ops::Range<usize> = 12..48;
 
 /// How the frames of a segment are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SegmentKind {
+pub(crate) enum SegmentKind {
     /// As they arrived.
     Arrival,
     /// By log and offset.

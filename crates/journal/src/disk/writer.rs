@@ -9,6 +9,7 @@ use stafett_model::batch::PLACEMENT_BYTES;
 use stafett_model::checksum::Crc32c;
 
 use super::codec::u32_of;
+use super::checkpoint::StateAt;
 use super::control::Control;
 use super::core::Core;
 use super::frame::{ALIGN, Kind};
@@ -26,7 +27,7 @@ use super::tail::TailGroup;
 use crate::contract::Outcome;
 
 /// Bytes of a write group, if no single append is larger.
-pub(crate) const GROUP_BYTES_MAX: usize = 1 << 20;
+const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Bodies of this size and more are written from where they lie; smaller ones are copied, so that a small message
 /// does not keep a large buffer alive.
 const COPY_BYTES_MAX: usize = 16 * 1024;
@@ -71,24 +72,31 @@ struct Layout {
 /// Writes until the journal is closed.
 pub(crate) fn run(core: &Core) {
     let mut staged = Vec::new();
-    while let Taken::Some = core.queue.take(GROUP_BYTES_MAX, &mut staged) {
+    while let Taken::Some = core.queue.take(group_bytes_max(core), &mut staged) {
         write(core, &mut staged);
     }
     core.sync.close();
 }
 
+/// A group has to fit into a segment, and small segments should not stay half empty.
+fn group_bytes_max(core: &Core) -> usize {
+    let segment = usize::try_from(core.settings.segment_bytes).unwrap_or(usize::MAX);
+    GROUP_BYTES_MAX.min(segment / 4)
+}
+
 /// Writes what is staged now and returns whether there was anything.
 pub(crate) fn pump(core: &Core) -> bool {
     let mut staged = Vec::new();
-    core.queue.take_now(GROUP_BYTES_MAX, &mut staged);
+    core.queue.take_now(group_bytes_max(core), &mut staged);
     let some = !staged.is_empty();
     write(core, &mut staged);
     some
 }
 
-/// Writes an empty group, which carries the newest mark of what is synced.
-pub(crate) fn write_mark(core: &Core) {
+/// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
+pub(crate) fn write_last_mark(core: &Core) {
     write_all(core, &mut Vec::new(), true);
+    core.writer.lock().unwrap_or_else(PoisonError::into_inner).seal(core);
 }
 
 fn write(core: &Core, staged: &mut Vec<Staged>) {
@@ -234,7 +242,8 @@ impl Writer {
             max_timestamp: active.max_timestamp,
             control_bytes: active.control_bytes,
         };
-        core.chores.add_sealed(Sealed { summary, index: active.index }, core.settings.threads);
+        let sealed = Sealed { summary, index: active.index };
+        core.chores.add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
     }
 }
 
@@ -253,9 +262,12 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
     let mut pending = core.pending();
     pending.position = end;
     pending.bytes += bytes as u64;
+    let mut number = 0;
     for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
+        number += 1;
         match frame.control.take().map(|control| *control) {
-            Some(Control::State(change)) => pending.state.push((end, change)),
+            Some(Control::State(change)) => pending.state.push(StateAt { position: end, number, change }),
+            Some(Control::RunEnd { .. }) => pending.run.ended = true,
             Some(Control::DeleteLogs { first, count }) => {
                 pending.deleted.extend((first.0..first.0 + u64::from(count)).map(stafett_model::LogId));
             }
