@@ -33,7 +33,12 @@ fn main() -> std::io::Result<()> {
                 builder.push(&record).expect("a sound record");
             }
             let batch = builder.finish().expect("a batch");
-            batches.push(with_append_time(&batch, 5_000).expect("a sound batch").join().to_vec());
+            batches.push(
+                with_append_time(&batch, 5_000)
+                    .expect("a sound batch")
+                    .join()
+                    .to_vec(),
+            );
             batches.push(batch.to_vec());
         }
     }
@@ -45,7 +50,7 @@ fn main() -> std::io::Result<()> {
             ("validate", batch.clone()),
             ("records", batch.clone()),
             ("decompress", [&[codec], block].concat()),
-            ("build", [&[codec], block].concat()),
+            ("builder", [&[codec], block].concat()),
         ] {
             let corpus = root.join("corpus").join(target);
             fs::create_dir_all(&corpus)?;

@@ -31,12 +31,7 @@ fn main() {
         };
         let verify = best(count, || BatchHeader::verify(black_box(&batch)).unwrap());
         let validate = best(count, || validate_produced(black_box(&batch), &limits).unwrap());
-        let read = best(count, || {
-            records(black_box(&batch), 0)
-                .unwrap()
-                .filter(Result::is_ok)
-                .count()
-        });
+        let read = best(count, || records(black_box(&batch), 0).unwrap().flatten().count());
         let built = best(count, || build(value_bytes, count));
         println!(
             "{value_bytes:>8} B {count:>8} {verify:>6.2} ns {validate:>6.2} ns {read:>6.2} ns {built:>6.2} ns"

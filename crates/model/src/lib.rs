@@ -9,7 +9,7 @@
 //! - [`batch`]: the stored batch: its header, its checksum, its place in a log
 //! - [`record`]: one record inside of a batch
 //! - [`batch_builder`]: builds a batch out of records
-//! - [`records`]: reads the records of a batch
+//! - [`mod@records`]: reads the records of a batch
 //! - [`validate`]: what has to hold for a batch that a producer sends
 //! - [`fan_out`]: rebuilds a batch with a part of its records
 //! - [`time`]: finds records of a batch by their timestamps

@@ -88,6 +88,29 @@ impl Records {
         &self.header
     }
 
+    /// Goes on with the first record at or behind `offset`, passing over those before it without making slices of
+    /// them. Records already returned stay behind.
+    pub fn seek(&mut self, offset: Offset) -> Result<(), BatchError> {
+        let base = i128::from(self.header.base_offset);
+        loop {
+            let mut ahead = self.walk.clone();
+            let (raw, rest) = match ahead.next(&self.block) {
+                None => return Ok(()),
+                Some(Err(error)) => {
+                    self.walk = ahead;
+                    return Err(error);
+                }
+                Some(Ok(read)) => read,
+            };
+            if base + i128::from(raw.offset_delta) >= i128::from(offset.0) {
+                return Ok(());
+            }
+            let used = self.block.len() - rest.len();
+            self.block.advance(used);
+            self.walk = ahead;
+        }
+    }
+
     fn own(&self, raw: &RawRecord<'_>) -> Result<StoredRecord, BatchError> {
         let malformed = BatchError::Record {
             index: self.walk.last_index(),

@@ -1,17 +1,21 @@
 //! What has to hold for a batch that a producer sends; checked once, where it comes in.
 //!
-//! The model is the check of Kafka's broker (`LogValidator` and the append path of Kafka 4). What is refused there is
-//! refused here, but for one thing, and some things more are:
+//! The model is the check of Kafka's broker (`LogValidator` and the append path of Kafka 4.3), and a test holds the
+//! answers of both to the same bytes side by side. What is refused there is refused here, with one exception, the
+//! first line; some more things are refused here:
 //!
-//! | | Kafka 4 | here |
+//! | | Kafka 4.3 | here |
 //! |---|---|---|
 //! | compressed records | always decompressed and walked | only with [`ProduceLimits::deep`]; else the record count is bounded |
-//! | append-time bit set by a producer | refused only where the record or topic keeps no creation time | always refused |
-//! | max timestamp is not that of the records | put right in silence | the same in [`sole_batch`], where the records are walked; refused by [`validate_produced`] |
-//! | base or max timestamp below -1 | taken | refused |
-//! | offset deltas not 0, 1, 2, … | taken as they are if uncompressed, else rebuilt | refused |
-//! | producer id with a negative epoch, transactional without a producer id, producer id below -1 | taken | refused |
+//! | append-time bit set by a producer | refused if the topic keeps append time or the records have no timestamp | refused |
+//! | max timestamp is not that of the records | put right in silence | the same in [`sole_batch`], where records are walked; [`validate_produced`] refuses it |
+//! | timestamps below -1, in the header or of a record | taken | refused |
+//! | offset deltas that are not 0, 1, 2, … | stored as they are, unless compressed | refused |
+//! | producer id with an epoch of -1, producer id below -1 | taken | refused |
+//! | key or value length below -1 | taken for none | refused |
+//! | bytes behind the batch that are too few for another one | ignored | refused by [`sole_batch`] |
 //!
+//! A batch marked transactional without a producer id is refused here; Kafka refuses the request before it looks.
 //! Creation times far off the clock, and keys on compacted topics, are the topic's affair and not checked here.
 
 use bytes::Bytes;

@@ -37,7 +37,10 @@ fuzz_target!(|data: &[u8]| {
         assert!(BatchHeader::verify(&split.join()).is_ok() || BatchHeader::verify(&batch).is_err());
     }
     for numbering in [Numbering::Keep, Numbering::Renumber] {
-        for selection in [Selection::Range(0..u32::MAX), Selection::Bitmap(&[0b1010_0101, 0xff])] {
+        for selection in [
+            Selection::Range(0..u32::MAX),
+            Selection::Bitmap(&[0b1010_0101, 0xff]),
+        ] {
             let part = select(&batch, &selection, numbering, Offset::ZERO, BYTES_MAX);
             if let Ok(part) = part {
                 assert!(BatchHeader::verify(&part).is_ok());

@@ -30,9 +30,16 @@ fuzz_target!(|data: &[u8]| {
         let read: Result<Vec<_>, _> = records(&sealed, 1 << 20).unwrap().collect();
         let read = read.expect("what passes can be read");
         assert_eq!(read.len(), header.record_count as usize);
-        assert_eq!(read.iter().map(|record| record.timestamp).max(), Some(header.max_timestamp));
+        assert_eq!(
+            read.iter().map(|record| record.timestamp).max(),
+            Some(header.max_timestamp)
+        );
     }
     if let Ok((batch, header)) = sole_batch(&sealed, &LIMITS) {
-        assert_eq!(validate_produced(&batch, &LIMITS), Ok(header), "what was put right is right");
+        assert_eq!(
+            validate_produced(&batch, &LIMITS),
+            Ok(header),
+            "what was put right is right"
+        );
     }
 });

@@ -83,6 +83,27 @@ mod tests {
         assert!(matches!(decompress(&block, 6), Err(Failure::TooLarge)));
     }
 
+    /// Blocks of 128 KiB in four bytes each, and a window of 128 MiB that would let a decoder keep them all.
+    #[test]
+    fn a_large_window_does_not_hide_a_bomb() {
+        let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3];
+        for _ in 0..99 {
+            bomb.extend_from_slice(&[0x02, 0x00, 0x10, b'x']);
+        }
+        bomb.extend_from_slice(&[0x03, 0x00, 0x10, b'x']);
+        let bytes = 100 * 128 * 1024;
+        assert!(matches!(decompress(&bomb, bytes - 1), Err(Failure::TooLarge)));
+        assert!(matches!(decompress(&bomb, 1000), Err(Failure::TooLarge)));
+        assert_eq!(decompress(&bomb, bytes).ok().unwrap(), vec![b'x'; bytes]);
+        assert!(bomb.len() * crate::compression::ratio_max(crate::batch::Codec::Zstd) >= bytes);
+    }
+
+    #[test]
+    fn a_window_beyond_all_levels_is_refused() {
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 18 << 3, 0x03, 0x00, 0x10, b'x'];
+        assert!(matches!(decompress(&frame, 1 << 20), Err(Failure::Malformed)));
+    }
+
     #[test]
     fn a_wrong_content_checksum_is_found() {
         let mut block = Vec::new();

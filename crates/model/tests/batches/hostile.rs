@@ -22,6 +22,7 @@ fn try_all(bytes: &Bytes) {
     let _ = validate_deep(bytes, &limits);
     let _ = sole_batch(bytes, &limits);
     if let Ok(read) = records(bytes, DECOMPRESSED_MAX) {
+        let _ = read.clone().seek(Offset(5));
         assert!(read.count() <= DECOMPRESSED_MAX / 7 + bytes.len() / 7 + 1);
     }
     let _ = offset_for_timestamp(bytes, 0, Offset::ZERO, DECOMPRESSED_MAX);

@@ -7,6 +7,8 @@ mod fan_out;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod kafka_answers;
+#[cfg(test)]
 mod naive;
 #[cfg(test)]
 mod round_trip;

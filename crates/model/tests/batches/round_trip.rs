@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use stafett_model::{
-    BatchBuilder, BatchError, BatchHeader, Codec, ProduceLimits, ProducerId, Record, records, sole_batch,
-    validate_deep, validate_produced,
+    BatchBuilder, BatchError, BatchHeader, Codec, Offset, ProduceLimits, ProducerId, Record, records,
+    sole_batch, validate_deep, validate_produced,
 };
 
 use crate::naive::{
@@ -118,6 +118,25 @@ fn a_batch_is_read_out_of_bytes_that_go_on() {
     let batch = built(Codec::Snappy, &some_records(4));
     let two = Bytes::from([&batch[..], &batch[..]].concat());
     assert_eq!(read_all(&two), some_records(4));
+}
+
+#[test]
+fn reading_goes_on_from_the_offset_sought() {
+    for codec in CODECS {
+        let batch = built(codec, &some_records(30));
+        for (wanted, first) in [(0, Some(0)), (17, Some(17)), (29, Some(29)), (30, None)] {
+            let mut read = records(&batch, BYTES_MAX).unwrap();
+            read.seek(Offset(wanted)).unwrap();
+            assert_eq!(
+                read.next().map(|record| record.unwrap().offset),
+                first.map(Offset)
+            );
+        }
+        let mut read = records(&batch, BYTES_MAX).unwrap();
+        assert_eq!(read.by_ref().take(10).count(), 10);
+        read.seek(Offset(3)).unwrap();
+        assert_eq!(read.next().unwrap().unwrap().offset, Offset(10));
+    }
 }
 
 #[test]

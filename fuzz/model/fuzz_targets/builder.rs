@@ -10,14 +10,21 @@ const CODECS: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4,
 const BYTES_MAX: usize = 1 << 24;
 
 fuzz_target!(|data: &[u8]| {
-    let Some(([choice, size, times], rest)) = data.split_first_chunk::<3>() else { return };
+    let Some(([choice, size, times], rest)) = data.split_first_chunk::<3>() else {
+        return;
+    };
     let mut builder = BatchBuilder::new(CODECS[usize::from(choice % 5)]);
     // Repeated, so that blocks get as long as those that codecs split.
     for _ in 0..=(times % 32) {
         for piece in rest.chunks(usize::from(*size) * 16 + 1) {
             let (key, value) = piece.split_at(piece.len() / 3);
             let timestamp = piece.iter().map(|byte| i64::from(*byte)).sum();
-            let record = Record { key: Some(key), value: Some(value), headers: &[(key, None)], timestamp };
+            let record = Record {
+                key: Some(key),
+                value: Some(value),
+                headers: &[(key, None)],
+                timestamp,
+            };
             builder.push(&record).unwrap();
         }
     }
@@ -38,7 +45,13 @@ fuzz_target!(|data: &[u8]| {
         let (key, value) = (record.key.as_ref().unwrap(), record.value.as_ref().unwrap());
         assert_eq!([&key[..], &value[..]].concat(), piece);
     }
-    let odd = select(&batch, &Selection::Bitmap(&[0xaa; 16]), Numbering::Keep, Offset::ZERO, BYTES_MAX);
+    let odd = select(
+        &batch,
+        &Selection::Bitmap(&[0xaa; 16]),
+        Numbering::Keep,
+        Offset::ZERO,
+        BYTES_MAX,
+    );
     if let Ok(odd) = odd {
         for record in records(&odd, BYTES_MAX).unwrap() {
             let record = record.unwrap();
