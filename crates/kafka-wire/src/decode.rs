@@ -15,6 +15,10 @@ use crate::str::Str;
 use crate::uuid::Uuid;
 use crate::wire::Wire;
 
+/// The most memory that one byte of a frame may turn into. Holds for every struct there is, or the crate does not
+/// compile.
+const AMPLIFICATION_MAX: usize = 64;
+
 /// The longest string that the protocol carries, also where its length is a varint.
 pub(crate) const STRING_BYTES_MAX: usize = 0x7fff;
 
@@ -174,6 +178,7 @@ impl Decoder {
         flexible: bool,
         nullable: bool,
     ) -> Result<Option<Vec<T>>, DecodeError> {
+        const { assert!(size_of::<T>() <= AMPLIFICATION_MAX * T::BYTES_MIN) };
         let Some(count) = self.count(flexible, nullable, T::BYTES_MIN, size_of::<T>())? else {
             return Ok(None);
         };
@@ -372,7 +377,7 @@ impl Decoder {
                 Err(DecodeError::Null { at })
             };
         };
-        if count > left / least.max(1) {
+        if count > left / least {
             return Err(DecodeError::Count {
                 at,
                 count: stated,

@@ -17,11 +17,17 @@
 //! pass through as opaque bytes.
 
 mod decode;
+#[cfg(test)]
+mod decode_tests;
 mod encode;
+#[cfg(test)]
+mod encode_tests;
 mod encoded;
 mod error_code;
 mod errors;
 mod generated;
+#[cfg(test)]
+mod oracle_tests;
 mod records;
 #[cfg(any(test, feature = "sampling"))]
 mod sample;
