@@ -20,12 +20,7 @@ fn refusal(message: &impl Wire, version: i16) -> Option<EncodeError> {
 
 fn fetched(pieces: &[Bytes]) -> FetchResponse {
     let partition = PartitionData {
-        records: Some(
-            pieces
-                .iter()
-                .map(|piece| Bytes::clone(piece))
-                .collect::<Records>(),
-        ),
+        records: Some(pieces.iter().cloned().collect::<Records>()),
         ..PartitionData::default()
     };
     let topic = FetchableTopicResponse {
