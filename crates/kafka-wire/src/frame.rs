@@ -27,6 +27,9 @@ pub fn open_request(frame: Bytes, limits: DecodeLimits) -> Result<(RequestHeader
 }
 
 /// Reads the body of a request whose header named `R`'s API and `version`.
+///
+/// Stricter than Kafka, which ignores bytes behind the message, replaces what is not UTF-8, and does not compare a known
+/// tagged field with its stated length: here these are errors, since no client in use sends such requests.
 pub fn read_request<R: Request>(body: Decoder, version: i16) -> Result<R, DecodeError> {
     read_whole(body, R::KEY, version)
 }

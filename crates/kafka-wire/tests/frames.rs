@@ -6,7 +6,8 @@ use stafett_kafka_wire::messages::{
     ApiVersionsRequest, ApiVersionsResponse, ConsumerProtocolSubscription, MetadataRequest, MetadataResponse,
 };
 use stafett_kafka_wire::{
-    ApiKey, DecodeError, DecodeLimits, EncodeError, ErrorCode, Message, Request, consumer_protocol, frame,
+    ApiKey, DecodeError, DecodeLimits, EncodeError, ErrorCode, Message, Request, VersionRange,
+    consumer_protocol, frame,
 };
 
 fn limits() -> DecodeLimits {
@@ -152,6 +153,15 @@ fn the_table_of_apis_says_what_the_messages_say() {
         "version 6 is not stable in 4.3"
     );
     assert!(ApiKey::ALL.is_sorted());
+}
+
+/// What Kafka 4.3.1 answered to `ApiVersions`: all ranges are those of the schemas but this one.
+#[test]
+fn produce_versions_that_are_gone_are_still_advertised() {
+    assert_eq!(ApiKey::Produce.advertised_versions(), VersionRange::new(0, 13));
+    assert_eq!(ApiKey::Produce.versions(), VersionRange::new(3, 13));
+    let others = ApiKey::ALL.iter().filter(|api| **api != ApiKey::Produce);
+    others.for_each(|api| assert_eq!(api.advertised_versions(), api.versions()));
 }
 
 #[test]

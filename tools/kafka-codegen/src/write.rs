@@ -147,6 +147,14 @@ fn api_key(files: &[File]) -> Result<String> {
                 VersionRange::new(min, max)
             }}
 
+            /// The versions to name in the answer to `ApiVersions`. Like Kafka since 4.0, it names produce versions 0 to
+            /// 2, which no broker serves any more: librdkafka takes their absence to mean that compressed batches are
+            /// not understood (KAFKA-18659).
+            pub const fn advertised_versions(self) -> VersionRange {{
+                let served = self.versions();
+                if matches!(self, Self::Produce) {{ VersionRange::new(0, served.max) }} else {{ served }}
+            }}
+
             /// Whether the version has tagged fields and compact lengths.
             pub const fn is_flexible(self, version: i16) -> bool {{
                 version >= self.row().3
