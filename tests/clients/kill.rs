@@ -3,10 +3,11 @@
 //!
 //! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED` sets it.
 
+use std::env;
+use std::fs::{self, File};
 use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{env, fs};
 
 use crate::broker::{Broker, external, lines_of, root};
 use crate::peer;
@@ -45,6 +46,7 @@ fn survives_kills(durability: &'static str) {
         .arg(&acknowledged)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(File::create(broker.folder().join("producer.log")).unwrap())
         .spawn()
         .unwrap();
     let mut stop = producer.stdin.take().unwrap();

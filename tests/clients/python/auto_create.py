@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError
 
-from common import ADMIN, LIMIT, consumer, deliver, producer, read_all
+from common import ADMIN, LIMIT, consumer, deliver, eventually, producer, read_all
 
 
 def main():
@@ -16,7 +16,7 @@ def main():
     assert answer.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART, answer.error
     assert "never.made" not in ADMIN.list_topics(timeout=LIMIT).topics
     eager.list_topics("made.by.asking", timeout=LIMIT)
-    assert "made.by.asking" in ADMIN.list_topics(timeout=LIMIT).topics
+    eventually(lambda: "made.by.asking" in ADMIN.list_topics(timeout=LIMIT).topics)
 
 
 main()

@@ -94,3 +94,10 @@ def fails_with(code, future):
         assert error.args[0].code() == code, error
     else:
         raise AssertionError(f"error {code} was expected")
+
+
+def eventually(condition):
+    """For what a broker may do a little after it has answered."""
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"

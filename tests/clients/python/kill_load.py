@@ -8,15 +8,13 @@ broker goes away in between.
 import sys
 import threading
 
-from common import producer
+from common import create, producer
 
 PARTITIONS = 4
 TOPIC, PATH = sys.argv[2], sys.argv[3]
 
 
 def main():
-    from common import create
-
     create(TOPIC, partitions=PARTITIONS)
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
@@ -38,7 +36,6 @@ def main():
         queue_buffering_max_messages=20_000,
         reconnect_backoff_ms=20,
         reconnect_backoff_max_ms=200,
-        log_level=2,
     )
     number = 0
     while not stop.is_set():
