@@ -28,7 +28,7 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
     if let Some(program) = missing {
         skip(
             &format!("{program} is not installed"),
-            "apt-get install openjdk-17-jdk-headless maven",
+            "apt-get install default-jdk-headless maven",
         );
         return None;
     }
