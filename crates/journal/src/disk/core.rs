@@ -36,6 +36,11 @@ pub(crate) struct Core {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) chores: Chores,
     pub(crate) checkpoint: Checkpoint,
+    /// The position that the last stored checkpoint covers.
+    pub(crate) checkpointed: AtomicU64,
+    /// Counts truncations and deletions.
+    pub(crate) freed: AtomicU64,
+    pub(crate) rewriting: Bell,
     pub(crate) epoch: Epoch,
     pub(crate) failure: OnceLock<String>,
     pub(crate) metrics: Metrics,
@@ -88,6 +93,7 @@ impl Core {
         self.queue.fail();
         self.sync.fail();
         self.chores.close();
+        self.rewriting.close();
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -98,12 +104,42 @@ impl Core {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Control frames before this are in the checkpoint.
+    pub(crate) fn checkpointed(&self) -> Position {
+        Position::unpacked(self.checkpointed.load(Ordering::Acquire))
+    }
+
     pub(crate) fn now_ms(&self) -> i64 {
         self.settings.clock.now_ms()
     }
 
     pub(crate) fn allocate(&self, count: u32) -> LogId {
         LogId(self.next_log.fetch_add(count.into(), Ordering::Relaxed))
+    }
+}
+
+/// Lets a thread wait until it is told to end.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    /// Waits; false if the bell was rung.
+    pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn close(&self) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

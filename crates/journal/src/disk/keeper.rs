@@ -6,12 +6,12 @@ use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
-use super::queue::Wait;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
-use super::stage::append_control;
-use super::writer::{self, Sealed};
-use super::{retention, syncer};
+use super::stage::{append_control, wait_synced};
+use super::writer::Sealed;
+use super::retention;
+use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -128,10 +128,12 @@ pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
         Some(_) => return Ok(()),
         None => core.checkpoint.store(&changes),
     };
-    if stored.is_err() {
+    if stored.is_ok() {
+        core.checkpointed.store(meta.position.packed(), std::sync::atomic::Ordering::Release);
+        core.metrics.checkpoints.inc();
+    } else {
         give_back(core, taken, changes);
     }
-    core.metrics.checkpoints.inc();
     stored
 }
 
@@ -154,27 +156,7 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
 
 /// Returns when everything that is staged now is synced, or the journal failed.
 fn barrier(core: &Core) {
-    if core.settings.threads {
-        let (ticket, settlers) = crate::ticket::Ticket::new(1);
-        for settler in settlers {
-            let staged = super::queue::Staged {
-                frames: smallvec::SmallVec::new(),
-                settler: Some(settler),
-                placed: smallvec::SmallVec::new(),
-                wait: Wait::Synced,
-                sync_within_ms: u32::MAX,
-                interval: None,
-                bytes: 0,
-                pinned_bytes: 0,
-            };
-            core.queue.push(staged);
-        }
-        core.queue.wake();
-        drop(ticket.wait());
-    } else {
-        while writer::pump(core) {}
-        syncer::pump(core);
-    }
+    wait_synced(core, SmallVec::new());
 }
 
 /// Everything is written and synced: says so, so that the next start need not suspect anything.

@@ -34,6 +34,7 @@ mod read;
 pub mod real;
 mod recovery;
 mod retention;
+mod rewrite;
 mod salvage;
 mod scan;
 mod segment;
@@ -53,10 +54,11 @@ use std::thread::JoinHandle;
 use stafett_model::{Epoch, LogId};
 
 pub use self::recovery::{OpenError, RecoveryReport};
+pub use self::rewrite::RewritePolicy;
 pub use self::settings::{Clock, Settings};
 use self::checkpoint::RunInfo;
 use self::control::Control;
-use self::core::{Chores, Core, Pending, SegmentTable};
+use self::core::{Bell, Chores, Core, Pending, SegmentTable};
 use self::files::Files;
 use self::pool::Pool;
 use self::queue::Queue;
@@ -129,6 +131,16 @@ impl DiskJournal {
         keeper::try_checkpoint(&self.core);
     }
 
+    /// Rewrites until there is nothing to do, where no thread does it; returns how many steps it took.
+    pub fn rewrite(&self) -> usize {
+        let mut rewriter = rewrite::Rewriter::default();
+        let mut steps = 0;
+        while rewriter.step(&self.core) {
+            steps += 1;
+        }
+        steps
+    }
+
     /// Enforces retention now.
     pub fn enforce_retention(&self) {
         retention::enforce(&self.core);
@@ -192,6 +204,9 @@ fn start(
         writer: Mutex::new(Writer { active: None, chain: recovered.chain, run: settings::random_u64() }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,
+        checkpointed: AtomicU64::new(meta.position.packed()),
+        freed: AtomicU64::new(0),
+        rewriting: Bell::default(),
         epoch,
         failure: OnceLock::new(),
         metrics,
@@ -209,8 +224,12 @@ fn start(
 
 /// Starts the threads.
 fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
-    let jobs: [(&str, fn(&Core)); 3] =
-        [("journal-write", writer::run), ("journal-sync", syncer::run), ("journal-keep", keeper::run)];
+    let jobs: [(&str, fn(&Core)); 4] = [
+        ("journal-write", writer::run),
+        ("journal-sync", syncer::run),
+        ("journal-keep", keeper::run),
+        ("journal-rewrite", rewrite::run),
+    ];
     jobs.into_iter()
         .map(|(name, job)| {
             let core = Arc::clone(core);
@@ -280,6 +299,7 @@ impl Journal for DiskJournal {
             keeper::end_run(&self.core);
         }
         self.core.queue.close();
+        self.core.rewriting.close();
         // A thread that panicked has left its trace; what it did not finish stays unknown to those who wait.
         let mut threads = threads.into_iter();
         for thread in threads.by_ref().take(2) {

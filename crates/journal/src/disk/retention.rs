@@ -19,6 +19,7 @@ pub(crate) fn enforce(core: &Core) {
         if let Some(before) = freed_until(core, &log, now)
             && log.lock().truncate(before)
         {
+            core.freed.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
             append_control(core, Control::Truncate { log: log.id, before });
             core.metrics.truncations.inc();
         }

@@ -7,7 +7,8 @@
 //! ```text
 //! header  4 8 bytes "STAFIDX\0", 12 u32 version, 16 u32 segment, 20 u32 valid bytes of the segment,
 //!         24 u32 rows, 28 u32 entries, 32 u64 first sequence, 40 u64 last sequence, 48 u32 checksum of the last
-//!         group, 52 u32 0, 56 i64 latest timestamp, 64 u64 bytes in control frames
+//!         group, 52 u32 0, 56 i64 latest timestamp, 64 u64 bytes in control frames,
+//!         72 u32 stretches of consecutive frames of one log
 //! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest timestamp,
 //!         40 u32 first entry, 44 u32 entries
 //! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame,
@@ -17,6 +18,7 @@
 //! It is written under another name, synced, and renamed: a sidecar that is there is whole, or damaged.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use stafett_model::checksum::crc32c;
 use stafett_model::{LogId, Offset};
@@ -75,6 +77,8 @@ pub(crate) struct Summary {
     pub(crate) last_checksum: u32,
     pub(crate) max_timestamp: i64,
     pub(crate) control_bytes: u64,
+    /// Stretches of consecutive frames of one log.
+    pub(crate) runs: u32,
 }
 
 /// Why a sidecar cannot be used. It can be made anew from its segment.
@@ -242,6 +246,7 @@ impl Summary {
         patch(out, 48, &self.last_checksum.to_le_bytes());
         patch(out, 56, &self.max_timestamp.to_le_bytes());
         patch(out, 64, &self.control_bytes.to_le_bytes());
+        patch(out, 72, &self.runs.to_le_bytes());
     }
 
     fn decode(block: &[u8]) -> Option<Result<Self, SidecarError>> {
@@ -257,7 +262,7 @@ impl Summary {
         let (valid_bytes, rows, entries) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (first_sequence, last_sequence) = (reader.u64()?, reader.u64()?);
         let (last_checksum, _zero) = (reader.u32()?, reader.u32()?);
-        let (max_timestamp, control_bytes) = (reader.i64()?, reader.u64()?);
+        let (max_timestamp, control_bytes, runs) = (reader.i64()?, reader.u64()?, reader.u32()?);
         Some(Ok(Self {
             segment,
             valid_bytes,
@@ -268,6 +273,7 @@ impl Summary {
             last_checksum,
             max_timestamp,
             control_bytes,
+            runs,
         }))
     }
 }
@@ -349,15 +355,6 @@ impl<'a> Sidecar<'a> {
         Ok(())
     }
 
-    /// Visits every entry, in order.
-    pub(crate) fn for_each_entry(&self, mut visit: impl FnMut(IndexEntry)) -> Result<(), SidecarError> {
-        let mut cached = None;
-        for number in 0..self.summary.entries {
-            visit(self.entry_number(number, &mut cached)?);
-        }
-        Ok(())
-    }
-
     fn row_number(&self, number: u32, cached: &mut Option<(u32, Box<Block>)>) -> Result<Row, SidecarError> {
         let block = 1 + number / ROWS_PER_BLOCK;
         row_at(self.cached(block, cached)?, number % ROWS_PER_BLOCK).ok_or(SidecarError::Damaged(block))
@@ -388,6 +385,31 @@ impl<'a> Sidecar<'a> {
             *known = number;
         }
         Ok(block)
+    }
+}
+
+/// Walks all entries of a sidecar in order, a block at a time.
+#[derive(Debug)]
+pub(crate) struct EntryCursor {
+    file: Arc<dyn StorageFile>,
+    summary: Summary,
+    next: u32,
+    cached: Option<(u32, Box<Block>)>,
+}
+
+impl EntryCursor {
+    pub(crate) fn new(file: Arc<dyn StorageFile>, summary: Summary) -> Self {
+        Self { file, summary, next: 0, cached: None }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<IndexEntry>, SidecarError> {
+        if self.next == self.summary.entries {
+            return Ok(None);
+        }
+        let sidecar = Sidecar { file: &*self.file, summary: self.summary };
+        let entry = sidecar.entry_number(self.next, &mut self.cached)?;
+        self.next += 1;
+        Ok(Some(entry))
     }
 }
 

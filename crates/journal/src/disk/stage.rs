@@ -1,7 +1,7 @@
 //! Staging: preconditions, offsets and the place in the queue, decided under the locks of the logs concerned.
 
-use std::sync::Arc;
-use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -70,6 +70,41 @@ pub(crate) fn append_control(core: &Core, control: Control) {
     if core.queue.push(staged) {
         core.queue.wake();
     }
+}
+
+/// Stages a control frame and waits until it is synced. False if it may not be.
+pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
+    let frame = control_frame(control);
+    core.pool.take_space(frame.head.frame_bytes() + GROUP_HEAD_BYTES, true);
+    wait_synced(core, SmallVec::from_buf([frame]))
+}
+
+/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
+pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bool {
+    let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
+        0 => 0,
+        bytes => bytes + GROUP_HEAD_BYTES,
+    };
+    let (ticket, settlers) = Ticket::new(1);
+    for (settler, frames) in settlers.zip([frames]) {
+        core.queue.push(Staged {
+            frames,
+            settler: Some(settler),
+            placed: SmallVec::new(),
+            wait: Wait::Synced,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            pinned_bytes: 0,
+        });
+    }
+    if core.settings.threads {
+        core.queue.wake();
+    } else {
+        while super::writer::pump(core) {}
+        super::syncer::pump(core);
+    }
+    matches!(ticket.wait().as_slice(), [Outcome::Committed(_)])
 }
 
 fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler, Refusal)> {
@@ -363,11 +398,13 @@ impl Staging<'_> {
                     state_of_mut(locked, LogId(id)).deleted = true;
                     self.core.logs.remove(LogId(id));
                 }
+                self.core.freed.fetch_add(1, Ordering::AcqRel);
             }
             Some(Control::Truncate { log, before }) => {
                 let log = self.log(*log);
                 let state = state_of_mut(locked, log.id);
                 state.truncate(*before);
+                self.core.freed.fetch_add(1, Ordering::AcqRel);
                 self.mark_dirty(&log, state);
             }
             _ => {}

@@ -13,6 +13,7 @@ use super::checkpoint::StateAt;
 use super::control::Control;
 use super::core::Core;
 use super::frame::{ALIGN, Kind};
+use super::index::count_runs;
 use super::group::{GROUP_HEAD_BYTES, GroupHead};
 use super::log::Recent;
 use super::pool::Spare;
@@ -241,6 +242,7 @@ impl Writer {
             last_checksum: self.chain.checksum,
             max_timestamp: active.max_timestamp,
             control_bytes: active.control_bytes,
+            runs: count_runs(&active.index),
         };
         let sealed = Sealed { summary, index: active.index };
         core.chores.add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
