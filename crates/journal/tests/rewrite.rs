@@ -165,3 +165,39 @@ fn deleted_and_truncated_logs_leave_nothing_behind() {
     assert_eq!(read_all(&journal, last, cut), kept);
     assert!(journal.bounds(first).is_none());
 }
+
+#[test]
+fn a_backup_made_while_writing_goes_on_restores_to_what_was_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, target, restored) =
+        (directory.path().join("data"), directory.path().join("backup"), directory.path().join("restored"));
+    let mut expected = Expected::new();
+    let journal = DiskJournal::open(&source, settings(), Metrics::new()).unwrap();
+    let first = create(&journal, 20);
+    fill(&journal, first, 20, 50, &mut expected);
+    let report = journal.backup(&target).unwrap();
+    assert!(report.segments > 2);
+    let at_backup = expected.clone();
+    fill(&journal, first, 20, 50, &mut expected);
+    journal.checkpoint();
+    let frames = [Frame::DeleteLogs { first, count: 20 }];
+    drop(journal.append(vec![Append::state(frames, StateWait::Synced)]));
+    journal.pump();
+    journal.checkpoint();
+    while journal.rewrite() > 0 {}
+    assert!(journal.backup(&target).is_err(), "a backup is never written over");
+    drop(journal);
+    let report = stafett_journal::disk::backup::restore(&target, &restored).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let journal = DiskJournal::open(&restored, settings(), Metrics::new()).unwrap();
+    check(&journal, &at_backup);
+    drop(journal);
+    assert!(stafett_journal::disk::check::check(&source).unwrap().is_sound());
+    let mut frames = 0;
+    stafett_journal::disk::check::dump(&restored, (0, 0), |_| {
+        frames += 1;
+        frames < 100
+    })
+    .unwrap();
+    assert_eq!(frames, 100);
+}

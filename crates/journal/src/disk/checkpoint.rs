@@ -24,7 +24,7 @@ use super::producers::Producers;
 use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
 
-const FILE: &str = "checkpoint.redb";
+pub(crate) const FILE: &str = "checkpoint.redb";
 /// Pages that the database keeps in memory.
 const CACHE_BYTES: usize = 4 << 20;
 

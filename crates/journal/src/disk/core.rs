@@ -77,9 +77,22 @@ pub(crate) struct Chores {
 pub(crate) struct ChoreList {
     /// Segments that want a sidecar, oldest first.
     pub(crate) sealed: Vec<Sealed>,
+    /// Segments that were sealed and have no sidecar yet.
+    unfinished: usize,
     pub(crate) checkpoint: bool,
     pub(crate) refill: bool,
     pub(crate) closed: bool,
+}
+
+/// A sidecar that is being written.
+#[derive(Debug)]
+pub(crate) struct Sealing<'a>(&'a Chores);
+
+impl Drop for Sealing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unfinished -= 1;
+        self.0.wake.notify_all();
+    }
 }
 
 /// Segments that may wait for their sidecars before the writer waits too.
@@ -169,9 +182,22 @@ impl Chores {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.sealed.push(sealed);
+        state.unfinished += 1;
         state.refill = true;
         drop(state);
         self.wake.notify_all();
+    }
+
+    /// Notes, when it is dropped, that a sealed segment has its sidecar, or never will.
+    pub(crate) fn sealing(&self) -> Sealing<'_> {
+        Sealing(self)
+    }
+
+    /// Returns when every segment that was sealed has its sidecar.
+    pub(crate) fn wait_until_sealed(&self) {
+        let state = self.lock();
+        let busy = |state: &mut ChoreList| state.unfinished > 0 && !state.closed;
+        drop(self.wake.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(crate) fn want_checkpoint(&self) {
@@ -187,9 +213,9 @@ impl Chores {
         };
         let (mut state, _) =
             self.wake.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
-        let closed = state.closed;
+        let (closed, unfinished) = (state.closed, state.unfinished);
         let list = std::mem::take(&mut *state);
-        state.closed = closed;
+        (state.closed, state.unfinished) = (closed, unfinished);
         drop(state);
         self.wake.notify_all();
         list

@@ -54,6 +54,7 @@ pub(crate) fn pump(core: &Core) {
 
 fn do_chores(core: &Core, chores: ChoreList) {
     for sealed in chores.sealed {
+        let _done = core.chores.sealing();
         let segment = sealed.summary.segment;
         if let Err(error) = write_sidecar(core, sealed) {
             // The batches stay listed in memory, and recovery makes the sidecar from the segment.
@@ -84,6 +85,21 @@ pub(crate) fn write_sidecar(core: &Core, mut sealed: Sealed) -> std::io::Result<
     Ok(())
 }
 
+/// Seals the segment that is being written, waits until every sealed segment has its sidecar, and stores a checkpoint. For
+/// who holds the turn.
+pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
+    if !wait_synced(core, SmallVec::new()) {
+        return Err("it takes nothing any more".into());
+    }
+    core.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).seal(core);
+    if core.settings.threads {
+        core.chores.wait_until_sealed();
+    } else {
+        pump(core);
+    }
+    checkpoint_in_turn(core).map_err(|error| error.to_string())
+}
+
 pub(crate) fn try_checkpoint(core: &Core) {
     if let Err(error) = checkpoint(core) {
         tracing::error!(%error, "no checkpoint could be stored: the next start will replay more");
@@ -93,6 +109,11 @@ pub(crate) fn try_checkpoint(core: &Core) {
 /// Stores a checkpoint of everything up to now.
 pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
     let _turn = core.checkpoint.turn();
+    checkpoint_in_turn(core)
+}
+
+/// Stores a checkpoint for who holds the turn.
+fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     let mut pending = core.pending();
     let mut taken = std::mem::take(&mut *pending);
     pending.position = taken.position;

@@ -15,6 +15,8 @@
 //! - `keeper`, `pool`, `retention`: the house
 //! - `scan`, `index`, `salvage`, `recovery`: the start
 
+pub mod backup;
+pub mod check;
 mod checkpoint;
 mod codec;
 mod control;
@@ -46,13 +48,14 @@ mod syncer;
 mod tail;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use stafett_model::{Epoch, LogId};
 
+pub use self::backup::{BackupError, BackupReport};
 pub use self::recovery::{OpenError, RecoveryReport};
 pub use self::rewrite::RewritePolicy;
 pub use self::settings::{Clock, Settings};
@@ -80,6 +83,8 @@ use crate::watch::Watch;
 pub struct DiskJournal {
     core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Where it is, if that is a directory of the operating system.
+    path: Option<PathBuf>,
     report: RecoveryReport,
 }
 
@@ -87,7 +92,9 @@ impl DiskJournal {
     /// Opens the journal in a directory of the operating system, which is made if there is none.
     pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
         let storage: Arc<dyn Storage> = Arc::new(Directory::open(path)?);
-        Self::open_on(storage, settings, metrics)
+        let mut journal = Self::open_on(storage, settings, metrics)?;
+        journal.path = Some(path.to_owned());
+        Ok(journal)
     }
 
     /// Opens the journal on any storage.
@@ -111,7 +118,7 @@ impl DiskJournal {
             epoch = core.epoch.0,
             "the journal is open"
         );
-        Ok(Self { core, threads: Mutex::new(threads), report })
+        Ok(Self { core, threads: Mutex::new(threads), path: None, report })
     }
 
     /// What was found when the journal was opened.
@@ -139,6 +146,14 @@ impl DiskJournal {
             steps += 1;
         }
         steps
+    }
+
+    /// Makes a backup into a directory that does not exist yet, on the same file system, while the journal runs.
+    pub fn backup(&self, target: &Path) -> Result<BackupReport, BackupError> {
+        match &self.path {
+            Some(source) => backup::backup(&self.core, source, target),
+            None => Err(BackupError::Journal("it is not in a directory".into())),
+        }
     }
 
     /// Enforces retention now.

@@ -118,17 +118,18 @@ impl Pool {
         self.lock().len()
     }
 
-    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough: then the file
-    /// is removed.
+    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, or if a backup
+    /// shares the file: then it is removed.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
         let name = role.name();
+        let file = self.storage.open(&name)?;
+        let shared = file.is_shared()?;
         let mut spares = self.lock();
-        if spares.len() >= self.kept_back + AHEAD {
+        if shared || spares.len() >= self.kept_back + AHEAD {
             drop(spares);
             self.storage.remove(&name)?;
             return Ok(false);
         }
-        let file = self.storage.open(&name)?;
         if file.bytes()? < u64::from(self.segment_bytes) {
             file.reserve(u64::from(self.segment_bytes))?;
         }

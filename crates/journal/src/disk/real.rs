@@ -23,6 +23,8 @@ pub struct Directory {
 pub enum OpenDirectoryError {
     #[error("{path} is in use by another process: stop it, or choose another data directory", path = .0.display())]
     InUse(PathBuf),
+    #[error("{path} holds no journal", path = .0.display())]
+    NotThere(PathBuf),
     #[error("{path} cannot be used: {error}", path = .path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -31,6 +33,15 @@ pub enum OpenDirectoryError {
 const LOCK_FILE: &str = "lock";
 
 impl Directory {
+    /// Opens a directory that has to be there.
+    pub fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
+        match path.join(super::checkpoint::FILE).try_exists() {
+            Ok(true) => Self::open(path),
+            Ok(false) => Err(OpenDirectoryError::NotThere(path.to_owned())),
+            Err(error) => Err(OpenDirectoryError::Io { path: path.to_owned(), error }),
+        }
+    }
+
     /// Opens the directory, which is created if there is none, and locks it.
     pub fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
         let failed = |error| OpenDirectoryError::Io { path: path.to_owned(), error };
@@ -48,6 +59,17 @@ impl Directory {
             Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
         }
     }
+}
+
+/// Gives a file a second name in another directory of the same file system; copies it where that is not possible.
+pub(crate) fn link_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
+    std::fs::hard_link(from.join(name), to.join(name)).or_else(|_| copy_into(from, name, to))
+}
+
+/// Copies a file into another directory, durably.
+pub(crate) fn copy_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
+    std::fs::copy(from.join(name), to.join(name))?;
+    File::open(to.join(name))?.sync_all()
 }
 
 impl Storage for Directory {
@@ -135,6 +157,11 @@ impl StorageFile for RealFile {
 
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn is_shared(&self) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(self.0.metadata()?.nlink() > 1)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {

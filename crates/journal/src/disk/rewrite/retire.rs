@@ -20,6 +20,7 @@ pub(crate) struct Retiring(Vec<Arc<Segment>>);
 impl Retiring {
     /// Puts `merged` in the place of `inputs`. One durable control frame decides; then every log learns of it.
     pub(crate) fn swap(&mut self, core: &Core, inputs: &[SegmentId], merged: Vec<Merged>) -> bool {
+        let _turn = core.checkpoint.turn();
         let added = merged.iter().map(|it| it.segment.id).collect();
         if !append_control_synced(core, Control::Segments { added, removed: inputs.to_vec() }) {
             return false;
@@ -53,6 +54,10 @@ impl Retiring {
 
     /// Recycles or removes the files of those that nobody holds any more.
     pub(crate) fn release(&mut self, core: &Core) {
+        if self.0.is_empty() {
+            return;
+        }
+        let _turn = core.checkpoint.turn();
         self.0.retain_mut(|segment| {
             if Arc::strong_count(segment) > 1 {
                 return true;
