@@ -1,0 +1,41 @@
+# The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
+.PHONY: help run build test lint fmt setup bench fuzz clean
+
+help:
+	@echo 'make run     build and start the broker on ./data'
+	@echo 'make build   build the release binary, target/release/stafett'
+	@echo 'make test    formatting, lints and all tests; fetches what they need'
+	@echo 'make lint    formatting and lints alone'
+	@echo 'make fmt     format the code'
+	@echo 'make setup   fetch what the tests and benches need'
+	@echo 'make bench   compare with Apache Kafka (bench/README.md has the others)'
+	@echo 'make fuzz    run every fuzz target for a minute'
+	@echo 'make clean   delete everything built, fetched and stored under target/'
+
+run: build
+	target/release/stafett serve
+
+build:
+	cargo build --release --bin stafett
+
+test:
+	scripts/test
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt:
+	cargo fmt --all
+
+setup:
+	scripts/setup --bench
+
+bench: build
+	bench/kafka.sh
+
+fuzz:
+	scripts/fuzz
+
+clean:
+	cargo clean

@@ -1,0 +1,246 @@
+//! One broker under test: a process with its own ports and data folder, which is gone when this value is.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+use std::{env, process};
+
+/// A guard against hanging for ever, not an expectation.
+const START_LIMIT: Duration = Duration::from_mins(2);
+/// SIGTERM drains and stops within 10 s; the rest is for a machine that is busy with other tests.
+const STOP_LIMIT_SECONDS: &str = "60";
+
+/// Tells the folders of one test process apart.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) struct Broker {
+    process: Option<Child>,
+    folder: PathBuf,
+    durability: &'static str,
+    kafka: String,
+}
+
+impl Broker {
+    /// Starts a broker whose new topics have the durability `sync`, which is what it would have by default.
+    pub(crate) fn start() -> Self {
+        Self::start_at("sync")
+    }
+
+    pub(crate) fn start_at(durability: &'static str) -> Self {
+        if let Some(address) = external() {
+            return Self {
+                process: None,
+                folder: PathBuf::new(),
+                durability,
+                kafka: address,
+            };
+        }
+        let name = format!(
+            "broker-{}-{}",
+            process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let folder = scratch().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let mut broker = Self {
+            process: None,
+            folder,
+            durability,
+            kafka: "127.0.0.1:0".to_owned(),
+        };
+        broker.launch();
+        broker
+    }
+
+    /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
+    pub(crate) fn kafka(&self) -> &str {
+        &self.kafka
+    }
+
+    /// A folder that goes away with the broker, for the files of a test.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let folder = if self.folder.as_os_str().is_empty() {
+            scratch().join("external")
+        } else {
+            self.folder.clone()
+        };
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// Stops with SIGTERM, checks the exit code, and starts again on the same port and data.
+    pub(crate) fn restart(&mut self) {
+        if self.process.is_some() {
+            self.stop();
+            self.launch();
+        }
+    }
+
+    /// Kills without any warning, and starts again on the same port and data.
+    pub(crate) fn kill_and_restart(&mut self) {
+        let mut process = self
+            .process
+            .take()
+            .expect("only a broker of the test's own can be killed");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        self.launch();
+    }
+
+    fn stop(&mut self) {
+        let mut process = self.process.take().expect("a running broker");
+        let pid = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        // `tail` ends when the process does: a bounded wait without polling of our own.
+        Command::new("timeout")
+            .args([
+                STOP_LIMIT_SECONDS,
+                "tail",
+                "--pid",
+                &pid.as_raw_nonzero().to_string(),
+                "-f",
+                "/dev/null",
+            ])
+            .status()
+            .unwrap();
+        let Some(status) = process.try_wait().unwrap() else {
+            process.kill().unwrap();
+            process.wait().unwrap();
+            panic!("SIGTERM did not stop the broker\n{}", self.log());
+        };
+        if is_stafett() {
+            assert!(
+                status.success(),
+                "SIGTERM ended the broker with {status}\n{}",
+                self.log()
+            );
+        }
+    }
+
+    fn launch(&mut self) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .unwrap();
+        // A broker must not outlive its test, however that ends.
+        let mut process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(binary())
+            .args([
+                "serve",
+                "--kafka",
+                &self.kafka,
+                "--http",
+                "127.0.0.1:0",
+                "--durability",
+                self.durability,
+            ])
+            .arg("--data-dir")
+            .arg(self.folder.join("data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        self.process = Some(process);
+        loop {
+            let Ok(line) = lines.recv_timeout(START_LIMIT) else {
+                panic!("the broker did not say that it is ready\n{}", self.log());
+            };
+            if let Some(address) = line.strip_prefix("kafka listening on ") {
+                address.clone_into(&mut self.kafka);
+            }
+            if line == "ready" {
+                break;
+            }
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.join("stderr.log")
+    }
+
+    /// The last of what the broker wrote to stderr.
+    fn log(&self) -> String {
+        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else {
+            return;
+        };
+        drop(process.kill());
+        drop(process.wait());
+        if thread::panicking() {
+            let folder = self.folder.display();
+            println!(
+                "the broker's data is kept in {folder}; the end of its log:\n{}",
+                self.log()
+            );
+        } else {
+            drop(fs::remove_dir_all(&self.folder));
+        }
+    }
+}
+
+/// The lines of a process as they come. Once the receiver is dropped, the rest is read and thrown away, so that the
+/// process never blocks.
+pub(crate) fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = sync_channel(1024);
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            drop(sender.send(line));
+        }
+    });
+    receiver
+}
+
+pub(crate) fn external() -> Option<String> {
+    env::var("STAFETT_TEST_KAFKA_ADDR").ok()
+}
+
+/// Whether the broker is Stafett, and not another one that stands in to try the tests.
+pub(crate) fn is_stafett() -> bool {
+    external().is_none() && binary().file_name().is_some_and(|name| name == "stafett")
+}
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// `target/PROFILE` of this build.
+fn build_folder() -> PathBuf {
+    let deps = env::current_exe().unwrap();
+    deps.ancestors().nth(2).unwrap().to_path_buf()
+}
+
+fn scratch() -> PathBuf {
+    build_folder().join("client-tests")
+}
+
+fn binary() -> PathBuf {
+    let path = match env::var_os("STAFETT_BIN") {
+        Some(path) => root().join(path),
+        None => build_folder().join("stafett"),
+    };
+    assert!(
+        path.exists(),
+        "{} is missing: build it first (cargo build --bin stafett)",
+        path.display()
+    );
+    path
+}

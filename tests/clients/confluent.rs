@@ -1,0 +1,53 @@
+//! confluent-kafka for Python (librdkafka): each test is one script of `python/`, which says what it expects.
+
+use crate::broker::{Broker, is_stafett, root};
+use crate::peer;
+
+fn passes(script: &str) {
+    let Some(python) = peer::python() else { return };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python").join(script);
+    peer::run(peer::command(&python).arg(script).arg(broker.kafka()));
+}
+
+#[test]
+fn idempotent_batches_of_every_codec_come_back_with_keys_headers_and_timestamps() {
+    passes("codecs.py");
+}
+
+#[test]
+fn offsets_are_found_by_position_and_by_time() {
+    passes("offsets.py");
+}
+
+#[test]
+fn a_fetch_may_begin_inside_a_batch_and_not_outside_the_log() {
+    passes("positions.py");
+}
+
+#[test]
+fn topics_are_created_described_and_deleted() {
+    passes("topics.py");
+}
+
+#[test]
+fn only_a_producer_makes_a_missing_topic() {
+    passes("auto_create.py");
+}
+
+#[test]
+fn fifty_partitions_each_keep_their_order() {
+    passes("partitions.py");
+}
+
+#[test]
+fn large_messages_pass_up_to_the_limit_and_are_refused_above_it() {
+    passes("large.py");
+}
+
+#[test]
+fn a_topic_carries_its_durability() {
+    if is_stafett() {
+        passes("durability.py");
+    }
+}

@@ -1,0 +1,107 @@
+//! The process is killed at random moments under load from a real idempotent producer, and started again: nothing that
+//! was acknowledged is lost, nothing is doubled, and each partition keeps its order.
+//!
+//! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED` sets it.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::broker::{Broker, external, lines_of, root};
+use crate::peer;
+
+const ROUNDS: u32 = 6;
+const TOPIC: &str = "killed";
+/// The producer goes on by itself once the broker is back; this is a guard against hanging for ever.
+const ACKNOWLEDGEMENT_LIMIT: Duration = Duration::from_mins(2);
+
+#[test]
+fn kills_at_os_lose_and_double_nothing() {
+    survives_kills("os");
+}
+
+#[test]
+fn kills_at_sync_lose_and_double_nothing() {
+    survives_kills("sync");
+}
+
+fn survives_kills(durability: &'static str) {
+    let Some(python) = peer::python() else { return };
+    if external().is_some() {
+        peer::skip(
+            "a broker that runs elsewhere cannot be killed",
+            "unset STAFETT_TEST_KAFKA_ADDR",
+        );
+        return;
+    }
+    let mut moments = Moments::from_seed();
+    let mut broker = Broker::start_at(durability);
+    let scripts = root().join("tests/clients/python");
+    let acknowledged = broker.folder().join("acknowledged");
+    let mut producer = peer::command(&python)
+        .arg(scripts.join("kill_load.py"))
+        .args([broker.kafka(), TOPIC])
+        .arg(&acknowledged)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(File::create(broker.folder().join("producer.log")).unwrap())
+        .spawn()
+        .unwrap();
+    let mut stop = producer.stdin.take().unwrap();
+    let progress = lines_of(producer.stdout.take().unwrap());
+    for _ in 0..ROUNDS {
+        let mut awaited = moments.draw();
+        while awaited > 0 {
+            let line = progress
+                .recv_timeout(ACKNOWLEDGEMENT_LIMIT)
+                .expect("the producer makes progress");
+            awaited = awaited.saturating_sub(line.parse::<u64>().unwrap());
+        }
+        broker.kill_and_restart();
+        // What was acknowledged before the kill does not count towards the next moment.
+        progress.try_iter().for_each(drop);
+    }
+    stop.write_all(b"stop\n").unwrap();
+    progress.iter().for_each(drop);
+    assert!(
+        producer.wait().unwrap().success(),
+        "the producer could not deliver everything"
+    );
+    broker.restart();
+    let verify = scripts.join("kill_verify.py");
+    let verdict = peer::run_text(
+        peer::command(&python)
+            .arg(verify)
+            .args([broker.kafka(), TOPIC])
+            .arg(&acknowledged),
+    );
+    assert!(fs::metadata(&acknowledged).unwrap().len() > 0);
+    println!("{verdict}");
+}
+
+/// Numbers of acknowledgements after which the next kill comes, by xorshift.
+struct Moments(u64);
+
+impl Moments {
+    fn from_seed() -> Self {
+        let clock = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .subsec_nanos()
+                .into()
+        };
+        let seed: u64 = env::var("STAFETT_TEST_SEED").map_or_else(|_| clock(), |text| text.parse().unwrap());
+        println!("STAFETT_TEST_SEED={seed}");
+        Self(seed | 1)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        1 + self.0 % 20_000
+    }
+}

@@ -1,0 +1,115 @@
+//! The client programs: where they are, how they are run, and how a test says that one is absent.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use crate::broker::root;
+
+/// A guard against a client that hangs, in seconds; no test comes near it.
+const RUN_LIMIT_SECONDS: &str = "240";
+
+pub(crate) fn kcat() -> Option<PathBuf> {
+    let found = on_path("kcat");
+    if found.is_none() {
+        skip("kcat is not installed", "apt-get install kcat");
+    }
+    found
+}
+
+/// The launcher of Kafka's own tools, once its jars are there.
+pub(crate) fn kafka_tools() -> Option<PathBuf> {
+    static FETCHED: OnceLock<bool> = OnceLock::new();
+    let missing = ["java", "javac", "mvn"]
+        .into_iter()
+        .find(|program| on_path(program).is_none());
+    if let Some(program) = missing {
+        skip(
+            &format!("{program} is not installed"),
+            "apt-get install default-jdk-headless maven",
+        );
+        return None;
+    }
+    let launcher = root().join("tools/peers/kafka");
+    let fetched = *FETCHED.get_or_init(|| {
+        command(&launcher)
+            .arg("fetch")
+            .status()
+            .is_ok_and(|s| s.success())
+    });
+    if !fetched {
+        skip(
+            "the jars of Apache Kafka are not there",
+            "tools/peers/kafka fetch",
+        );
+        return None;
+    }
+    Some(launcher)
+}
+
+/// A Python that has confluent-kafka.
+pub(crate) fn python() -> Option<PathBuf> {
+    let python = root().join("target/clients/venv/bin/python");
+    let works = command(&python)
+        .args(["-c", "import confluent_kafka"])
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !works {
+        skip("confluent-kafka for Python is not there", "scripts/setup");
+    }
+    works.then_some(python)
+}
+
+/// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in a file.
+pub(crate) fn skip(reason: &str, install: &str) {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let line = format!("skipped: {test}: {reason} (install with: {install})\n");
+    io::stderr().write_all(line.as_bytes()).unwrap();
+    let folder = root().join("target/clients");
+    fs::create_dir_all(&folder).unwrap();
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("skipped"))
+        .unwrap();
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+/// A command that ends with its test, and after [`RUN_LIMIT_SECONDS`] at the latest.
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "TERM", "timeout", "-k", "5", RUN_LIMIT_SECONDS])
+        .arg(program);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end, insists on success, and gives back stdout.
+pub(crate) fn run(command: &mut Command) -> Vec<u8> {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    assert!(
+        status.success(),
+        "{command:?} ended with {status}\n{}\n{}",
+        String::from_utf8_lossy(&stdout[stdout.len().saturating_sub(4096)..]),
+        String::from_utf8_lossy(&stderr)
+    );
+    stdout
+}
+
+pub(crate) fn run_text(command: &mut Command) -> String {
+    String::from_utf8(run(command)).unwrap()
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
