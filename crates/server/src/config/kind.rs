@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use stafett_model::Durability;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::quantity;
 
@@ -217,10 +217,15 @@ impl Kind for LogFilter {
     const SHAPE: &'static str = "filter";
 
     fn read(text: &str, _: Range) -> Result<String, String> {
-        let error = "expected off, error, warn, info, debug or trace, or such as info,stafett_net=debug";
-        match Targets::from_str(text) {
-            Ok(_) if !text.is_empty() => Ok(text.to_owned()),
-            _ => Err(error.to_owned()),
+        // A bare word that is no level would be taken for the name of a part.
+        let known = |item: &str| item.contains('=') || LevelFilter::from_str(item.trim()).is_ok();
+        if text.split(',').all(known) && Targets::from_str(text).is_ok() {
+            Ok(text.to_owned())
+        } else {
+            Err(
+                "expected off, error, warn, info, debug or trace, or such as info,stafett_net=debug"
+                    .to_owned(),
+            )
         }
     }
 }
