@@ -41,6 +41,17 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The same, with an end of its own.
+    #[must_use]
+    pub fn ending_with(&self, shutdown: Shutdown) -> Self {
+        Self {
+            shutdown,
+            ..self.clone()
+        }
+    }
+}
+
 /// Accepts connections and serves each in a task of its own, until the process drains; then waits for those tasks,
 /// which end by themselves or, at the latest, when the process aborts.
 pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Shared) {
