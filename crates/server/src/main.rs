@@ -16,7 +16,9 @@
 mod announce;
 mod commands;
 mod config;
+mod core;
 mod failure;
+mod front_ends;
 mod limits;
 mod logging;
 mod serve;

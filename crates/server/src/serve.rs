@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::announce;
 use crate::config::{ConfigError, Settings, definition};
+use crate::core::Core;
 use crate::failure::Failure;
 use crate::limits;
 use crate::logging;
@@ -65,21 +66,21 @@ fn runtime(settings: &Settings) -> io::Result<Runtime> {
 }
 
 /// What the parts of the process share.
-struct Process {
-    settings: Settings,
+pub(crate) struct Process {
+    pub(crate) settings: Settings,
     /// How many files and sockets the process may have open.
-    descriptors: u64,
-    registry: Arc<RwLock<Registry>>,
+    pub(crate) descriptors: u64,
+    pub(crate) registry: Arc<RwLock<Registry>>,
     net: NetMetrics,
     health: Health,
     /// The listeners of the message protocols.
-    front_ends: Listeners,
+    pub(crate) front_ends: Listeners,
     /// The one that answers until all others are done.
     http: Listeners,
 }
 
 /// Listeners that end together.
-struct Listeners {
+pub(crate) struct Listeners {
     shared: Shared,
     tasks: TaskTracker,
 }
@@ -93,7 +94,7 @@ impl Listeners {
     }
 
     /// Serves a protocol on a listener, until these listeners drain.
-    fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
+    pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
         self.tasks.spawn(stafett_net::serve(
             listener,
             Arc::new(protocol),
@@ -151,8 +152,13 @@ impl Process {
         announce::ready(kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
 
-        let signal = signals.next().await;
-        tracing::info!(signal, "draining");
+        let failure = tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "draining");
+                None
+            }
+            reason = core.failed() => Some(reason),
+        };
         exit_at_the_latest_after(END_MAX);
         self.health.set(State::Draining);
         let hurry = async {
@@ -162,7 +168,10 @@ impl Process {
         core.close().await;
         self.http.end(HTTP_END_MAX, pending()).await;
         tracing::info!("stopped");
-        Ok(())
+        match failure {
+            None => Ok(()),
+            Some(reason) => Err(anyhow::anyhow!("the journal failed: {reason}").into()),
+        }
     }
 
     /// Starts what answers from the beginning to the end.
@@ -177,7 +186,7 @@ impl Process {
     }
 
     /// Opens a listener on the address of the setting `key`, says where, and checks that it may be there.
-    async fn bind(
+    pub(crate) async fn bind(
         &self,
         key: &'static str,
         address: &str,
@@ -201,27 +210,6 @@ impl Process {
         announce::listening(name, address);
         Ok((listener, address))
     }
-}
-
-/// What is behind the front ends.
-struct Core;
-
-impl Core {
-    /// Reads what is stored. May be dropped at any await.
-    #[expect(clippy::unused_async, reason = "the core waits for the disk and the network")]
-    async fn open(_process: &Process) -> Result<Self, Failure> {
-        Ok(Self)
-    }
-
-    /// Opens the listeners of the message protocols; gives the address of the Kafka one.
-    #[expect(clippy::unused_async, reason = "the core waits for the disk and the network")]
-    async fn open_front_ends(&self, _process: &Process) -> Result<Option<SocketAddr>, Failure> {
-        Ok(None)
-    }
-
-    /// Called when no front end is left.
-    #[expect(clippy::unused_async, reason = "the core waits for the disk and the network")]
-    async fn close(self) {}
 }
 
 /// Guards the end against whatever may hang in it.
