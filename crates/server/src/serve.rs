@@ -37,7 +37,7 @@ use crate::signals::StopSignals;
 use crate::usage;
 
 /// From the first signal to the exit, whatever happens.
-const END_MAX: Duration = Duration::from_secs(10);
+const END_MAX: Duration = Duration::from_millis(9500);
 /// Of that, what connections have to finish what they have begun.
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Of that, what the HTTP listener has, and then whatever else is left.
@@ -147,7 +147,13 @@ impl Process {
                 return Ok(());
             }
         };
-        let kafka = core.open_front_ends(&self).await?;
+        let kafka = match core.open_front_ends(&self).await {
+            Ok(kafka) => kafka,
+            Err(failure) => {
+                core.close().await;
+                return Err(failure);
+            }
+        };
         self.health.set(State::Ready);
         announce::ready(kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
