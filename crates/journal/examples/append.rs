@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use stafett_journal::{
-    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, ReadFrom, ReadRequest, Retention, Settings, StateWait,
+    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, ReadFrom, ReadRequest, Retention, Settings,
+    StateWait,
 };
 use stafett_model::{BatchBuilder, Codec, LogId, Offset, Record};
 
@@ -24,13 +25,30 @@ fn main() {
     let journal = DiskJournal::open(directory.as_ref(), Settings::default(), Metrics::new()).unwrap();
     println!("open: {:?}", opened.elapsed());
     let first = journal.allocate(logs);
-    let spec = LogSpec { durability: level.parse().unwrap(), retention: Retention::default() };
+    let spec = LogSpec {
+        durability: level.parse().unwrap(),
+        retention: Retention::default(),
+    };
     journal
-        .append(vec![Append::state([Frame::CreateLogs { first, count: logs, spec }], StateWait::Synced)])
+        .append(vec![Append::state(
+            [Frame::CreateLogs {
+                first,
+                count: logs,
+                spec,
+            }],
+            StateWait::Synced,
+        )])
         .wait();
     let mut builder = BatchBuilder::new(Codec::None);
     while builder.bytes() < batch_bytes {
-        builder.push(&Record { key: None, value: Some(&[b'x'; 100]), headers: &[], timestamp: 1 }).unwrap();
+        builder
+            .push(&Record {
+                key: None,
+                value: Some(&[b'x'; 100]),
+                headers: &[],
+                timestamp: 1,
+            })
+            .unwrap();
     }
     let records = u64::try_from(builder.len()).unwrap();
     let batch = builder.finish().unwrap();
@@ -70,8 +88,16 @@ fn main() {
     for n in 0..u64::from(logs) {
         let (log, mut offset) = (LogId(first.0 + n), Offset(0));
         loop {
-            let logs = vec![ReadFrom { log, offset, bytes_max: 1 << 20 }];
-            let request = ReadRequest { logs, bytes_max: 1 << 20, first_batch_whole: true };
+            let logs = vec![ReadFrom {
+                log,
+                offset,
+                bytes_max: 1 << 20,
+            }];
+            let request = ReadRequest {
+                logs,
+                bytes_max: 1 << 20,
+                first_batch_whole: true,
+            };
             let run = journal.read(request).wait().unwrap().remove(0).unwrap();
             if run.bytes == 0 {
                 break;
@@ -81,7 +107,11 @@ fn main() {
         }
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!("read: {:.0} MB/s, {:.3} CPU-s per million records", bytes as f64 / seconds / 1e6, (cpu_seconds() - cpu) / million);
+    println!(
+        "read: {:.0} MB/s, {:.3} CPU-s per million records",
+        bytes as f64 / seconds / 1e6,
+        (cpu_seconds() - cpu) / million
+    );
     let started = Instant::now();
     drop(journal);
     println!("close: {:?}", started.elapsed());

@@ -66,24 +66,64 @@ impl Metrics {
             self.written_bytes.clone(),
         );
         registry.register("write_rounds", "Rounds of the writer", self.appends.clone());
-        registry.register("refused_appends", "Appends that were refused", self.refused.clone());
-        registry.register("disk_full", "Appends refused because the disk is full", self.disk_full.clone());
-        registry.register("segments_started", "Segments taken into use", self.segments_started.clone());
+        registry.register(
+            "refused_appends",
+            "Appends that were refused",
+            self.refused.clone(),
+        );
+        registry.register(
+            "disk_full",
+            "Appends refused because the disk is full",
+            self.disk_full.clone(),
+        );
+        registry.register(
+            "segments_started",
+            "Segments taken into use",
+            self.segments_started.clone(),
+        );
         registry.register(
             "rewritten_bytes",
             "Bytes written again by rewriting",
             self.rewritten_bytes.clone(),
         );
-        registry.register("cold_reads", "Reads that went to segments", self.cold_reads.clone());
-        registry.register("damaged_reads", "Reads that met damage", self.damaged_reads.clone());
+        registry.register(
+            "cold_reads",
+            "Reads that went to segments",
+            self.cold_reads.clone(),
+        );
+        registry.register(
+            "damaged_reads",
+            "Reads that met damage",
+            self.damaged_reads.clone(),
+        );
         registry.register("checkpoints", "Checkpoints stored", self.checkpoints.clone());
-        registry.register("truncations", "Logs that retention shortened", self.truncations.clone());
+        registry.register(
+            "truncations",
+            "Logs that retention shortened",
+            self.truncations.clone(),
+        );
         registry.register("segments", "Segments with data", self.segment_files.clone());
-        registry.register("dead_bytes", "Bytes in segments that nobody can read", self.dead_bytes.clone());
-        registry.register("live_bytes", "Bytes in segments that can be read", self.live_bytes.clone());
-        registry.register("tail_bytes", "Bytes that the tail cache keeps alive", self.tail_bytes.clone());
+        registry.register(
+            "dead_bytes",
+            "Bytes in segments that nobody can read",
+            self.dead_bytes.clone(),
+        );
+        registry.register(
+            "live_bytes",
+            "Bytes in segments that can be read",
+            self.live_bytes.clone(),
+        );
+        registry.register(
+            "tail_bytes",
+            "Bytes that the tail cache keeps alive",
+            self.tail_bytes.clone(),
+        );
         registry.register("logs", "Logs", self.logs.clone());
-        registry.register("write_seconds", "Time to write a group", self.write_seconds.clone());
+        registry.register(
+            "write_seconds",
+            "Time to write a group",
+            self.write_seconds.clone(),
+        );
         registry.register("sync_seconds", "Time to sync", self.sync_seconds.clone());
     }
 

@@ -62,7 +62,10 @@ impl Watch {
     }
 
     pub(crate) fn watcher(&self, token: u32) -> Watcher {
-        Watcher { shared: Arc::clone(&self.shared), token }
+        Watcher {
+            shared: Arc::clone(&self.shared),
+            token,
+        }
     }
 }
 
@@ -95,7 +98,11 @@ impl Watcher {
         if self.shared.closed.load(Ordering::Acquire) {
             return false;
         }
-        self.shared.grown.lock().unwrap_or_else(PoisonError::into_inner).insert(self.token);
+        self.shared
+            .grown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(self.token);
         self.shared.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.shared.notify.notify_one();
         true

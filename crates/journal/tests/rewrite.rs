@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{
-    Append, BatchFrame, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest, Selection,
-    Settings, StateWait, Target,
+    Append, BatchFrame, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest,
+    Selection, Settings, StateWait, Target,
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, LogId, Offset, Record};
 
@@ -34,14 +34,25 @@ fn settings() -> Settings {
 fn batch(texts: &[String]) -> Bytes {
     let mut builder = BatchBuilder::new(Codec::None);
     for text in texts {
-        builder.push(&Record { key: None, value: Some(text.as_bytes()), headers: &[], timestamp: 5 }).unwrap();
+        builder
+            .push(&Record {
+                key: None,
+                value: Some(text.as_bytes()),
+                headers: &[],
+                timestamp: 5,
+            })
+            .unwrap();
     }
     builder.finish().unwrap()
 }
 
 fn create(journal: &DiskJournal, count: u32) -> LogId {
     let first = journal.allocate(count);
-    let create = Frame::CreateLogs { first, count, spec: LogSpec::default() };
+    let create = Frame::CreateLogs {
+        first,
+        count,
+        spec: LogSpec::default(),
+    };
     let ticket = journal.append(vec![Append::state([create], StateWait::Synced)]);
     journal.pump();
     assert!(matches!(ticket.wait().as_slice(), [Outcome::Committed(_)]));
@@ -53,7 +64,11 @@ fn read_all(journal: &DiskJournal, log: LogId, from: Offset) -> Vec<String> {
     let mut offset = from;
     loop {
         let request = ReadRequest {
-            logs: vec![ReadFrom { log, offset, bytes_max: 3000 }],
+            logs: vec![ReadFrom {
+                log,
+                offset,
+                bytes_max: 3000,
+            }],
             bytes_max: 3000,
             first_batch_whole: true,
         };
@@ -81,18 +96,32 @@ fn fill(journal: &DiskJournal, first: LogId, count: u64, rounds: usize, expected
     for round in 0..rounds {
         for index in 0..count {
             let log = LogId(first.0 + index);
-            let texts: Vec<_> = (0..3).map(|n| format!("{log} round {round} record {n}")).collect();
+            let texts: Vec<_> = (0..3)
+                .map(|n| format!("{log} round {round} record {n}"))
+                .collect();
             let mut append = Append::batch(log, batch(&texts));
             expected.entry(log).or_default().extend(texts.iter().cloned());
             if round % 5 == 0 {
                 let other = LogId(first.0 + (index + 7) % count);
                 let targets = [
-                    Target { log, records: Selection::All },
-                    Target { log: other, records: Selection::Range { first: 1, count: 2 } },
+                    Target {
+                        log,
+                        records: Selection::All,
+                    },
+                    Target {
+                        log: other,
+                        records: Selection::Range { first: 1, count: 2 },
+                    },
                 ];
-                let frame = BatchFrame { body: batch(&texts), targets: targets.into_iter().collect() };
+                let frame = BatchFrame {
+                    body: batch(&texts),
+                    targets: targets.into_iter().collect(),
+                };
                 append.frames = [Frame::Batch(frame)].into_iter().collect();
-                expected.entry(other).or_default().extend(texts.into_iter().skip(1));
+                expected
+                    .entry(other)
+                    .or_default()
+                    .extend(texts.into_iter().skip(1));
             }
             drop(journal.append(vec![append]));
         }
@@ -103,7 +132,10 @@ fn fill(journal: &DiskJournal, first: LogId, count: u64, rounds: usize, expected
 fn check(journal: &DiskJournal, expected: &Expected) {
     for (log, texts) in expected {
         let read = read_all(journal, *log, Offset(0));
-        let differ = read.iter().zip(texts).position(|(read, expected)| read != expected);
+        let differ = read
+            .iter()
+            .zip(texts)
+            .position(|(read, expected)| read != expected);
         assert_eq!(differ, None, "{log} differs");
         assert_eq!(read.len(), texts.len(), "{log}");
     }
@@ -111,7 +143,16 @@ fn check(journal: &DiskJournal, expected: &Expected) {
 
 fn files(path: &std::path::Path, prefix: &str) -> usize {
     let names = std::fs::read_dir(path).unwrap();
-    names.filter(|name| name.as_ref().unwrap().file_name().to_str().unwrap().starts_with(prefix)).count()
+    names
+        .filter(|name| {
+            name.as_ref()
+                .unwrap()
+                .file_name()
+                .to_str()
+                .unwrap()
+                .starts_with(prefix)
+        })
+        .count()
 }
 
 #[test]
@@ -144,7 +185,13 @@ fn deleted_and_truncated_logs_leave_nothing_behind() {
     fill(&journal, first, 20, 100, &mut expected);
     let last = LogId(first.0 + 19);
     let cut = Offset(100);
-    let frames = [Frame::DeleteLogs { first, count: 19 }, Frame::Truncate { log: last, before: cut }];
+    let frames = [
+        Frame::DeleteLogs { first, count: 19 },
+        Frame::Truncate {
+            log: last,
+            before: cut,
+        },
+    ];
     let ticket = journal.append(vec![Append::state(frames, StateWait::Synced)]);
     journal.pump();
     assert!(matches!(ticket.wait().as_slice(), [Outcome::Committed(_)]));
@@ -169,8 +216,11 @@ fn deleted_and_truncated_logs_leave_nothing_behind() {
 #[test]
 fn a_backup_made_while_writing_goes_on_restores_to_what_was_there() {
     let directory = tempfile::tempdir().unwrap();
-    let (source, target, restored) =
-        (directory.path().join("data"), directory.path().join("backup"), directory.path().join("restored"));
+    let (source, target, restored) = (
+        directory.path().join("data"),
+        directory.path().join("backup"),
+        directory.path().join("restored"),
+    );
     let mut expected = Expected::new();
     let journal = DiskJournal::open(&source, settings(), Metrics::new()).unwrap();
     let first = create(&journal, 20);

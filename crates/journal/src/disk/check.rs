@@ -80,7 +80,13 @@ impl CheckReport {
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in &self.segments {
-            let SegmentReport { file, groups, frames, bytes, .. } = segment;
+            let SegmentReport {
+                file,
+                groups,
+                frames,
+                bytes,
+                ..
+            } = segment;
             write!(f, "{file}  {groups} groups, {frames} frames, {bytes} bytes")?;
             match &segment.sidecar {
                 SidecarReport::Sound => {}
@@ -144,7 +150,9 @@ pub fn dump(
             continue;
         }
         let file = storage.open(&name)?;
-        let Some(chain) = start_of(&*file, id, &name)? else { continue };
+        let Some(chain) = start_of(&*file, id, &name)? else {
+            continue;
+        };
         scan(&*file, id, 0, chain, |group| {
             for frame in dumped(&name, &group) {
                 let wanted = id.0 > from.0 || frame.byte >= from.1;
@@ -171,7 +179,9 @@ fn segments_of(storage: &dyn Storage) -> io::Result<Vec<(String, SegmentId, Segm
 fn look_at_checkpoint(storage: &Arc<dyn Storage>) -> Result<u64, String> {
     let checkpoint = Checkpoint::open(Arc::clone(storage)).map_err(|error| error.to_string())?;
     let mut logs = 0;
-    checkpoint.for_each_log(|_, _| logs += 1).map_err(|error| error.to_string())?;
+    checkpoint
+        .for_each_log(|_, _| logs += 1)
+        .map_err(|error| error.to_string())?;
     Ok(logs)
 }
 
@@ -180,10 +190,14 @@ fn start_of(file: &dyn StorageFile, id: SegmentId, name: &str) -> Result<Option<
     let got = file.read_at(&mut block, 0)?;
     block.truncate(got);
     match SegmentHead::decode(&block) {
-        HeadFound::Newer(version) => Err(OpenError::Newer { file: name.to_owned(), version }),
-        HeadFound::Head(head) if head.segment == id => {
-            Ok(Some(Chain { sequence: head.first_sequence.saturating_sub(1), checksum: head.previous }))
-        }
+        HeadFound::Newer(version) => Err(OpenError::Newer {
+            file: name.to_owned(),
+            version,
+        }),
+        HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
+            sequence: head.first_sequence.saturating_sub(1),
+            checksum: head.previous,
+        })),
         HeadFound::Head(_) | HeadFound::Nothing => Ok(None),
     }
 }
@@ -217,12 +231,22 @@ fn check_segment(
     };
     let damage = damage_of(&end, id, valid_bytes, mark);
     let bytes = u64::from(end.byte).saturating_sub(SEGMENT_HEAD_BYTES as u64);
-    Ok(SegmentReport { file: name.to_owned(), groups, frames, bytes, damage, sidecar })
+    Ok(SegmentReport {
+        file: name.to_owned(),
+        groups,
+        frames,
+        bytes,
+        damage,
+        sidecar,
+    })
 }
 
 /// A scan that ends before the sidecar says, or before what was synced, met damage.
 fn damage_of(end: &ScanEnd, id: SegmentId, valid_bytes: Option<u32>, mark: Position) -> Option<String> {
-    let at = Position { segment: id, byte: end.byte };
+    let at = Position {
+        segment: id,
+        byte: end.byte,
+    };
     let short = valid_bytes.is_some_and(|valid| end.byte < valid);
     let lost = valid_bytes.is_none() && mark > at;
     (short || lost || matches!(end.reason, EndReason::Frame { .. } if valid_bytes.is_none()))
@@ -240,8 +264,14 @@ fn compare(
     let mut cursor = EntryCursor::new(file, summary);
     // A sorted segment's sidecar leaves out entries that were dead: each that it has must be there.
     while let Some(entry) = cursor.next().map_err(text)? {
-        if entries.binary_search_by_key(&(entry.log, entry.base), |it| (it.log, it.base)).is_err() {
-            return Err(format!("{} at offset {} is not in the segment", entry.log, entry.base));
+        if entries
+            .binary_search_by_key(&(entry.log, entry.base), |it| (it.log, it.base))
+            .is_err()
+        {
+            return Err(format!(
+                "{} at offset {} is not in the segment",
+                entry.log, entry.base
+            ));
         }
     }
     Ok(summary.valid_bytes)

@@ -110,7 +110,11 @@ pub(crate) enum SegmentState {
 impl Checkpoint {
     pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Self, CheckpointError> {
         let database = open_database(&storage)?;
-        Ok(Self { storage, database: Mutex::new(Some(database)), turn: Mutex::default() })
+        Ok(Self {
+            storage,
+            database: Mutex::new(Some(database)),
+            turn: Mutex::default(),
+        })
     }
 
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
@@ -131,7 +135,11 @@ impl Checkpoint {
 
     pub(crate) fn meta(&self) -> Result<Meta, CheckpointError> {
         self.read(|database| {
-            let table = database.begin_read().map_err(failed)?.open_table(META).map_err(failed)?;
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(META)
+                .map_err(failed)?;
             let bytes = table.get("journal").map_err(failed)?;
             match bytes {
                 None => Ok(Meta::default()),
@@ -142,7 +150,11 @@ impl Checkpoint {
 
     pub(crate) fn for_each_log(&self, mut visit: impl FnMut(LogId, LogRow)) -> Result<(), CheckpointError> {
         self.read(|database| {
-            let table = database.begin_read().map_err(failed)?.open_table(LOGS).map_err(failed)?;
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(LOGS)
+                .map_err(failed)?;
             for row in table.iter().map_err(failed)? {
                 let (id, bytes) = row.map_err(failed)?;
                 let row = LogRow::decode(bytes.value())
@@ -155,11 +167,19 @@ impl Checkpoint {
 
     pub(crate) fn segments(&self) -> Result<Vec<(SegmentId, SegmentState)>, CheckpointError> {
         self.read(|database| {
-            let table = database.begin_read().map_err(failed)?.open_table(SEGMENTS).map_err(failed)?;
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(SEGMENTS)
+                .map_err(failed)?;
             let mut segments = Vec::new();
             for row in table.iter().map_err(failed)? {
                 let (id, state) = row.map_err(failed)?;
-                let state = if state.value() == SORTED { SegmentState::Sorted } else { SegmentState::Removed };
+                let state = if state.value() == SORTED {
+                    SegmentState::Sorted
+                } else {
+                    SegmentState::Removed
+                };
                 segments.push((SegmentId(id.value()), state));
             }
             Ok(segments)
@@ -171,7 +191,8 @@ impl Checkpoint {
         space: StateSpace,
         visit: &mut dyn FnMut(StateItem<'_>),
     ) -> Result<(), StateUnreadable> {
-        self.read(|database| load_state(database, space, visit)).map_err(|error| StateUnreadable(error.to_string()))
+        self.read(|database| load_state(database, space, visit))
+            .map_err(|error| StateUnreadable(error.to_string()))
     }
 
     fn read<R>(
@@ -179,7 +200,10 @@ impl Checkpoint {
         read: impl FnOnce(&Database) -> Result<R, CheckpointError>,
     ) -> Result<R, CheckpointError> {
         let slot = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        read(slot.as_ref().ok_or_else(|| failed("it was closed by an earlier error"))?)
+        read(
+            slot.as_ref()
+                .ok_or_else(|| failed("it was closed by an earlier error"))?,
+        )
     }
 }
 
@@ -189,7 +213,12 @@ fn failed(error: impl Display) -> CheckpointError {
 
 fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError> {
     let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
-    let file = if is_new { storage.create(FILE) } else { storage.open(FILE) }.map_err(failed)?;
+    let file = if is_new {
+        storage.create(FILE)
+    } else {
+        storage.open(FILE)
+    }
+    .map_err(failed)?;
     let database = Database::builder()
         .set_cache_size(CACHE_BYTES)
         .create_with_backend(Backend { file })
@@ -216,7 +245,9 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
     transaction.set_two_phase_commit(true);
     {
         let mut table = transaction.open_table(META).map_err(failed)?;
-        table.insert("journal", changes.meta.encode().as_slice()).map_err(failed)?;
+        table
+            .insert("journal", changes.meta.encode().as_slice())
+            .map_err(failed)?;
     }
     {
         let mut table = transaction.open_table(LOGS).map_err(failed)?;
@@ -260,9 +291,13 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
                 }
             }
             if any_deltas && !matches!(change, Change::Delta(_)) {
-                let (from, to) =
-                    (delta_name(*space, key, 0, 0), delta_name(*space, key, at.position.packed(), at.number));
-                deltas.retain_in(from.as_slice()..to.as_slice(), |_, _| false).map_err(failed)?;
+                let (from, to) = (
+                    delta_name(*space, key, 0, 0),
+                    delta_name(*space, key, at.position.packed(), at.number),
+                );
+                deltas
+                    .retain_in(from.as_slice()..to.as_slice(), |_, _| false)
+                    .map_err(failed)?;
             }
         }
     }
@@ -281,13 +316,19 @@ fn load_state(
     for row in state.range(&from[..]..&to[..]).map_err(failed)? {
         let (name, value) = row.map_err(failed)?;
         let key = name.value().get(2..).unwrap_or_default();
-        visit(StateItem::Value { key, value: value.value() });
+        visit(StateItem::Value {
+            key,
+            value: value.value(),
+        });
     }
     for row in deltas.range(&from[..]..&to[..]).map_err(failed)? {
         let (name, delta) = row.map_err(failed)?;
         let name = name.value();
         let key = name.get(6..name.len().saturating_sub(12)).unwrap_or_default();
-        visit(StateItem::Delta { key, delta: delta.value() });
+        visit(StateItem::Delta {
+            key,
+            delta: delta.value(),
+        });
     }
     Ok(())
 }
@@ -298,7 +339,14 @@ fn state_name(space: StateSpace, key: &[u8]) -> Vec<u8> {
 
 fn delta_name(space: StateSpace, key: &[u8], position: u64, number: u32) -> Vec<u8> {
     let length = u32_of(key.len()).to_be_bytes();
-    [&space.0.to_be_bytes()[..], &length, key, &position.to_be_bytes(), &number.to_be_bytes()].concat()
+    [
+        &space.0.to_be_bytes()[..],
+        &length,
+        key,
+        &position.to_be_bytes(),
+        &number.to_be_bytes(),
+    ]
+    .concat()
 }
 
 impl Meta {
@@ -317,8 +365,17 @@ impl Meta {
         let mut reader = Reader(bytes);
         let position = Position::unpacked(reader.u64()?);
         let (next_log, next_segment) = (reader.u64()?, reader.u32()?);
-        let run = RunInfo { epoch: reader.u32()?, boot: reader.bytes16()?, ended: reader.u8()? != 0 };
-        Some(Self { position, next_log, next_segment, run })
+        let run = RunInfo {
+            epoch: reader.u32()?,
+            boot: reader.bytes16()?,
+            ended: reader.u8()? != 0,
+        };
+        Some(Self {
+            position,
+            next_log,
+            next_segment,
+            run,
+        })
     }
 }
 
@@ -343,7 +400,13 @@ impl LogRow {
             [] => None,
             _ => Some(Box::new(Producers::decode(&mut reader)?)),
         };
-        Some(Self { spec, start: Offset(start), next: Offset(next), reserved: Offset(reserved), producers })
+        Some(Self {
+            spec,
+            start: Offset(start),
+            next: Offset(next),
+            reserved: Offset(reserved),
+            producers,
+        })
     }
 }
 

@@ -101,7 +101,10 @@ const SEALED_MAX: usize = 8;
 impl Core {
     /// Stops taking appends for good: what was written may or may not be there after the next start.
     pub(crate) fn fail(&self, reason: String) {
-        tracing::error!(reason, "the journal failed and takes no more appends: start the program again");
+        tracing::error!(
+            reason,
+            "the journal failed and takes no more appends: start the program again"
+        );
         let _ = self.failure.set(reason);
         self.queue.fail();
         self.sync.fail();
@@ -158,11 +161,18 @@ impl Bell {
 
 impl SegmentTable {
     pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
     }
 
     pub(crate) fn insert(&self, segment: Segment) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(segment.id, Arc::new(segment));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(segment.id, Arc::new(segment));
     }
 
     pub(crate) fn remove(&self, id: SegmentId) -> Option<Arc<Segment>> {
@@ -170,7 +180,12 @@ impl SegmentTable {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 }
 
@@ -197,7 +212,11 @@ impl Chores {
     pub(crate) fn wait_until_sealed(&self) {
         let state = self.lock();
         let busy = |state: &mut ChoreList| state.unfinished > 0 && !state.closed;
-        drop(self.wake.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.wake
+                .wait_while(state, busy)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     pub(crate) fn want_checkpoint(&self) {
@@ -211,8 +230,10 @@ impl Chores {
         let idle = |state: &mut ChoreList| {
             state.sealed.is_empty() && !state.checkpoint && !state.refill && !state.closed
         };
-        let (mut state, _) =
-            self.wake.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
+        let (mut state, _) = self
+            .wake
+            .wait_timeout_while(state, patience, idle)
+            .unwrap_or_else(PoisonError::into_inner);
         let (closed, unfinished) = (state.closed, state.unfinished);
         let list = std::mem::take(&mut *state);
         (state.closed, state.unfinished) = (closed, unfinished);

@@ -33,7 +33,10 @@ impl Indexer {
             control_bytes: 0,
             runs: 0,
         };
-        Self { summary, entries: Vec::new() }
+        Self {
+            summary,
+            entries: Vec::new(),
+        }
     }
 
     pub(crate) fn group(&mut self, group: &ScannedGroup) {
@@ -80,7 +83,11 @@ impl Indexer {
 
 /// Counts the stretches of entries of one log, as they lie.
 pub(crate) fn count_runs(entries: &[IndexEntry]) -> u32 {
-    let switches = entries.iter().zip(entries.iter().skip(1)).filter(|(one, next)| one.log != next.log).count();
+    let switches = entries
+        .iter()
+        .zip(entries.iter().skip(1))
+        .filter(|(one, next)| one.log != next.log)
+        .count();
     u32_of(switches) + u32::from(!entries.is_empty())
 }
 

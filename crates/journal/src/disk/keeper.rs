@@ -6,11 +6,11 @@ use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
+use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
 use super::stage::{append_control, wait_synced};
 use super::writer::Sealed;
-use super::retention;
 use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
@@ -66,8 +66,12 @@ fn do_chores(core: &Core, chores: ChoreList) {
     {
         tracing::warn!(%error, "no spare segment could be made");
     }
-    core.metrics.tail_bytes.set(i64::try_from(core.tail.pinned_bytes()).unwrap_or(i64::MAX));
-    core.metrics.logs.set(i64::try_from(core.logs.len()).unwrap_or(i64::MAX));
+    core.metrics
+        .tail_bytes
+        .set(i64::try_from(core.tail.pinned_bytes()).unwrap_or(i64::MAX));
+    core.metrics
+        .logs
+        .set(i64::try_from(core.logs.len()).unwrap_or(i64::MAX));
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
@@ -91,7 +95,10 @@ pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
     if !wait_synced(core, SmallVec::new()) {
         return Err("it takes nothing any more".into());
     }
-    core.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).seal(core);
+    core.writer
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .seal(core);
     if core.settings.threads {
         core.chores.wait_until_sealed();
     } else {
@@ -150,7 +157,8 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         None => core.checkpoint.store(&changes),
     };
     if stored.is_ok() {
-        core.checkpointed.store(meta.position.packed(), std::sync::atomic::Ordering::Release);
+        core.checkpointed
+            .store(meta.position.packed(), std::sync::atomic::Ordering::Release);
         core.metrics.checkpoints.inc();
     } else {
         give_back(core, taken, changes);

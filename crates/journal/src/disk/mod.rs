@@ -56,9 +56,6 @@ use std::thread::JoinHandle;
 use stafett_model::{Epoch, LogId};
 
 pub use self::backup::{BackupError, BackupReport};
-pub use self::recovery::{OpenError, RecoveryReport};
-pub use self::rewrite::RewritePolicy;
-pub use self::settings::{Clock, Settings};
 use self::checkpoint::RunInfo;
 use self::control::Control;
 use self::core::{Bell, Chores, Core, Pending, SegmentTable};
@@ -66,7 +63,10 @@ use self::files::Files;
 use self::pool::Pool;
 use self::queue::Queue;
 use self::real::Directory;
+pub use self::recovery::{OpenError, RecoveryReport};
 use self::recovery::{Recovered, recover};
+pub use self::rewrite::RewritePolicy;
+pub use self::settings::{Clock, Settings};
 use self::storage::Storage;
 use self::syncer::SyncGate;
 use self::tail::TailCache;
@@ -106,7 +106,11 @@ impl DiskJournal {
         let recovered = recover(&storage, &settings)?;
         let report = recovered.report.clone();
         let core = Arc::new(start(storage, settings, metrics, recovered)?);
-        let threads = if core.settings.threads { spawn(&core)? } else { Vec::new() };
+        let threads = if core.settings.threads {
+            spawn(&core)?
+        } else {
+            Vec::new()
+        };
         // What was replayed is in the checkpoint before anybody asks for it.
         keeper::checkpoint(&core)?;
         tracing::info!(
@@ -118,7 +122,12 @@ impl DiskJournal {
             epoch = core.epoch.0,
             "the journal is open"
         );
-        Ok(Self { core, threads: Mutex::new(threads), path: None, report })
+        Ok(Self {
+            core,
+            threads: Mutex::new(threads),
+            path: None,
+            report,
+        })
     }
 
     /// What was found when the journal was opened.
@@ -171,7 +180,11 @@ fn start(
 ) -> Result<Core, OpenError> {
     let meta = recovered.meta;
     let epoch = Epoch(meta.run.epoch + 1);
-    let run = RunInfo { epoch: epoch.0, boot: settings.boot, ended: false };
+    let run = RunInfo {
+        epoch: epoch.0,
+        boot: settings.boot,
+        ended: false,
+    };
     let pool = Pool::new(
         Arc::clone(&storage),
         settings.segment_bytes,
@@ -216,7 +229,11 @@ fn start(
         segments,
         pending: Mutex::new(pending),
         sync: SyncGate::default(),
-        writer: Mutex::new(Writer { active: None, chain: recovered.chain, run: settings::random_u64() }),
+        writer: Mutex::new(Writer {
+            active: None,
+            chain: recovered.chain,
+            run: settings::random_u64(),
+        }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,
         checkpointed: AtomicU64::new(meta.position.packed()),
@@ -288,7 +305,9 @@ impl Journal for DiskJournal {
     }
 
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
-        let Some(log) = self.core.logs.get(log) else { return false };
+        let Some(log) = self.core.logs.get(log) else {
+            return false;
+        };
         log.lock().watchers.add(watch.watcher(token));
         true
     }

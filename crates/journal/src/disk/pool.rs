@@ -76,7 +76,11 @@ impl Pool {
     /// Takes space for a frame. Without `kept_back`, some spares stay untouched.
     pub(crate) fn take_space(&self, bytes: usize, kept_back: bool) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        let floor = if kept_back { 0 } else { self.capacity() * i64::try_from(self.kept_back).unwrap_or(0) };
+        let floor = if kept_back {
+            0
+        } else {
+            self.capacity() * i64::try_from(self.kept_back).unwrap_or(0)
+        };
         let taken = |space: &AtomicI64| {
             space.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| {
                 left.checked_sub(bytes).filter(|rest| *rest >= floor)
@@ -134,7 +138,8 @@ impl Pool {
             file.reserve(u64::from(self.segment_bytes))?;
         }
         let id = self.new_id();
-        self.storage.rename(&name, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
+        self.storage
+            .rename(&name, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
         self.storage.sync_names()?;
         spares.push_back(Spare { id, file });
         drop(spares);
@@ -145,14 +150,19 @@ impl Pool {
     fn add_spare(&self) -> Result<(), NoSpare> {
         // One at a time, so that the ids in the queue rise.
         let mut spares = self.lock();
-        let (free, wanted) = (self.storage.free_bytes()?, self.free_bytes_min + u64::from(self.segment_bytes));
+        let (free, wanted) = (
+            self.storage.free_bytes()?,
+            self.free_bytes_min + u64::from(self.segment_bytes),
+        );
         if free < wanted {
             return Err(NoSpare::LowWater { free, wanted });
         }
         let id = self.new_id();
         let name = FileRole::Segment(SegmentKind::Arrival, id).name();
         let file = self.storage.create(&name)?;
-        let made = file.reserve(u64::from(self.segment_bytes)).and_then(|()| file.sync());
+        let made = file
+            .reserve(u64::from(self.segment_bytes))
+            .and_then(|()| file.sync());
         if let Err(error) = made.and_then(|()| self.storage.sync_names()) {
             let _ = self.storage.remove(&name);
             return Err(error.into());

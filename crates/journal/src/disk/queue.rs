@@ -108,7 +108,8 @@ impl Queue {
     pub(crate) fn take(&self, bytes_max: usize, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
         loop {
-            let gather = state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
+            let gather =
+                state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
             if !state.staged.is_empty() && !gather {
                 break;
             }
@@ -173,7 +174,9 @@ impl State {
             if bytes > 0 && bytes + next.bytes > bytes_max {
                 break;
             }
-            let Some(next) = self.staged.pop_front() else { break };
+            let Some(next) = self.staged.pop_front() else {
+                break;
+            };
             bytes += next.bytes;
             self.bytes -= next.bytes;
             if next.wait != Wait::Synced {

@@ -38,13 +38,19 @@ impl Directory {
         match path.join(super::checkpoint::FILE).try_exists() {
             Ok(true) => Self::open(path),
             Ok(false) => Err(OpenDirectoryError::NotThere(path.to_owned())),
-            Err(error) => Err(OpenDirectoryError::Io { path: path.to_owned(), error }),
+            Err(error) => Err(OpenDirectoryError::Io {
+                path: path.to_owned(),
+                error,
+            }),
         }
     }
 
     /// Opens the directory, which is created if there is none, and locks it.
     pub fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
-        let failed = |error| OpenDirectoryError::Io { path: path.to_owned(), error };
+        let failed = |error| OpenDirectoryError::Io {
+            path: path.to_owned(),
+            error,
+        };
         std::fs::create_dir_all(path).map_err(failed)?;
         let names = File::open(path).map_err(failed)?;
         let lock = OpenOptions::new()
@@ -54,7 +60,11 @@ impl Directory {
             .open(path.join(LOCK_FILE))
             .map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), names, _lock: lock }),
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                names,
+                _lock: lock,
+            }),
             Err(std::fs::TryLockError::WouldBlock) => Err(OpenDirectoryError::InUse(path.to_owned())),
             Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
         }
@@ -74,12 +84,19 @@ pub(crate) fn copy_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
 
 impl Storage for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.path.join(name))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(self.path.join(name))?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.path.join(name))?;
         Ok(Arc::new(RealFile(file)))
     }
 

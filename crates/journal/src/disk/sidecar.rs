@@ -119,7 +119,16 @@ impl IndexEntry {
         let (span, byte, bytes, flags) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
         let entries = u16::try_from(flags & !PLACED_BIT).ok()?;
         let placed = flags & PLACED_BIT != 0;
-        Some(Self { log, base, span, byte, bytes, entries, placed, max_timestamp: reader.i64()? })
+        Some(Self {
+            log,
+            base,
+            span,
+            byte,
+            bytes,
+            entries,
+            placed,
+            max_timestamp: reader.i64()?,
+        })
     }
 }
 
@@ -186,7 +195,11 @@ pub(crate) fn write(
     let temporary = format!("{name}.tmp");
     let _ = storage.remove(&temporary);
     let file = storage.create(&temporary)?;
-    let mut out = BlockWriter { file: &*file, pending: Vec::with_capacity(64 * BLOCK_BYTES), at: 0 };
+    let mut out = BlockWriter {
+        file: &*file,
+        pending: Vec::with_capacity(64 * BLOCK_BYTES),
+        at: 0,
+    };
     out.block(|block| summary.encode(block))?;
     for chunk in rows.chunks(usize_of(ROWS_PER_BLOCK)) {
         out.block(|block| {
@@ -222,7 +235,11 @@ impl BlockWriter<'_> {
         fill(block);
         let checksum = crc32c(block.get(4..).unwrap_or_default());
         patch(block, 0, &checksum.to_le_bytes());
-        if self.pending.len() >= 64 * BLOCK_BYTES { self.flush() } else { Ok(()) }
+        if self.pending.len() >= 64 * BLOCK_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -399,14 +416,22 @@ pub(crate) struct EntryCursor {
 
 impl EntryCursor {
     pub(crate) fn new(file: Arc<dyn StorageFile>, summary: Summary) -> Self {
-        Self { file, summary, next: 0, cached: None }
+        Self {
+            file,
+            summary,
+            next: 0,
+            cached: None,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<IndexEntry>, SidecarError> {
         if self.next == self.summary.entries {
             return Ok(None);
         }
-        let sidecar = Sidecar { file: &*self.file, summary: self.summary };
+        let sidecar = Sidecar {
+            file: &*self.file,
+            summary: self.summary,
+        };
         let entry = sidecar.entry_number(self.next, &mut self.cached)?;
         self.next += 1;
         Ok(Some(entry))
@@ -432,5 +457,9 @@ fn read_block_into(file: &dyn StorageFile, number: u32, block: &mut Block) -> Re
         Err(error) => return Err(error.into()),
     }
     let (checksum, covered) = block.split_at(4);
-    if checksum == crc32c(covered).to_le_bytes() { Ok(()) } else { Err(SidecarError::Damaged(number)) }
+    if checksum == crc32c(covered).to_le_bytes() {
+        Ok(())
+    } else {
+        Err(SidecarError::Damaged(number))
+    }
 }

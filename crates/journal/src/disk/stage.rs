@@ -75,7 +75,8 @@ pub(crate) fn append_control(core: &Core, control: Control) {
 /// Stages a control frame and waits until it is synced. False if it may not be.
 pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
     let frame = control_frame(control);
-    core.pool.take_space(frame.head.frame_bytes() + GROUP_HEAD_BYTES, true);
+    core.pool
+        .take_space(frame.head.frame_bytes() + GROUP_HEAD_BYTES, true);
     wait_synced(core, SmallVec::from_buf([frame]))
 }
 
@@ -128,7 +129,11 @@ struct Prepared {
 }
 
 enum Part {
-    Batch { header: BatchHeader, body: Bytes, targets: SmallVec<[Target; 1]> },
+    Batch {
+        header: BatchHeader,
+        body: Bytes,
+        targets: SmallVec<[Target; 1]>,
+    },
     Control(StagedFrame),
 }
 
@@ -216,20 +221,35 @@ impl Prepared {
                 StateWait::Synced if self.frees_space => Wait::Synced,
                 _ => Wait::Nothing,
             },
-            sync_within_ms: if self.frees_space { STATE_SYNC_WITHIN_MS } else { IDLE_SYNC_WITHIN_MS },
+            sync_within_ms: if self.frees_space {
+                STATE_SYNC_WITHIN_MS
+            } else {
+                IDLE_SYNC_WITHIN_MS
+            },
             interval: None,
             duplicate_shown: true,
         };
         for (part, verdict) in self.frames.into_iter().zip(verdicts) {
             match (part, verdict) {
-                (Part::Batch { header, body, targets }, None) => out.batch(header, body, &targets, &mut locked),
+                (
+                    Part::Batch {
+                        header,
+                        body,
+                        targets,
+                    },
+                    None,
+                ) => out.batch(header, body, &targets, &mut locked),
                 (Part::Batch { header, targets, .. }, Some(base)) => {
                     out.duplicate(&header, base, &targets, &locked);
                 }
                 (Part::Control(frame), _) => out.control(frame, &mut locked),
             }
         }
-        let wait = if out.frames.is_empty() && out.duplicate_shown { Wait::Nothing } else { out.wait };
+        let wait = if out.frames.is_empty() && out.duplicate_shown {
+            Wait::Nothing
+        } else {
+            out.wait
+        };
         let staged = Staged {
             frames: out.frames,
             settler: Some(settler),
@@ -254,14 +274,19 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
     if !staged.frames.is_empty() {
         staged.bytes += GROUP_HEAD_BYTES;
     }
-    core.pool.give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
+    core.pool
+        .give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
     if staged.wait > Wait::Nothing {
         return core.queue.push(staged);
     }
     let (settler, placed) = (staged.settler.take(), std::mem::take(&mut staged.placed));
     let accepted = staged.frames.is_empty() || core.queue.push(staged);
     if let Some(settler) = settler {
-        settler.settle(if accepted { Outcome::Committed(placed) } else { Outcome::Refused(Refusal::Closed) });
+        settler.settle(if accepted {
+            Outcome::Committed(placed)
+        } else {
+            Outcome::Refused(Refusal::Closed)
+        });
     }
     accepted
 }
@@ -269,15 +294,15 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
 /// The earlier base offset of each frame that is a duplicate.
 type Verdicts = SmallVec<[Option<Offset>; 1]>;
 
-fn check(
-    frames: &[Part],
-    require: &[Precondition],
-    locked: &Locked<'_>,
-) -> Result<Verdicts, Refusal> {
+fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Result<Verdicts, Refusal> {
     for Precondition::NextOffset { log, offset } in require {
         let state = state_of(locked, *log);
         if state.next != *offset {
-            return Err(Refusal::NotAtOffset { log: *log, next: state.next, expected: *offset });
+            return Err(Refusal::NotAtOffset {
+                log: *log,
+                next: state.next,
+                expected: *offset,
+            });
         }
     }
     for (id, state) in locked {
@@ -305,19 +330,37 @@ fn check_batch(
         if state.fenced {
             return Err(Refusal::Fenced { log: target.log });
         }
-        if state.next.checked_add(span_of(header, target.records).into()).is_none() {
+        if state
+            .next
+            .checked_add(span_of(header, target.records).into())
+            .is_none()
+        {
             return Err(Refusal::OffsetsExhausted(target.log));
         }
     }
-    let ([target], Some(numbered)) = (targets, Numbered::of(header)) else { return Ok(None) };
+    let ([target], Some(numbered)) = (targets, Numbered::of(header)) else {
+        return Ok(None);
+    };
     let (log, producer) = (target.log, numbered.producer);
-    match state_of(locked, log).producers.as_ref().map_or(Verdict::Next, |known| known.judge(numbered)) {
+    match state_of(locked, log)
+        .producers
+        .as_ref()
+        .map_or(Verdict::Next, |known| known.judge(numbered))
+    {
         Verdict::Next => Ok(None),
         Verdict::Duplicate { base } => Ok(Some(base)),
-        Verdict::OutOfSequence { given, expected } => {
-            Err(Refusal::OutOfSequence { log, producer, given, expected })
-        }
-        Verdict::Stale { given, current } => Err(Refusal::StaleProducer { log, producer, given, current }),
+        Verdict::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
+            log,
+            producer,
+            given,
+            expected,
+        }),
+        Verdict::Stale { given, current } => Err(Refusal::StaleProducer {
+            log,
+            producer,
+            given,
+            current,
+        }),
     }
 }
 
@@ -347,8 +390,18 @@ impl Staging<'_> {
             self.mark_dirty(&log, state);
             let spec = Arc::clone(&state.spec);
             self.wait = self.wait.max(self.wait_for(&log, state, spec.durability, span));
-            entries.push(Entry { log: log.id, base, span, epoch: self.core.epoch, records: target.records });
-            self.placed.push(Placed { log: log.id, base, duplicate: false });
+            entries.push(Entry {
+                log: log.id,
+                base,
+                span,
+                epoch: self.core.epoch,
+                records: target.records,
+            });
+            self.placed.push(Placed {
+                log: log.id,
+                base,
+                duplicate: false,
+            });
             if let (1, Some(numbered)) = (targets.len(), Numbered::of(&header)) {
                 let now = self.core.now_ms();
                 state.producers.get_or_insert_default().note(numbered, base, now);
@@ -364,7 +417,13 @@ impl Staging<'_> {
             span: span_of(&header, Selection::All),
             entries,
         };
-        self.frames.push(StagedFrame { head, body, logs, control: None, reserves: None });
+        self.frames.push(StagedFrame {
+            head,
+            body,
+            logs,
+            control: None,
+            reserves: None,
+        });
     }
 
     fn duplicate(&mut self, header: &BatchHeader, base: Offset, targets: &[Target], locked: &Locked<'_>) {
@@ -377,7 +436,11 @@ impl Staging<'_> {
                 Durability::Os | Durability::Interval { .. } => Wait::Written,
                 Durability::Sync => Wait::Synced,
             });
-            self.placed.push(Placed { log: target.log, base, duplicate: true });
+            self.placed.push(Placed {
+                log: target.log,
+                base,
+                duplicate: true,
+            });
         }
     }
 
@@ -415,7 +478,9 @@ impl Staging<'_> {
     fn create(&self, first: LogId, count: u32, spec: LogSpec) {
         let spec = Arc::new(spec);
         let ids = first.0..first.0 + u64::from(count);
-        self.core.logs.insert(ids.clone().map(|id| Log::new(LogId(id), Arc::clone(&spec))));
+        self.core
+            .logs
+            .insert(ids.clone().map(|id| Log::new(LogId(id), Arc::clone(&spec))));
         for id in ids {
             if let Some(log) = self.core.logs.get(LogId(id)) {
                 let mut state = log.lock();
@@ -447,12 +512,21 @@ impl Staging<'_> {
             self.frames.push(frame);
             self.sync_within_ms = self.sync_within_ms.min(STATE_SYNC_WITHIN_MS);
         }
-        if state.next > state.reserved_durably { Wait::Synced } else { level }
+        if state.next > state.reserved_durably {
+            Wait::Synced
+        } else {
+            level
+        }
     }
 
     fn log(&self, id: LogId) -> Arc<Log> {
         let index = self.logs.binary_search_by_key(&id, |log| log.id);
-        Arc::clone(index.ok().and_then(|index| self.logs.get(index)).expect("every target's log was found"))
+        Arc::clone(
+            index
+                .ok()
+                .and_then(|index| self.logs.get(index))
+                .expect("every target's log was found"),
+        )
     }
 
     fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
@@ -465,12 +539,20 @@ impl Staging<'_> {
 
 fn state_of<'a>(locked: &'a Locked<'_>, id: LogId) -> &'a LogState {
     let index = locked.binary_search_by_key(&id, |(id, _)| *id);
-    &index.ok().and_then(|index| locked.get(index)).expect("every target's log is locked").1
+    &index
+        .ok()
+        .and_then(|index| locked.get(index))
+        .expect("every target's log is locked")
+        .1
 }
 
 fn state_of_mut<'a>(locked: &'a mut Locked<'_>, id: LogId) -> &'a mut LogState {
     let index = locked.binary_search_by_key(&id, |(id, _)| *id);
-    &mut index.ok().and_then(|index| locked.get_mut(index)).expect("every target's log is locked").1
+    &mut index
+        .ok()
+        .and_then(|index| locked.get_mut(index))
+        .expect("every target's log is locked")
+        .1
 }
 
 /// Offsets that a selection of a batch takes.
@@ -482,13 +564,20 @@ fn span_of(header: &BatchHeader, records: Selection) -> u32 {
 }
 
 fn batch_part(batch: BatchFrame) -> Part {
-    assert!(batch.targets.len() <= ENTRIES_MAX, "the caller splits wider fan-outs");
+    assert!(
+        batch.targets.len() <= ENTRIES_MAX,
+        "the caller splits wider fan-outs"
+    );
     let header = BatchHeader::parse(&batch.body).expect("the caller has verified the batch");
     assert!(
         header.magic == MAGIC && header.bytes == batch.body.len() && batch.body.len() >= HEADER_BYTES,
         "the caller has verified the batch"
     );
-    Part::Batch { header, body: batch.body, targets: batch.targets }
+    Part::Batch {
+        header,
+        body: batch.body,
+        targets: batch.targets,
+    }
 }
 
 fn control_of(frame: Frame) -> Control {
@@ -513,5 +602,11 @@ fn control_frame(control: Control) -> StagedFrame {
         span: 0,
         entries: SmallVec::new(),
     };
-    StagedFrame { head, body, logs: SmallVec::new(), control: Some(Box::new(control)), reserves: None }
+    StagedFrame {
+        head,
+        body,
+        logs: SmallVec::new(),
+        control: Some(Box::new(control)),
+        reserves: None,
+    }
 }

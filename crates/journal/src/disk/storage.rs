@@ -50,5 +50,8 @@ pub(crate) fn read_exact_at(file: &dyn StorageFile, buffer: &mut [u8], at: u64) 
     if got == wanted {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{got} of {wanted} bytes at {at}")))
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        format!("{got} of {wanted} bytes at {at}"),
+    ))
 }

@@ -78,8 +78,15 @@ struct Round {
 impl SyncGate {
     /// Starts where recovery ended: everything before is synced.
     pub(crate) fn starting_at(position: Position) -> Self {
-        let state = State { written: position, synced: position, ..State::default() };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        let state = State {
+            written: position,
+            synced: position,
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        }
     }
 
     /// Everything before this is synced.
@@ -163,7 +170,10 @@ impl SyncGate {
             state = match state.due {
                 Some(due) => {
                     let patience = due.saturating_duration_since(now);
-                    self.wake.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
+                    self.wake
+                        .wait_timeout(state, patience)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
                 None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
             };

@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 use stafett_model::batch::PLACEMENT_BYTES;
 use stafett_model::checksum::Crc32c;
 
-use super::codec::u32_of;
 use super::checkpoint::StateAt;
+use super::codec::u32_of;
 use super::control::Control;
 use super::core::Core;
 use super::frame::{ALIGN, Kind};
-use super::index::count_runs;
 use super::group::{GROUP_HEAD_BYTES, GroupHead};
+use super::index::count_runs;
 use super::log::Recent;
 use super::pool::Spare;
 use super::position::{Position, SegmentId};
@@ -97,7 +97,10 @@ pub(crate) fn pump(core: &Core) -> bool {
 /// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
 pub(crate) fn write_last_mark(core: &Core) {
     write_all(core, &mut Vec::new(), true);
-    core.writer.lock().unwrap_or_else(PoisonError::into_inner).seal(core);
+    core.writer
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .seal(core);
 }
 
 fn write(core: &Core, staged: &mut Vec<Staged>) {
@@ -116,7 +119,9 @@ fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
     match writer.write_group(core, staged, mark) {
         Ok(written) => {
             drop(writer);
-            core.metrics.write_seconds.observe(started.elapsed().as_secs_f64());
+            core.metrics
+                .write_seconds
+                .observe(started.elapsed().as_secs_f64());
             core.sync.on_written(core, written);
         }
         Err(error) => {
@@ -131,8 +136,14 @@ impl Writer {
     fn write_group(&mut self, core: &Core, staged: &mut Vec<Staged>, mark: bool) -> io::Result<Written> {
         let frames_bytes: usize = staged.iter().map(|append| append.bytes).sum();
         let files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES))?;
-        let active = self.active.as_mut().ok_or_else(|| io::Error::other("there is no segment to write to"))?;
-        let start = Position { segment: active.id, byte: active.at };
+        let active = self
+            .active
+            .as_mut()
+            .ok_or_else(|| io::Error::other("there is no segment to write to"))?;
+        let start = Position {
+            segment: active.id,
+            byte: active.at,
+        };
         let mut layout = Layout::new(staged);
         let mut recents: SmallVec<[Recent; 8]> = SmallVec::new();
         for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
@@ -179,19 +190,37 @@ impl Writer {
             active.file.write_at(&mut slices, u64::from(start.byte))?;
             drop(slices);
             active.at += u32_of(group_bytes);
-            self.chain = Chain { sequence: head.sequence, checksum };
-            core.pool.give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
+            self.chain = Chain {
+                sequence: head.sequence,
+                checksum,
+            };
+            core.pool
+                .give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
             let pinned_bytes = pinned(&pieces, staged);
-            core.tail.push(TailGroup { start, pieces, pinned_bytes });
+            core.tail.push(TailGroup {
+                start,
+                pieces,
+                pinned_bytes,
+            });
             core.metrics.on_group(group_bytes, head.frames);
         }
-        let end = Position { segment: active.id, byte: active.at };
+        let end = Position {
+            segment: active.id,
+            byte: active.at,
+        };
         let file = Arc::clone(&active.file);
         note_changes(core, staged, end, group_bytes);
         let (waiting, deadline_ms, urgent) = publish(core, staged, &mut recents.into_iter());
         let mut files = files;
         files.push(file);
-        Ok(Written { end, bytes: group_bytes, files, waiting, sync_within_ms: deadline_ms, urgent })
+        Ok(Written {
+            end,
+            bytes: group_bytes,
+            files,
+            waiting,
+            sync_within_ms: deadline_ms,
+            urgent,
+        })
     }
 
     /// Goes to the next segment if the active one has no room; returns files that still have to be synced.
@@ -204,7 +233,10 @@ impl Writer {
             files.push(Arc::clone(&active.file));
         }
         self.seal(core);
-        let Spare { id, file } = core.pool.take().map_err(|error| io::Error::other(error.to_string()))?;
+        let Spare { id, file } = core
+            .pool
+            .take()
+            .map_err(|error| io::Error::other(error.to_string()))?;
         let head = SegmentHead {
             segment: id,
             kind: SegmentKind::Arrival,
@@ -213,7 +245,10 @@ impl Writer {
             created_at: core.now_ms(),
         };
         file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
-        core.segments.insert(Segment { id, kind: SegmentKind::Arrival });
+        core.segments.insert(Segment {
+            id,
+            kind: SegmentKind::Arrival,
+        });
         self.active = Some(Active {
             id,
             file,
@@ -231,7 +266,8 @@ impl Writer {
     pub(crate) fn seal(&mut self, core: &Core) {
         let Some(active) = self.active.take() else { return };
         // What the segment had left cannot be used any more.
-        core.pool.give_space(-i64::from(core.settings.segment_bytes - active.at));
+        core.pool
+            .give_space(-i64::from(core.settings.segment_bytes - active.at));
         let summary = Summary {
             segment: active.id,
             valid_bytes: active.at,
@@ -244,8 +280,12 @@ impl Writer {
             control_bytes: active.control_bytes,
             runs: count_runs(&active.index),
         };
-        let sealed = Sealed { summary, index: active.index };
-        core.chores.add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
+        let sealed = Sealed {
+            summary,
+            index: active.index,
+        };
+        core.chores
+            .add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
     }
 }
 
@@ -268,10 +308,16 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
     for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
         number += 1;
         match frame.control.take().map(|control| *control) {
-            Some(Control::State(change)) => pending.state.push(StateAt { position: end, number, change }),
+            Some(Control::State(change)) => pending.state.push(StateAt {
+                position: end,
+                number,
+                change,
+            }),
             Some(Control::RunEnd { .. }) => pending.run.ended = true,
             Some(Control::DeleteLogs { first, count }) => {
-                pending.deleted.extend((first.0..first.0 + u64::from(count)).map(stafett_model::LogId));
+                pending
+                    .deleted
+                    .extend((first.0..first.0 + u64::from(count)).map(stafett_model::LogId));
             }
             Some(Control::Segments { added, removed }) => {
                 pending.segments_added.extend(added);
@@ -320,13 +366,23 @@ fn publish(
                 shows.push(Shown::Reserve { log, below });
             }
         }
-        let committed = append.settler.map(|settler| (settler, Outcome::Committed(append.placed)));
+        let committed = append
+            .settler
+            .map(|settler| (settler, Outcome::Committed(append.placed)));
         if synced {
-            waiting.push(Waiting { shows, settler: committed, interval: append.interval });
+            waiting.push(Waiting {
+                shows,
+                settler: committed,
+                interval: append.interval,
+            });
             continue;
         }
         if !shows.is_empty() || append.interval.is_some() {
-            waiting.push(Waiting { shows, settler: None, interval: append.interval });
+            waiting.push(Waiting {
+                shows,
+                settler: None,
+                interval: append.interval,
+            });
         }
         if let Some((settler, outcome)) = committed {
             settler.settle(outcome);
@@ -348,7 +404,13 @@ impl Layout {
             .sum::<usize>();
         let mut buffer = BytesMut::with_capacity(GROUP_HEAD_BYTES + small);
         buffer.resize(GROUP_HEAD_BYTES, 0);
-        Self { small: buffer, large: SmallVec::new(), large_bytes: 0, checksums: Crc32c::new(), frames: 0 }
+        Self {
+            small: buffer,
+            large: SmallVec::new(),
+            large_bytes: 0,
+            checksums: Crc32c::new(),
+            frames: 0,
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -364,7 +426,8 @@ impl Layout {
             Kind::Batch => {
                 self.small.extend_from_slice(&head.placement());
                 if body.len() < COPY_BYTES_MAX {
-                    self.small.extend_from_slice(body.get(PLACEMENT_BYTES..).unwrap_or_default());
+                    self.small
+                        .extend_from_slice(body.get(PLACEMENT_BYTES..).unwrap_or_default());
                 } else {
                     let rest = body.slice(PLACEMENT_BYTES..);
                     self.large_bytes += rest.len();

@@ -29,7 +29,10 @@ const GROUP_BYTES: usize = 1 << 20;
 pub(crate) enum MergeError {
     /// The journal is being closed, or failed.
     Stopped,
-    Damaged { segment: SegmentId, byte: u32 },
+    Damaged {
+        segment: SegmentId,
+        byte: u32,
+    },
     Io(io::Error),
 }
 
@@ -91,7 +94,13 @@ struct Writing {
 impl<'a> Output<'a> {
     fn new(core: &'a Core) -> Self {
         let budget = Budget::new(core);
-        Self { core, active: None, filled: Vec::new(), shared: HashMap::new(), budget }
+        Self {
+            core,
+            active: None,
+            filled: Vec::new(),
+            shared: HashMap::new(),
+            budget,
+        }
     }
 
     /// Walks the merged indexes and copies what is alive.
@@ -109,8 +118,12 @@ impl<'a> Output<'a> {
                 let start = self.core.logs.get(log).map(|log| log.lock().start);
                 current = Some((log, start));
             }
-            let Some(input) = inputs.get_mut(number) else { continue };
-            let live = current.and_then(|(_, start)| start).is_some_and(|start| entry.end() > start);
+            let Some(input) = inputs.get_mut(number) else {
+                continue;
+            };
+            let live = current
+                .and_then(|(_, start)| start)
+                .is_some_and(|start| entry.end() > start);
             if live {
                 self.copy(input, entry)?;
             }
@@ -127,15 +140,25 @@ impl<'a> Output<'a> {
                 let segment = self.core.segments.get(*id).ok_or(MergeError::Stopped)?;
                 let file = self.core.files.get(segment.role())?;
                 let index = self.core.files.get(segment.sidecar_role())?;
-                let damaged = |_: SidecarError| MergeError::Damaged { segment: *id, byte: 0 };
+                let damaged = |_: SidecarError| MergeError::Damaged {
+                    segment: *id,
+                    byte: 0,
+                };
                 let summary = Sidecar::open(&*index, *id).map_err(damaged)?.summary;
-                Ok(Input { segment, file, entries: EntryCursor::new(index, summary) })
+                Ok(Input {
+                    segment,
+                    file,
+                    entries: EntryCursor::new(index, summary),
+                })
             })
             .collect()
     }
 
     fn copy(&mut self, input: &Input, entry: IndexEntry) -> Result<(), MergeError> {
-        let from = Position { segment: input.segment.id, byte: entry.byte };
+        let from = Position {
+            segment: input.segment.id,
+            byte: entry.byte,
+        };
         if entry.entries > 1
             && let (Some(byte), Some(writing)) = (self.shared.get(&from), &mut self.active)
         {
@@ -149,11 +172,20 @@ impl<'a> Output<'a> {
         writing.group.resize(start + bytes, 0);
         let frame = writing.group.get_mut(start..).unwrap_or_default();
         read_exact_at(&*input.file, frame, entry.byte.into())?;
-        let damaged = || MergeError::Damaged { segment: input.segment.id, byte: entry.byte };
+        let damaged = || MergeError::Damaged {
+            segment: input.segment.id,
+            byte: entry.byte,
+        };
         let (head, checksum) = Head::decode(frame).map_err(|_| damaged())?;
-        let body = frame.get(head.bytes()..head.bytes() + head.body_bytes).ok_or_else(damaged)?;
+        let body = frame
+            .get(head.bytes()..head.bytes() + head.body_bytes)
+            .ok_or_else(damaged)?;
         head.verify_body(body).map_err(|_| damaged())?;
-        if !head.entries.iter().any(|it| it.log == entry.log && it.base == entry.base) {
+        if !head
+            .entries
+            .iter()
+            .any(|it| it.log == entry.log && it.base == entry.base)
+        {
             return Err(damaged());
         }
         writing.checksums.update(&checksum.to_le_bytes());
@@ -185,7 +217,9 @@ impl<'a> Output<'a> {
     }
 
     fn fill_up(&mut self) -> Result<(), MergeError> {
-        let Some(mut writing) = self.active.take() else { return Ok(()) };
+        let Some(mut writing) = self.active.take() else {
+            return Ok(());
+        };
         writing.write_group(self.core)?;
         let (id, valid_bytes) = (writing.id, writing.at);
         writing.file.sync()?;
@@ -199,7 +233,12 @@ impl<'a> Output<'a> {
             first_sequence: 1,
             last_sequence: writing.sequence,
             last_checksum: writing.previous,
-            max_timestamp: writing.index.iter().map(|entry| entry.max_timestamp).max().unwrap_or(i64::MIN),
+            max_timestamp: writing
+                .index
+                .iter()
+                .map(|entry| entry.max_timestamp)
+                .max()
+                .unwrap_or(i64::MIN),
             control_bytes: 0,
             runs: count_runs(&writing.index),
         };
@@ -217,12 +256,18 @@ impl<'a> Output<'a> {
         self.core.storage.sync_names()?;
         let mut merged = Vec::new();
         for id in &self.filled {
-            let segment = Segment { id: *id, kind: SegmentKind::Sorted };
+            let segment = Segment {
+                id: *id,
+                kind: SegmentKind::Sorted,
+            };
             let file = self.core.files.get(segment.sidecar_role())?;
             let mut logs = Vec::new();
             Sidecar::open(&*file, *id)
                 .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first))))
-                .map_err(|_| MergeError::Damaged { segment: *id, byte: 0 })?;
+                .map_err(|_| MergeError::Damaged {
+                    segment: *id,
+                    byte: 0,
+                })?;
             merged.push(Merged { segment, logs });
         }
         Ok(merged)
@@ -230,11 +275,16 @@ impl<'a> Output<'a> {
 
     /// Removes everything that was written.
     fn remove(&self) {
-        let ids = self.filled.iter().copied().chain(self.active.as_ref().map(|it| it.id));
+        let ids = self
+            .filled
+            .iter()
+            .copied()
+            .chain(self.active.as_ref().map(|it| it.id));
         for id in ids {
-            for role in
-                [FileRole::Segment(SegmentKind::Sorted, id), FileRole::Sidecar(SegmentKind::Sorted, id)]
-            {
+            for role in [
+                FileRole::Segment(SegmentKind::Sorted, id),
+                FileRole::Sidecar(SegmentKind::Sorted, id),
+            ] {
                 self.core.files.forget(role);
                 // A file that is not there, or stays, is removed at the next start.
                 let _ = self.core.storage.remove(&role.name());
@@ -246,10 +296,14 @@ impl<'a> Output<'a> {
 impl Writing {
     fn start(core: &Core) -> io::Result<Self> {
         let id = core.pool.new_id();
-        let file = core.storage.create(&FileRole::Segment(SegmentKind::Sorted, id).name())?;
+        let file = core
+            .storage
+            .create(&FileRole::Segment(SegmentKind::Sorted, id).name())?;
         let reserved = file.reserve(core.settings.segment_bytes.into());
         if let Err(error) = reserved {
-            let _ = core.storage.remove(&FileRole::Segment(SegmentKind::Sorted, id).name());
+            let _ = core
+                .storage
+                .remove(&FileRole::Segment(SegmentKind::Sorted, id).name());
             return Err(error);
         }
         let head = SegmentHead {
@@ -289,7 +343,8 @@ impl Writing {
             frames_checksum: self.checksums.finish(),
         };
         let checksum = head.encode(&mut self.group);
-        self.file.write_at(&mut [IoSlice::new(&self.group)], self.at.into())?;
+        self.file
+            .write_at(&mut [IoSlice::new(&self.group)], self.at.into())?;
         self.at += head.bytes;
         (self.sequence, self.previous) = (head.sequence, checksum);
         self.group.truncate(GROUP_HEAD_BYTES);
@@ -310,7 +365,11 @@ struct Budget {
 impl Budget {
     fn new(core: &Core) -> Self {
         let bytes_per_second = core.settings.rewrite_bytes_per_second.max(1);
-        Self { started: std::time::Instant::now(), bytes: 0, bytes_per_second }
+        Self {
+            started: std::time::Instant::now(),
+            bytes: 0,
+            bytes_per_second,
+        }
     }
 
     /// Waits as long as the bytes so far want, or until the journal is closed.
@@ -325,7 +384,10 @@ impl Budget {
 
 fn next_entry(input: &mut Input) -> Result<Option<IndexEntry>, MergeError> {
     let segment = input.segment.id;
-    input.entries.next().map_err(|_| MergeError::Damaged { segment, byte: 0 })
+    input
+        .entries
+        .next()
+        .map_err(|_| MergeError::Damaged { segment, byte: 0 })
 }
 
 /// An entry that takes no part in the order of the heap.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::core::Core;
 use super::position::SegmentId;
 
-pub use self::policy::RewritePolicy;
 use self::policy::Plan;
+pub use self::policy::RewritePolicy;
 pub(crate) use self::retire::Retiring;
 pub(crate) use self::stats::Statistics;
 
@@ -47,7 +47,9 @@ impl Rewriter {
         self.statistics.show(core);
         let covered = core.checkpointed();
         let segments = self.statistics.segments(core, covered, &self.damaged);
-        let Some(plan) = core.settings.rewrite.plan(&segments, core.now_ms()) else { return false };
+        let Some(plan) = core.settings.rewrite.plan(&segments, core.now_ms()) else {
+            return false;
+        };
         if core.has_failed() || core.rewriting.is_closed() {
             return false;
         }
@@ -57,7 +59,11 @@ impl Rewriter {
                 Ok(outputs) => (inputs, outputs),
                 Err(merge::MergeError::Stopped) => return false,
                 Err(merge::MergeError::Damaged { segment, byte }) => {
-                    tracing::error!(segment = segment.0, byte, "a segment that was to be rewritten is damaged");
+                    tracing::error!(
+                        segment = segment.0,
+                        byte,
+                        "a segment that was to be rewritten is damaged"
+                    );
                     self.damaged.push(segment);
                     return true;
                 }

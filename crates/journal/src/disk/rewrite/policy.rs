@@ -57,19 +57,31 @@ impl Default for RewritePolicy {
 impl RewritePolicy {
     /// The next thing to do with `segments`, which are sorted by id.
     pub(crate) fn plan(&self, segments: &[SegmentView], now: i64) -> Option<Plan> {
-        let dead: Vec<_> =
-            segments.iter().filter(|it| it.free && it.dead_bytes >= it.bytes).map(|it| it.id).collect();
+        let dead: Vec<_> = segments
+            .iter()
+            .filter(|it| it.free && it.dead_bytes >= it.bytes)
+            .map(|it| it.id)
+            .collect();
         if !dead.is_empty() {
             return Some(Plan::Recycle(dead));
         }
-        self.merge_arrivals(segments, now).or_else(|| self.compact(segments)).map(Plan::Merge)
+        self.merge_arrivals(segments, now)
+            .or_else(|| self.compact(segments))
+            .map(Plan::Merge)
     }
 
     /// The oldest stretch of arrival segments that is worth a merge. A merge takes neighbours only, so that the
     /// offsets of a log stay in one piece.
     fn merge_arrivals(&self, segments: &[SegmentView], now: i64) -> Option<Vec<SegmentId>> {
-        let arrivals: Vec<_> = segments.iter().filter(|it| it.kind == SegmentKind::Arrival).collect();
-        let total: u64 = arrivals.iter().filter(|it| self.is_mixed(it)).map(|it| it.bytes).sum();
+        let arrivals: Vec<_> = segments
+            .iter()
+            .filter(|it| it.kind == SegmentKind::Arrival)
+            .collect();
+        let total: u64 = arrivals
+            .iter()
+            .filter(|it| self.is_mixed(it))
+            .map(|it| it.bytes)
+            .sum();
         let pressed = total > self.arrival_bytes_max;
         let young = i64::try_from(self.young.as_millis()).unwrap_or(i64::MAX);
         let mut stretch: Vec<SegmentId> = Vec::new();
@@ -95,7 +107,10 @@ impl RewritePolicy {
     /// The segment with the largest dead part, if there is too much that is dead.
     fn compact(&self, segments: &[SegmentView]) -> Option<Vec<SegmentId>> {
         let dead: u64 = segments.iter().map(|it| it.dead_bytes).sum();
-        let live: u64 = segments.iter().map(|it| it.bytes.saturating_sub(it.dead_bytes)).sum();
+        let live: u64 = segments
+            .iter()
+            .map(|it| it.bytes.saturating_sub(it.dead_bytes))
+            .sum();
         if dead <= live / 2 + self.dead_bytes_tolerated {
             return None;
         }

@@ -22,7 +22,13 @@ impl Retiring {
     pub(crate) fn swap(&mut self, core: &Core, inputs: &[SegmentId], merged: Vec<Merged>) -> bool {
         let _turn = core.checkpoint.turn();
         let added = merged.iter().map(|it| it.segment.id).collect();
-        if !append_control_synced(core, Control::Segments { added, removed: inputs.to_vec() }) {
+        if !append_control_synced(
+            core,
+            Control::Segments {
+                added,
+                removed: inputs.to_vec(),
+            },
+        ) {
             return false;
         }
         let mut runs: HashMap<LogId, Vec<RunRef>> = HashMap::new();

@@ -58,9 +58,15 @@ impl Statistics {
     pub(crate) fn show(&self, core: &Core) {
         let dead: u64 = self.known.values().map(|known| known.dead_bytes).sum();
         let all: u64 = self.known.values().map(|known| known.bytes).sum();
-        core.metrics.dead_bytes.set(i64::try_from(dead).unwrap_or(i64::MAX));
-        core.metrics.live_bytes.set(i64::try_from(all.saturating_sub(dead)).unwrap_or(i64::MAX));
-        core.metrics.segment_files.set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));
+        core.metrics
+            .dead_bytes
+            .set(i64::try_from(dead).unwrap_or(i64::MAX));
+        core.metrics
+            .live_bytes
+            .set(i64::try_from(all.saturating_sub(dead)).unwrap_or(i64::MAX));
+        core.metrics
+            .segment_files
+            .set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));
     }
 
     /// The segments as the policy sees them, sorted by id.
@@ -93,7 +99,11 @@ fn measure(core: &Core, segment: &Segment) -> Result<Known, SidecarError> {
     let bytes = u64::from(sidecar.summary.valid_bytes).saturating_sub(SEGMENT_HEAD_BYTES as u64);
     // A fan-out frame stands in several rows: shares, not sums, are right. Control frames are dead once covered.
     let batches = bytes.saturating_sub(control);
-    let dead_batches = if all == dead { batches } else { share(batches, dead, all) };
+    let dead_batches = if all == dead {
+        batches
+    } else {
+        share(batches, dead, all)
+    };
     Ok(Known {
         kind: segment.kind,
         bytes,
@@ -104,7 +114,9 @@ fn measure(core: &Core, segment: &Segment) -> Result<Known, SidecarError> {
 }
 
 fn dead_bytes(core: &Core, row: &Row) -> u64 {
-    let Some(log) = core.logs.get(row.log) else { return row.bytes };
+    let Some(log) = core.logs.get(row.log) else {
+        return row.bytes;
+    };
     let start = log.lock().start;
     let gone = start.0.clamp(row.first.0, row.end.0) - row.first.0;
     share(row.bytes, gone, row.end.0 - row.first.0)
