@@ -200,6 +200,7 @@ impl TopicSettings {
 
 const FOR_EVER: String = String::new();
 
+#[expect(clippy::option_option, reason = "malformed, no limit, a limit")]
 fn limit(value: &str) -> Option<Option<u64>> {
     if value.is_empty() {
         Some(None)

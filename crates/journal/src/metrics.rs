@@ -20,6 +20,8 @@ pub struct Metrics {
     pub(crate) damaged_reads: Counter,
     pub(crate) checkpoints: Counter,
     pub(crate) truncations: Counter,
+    pub(crate) scrubbed_segments: Counter,
+    pub(crate) damaged_segments: Counter,
     pub(crate) segment_files: Gauge,
     pub(crate) dead_bytes: Gauge,
     pub(crate) live_bytes: Gauge,
@@ -45,6 +47,8 @@ impl Metrics {
             damaged_reads: Counter::default(),
             checkpoints: Counter::default(),
             truncations: Counter::default(),
+            scrubbed_segments: Counter::default(),
+            damaged_segments: Counter::default(),
             segment_files: Gauge::default(),
             dead_bytes: Gauge::default(),
             live_bytes: Gauge::default(),
@@ -101,6 +105,16 @@ impl Metrics {
             "truncations",
             "Logs that retention shortened",
             self.truncations.clone(),
+        );
+        registry.register(
+            "scrubbed_segments",
+            "Sealed segments read whole and found sound",
+            self.scrubbed_segments.clone(),
+        );
+        registry.register(
+            "damaged_segments",
+            "Sealed segments found damaged",
+            self.damaged_segments.clone(),
         );
         registry.register("segments", "Segments with data", self.segment_files.clone());
         registry.register(

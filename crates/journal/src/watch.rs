@@ -31,6 +31,7 @@ pub(crate) struct Watcher {
 
 /// The watchers of one log; an idle log holds none and pays a pointer.
 #[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
 pub(crate) struct Watchers(Option<Box<Vec<Watcher>>>);
 
 impl Watch {

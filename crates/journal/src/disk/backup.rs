@@ -82,6 +82,9 @@ pub fn restore(backup: &Path, target: &Path) -> Result<super::check::CheckReport
         OpenError::Directory(OpenDirectoryError::Io { error, .. }) | OpenError::Io(error) => {
             BackupError::Io(error)
         }
-        other => BackupError::Journal(other.to_string()),
+        other @ (OpenError::Directory(_)
+        | OpenError::Checkpoint(_)
+        | OpenError::Newer { .. }
+        | OpenError::Start(_)) => BackupError::Journal(other.to_string()),
     })
 }

@@ -15,6 +15,8 @@ use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A producer that was not heard of for so long is forgotten.
+const PRODUCER_MS: i64 = 86_400_000;
 /// How often retention is looked at.
 const RETENTION_EVERY: Duration = Duration::from_secs(30);
 /// How long an idle journal waits before what it changed is in a checkpoint.
@@ -128,10 +130,16 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     drop(pending);
     // The rows may be newer than the position, which replaying the frames between makes good; but they must not be
     // newer than what is durable.
+    let long_ago = core.now_ms().saturating_sub(PRODUCER_MS);
     let mut logs = Vec::with_capacity(taken.dirty.len());
     for log in &taken.dirty {
         let mut state = log.lock();
         state.dirty = false;
+        if let Some(producers) = &mut state.producers
+            && producers.forget_before(long_ago)
+        {
+            state.producers = None;
+        }
         if !state.deleted {
             logs.push((log.id, LogRow::encode(&state)));
         }

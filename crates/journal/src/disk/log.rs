@@ -24,6 +24,7 @@ pub(crate) struct Log {
 }
 
 #[derive(Debug)]
+#[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
 pub(crate) struct LogState {
     pub(crate) spec: Arc<LogSpec>,
     /// The first offset that can be read.

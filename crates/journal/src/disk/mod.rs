@@ -27,6 +27,7 @@ mod frame;
 mod group;
 mod index;
 mod keeper;
+mod layout;
 mod log;
 mod pool;
 mod position;
@@ -39,6 +40,7 @@ mod retention;
 mod rewrite;
 mod salvage;
 mod scan;
+mod scrub;
 mod segment;
 pub mod settings;
 mod sidecar;
@@ -165,6 +167,16 @@ impl DiskJournal {
         }
     }
 
+    /// Reads every sealed segment now; returns how many are damaged. What is damaged is named in the log.
+    pub fn scrub(&self) -> usize {
+        self.core
+            .segments
+            .all()
+            .iter()
+            .filter(|segment| !scrub::scrub(&self.core, segment))
+            .count()
+    }
+
     /// Enforces retention now.
     pub fn enforce_retention(&self) {
         retention::enforce(&self.core);
@@ -185,20 +197,7 @@ fn start(
         boot: settings.boot,
         ended: false,
     };
-    let pool = Pool::new(
-        Arc::clone(&storage),
-        settings.segment_bytes,
-        settings.kept_back_segments,
-        settings.disk_free_bytes_min,
-        meta.next_segment,
-    );
-    for spare in &recovered.spares {
-        pool.recycle(*spare)?;
-    }
-    storage.sync_names()?;
-    if let Err(error) = pool.refill() {
-        tracing::warn!(%error, "no spare segments could be made");
-    }
+    let pool = prepare_pool(&storage, &settings, &recovered)?;
     let segments = SegmentTable::default();
     for segment in recovered.segments {
         segments.insert(segment);
@@ -254,9 +253,35 @@ fn start(
     }
 }
 
+/// Takes over the files that recovery found of no use, and makes spares.
+fn prepare_pool(
+    storage: &Arc<dyn Storage>,
+    settings: &Settings,
+    recovered: &Recovered,
+) -> Result<Pool, OpenError> {
+    let pool = Pool::new(
+        Arc::clone(storage),
+        settings.segment_bytes,
+        settings.kept_back_segments,
+        settings.disk_free_bytes_min,
+        recovered.meta.next_segment,
+    );
+    for spare in &recovered.spares {
+        pool.recycle(*spare)?;
+    }
+    storage.sync_names()?;
+    if let Err(error) = pool.refill() {
+        tracing::warn!(%error, "no spare segments could be made");
+    }
+    Ok(pool)
+}
+
+/// A thread by its name, and what it does.
+type Job = (&'static str, fn(&Core));
+
 /// Starts the threads.
 fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
-    let jobs: [(&str, fn(&Core)); 4] = [
+    let jobs: [Job; 4] = [
         ("journal-write", writer::run),
         ("journal-sync", syncer::run),
         ("journal-keep", keeper::run),
@@ -297,7 +322,7 @@ impl Journal for DiskJournal {
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {
-        read::read(&self.core, request)
+        read::read(&self.core, &request)
     }
 
     fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::codec::u32_of;
 use super::position::SegmentId;
 use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
 use super::storage::{Storage, StorageFile};
@@ -118,10 +119,6 @@ impl Pool {
         self.lock().len() < self.kept_back + AHEAD
     }
 
-    pub(crate) fn spares(&self) -> usize {
-        self.lock().len()
-    }
-
     /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, or if a backup
     /// shares the file: then it is removed.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
@@ -175,7 +172,7 @@ impl Pool {
 
     /// Bytes of a segment that frames can use.
     fn capacity(&self) -> i64 {
-        i64::from(self.segment_bytes) - SEGMENT_HEAD_BYTES as i64
+        i64::from(self.segment_bytes) - i64::from(u32_of(SEGMENT_HEAD_BYTES))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Spare>> {

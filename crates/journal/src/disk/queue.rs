@@ -59,6 +59,10 @@ pub(crate) struct Queue {
 }
 
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent conditions, not a state machine"
+)]
 struct State {
     staged: VecDeque<Staged>,
     bytes: usize,

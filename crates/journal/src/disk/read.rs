@@ -52,7 +52,7 @@ enum Listed {
     Sealed(Bounds),
 }
 
-pub(crate) fn read(core: &Arc<Core>, request: ReadRequest) -> ReadTicket {
+pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
     let mut budget = Budget {
         bytes: request.bytes_max,
         whole: request.first_batch_whole,
@@ -61,7 +61,7 @@ pub(crate) fn read(core: &Arc<Core>, request: ReadRequest) -> ReadTicket {
     for (index, from) in request.logs.iter().enumerate() {
         match read_hot(core, *from, &mut budget) {
             Some(result) => results.push(result),
-            None => return read_on(core, &request, index, results, budget),
+            None => return read_on(core, request, index, results, budget),
         }
     }
     ReadTicket::Ready(results)

@@ -197,7 +197,7 @@ impl StorageFile for RealFile {
 impl RealFile {
     /// For file systems that cannot reserve space: zeros take it as well.
     fn reserve_by_writing(&self, bytes: u64) -> io::Result<()> {
-        let zeros = [0; 64 * 1024];
+        let zeros = vec![0; 64 * 1024];
         let mut at = self.bytes()?;
         while at < bytes {
             let step = usize::try_from(bytes - at).map_or(zeros.len(), |left| left.min(zeros.len()));

@@ -186,7 +186,7 @@ impl<'a> Recovery<'a> {
                 Some(FileRole::Segment(SegmentKind::Arrival, id)) => self.arrivals.push(id),
                 Some(FileRole::Segment(SegmentKind::Sorted, id)) => drop(self.sorted_files.insert(id)),
                 Some(FileRole::Sidecar(kind, id)) => drop(self.sidecars.insert((kind, id))),
-                None if name.ends_with(".tmp") => self.storage.remove(&name)?,
+                None if name.strip_suffix(".tmp").is_some() => self.storage.remove(&name)?,
                 None => {}
             }
         }
@@ -205,7 +205,7 @@ impl<'a> Recovery<'a> {
                 continue;
             }
             let file = self.storage.open(&role.name())?;
-            let Some(chain) = self.start_of(&*file, *id, &role)? else {
+            let Some(chain) = self.start_of(&*file, *id, role)? else {
                 self.spares.push(role);
                 continue;
             };
@@ -233,7 +233,7 @@ impl<'a> Recovery<'a> {
         &self,
         file: &dyn StorageFile,
         id: SegmentId,
-        role: &FileRole,
+        role: FileRole,
     ) -> Result<Option<Chain>, OpenError> {
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;
@@ -401,10 +401,13 @@ impl<'a> Recovery<'a> {
         self.report.replayed_frames += 1;
         match frame.head.kind {
             Kind::Batch => self.replay_batch(frame),
-            Kind::Control => match Control::decode(&frame.body) {
-                Some(control) => self.replay_control(control, group_end, number),
-                None => tracing::warn!(segment = segment.0, byte = frame.byte, "an unknown control frame"),
-            },
+            Kind::Control => {
+                if let Some(control) = Control::decode(&frame.body) {
+                    self.replay_control(control, group_end, number);
+                } else {
+                    tracing::warn!(segment = segment.0, byte = frame.byte, "an unknown control frame");
+                }
+            }
         }
     }
 

@@ -149,7 +149,7 @@ fn next_group(
     }
     let bytes = usize_of(head.bytes);
     let mut whole = window.at(byte, bytes)?;
-    if bytes < GROUP_HEAD_BYTES || bytes % ALIGN != 0 || whole.len() < bytes {
+    if bytes < GROUP_HEAD_BYTES || !bytes.is_multiple_of(ALIGN) || whole.len() < bytes {
         return Ok(Err(EndReason::Shape));
     }
     whole.truncate(bytes);
@@ -173,7 +173,7 @@ fn frames_of(
         let body = bytes
             .get(body_at..body_at + head.body_bytes)
             .map(|body| bytes.slice_ref(body))
-            .ok_or(bad(FrameError::Truncated))?;
+            .ok_or_else(|| bad(FrameError::Truncated))?;
         head.verify_body(&body).map_err(bad)?;
         checksums.update(&checksum.to_le_bytes());
         at += frame_bytes(head.entries.len(), head.body_bytes);

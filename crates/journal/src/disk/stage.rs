@@ -166,7 +166,11 @@ impl Prepared {
                         + batch.targets.len() * frame_bytes(0, 24);
                     batch_part(batch)
                 }
-                other => {
+                other @ (Frame::State(_)
+                | Frame::CreateLogs { .. }
+                | Frame::ChangeLogs { .. }
+                | Frame::DeleteLogs { .. }
+                | Frame::Truncate { .. }) => {
                     match &other {
                         Frame::Truncate { log, .. } => find(*log)?,
                         Frame::ChangeLogs { first, count, .. } | Frame::DeleteLogs { first, count } => {
@@ -219,7 +223,7 @@ impl Prepared {
             placed: SmallVec::new(),
             wait: match self.state {
                 StateWait::Synced if self.frees_space => Wait::Synced,
-                _ => Wait::Nothing,
+                StateWait::Synced | StateWait::Written => Wait::Nothing,
             },
             sync_within_ms: if self.frees_space {
                 STATE_SYNC_WITHIN_MS

@@ -76,27 +76,9 @@ struct Round {
 }
 
 impl SyncGate {
-    /// Starts where recovery ended: everything before is synced.
-    pub(crate) fn starting_at(position: Position) -> Self {
-        let state = State {
-            written: position,
-            synced: position,
-            ..State::default()
-        };
-        Self {
-            state: Mutex::new(state),
-            wake: Condvar::new(),
-        }
-    }
-
     /// Everything before this is synced.
     pub(crate) fn synced(&self) -> Position {
         self.lock().synced
-    }
-
-    pub(crate) fn is_all_synced(&self) -> bool {
-        let state = self.lock();
-        state.synced == state.written
     }
 
     pub(crate) fn on_written(&self, core: &Core, written: Written) {

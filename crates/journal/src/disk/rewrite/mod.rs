@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::position::SegmentId;
+use super::scrub::Scrubber;
 
 use self::policy::Plan;
 pub use self::policy::RewritePolicy;
@@ -25,8 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Rewrites until the journal is closed.
 pub(crate) fn run(core: &Core) {
     let mut rewriter = Rewriter::default();
+    let mut scrubber = Scrubber::default();
     while core.rewriting.wait(PATIENCE) {
         while rewriter.step(core) {}
+        scrubber.step(core);
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum Plan {
 impl Default for RewritePolicy {
     fn default() -> Self {
         Self {
-            young: Duration::from_secs(60),
+            young: Duration::from_mins(1),
             merge_bytes: 1 << 30,
             arrival_bytes_max: 8 << 30,
             run_bytes_good: 256 << 10,
