@@ -28,7 +28,7 @@ mod keeper;
 mod log;
 mod pool;
 mod position;
-mod producers;
+pub(crate) mod producers;
 mod queue;
 mod read;
 pub mod real;
