@@ -43,8 +43,8 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Lets `watch` hear of growth of `log` under `token`. False if there is no such log.
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool;
 
-    /// Visits what a space of keyed state held when the journal was opened, in the order of its keys; deltas of a key
-    /// follow its value in the order in which they were appended. Call it before the first append.
+    /// Visits what a space of keyed state held when the journal was opened: the values, by key, and then the deltas,
+    /// those of a key in the order in which they were appended. Call it before the first append.
     fn load_state(
         &self,
         space: StateSpace,

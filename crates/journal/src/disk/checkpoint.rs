@@ -11,6 +11,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IoSlice};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
@@ -310,10 +311,12 @@ fn load_state(
     visit: &mut dyn FnMut(StateItem<'_>),
 ) -> Result<(), CheckpointError> {
     let transaction = database.begin_read().map_err(failed)?;
-    let (from, to) = (space.0.to_be_bytes(), space.0.saturating_add(1).to_be_bytes());
+    let (from, behind) = (space.0.to_be_bytes(), space.0.checked_add(1).map(u16::to_be_bytes));
+    let to = behind.as_ref().map_or(Bound::Unbounded, |behind| Bound::Excluded(&behind[..]));
+    let names = (Bound::Included(&from[..]), to);
     let state = transaction.open_table(STATE).map_err(failed)?;
     let deltas = transaction.open_table(DELTAS).map_err(failed)?;
-    for row in state.range(&from[..]..&to[..]).map_err(failed)? {
+    for row in state.range::<&[u8]>(names).map_err(failed)? {
         let (name, value) = row.map_err(failed)?;
         let key = name.value().get(2..).unwrap_or_default();
         visit(StateItem::Value {
@@ -321,7 +324,7 @@ fn load_state(
             value: value.value(),
         });
     }
-    for row in deltas.range(&from[..]..&to[..]).map_err(failed)? {
+    for row in deltas.range::<&[u8]>(names).map_err(failed)? {
         let (name, delta) = row.map_err(failed)?;
         let name = name.value();
         let key = name.get(6..name.len().saturating_sub(12)).unwrap_or_default();

@@ -31,7 +31,7 @@ mod layout;
 mod log;
 mod pool;
 mod position;
-mod producers;
+pub(crate) mod producers;
 mod queue;
 mod read;
 pub mod real;
