@@ -85,6 +85,10 @@ impl Metrics {
             "Segments taken into use",
             self.segments_started.clone(),
         );
+        self.register_keeping(registry);
+    }
+
+    fn register_keeping(&self, registry: &mut Registry) {
         registry.register(
             "rewritten_bytes",
             "Bytes written again by rewriting",

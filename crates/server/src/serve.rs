@@ -31,6 +31,7 @@ use crate::announce;
 use crate::config::{ConfigError, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
+use crate::journal_routes::{self, JournalSlot};
 use crate::limits;
 use crate::logging;
 use crate::signals::StopSignals;
@@ -71,6 +72,8 @@ pub(crate) struct Process {
     /// How many files and sockets the process may have open.
     pub(crate) descriptors: u64,
     pub(crate) registry: Arc<RwLock<Registry>>,
+    /// For those who answer before it is open.
+    pub(crate) journal: JournalSlot,
     net: NetMetrics,
     health: Health,
     /// The listeners of the message protocols.
@@ -129,6 +132,7 @@ impl Process {
             settings,
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
+            journal: JournalSlot::default(),
             net,
             health: Health::new(),
             http: Listeners::new(shared.ending_with(Shutdown::new())),
@@ -186,7 +190,8 @@ impl Process {
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
         let limits = ListenerSettings::new("http", connections_max);
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
+            .merge(journal_routes::router(Arc::clone(&self.journal)));
         self.http.serve(listener, HttpServer::new(router));
         Ok(address)
     }

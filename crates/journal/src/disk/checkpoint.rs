@@ -311,8 +311,13 @@ fn load_state(
     visit: &mut dyn FnMut(StateItem<'_>),
 ) -> Result<(), CheckpointError> {
     let transaction = database.begin_read().map_err(failed)?;
-    let (from, behind) = (space.0.to_be_bytes(), space.0.checked_add(1).map(u16::to_be_bytes));
-    let to = behind.as_ref().map_or(Bound::Unbounded, |behind| Bound::Excluded(&behind[..]));
+    let (from, behind) = (
+        space.0.to_be_bytes(),
+        space.0.checked_add(1).map(u16::to_be_bytes),
+    );
+    let to = behind
+        .as_ref()
+        .map_or(Bound::Unbounded, |behind| Bound::Excluded(&behind[..]));
     let names = (Bound::Included(&from[..]), to);
     let state = transaction.open_table(STATE).map_err(failed)?;
     let deltas = transaction.open_table(DELTAS).map_err(failed)?;

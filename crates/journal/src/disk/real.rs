@@ -139,6 +139,8 @@ impl StorageFile for RealFile {
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         /// The most slices that Linux takes in one call (`UIO_MAXIOV`).
         const SLICES_MAX: usize = 1024;
+        // Empty slices would look like a disk that takes nothing.
+        IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             let some = slices.get(..slices.len().min(SLICES_MAX)).unwrap_or_default();
             let written = match pwritev(&self.0, some, at) {

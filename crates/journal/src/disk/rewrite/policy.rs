@@ -134,7 +134,7 @@ mod tests {
 
     fn policy() -> RewritePolicy {
         RewritePolicy {
-            young: Duration::from_secs(60),
+            young: Duration::from_mins(1),
             merge_bytes: 4 * 64 * MIB,
             arrival_bytes_max: 8 * 64 * MIB,
             run_bytes_good: MIB,
