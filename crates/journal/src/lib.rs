@@ -9,11 +9,14 @@
 //! - [`disk`]: the provider on local disk
 //! - [`memory`]: the provider in memory
 //! - [`metrics`]: what it counts and times
+//! - `simulated`: a disk that fails as a test wants, behind the feature `testing`
 
 pub mod contract;
 pub mod disk;
 pub mod memory;
 pub mod metrics;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated;
 pub mod ticket;
 pub mod watch;
 
