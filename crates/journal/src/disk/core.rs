@@ -84,20 +84,6 @@ pub(crate) struct ChoreList {
     pub(crate) closed: bool,
 }
 
-/// A sidecar that is being written.
-#[derive(Debug)]
-pub(crate) struct Sealing<'a>(&'a Chores);
-
-impl Drop for Sealing<'_> {
-    fn drop(&mut self) {
-        self.0.lock().unfinished -= 1;
-        self.0.wake.notify_all();
-    }
-}
-
-/// Segments that may wait for their sidecars before the writer waits too.
-const SEALED_MAX: usize = 8;
-
 impl Core {
     /// Stops taking appends for good: what was written may or may not be there after the next start.
     pub(crate) fn fail(&self, reason: String) {
@@ -190,12 +176,9 @@ impl SegmentTable {
 }
 
 impl Chores {
-    /// Adds a sealed segment; waits while too many of them wait, if threads are there to do the work.
-    pub(crate) fn add_sealed(&self, sealed: Sealed, wait: bool) {
+    /// Adds a sealed segment. The writer never waits here: the keeper may be waiting for the writer.
+    pub(crate) fn add_sealed(&self, sealed: Sealed) {
         let mut state = self.lock();
-        while wait && state.sealed.len() >= SEALED_MAX && !state.closed {
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
         state.sealed.push(sealed);
         state.unfinished += 1;
         state.refill = true;
@@ -203,9 +186,17 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    /// Notes, when it is dropped, that a sealed segment has its sidecar, or never will.
-    pub(crate) fn sealing(&self) -> Sealing<'_> {
-        Sealing(self)
+    /// Puts sealed segments back, in front of those that came since.
+    pub(crate) fn put_back(&self, mut sealed: Vec<Sealed>) {
+        let mut state = self.lock();
+        sealed.append(&mut state.sealed);
+        state.sealed = sealed;
+    }
+
+    /// Notes that a sealed segment has its sidecar.
+    pub(crate) fn on_sidecar(&self) {
+        self.lock().unfinished -= 1;
+        self.wake.notify_all();
     }
 
     /// Returns when every segment that was sealed has its sidecar.

@@ -10,7 +10,7 @@ use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
 use super::stage::{append_control, wait_synced};
-use super::writer::Sealed;
+use super::writer::{self, Sealed};
 use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
@@ -34,6 +34,7 @@ pub(crate) fn run(core: &Core) {
         if core.has_failed() {
             return;
         }
+        writer::write_idle_mark(core);
         if retention_at.elapsed() >= RETENTION_EVERY {
             retention::enforce(core);
             retention_at = Instant::now();
@@ -55,12 +56,16 @@ pub(crate) fn pump(core: &Core) {
 }
 
 fn do_chores(core: &Core, chores: ChoreList) {
-    for sealed in chores.sealed {
-        let _done = core.chores.sealing();
-        let segment = sealed.summary.segment;
-        if let Err(error) = write_sidecar(core, sealed) {
-            // The batches stay listed in memory, and recovery makes the sidecar from the segment.
-            tracing::error!(%error, %segment, "a sidecar could not be written");
+    let mut sealed = chores.sealed.into_iter();
+    while let Some(next) = sealed.next() {
+        match write_sidecar(core, &next) {
+            Ok(()) => core.chores.on_sidecar(),
+            Err(error) => {
+                // Its batches stay listed in memory, and those of later segments too, so that each log is in order.
+                tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
+                core.chores
+                    .put_back([next].into_iter().chain(sealed.by_ref()).collect());
+            }
         }
     }
     if core.pool.wants()
@@ -77,12 +82,13 @@ fn do_chores(core: &Core, chores: ChoreList) {
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
-pub(crate) fn write_sidecar(core: &Core, mut sealed: Sealed) -> std::io::Result<()> {
+fn write_sidecar(core: &Core, sealed: &Sealed) -> std::io::Result<()> {
     let segment = sealed.summary.segment;
-    sort(&mut sealed.index);
-    let rows = rows_of(&sealed.index);
+    let mut index = sealed.index.clone();
+    sort(&mut index);
+    let rows = rows_of(&index);
     let name = FileRole::Sidecar(SegmentKind::Arrival, segment).name();
-    sidecar::write(&*core.storage, &name, sealed.summary, &rows, &sealed.index)?;
+    sidecar::write(&*core.storage, &name, sealed.summary, &rows, &index)?;
     for row in rows {
         if let Some(log) = core.logs.get(row.log) {
             log.lock().on_sealed(segment);

@@ -63,6 +63,7 @@ use self::control::Control;
 use self::core::{Bell, Chores, Core, Pending, SegmentTable};
 use self::files::Files;
 use self::pool::Pool;
+use self::position::Position;
 use self::queue::Queue;
 use self::real::Directory;
 pub use self::recovery::{OpenError, RecoveryReport};
@@ -232,6 +233,8 @@ fn start(
             active: None,
             chain: recovered.chain,
             run: settings::random_u64(),
+            frames_end: Position::default(),
+            marked: Position::default(),
         }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,

@@ -162,6 +162,11 @@ impl Queue {
         drop(dropped);
     }
 
+    /// Bytes that are staged and not yet written.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }

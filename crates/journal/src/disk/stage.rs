@@ -26,6 +26,8 @@ use crate::ticket::{Settler, Ticket};
 const STATE_SYNC_WITHIN_MS: u32 = 100;
 /// What logs at `os` and `memory` leave unsynced at most.
 const IDLE_SYNC_WITHIN_MS: u32 = 1000;
+/// Staged bytes beyond which even appends to logs at `memory` wait until they are written.
+const UNWRITTEN_BYTES_MAX: usize = 32 << 20;
 /// Offsets that a log below `sync` reserves ahead: as many as it has given out, within these bounds.
 const RESERVE_MIN: u64 = 1 << 12;
 const RESERVE_MAX: u64 = 1 << 20;
@@ -125,6 +127,8 @@ struct Prepared {
     state: StateWait,
     bytes: usize,
     pinned_bytes: usize,
+    has_batches: bool,
+    /// It may use the space that is kept back.
     frees_space: bool,
 }
 
@@ -153,11 +157,12 @@ impl Prepared {
         }
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;
+        let mut frees_space = true;
         let mut frames = SmallVec::new();
         for frame in append.frames {
             let part = match frame {
                 Frame::Batch(batch) => {
-                    has_batches = true;
+                    (has_batches, frees_space) = (true, false);
                     for target in &batch.targets {
                         find(target.log)?;
                     }
@@ -178,7 +183,8 @@ impl Prepared {
                                 find(LogId(id))?;
                             }
                         }
-                        Frame::Batch(_) | Frame::State(_) | Frame::CreateLogs { .. } => {}
+                        Frame::CreateLogs { .. } => frees_space = false,
+                        Frame::Batch(_) | Frame::State(_) => {}
                     }
                     let frame = control_frame(control_of(other));
                     bytes += frame.head.frame_bytes();
@@ -200,7 +206,8 @@ impl Prepared {
             state: append.state,
             bytes,
             pinned_bytes: append.pinned_bytes,
-            frees_space: !has_batches,
+            has_batches,
+            frees_space,
         })
     }
 
@@ -222,13 +229,14 @@ impl Prepared {
             frames: SmallVec::new(),
             placed: SmallVec::new(),
             wait: match self.state {
-                StateWait::Synced if self.frees_space => Wait::Synced,
-                StateWait::Synced | StateWait::Written => Wait::Nothing,
+                _ if self.has_batches => Wait::Nothing,
+                StateWait::Synced => Wait::Synced,
+                StateWait::Written => Wait::Written,
             },
-            sync_within_ms: if self.frees_space {
-                STATE_SYNC_WITHIN_MS
-            } else {
+            sync_within_ms: if self.has_batches {
                 IDLE_SYNC_WITHIN_MS
+            } else {
+                STATE_SYNC_WITHIN_MS
             },
             interval: None,
             duplicate_shown: true,
@@ -280,7 +288,8 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
     }
     core.pool
         .give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
-    if staged.wait > Wait::Nothing {
+    if staged.wait > Wait::Nothing || core.queue.bytes() > UNWRITTEN_BYTES_MAX {
+        staged.wait = staged.wait.max(Wait::Written);
         return core.queue.push(staged);
     }
     let (settler, placed) = (staged.settler.take(), std::mem::take(&mut staged.placed));

@@ -35,6 +35,9 @@ pub(crate) struct Writer {
     pub(crate) active: Option<Active>,
     pub(crate) chain: Chain,
     pub(crate) run: u64,
+    /// The end of the last group with frames, and the highest mark that a group carries.
+    pub(crate) frames_end: Position,
+    pub(crate) marked: Position,
 }
 
 /// The segment that is being written.
@@ -78,6 +81,18 @@ pub(crate) fn pump(core: &Core) -> bool {
     let some = !staged.is_empty();
     write(core, &mut staged);
     some
+}
+
+/// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last groups
+/// is told from a torn end.
+pub(crate) fn write_idle_mark(core: &Core) {
+    let due = {
+        let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.marked < writer.frames_end && core.sync.synced() >= writer.frames_end
+    };
+    if due && !core.queue.is_closed() {
+        write_all(core, &mut Vec::new(), true);
+    }
 }
 
 /// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
@@ -147,6 +162,13 @@ impl Writer {
             };
             core.pool
                 .give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
+            self.marked = head.synced;
+            if head.frames > 0 {
+                self.frames_end = Position {
+                    segment: active.id,
+                    byte: active.at,
+                };
+            }
             core.metrics.on_group(group_bytes, head.frames);
         }
         let end = Position {
@@ -227,8 +249,7 @@ impl Writer {
             summary,
             index: active.index,
         };
-        core.chores
-            .add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
+        core.chores.add_sealed(sealed);
     }
 }
 
