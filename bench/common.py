@@ -127,8 +127,14 @@ class Broker:
 
     def open_files(self):
         """Open regular files; sockets and the like are left out."""
-        links = [os.readlink(link) for link in (self.proc / "fd").iterdir() if link.is_symlink()]
-        return sum(1 for link in links if link.startswith("/") and not link.startswith("/dev/"))
+        count = 0
+        for link in (self.proc / "fd").iterdir():
+            try:
+                path = os.readlink(link)
+            except FileNotFoundError:
+                continue
+            count += path.startswith("/") and not path.startswith("/dev/")
+        return count
 
     def written_bytes(self):
         for line in (self.proc / "io").read_text().splitlines():
