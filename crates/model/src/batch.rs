@@ -20,7 +20,7 @@
 //! 61  records, compressed as one block where the attributes say so
 //! ```
 
-use crate::checksum::crc32c;
+use crate::checksum::{Crc32c, crc32c};
 use crate::id::{Epoch, Offset, ProducerId};
 
 /// Bytes of a batch before its first record.
@@ -32,11 +32,12 @@ pub const LENGTH_PREFIX_BYTES: usize = 12;
 /// The only layout version there is.
 pub const MAGIC: u8 = 2;
 
+const CRC_AT: usize = 17;
 const ATTRIBUTES_AT: usize = 21;
 const CODEC_MASK: u16 = 0b111;
-const APPEND_TIME_BIT: u16 = 1 << 3;
-const TRANSACTIONAL_BIT: u16 = 1 << 4;
-const CONTROL_BIT: u16 = 1 << 5;
+pub(crate) const APPEND_TIME_BIT: u16 = 1 << 3;
+pub(crate) const TRANSACTIONAL_BIT: u16 = 1 << 4;
+pub(crate) const CONTROL_BIT: u16 = 1 << 5;
 
 /// How the records of a batch are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,7 +73,7 @@ pub struct BatchHeader {
 pub enum BatchError {
     #[error("a batch of {given} bytes is cut short: its header says {wanted}")]
     Truncated { given: usize, wanted: usize },
-    #[error("a batch says that it is {0} bytes long, less than its own header")]
+    #[error("a batch states a length of {0}, less than its own header takes")]
     Length(i64),
     #[error("batch layout version {0} is not supported: expected 2")]
     Magic(u8),
@@ -88,8 +89,38 @@ pub enum BatchError {
     Record { index: u32 },
     #[error("the batch's {codec:?} block cannot be decompressed")]
     Decompression { codec: Codec },
+    #[error("records cannot be compressed with {codec:?}")]
+    Compression { codec: Codec },
     #[error("the batch's records take more than {limit} bytes once decompressed")]
     TooLarge { limit: usize },
+    #[error("a batch of {bytes} bytes is larger than the {limit} allowed")]
+    Oversized { bytes: usize, limit: usize },
+    #[error("a batch of {records} records holds more than the {limit} allowed")]
+    TooManyRecords { records: i32, limit: u32 },
+    #[error("the batch claims {records} records, which cannot come out of {bytes} compressed bytes")]
+    Implausible { records: i32, bytes: usize },
+    #[error("one batch is expected, but {bytes} bytes follow it")]
+    Trailing { bytes: usize },
+    #[error("the batch's base offset is {0}: a producer sends 0, the log gives the offset")]
+    BaseOffset(i64),
+    #[error("producer id {id}, epoch {epoch} and base sequence {sequence} of the batch do not go together")]
+    Producer { id: i64, epoch: i16, sequence: i32 },
+    #[error("a producer may not send control records")]
+    Control,
+    #[error("a producer may not send records that carry the time of their append")]
+    AppendTime,
+}
+
+impl Codec {
+    pub(crate) fn bits(self) -> u16 {
+        match self {
+            Self::None => 0,
+            Self::Gzip => 1,
+            Self::Snappy => 2,
+            Self::Lz4 => 3,
+            Self::Zstd => 4,
+        }
+    }
 }
 
 impl BatchHeader {
@@ -97,11 +128,18 @@ impl BatchHeader {
     /// header is there and that the length it states holds at least a header.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
         let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(BatchError::Truncated { given: bytes.len(), wanted: HEADER_BYTES });
+            return Err(BatchError::Truncated {
+                given: bytes.len(),
+                wanted: HEADER_BYTES,
+            });
         };
         let length = i32::from_be_bytes(field(head, 8));
-        let total = i64::from(length) + LENGTH_PREFIX_BYTES as i64;
-        let bytes = usize::try_from(total).ok().filter(|n| *n >= HEADER_BYTES).ok_or(BatchError::Length(total))?;
+        let bytes = usize::try_from(length)
+            .ok()
+            .map(|behind| behind + LENGTH_PREFIX_BYTES);
+        let bytes = bytes
+            .filter(|n| *n >= HEADER_BYTES)
+            .ok_or_else(|| BatchError::Length(length.into()))?;
         Ok(Self {
             base_offset: i64::from_be_bytes(field(head, 0)),
             bytes,
@@ -123,18 +161,54 @@ impl BatchHeader {
     /// hold for a batch that is already stored.
     pub fn verify(bytes: &[u8]) -> Result<Self, BatchError> {
         let header = Self::parse(bytes)?;
-        let whole = bytes
-            .get(..header.bytes)
-            .ok_or(BatchError::Truncated { given: bytes.len(), wanted: header.bytes })?;
+        let whole = bytes.get(..header.bytes).ok_or(BatchError::Truncated {
+            given: bytes.len(),
+            wanted: header.bytes,
+        })?;
         if header.magic != MAGIC {
             return Err(BatchError::Magic(header.magic));
         }
         header.codec()?;
         let computed = crc32c(whole.get(ATTRIBUTES_AT..).unwrap_or_default());
         if computed != header.crc {
-            return Err(BatchError::Checksum { stored: header.crc, computed });
+            return Err(BatchError::Checksum {
+                stored: header.crc,
+                computed,
+            });
         }
         Ok(header)
+    }
+
+    /// The header's bytes, with every field as it stands here; the length field follows from `bytes`.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let length = i32::try_from(self.bytes.saturating_sub(LENGTH_PREFIX_BYTES)).unwrap_or(i32::MAX);
+        let mut out = [0; HEADER_BYTES];
+        put(&mut out, 0, self.base_offset.to_be_bytes());
+        put(&mut out, 8, length.to_be_bytes());
+        put(&mut out, 12, self.leader_epoch.to_be_bytes());
+        put(&mut out, 16, self.magic.to_be_bytes());
+        put(&mut out, CRC_AT, self.crc.to_be_bytes());
+        put(&mut out, ATTRIBUTES_AT, self.attributes.to_be_bytes());
+        put(&mut out, 23, self.last_offset_delta.to_be_bytes());
+        put(&mut out, 27, self.base_timestamp.to_be_bytes());
+        put(&mut out, 35, self.max_timestamp.to_be_bytes());
+        put(&mut out, 43, self.producer_id.to_be_bytes());
+        put(&mut out, 51, self.producer_epoch.to_be_bytes());
+        put(&mut out, 53, self.base_sequence.to_be_bytes());
+        put(&mut out, 57, self.record_count.to_be_bytes());
+        out
+    }
+
+    /// The header's bytes in front of `body`, the records as they are stored: its length and checksum are computed,
+    /// whatever `bytes` and `crc` say.
+    pub(crate) fn seal(mut self, body: &[u8]) -> [u8; HEADER_BYTES] {
+        self.bytes = HEADER_BYTES + body.len();
+        let mut head = self.encode();
+        let mut sum = Crc32c::new();
+        sum.update(head.get(ATTRIBUTES_AT..).unwrap_or_default());
+        sum.update(body);
+        put(&mut head, CRC_AT, sum.finish().to_be_bytes());
+        head
     }
 
     pub fn codec(&self) -> Result<Codec, BatchError> {
@@ -159,6 +233,11 @@ impl BatchHeader {
 
     pub fn is_control(&self) -> bool {
         self.attributes & CONTROL_BIT != 0
+    }
+
+    pub(crate) fn with_codec(mut self, codec: Codec) -> Self {
+        self.attributes = (self.attributes & !CODEC_MASK) | codec.bits();
+        self
     }
 
     /// Offsets that the batch takes in its log.
@@ -189,4 +268,10 @@ fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
         out.copy_from_slice(bytes);
     }
     out
+}
+
+fn put<const N: usize>(head: &mut [u8; HEADER_BYTES], at: usize, value: [u8; N]) {
+    if let Some(bytes) = head.get_mut(at..at + N) {
+        bytes.copy_from_slice(&value);
+    }
 }

@@ -31,7 +31,10 @@ impl Default for Crc32c {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a 32-bit checksum in the library's common 64-bit type")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a 32-bit checksum in the library's common 64-bit type"
+)]
 fn narrow(sum: u64) -> u32 {
     sum as u32
 }

@@ -16,7 +16,10 @@ use std::time::Duration;
 pub enum Durability {
     Memory,
     Os,
-    Interval { records: u32, every: Duration },
+    Interval {
+        records: u32,
+        every: Duration,
+    },
     #[default]
     Sync,
 }
@@ -45,17 +48,34 @@ impl FromStr for Durability {
     type Err = UnknownDurability;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let unknown = || UnknownDurability { given: text.to_owned() };
+        let unknown = || UnknownDurability {
+            given: text.to_owned(),
+        };
         match text {
             "memory" => Ok(Self::Memory),
             "os" => Ok(Self::Os),
             "sync" => Ok(Self::Sync),
             _ => {
-                let (records, millis) =
-                    text.strip_prefix("interval:").and_then(|rest| rest.split_once(',')).ok_or_else(unknown)?;
-                let records = records.trim().parse().ok().filter(|n| *n > 0).ok_or_else(unknown)?;
-                let millis: u32 = millis.trim().parse().ok().filter(|n| *n > 0).ok_or_else(unknown)?;
-                Ok(Self::Interval { records, every: Duration::from_millis(millis.into()) })
+                let (records, millis) = text
+                    .strip_prefix("interval:")
+                    .and_then(|rest| rest.split_once(','))
+                    .ok_or_else(unknown)?;
+                let records = records
+                    .trim()
+                    .parse()
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .ok_or_else(unknown)?;
+                let millis: u32 = millis
+                    .trim()
+                    .parse()
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .ok_or_else(unknown)?;
+                Ok(Self::Interval {
+                    records,
+                    every: Duration::from_millis(millis.into()),
+                })
             }
         }
     }
@@ -74,7 +94,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        for text in ["", "fsync", "interval", "interval:0,5", "interval:5,0", "interval:-1,2", "interval:1"] {
+        for text in [
+            "",
+            "fsync",
+            "interval",
+            "interval:0,5",
+            "interval:5,0",
+            "interval:-1,2",
+            "interval:1",
+        ] {
             assert_eq!(text.parse::<Durability>().unwrap_err().given, text);
         }
     }

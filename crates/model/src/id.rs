@@ -23,7 +23,10 @@ impl Offset {
 
     /// The offset `records` further on, or `None` past the largest offset there can be (`i64::MAX`).
     pub fn checked_add(self, records: u64) -> Option<Self> {
-        self.0.checked_add(records).filter(|sum| i64::try_from(*sum).is_ok()).map(Self)
+        self.0
+            .checked_add(records)
+            .filter(|sum| i64::try_from(*sum).is_ok())
+            .map(Self)
     }
 }
 

@@ -4,15 +4,42 @@
 //! that reads or builds the bytes of a stored batch.
 //!
 //! - [`id`]: logs, offsets, positions, epochs, as types that do not mix
+//! - [`topic_name`]: what a topic may be called
 //! - [`durability`]: the dial: what has happened before a write is acknowledged
 //! - [`batch`]: the stored batch: its header, its checksum, its place in a log
+//! - [`record`]: one record inside of a batch
+//! - [`batch_builder`]: builds a batch out of records
+//! - [`mod@records`]: reads the records of a batch
+//! - [`validate`]: what has to hold for a batch that a producer sends
+//! - [`fan_out`]: rebuilds a batch with a part of its records
+//! - [`time`]: finds records of a batch by their timestamps
+//! - [`append_time`]: gives a batch the time of its append
+//! - [`compression`]: the codecs of a batch's records, with bounded output
 //! - [`checksum`]: CRC-32C, the one checksum of every format here
 
+pub mod append_time;
 pub mod batch;
+pub mod batch_builder;
 pub mod checksum;
+pub mod compression;
 pub mod durability;
+pub mod fan_out;
 pub mod id;
+pub mod record;
+pub mod records;
+pub mod time;
+pub mod topic_name;
+pub mod validate;
+mod varint;
 
-pub use batch::{BatchError, BatchHeader};
+pub use append_time::{SplitBatch, with_append_time};
+pub use batch::{BatchError, BatchHeader, Codec};
+pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
+pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
+pub use record::{Header, Record};
+pub use records::{Headers, Records, StoredRecord, records};
+pub use time::{max_timestamp_record, offset_for_timestamp};
+pub use topic_name::{TopicName, TopicNameError};
+pub use validate::{ProduceLimits, sole_batch, validate_deep, validate_produced};

@@ -1,0 +1,274 @@
+//! A topic: a name with one log per partition, and how it is stored as a piece of keyed state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::{LogSpec, Retention};
+use stafett_model::{Durability, LogId};
+
+/// Identifies a topic for as long as it exists; one made anew under the same name has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub u128);
+
+/// A stored topic.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Topic {
+    pub id: TopicId,
+    pub name: Box<str>,
+    /// The logs of its partitions, in runs of ids.
+    logs: Logs,
+    /// Most topics have no settings of their own, and share one value.
+    pub settings: Arc<TopicSettings>,
+}
+
+/// Runs of log ids; a topic that never got more partitions has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Logs {
+    One { first: LogId, count: u32 },
+    Many(Box<[(LogId, u32)]>),
+}
+
+/// What a topic has set for itself. What it has not follows the broker's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicSettings {
+    pub durability: Option<Durability>,
+    /// `Some(None)` keeps for ever.
+    pub retention_age: Option<Option<Duration>>,
+    pub retention_bytes: Option<Option<u64>>,
+    pub message_bytes_max: Option<u32>,
+    /// Records get the time of their append instead of the one that their producer gave them.
+    pub append_time: Option<bool>,
+    /// Settings that only a front end knows; kept for it, in its own words.
+    pub other: BTreeMap<Box<str>, Box<str>>,
+}
+
+impl Topic {
+    pub fn new(id: TopicId, name: Box<str>, first: LogId, count: u32, settings: Arc<TopicSettings>) -> Self {
+        Self {
+            id,
+            name,
+            logs: Logs::One { first, count },
+            settings,
+        }
+    }
+
+    /// The log of a partition, counted from 0.
+    pub fn log(&self, partition: u32) -> Option<LogId> {
+        let mut index = partition;
+        for (first, count) in self.log_runs() {
+            if index < *count {
+                return Some(LogId(first.0 + u64::from(index)));
+            }
+            index -= count;
+        }
+        None
+    }
+
+    pub fn partitions(&self) -> u32 {
+        self.log_runs().map(|(_, count)| *count).sum()
+    }
+
+    /// The logs of all partitions in order, as runs of ids.
+    pub fn log_runs(&self) -> impl Iterator<Item = (&LogId, &u32)> {
+        let (one, many) = match &self.logs {
+            Logs::One { first, count } => (Some((first, count)), &[][..]),
+            Logs::Many(runs) => (None, &runs[..]),
+        };
+        one.into_iter()
+            .chain(many.iter().map(|(first, count)| (first, count)))
+    }
+
+    /// How its definition is stored: numbers little-endian, texts with their length in front as u32.
+    ///
+    /// ```text
+    /// u8 version = 1, name, u32 runs, each: u64 first log, u32 logs
+    /// u8 settings; each: u8 which, text value (1 durability, 2 retention ms, 3 retention bytes, 4 message bytes,
+    /// 5 append time); u32 other settings, each: name, value
+    /// ```
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_text(&self.name, &mut out);
+        let runs: Vec<_> = self.log_runs().collect();
+        put_u32(runs.len(), &mut out);
+        for (first, count) in runs {
+            out.extend_from_slice(&first.0.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        self.settings.encode(&mut out);
+        out
+    }
+
+    /// Reads a stored definition. `None` if this version of the program does not know it.
+    pub fn decode(id: TopicId, bytes: &[u8], defaults: &Arc<TopicSettings>) -> Option<Self> {
+        let (version, mut rest) = bytes.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let name = get_text(&mut rest)?;
+        let count = get_u32(&mut rest)?;
+        let mut runs = (0..count)
+            .map(|_| Some((LogId(u64::from_le_bytes(get(&mut rest)?)), get_u32(&mut rest)?)))
+            .collect::<Option<Vec<_>>>()?;
+        let logs = match runs.as_mut_slice() {
+            [(first, count)] => Logs::One {
+                first: *first,
+                count: *count,
+            },
+            _ => Logs::Many(runs.into()),
+        };
+        let settings = TopicSettings::decode(&mut rest)?;
+        let settings = if settings == **defaults {
+            Arc::clone(defaults)
+        } else {
+            Arc::new(settings)
+        };
+        Some(Self {
+            id,
+            name,
+            logs,
+            settings,
+        })
+    }
+}
+
+const VERSION: u8 = 1;
+
+impl TopicSettings {
+    /// What its logs promise, where the topic has not set it by `defaults`.
+    pub fn log_spec(&self, defaults: &LogSpec) -> LogSpec {
+        LogSpec {
+            durability: self.durability.unwrap_or(defaults.durability),
+            retention: Retention {
+                age: self.retention_age.unwrap_or(defaults.retention.age),
+                bytes: self.retention_bytes.unwrap_or(defaults.retention.bytes),
+            },
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let age = self
+            .retention_age
+            .map(|age| age.map_or(FOR_EVER, |age| age.as_millis().to_string()));
+        let bytes = self
+            .retention_bytes
+            .map(|bytes| bytes.map_or(FOR_EVER, |bytes| bytes.to_string()));
+        let known = [
+            (1, self.durability.map(|level| level.to_string())),
+            (2, age),
+            (3, bytes),
+            (4, self.message_bytes_max.map(|bytes| bytes.to_string())),
+            (5, self.append_time.map(|on| on.to_string())),
+        ];
+        let set: Vec<_> = known
+            .into_iter()
+            .filter_map(|(which, value)| Some((which, value?)))
+            .collect();
+        out.push(u8::try_from(set.len()).unwrap_or(0));
+        for (which, value) in set {
+            out.push(which);
+            put_text(&value, out);
+        }
+        put_u32(self.other.len(), out);
+        for (name, value) in &self.other {
+            put_text(name, out);
+            put_text(value, out);
+        }
+    }
+
+    fn decode(rest: &mut &[u8]) -> Option<Self> {
+        let mut settings = Self::default();
+        let [count] = get(rest)?;
+        for _ in 0..count {
+            let [which] = get(rest)?;
+            let value = get_text(rest)?;
+            match which {
+                1 => settings.durability = Some(value.parse().ok()?),
+                2 => settings.retention_age = Some(limit(&value)?.map(Duration::from_millis)),
+                3 => settings.retention_bytes = Some(limit(&value)?),
+                4 => settings.message_bytes_max = Some(value.parse().ok()?),
+                5 => settings.append_time = Some(value.parse().ok()?),
+                _ => return None,
+            }
+        }
+        for _ in 0..get_u32(rest)? {
+            settings.other.insert(get_text(rest)?, get_text(rest)?);
+        }
+        Some(settings)
+    }
+}
+
+const FOR_EVER: String = String::new();
+
+#[expect(clippy::option_option, reason = "malformed, no limit, a limit")]
+fn limit(value: &str) -> Option<Option<u64>> {
+    if value.is_empty() {
+        Some(None)
+    } else {
+        value.parse().ok().map(Some)
+    }
+}
+
+fn put_u32(number: usize, out: &mut Vec<u8>) {
+    let number = u32::try_from(number).expect("definitions are small");
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_text(text: &str, out: &mut Vec<u8>) {
+    put_u32(text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn get<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (front, behind) = rest.split_first_chunk::<N>()?;
+    *rest = behind;
+    Some(*front)
+}
+
+fn get_u32(rest: &mut &[u8]) -> Option<u32> {
+    get(rest).map(u32::from_le_bytes)
+}
+
+fn get_text(rest: &mut &[u8]) -> Option<Box<str>> {
+    let bytes = usize::try_from(get_u32(rest)?).ok()?;
+    let (front, behind) = rest.split_at_checked(bytes)?;
+    *rest = behind;
+    std::str::from_utf8(front).ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_reads_back_and_cut_ones_do_not() {
+        let settings = TopicSettings {
+            durability: Some(Durability::Os),
+            retention_age: Some(None),
+            retention_bytes: Some(Some(7)),
+            message_bytes_max: Some(99),
+            append_time: Some(true),
+            other: [("a.b".into(), "c".into())].into(),
+        };
+        let topic = Topic::new(TopicId(5), "orders".into(), LogId(9), 3, Arc::new(settings));
+        let bytes = topic.encode();
+        let defaults = Arc::default();
+        assert_eq!(Topic::decode(TopicId(5), &bytes, &defaults), Some(topic));
+        for cut in 0..bytes.len() {
+            assert_eq!(
+                Topic::decode(TopicId(5), &bytes[..cut], &defaults),
+                None,
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn partitions_are_found_through_runs() {
+        let mut topic = Topic::new(TopicId(1), "t".into(), LogId(10), 2, Arc::default());
+        topic.logs = Logs::Many([(LogId(10), 2), (LogId(50), 1)].into());
+        let logs: Vec<_> = (0..4).map(|n| topic.log(n).map(|log| log.0)).collect();
+        assert_eq!(logs, [Some(10), Some(11), Some(50), None]);
+        assert_eq!(topic.partitions(), 3);
+    }
+}

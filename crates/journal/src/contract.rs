@@ -1,0 +1,334 @@
+//! The contract of every journal: logs and offsets, never files.
+//!
+//! What was acknowledged under a level is there after that level's failure, in order, once. What was refused never
+//! appears. An append whose outcome is unknown may or may not be there after a restart, as a whole.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use stafett_model::{Durability, Epoch, LogId, Offset, ProducerId};
+
+use crate::ticket::{ReadTicket, Ticket, TimeTicket};
+use crate::watch::Watch;
+
+/// A journal: one sequence of frames, and logs as indexes over it.
+pub trait Journal: Send + Sync + fmt::Debug {
+    /// The start of the program under which batches are being written.
+    fn epoch(&self) -> Epoch;
+
+    /// Reserves `count` ids for logs that a later [`Frame::CreateLogs`] creates: the first of a run without holes.
+    fn allocate(&self, count: u32) -> LogId;
+
+    /// Stages appends in the order given. Each is atomic; the ticket resolves when all of them have an outcome.
+    /// Appends to the same log are stored in the order in which they were staged.
+    fn append(&self, appends: Vec<Append>) -> Ticket;
+
+    /// Where the log starts and ends, or `None` if there is no such log.
+    fn bounds(&self, log: LogId) -> Option<Bounds>;
+
+    /// Reads whole batches of several logs, none of them beyond what is visible.
+    fn read(&self, request: ReadRequest) -> ReadTicket;
+
+    /// Finds the first batch that may hold a record of the wanted time.
+    fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket;
+
+    /// An empty watch: add logs to it with [`Journal::watch_log`].
+    fn watch(&self) -> Watch {
+        Watch::new()
+    }
+
+    /// Lets `watch` hear of growth of `log` under `token`. False if there is no such log.
+    fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool;
+
+    /// Visits what a space of keyed state held when the journal was opened: the values, by key, and then the deltas,
+    /// those of a key in the order in which they were appended. Call it before the first append.
+    fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable>;
+
+    /// Why the journal can take no more appends for good, if so: the process has to be started again.
+    fn failure(&self) -> Option<String>;
+
+    /// Writes and syncs what is staged, stores a checkpoint and stops. Later appends are refused.
+    fn close(&self);
+}
+
+/// What is stored together or not at all.
+#[derive(Debug, Clone, Default)]
+pub struct Append {
+    pub frames: SmallVec<[Frame; 1]>,
+    pub require: SmallVec<[Precondition; 1]>,
+    /// How long an append without batches waits. One with batches waits for the strictest of its logs.
+    pub state: StateWait,
+    /// Bytes of the buffer that the bodies are slices of: what keeping them costs.
+    pub pinned_bytes: usize,
+}
+
+/// How long an append that holds only state waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StateWait {
+    /// Until it is synced.
+    #[default]
+    Synced,
+    /// Until it is written; it is synced within 100 ms.
+    Written,
+}
+
+/// One frame of the journal.
+#[derive(Debug, Clone)]
+pub enum Frame {
+    Batch(BatchFrame),
+    State(StateChange),
+    /// Creates the logs `first..first + count`, which [`Journal::allocate`] gave out.
+    CreateLogs {
+        first: LogId,
+        count: u32,
+        spec: LogSpec,
+    },
+    /// Changes durability or retention of logs that exist.
+    ChangeLogs {
+        first: LogId,
+        count: u32,
+        spec: LogSpec,
+    },
+    DeleteLogs {
+        first: LogId,
+        count: u32,
+    },
+    /// Frees what lies before an offset.
+    Truncate {
+        log: LogId,
+        before: Offset,
+    },
+}
+
+/// A batch and the logs that get it: one body, however many targets.
+#[derive(Debug, Clone)]
+pub struct BatchFrame {
+    /// A batch in the stored layout, verified by the caller. Its placement is written anew.
+    pub body: Bytes,
+    pub targets: SmallVec<[Target; 1]>,
+}
+
+/// One log that gets a batch or a part of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    pub log: LogId,
+    pub records: Selection,
+}
+
+/// Which records of a batch, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection {
+    All,
+    Range { first: u32, count: u32 },
+}
+
+/// Keyed state beside the logs: definitions, commits, settlements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateChange {
+    pub space: StateSpace,
+    pub key: Bytes,
+    pub change: Change,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Replaces the key's value and every delta since.
+    Put(Bytes),
+    /// Adds to the key's value; the owner folds deltas into a new value now and then.
+    Delta(Bytes),
+    Delete,
+}
+
+/// Whose state it is. Each owner of state has a number of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StateSpace(pub u16);
+
+/// A piece of state as it was recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateItem<'a> {
+    Value { key: &'a [u8], value: &'a [u8] },
+    Delta { key: &'a [u8], delta: &'a [u8] },
+}
+
+/// What has to hold when an append is staged, decided under the locks of its logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precondition {
+    /// The next offset of a log.
+    NextOffset { log: LogId, offset: Offset },
+}
+
+/// What a log promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogSpec {
+    pub durability: Durability,
+    pub retention: Retention,
+}
+
+/// How long a log keeps its batches; nothing set keeps them for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retention {
+    pub age: Option<Duration>,
+    pub bytes: Option<u64>,
+}
+
+/// What became of an append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Stored at its level. One entry per target of its batches, in their order.
+    Committed(SmallVec<[Placed; 1]>),
+    /// Not stored, and never will be.
+    Refused(Refusal),
+    /// The journal failed or stopped before it could tell.
+    Unknown,
+}
+
+/// Where a batch went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    pub log: LogId,
+    pub base: Offset,
+    /// The batch was there already: an idempotent producer sent it again.
+    pub duplicate: bool,
+}
+
+/// Why an append was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0} does not exist")]
+    NoSuchLog(LogId),
+    #[error("{log} is fenced: some of its batches are damaged")]
+    Fenced { log: LogId },
+    #[error("producer {producer:?} sent sequence {given} to {log}, expected {expected}")]
+    OutOfSequence {
+        log: LogId,
+        producer: ProducerId,
+        given: i32,
+        expected: i32,
+    },
+    #[error("producer {producer:?} wrote to {log} with epoch {given}, which epoch {current} replaced")]
+    StaleProducer {
+        log: LogId,
+        producer: ProducerId,
+        given: i16,
+        current: i16,
+    },
+    #[error("{log} is at offset {next}, not at {expected}")]
+    NotAtOffset {
+        log: LogId,
+        next: Offset,
+        expected: Offset,
+    },
+    #[error("{0} has no offsets left")]
+    OffsetsExhausted(LogId),
+    #[error("a batch of {bytes} bytes does not fit into a segment of {limit}")]
+    TooLarge { bytes: usize, limit: usize },
+    #[error("the disk is full")]
+    DiskFull,
+    #[error("the journal is closed")]
+    Closed,
+}
+
+/// Where a log starts and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The first offset that can be read.
+    pub start: Offset,
+    /// Behind the last offset that can be read.
+    pub end: Offset,
+    /// Stored bytes between the two, about.
+    pub bytes: u64,
+}
+
+/// What to read.
+#[derive(Debug, Clone, Default)]
+pub struct ReadRequest {
+    pub logs: Vec<ReadFrom>,
+    /// Bytes for all logs together.
+    pub bytes_max: usize,
+    /// Whether the first batch found is returned even if it alone is larger than the bounds.
+    pub first_batch_whole: bool,
+}
+
+/// From where to read one log. The first batch returned is the one that holds the offset.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadFrom {
+    pub log: LogId,
+    pub offset: Offset,
+    pub bytes_max: usize,
+}
+
+/// What was read of one log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Run {
+    /// Whole batches, in order, cut into pieces anywhere.
+    pub pieces: Vec<Bytes>,
+    pub bytes: usize,
+    /// Behind the last record of the last batch, or the wanted offset if there is none.
+    pub next: Offset,
+    pub bounds: Option<Bounds>,
+}
+
+/// Why a log could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    #[error("{0} does not exist")]
+    NoSuchLog(LogId),
+    #[error("{log} has offsets {start} to {end}, not {wanted}")]
+    OutOfRange {
+        log: LogId,
+        wanted: Offset,
+        start: Offset,
+        end: Offset,
+    },
+    #[error("{log} is damaged from offset {from} to {to}")]
+    Damaged { log: LogId, from: Offset, to: Offset },
+    #[error("{log} could not be read: {reason}")]
+    Io { log: LogId, reason: Arc<str> },
+}
+
+/// Which batch to look for, by its records' time in ms since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeQuery {
+    /// The first batch with a record at or after the time.
+    AtOrAfter(i64),
+    /// The batch with the latest record, the first of them.
+    Latest,
+}
+
+/// The recovered state could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the recovered state cannot be read: {0}")]
+pub struct StateUnreadable(pub String);
+
+impl Append {
+    /// An append of one batch to one log.
+    pub fn batch(log: LogId, body: Bytes) -> Self {
+        let pinned_bytes = body.len();
+        let targets = SmallVec::from_buf([Target {
+            log,
+            records: Selection::All,
+        }]);
+        let frame = Frame::Batch(BatchFrame { body, targets });
+        Self {
+            frames: SmallVec::from_buf([frame]),
+            pinned_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// An append of frames that hold no batch.
+    pub fn state(frames: impl IntoIterator<Item = Frame>, state: StateWait) -> Self {
+        Self {
+            frames: frames.into_iter().collect(),
+            state,
+            ..Self::default()
+        }
+    }
+}

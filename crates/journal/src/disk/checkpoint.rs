@@ -1,0 +1,442 @@
+//! The checkpoint: what the journal would otherwise have to replay from its beginning, in an embedded database that is
+//! written behind. Nothing is acknowledged because of it. Each of its transactions stores the position that it covers.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `meta` | name | bytes |
+//! | `logs` | log | spec, start, next, reserved, producers |
+//! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still be there |
+//! | `state` | space (big-endian), key | value |
+//! | `deltas` | space, key length, key, position, number (big-endian) | delta |
+
+use std::fmt::Display;
+use std::io::{self, IoSlice};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use stafett_model::{LogId, Offset};
+
+use super::codec::{Reader, u32_of};
+use super::control::{decode_spec, encode_spec};
+use super::log::LogState;
+use super::position::{Position, SegmentId};
+use super::producers::Producers;
+use super::storage::{Storage, StorageFile, read_exact_at};
+use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
+
+pub(crate) const FILE: &str = "checkpoint.redb";
+/// Pages that the database keeps in memory.
+const CACHE_BYTES: usize = 4 << 20;
+
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const LOGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("logs");
+const SEGMENTS: TableDefinition<'_, u32, u8> = TableDefinition::new("segments");
+const STATE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("state");
+const DELTAS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("deltas");
+
+const SORTED: u8 = 1;
+const REMOVED: u8 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    storage: Arc<dyn Storage>,
+    /// Gone after an error, until it could be opened again.
+    database: Mutex<Option<Database>>,
+    /// Held from gathering the changes to having stored them: checkpoints are stored in the order of their positions.
+    turn: Mutex<()>,
+}
+
+/// The checkpoint could not be read or stored.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the checkpoint in {FILE}: {0}")]
+pub(crate) struct CheckpointError(String);
+
+/// What is stored in one go.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) meta: Meta,
+    pub(crate) logs: Vec<(LogId, Vec<u8>)>,
+    pub(crate) deleted_logs: Vec<LogId>,
+    pub(crate) state: Vec<StateAt>,
+    pub(crate) segments_added: Vec<SegmentId>,
+    pub(crate) segments_removed: Vec<SegmentId>,
+    /// Removed segments whose files are gone.
+    pub(crate) segments_forgotten: Vec<SegmentId>,
+}
+
+/// A change of state, by its group's end and its number in the group.
+#[derive(Debug, Clone)]
+pub(crate) struct StateAt {
+    pub(crate) position: Position,
+    pub(crate) number: u32,
+    pub(crate) change: StateChange,
+}
+
+/// What is known of the journal as a whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// Everything before is covered.
+    pub(crate) position: Position,
+    pub(crate) next_log: u64,
+    pub(crate) next_segment: u32,
+    /// The last start of the program, and whether it ended with nothing left to write.
+    pub(crate) run: RunInfo,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunInfo {
+    pub(crate) epoch: u32,
+    pub(crate) boot: [u8; 16],
+    pub(crate) ended: bool,
+}
+
+/// A log as the checkpoint knows it.
+#[derive(Debug)]
+pub(crate) struct LogRow {
+    pub(crate) spec: LogSpec,
+    pub(crate) start: Offset,
+    pub(crate) next: Offset,
+    pub(crate) reserved: Offset,
+    pub(crate) producers: Option<Box<Producers>>,
+}
+
+/// Whose file a segment's is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    Sorted,
+    Removed,
+}
+
+impl Checkpoint {
+    pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Self, CheckpointError> {
+        let database = open_database(&storage)?;
+        Ok(Self {
+            storage,
+            database: Mutex::new(Some(database)),
+            turn: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn store(&self, changes: &Changes) -> Result<(), CheckpointError> {
+        let mut slot = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = match slot.take() {
+            Some(database) => database,
+            None => open_database(&self.storage)?,
+        };
+        // After an error the database refuses to go on: the next attempt opens it again.
+        store(&database, changes)?;
+        *slot = Some(database);
+        Ok(())
+    }
+
+    pub(crate) fn meta(&self) -> Result<Meta, CheckpointError> {
+        self.read(|database| {
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(META)
+                .map_err(failed)?;
+            let bytes = table.get("journal").map_err(failed)?;
+            match bytes {
+                None => Ok(Meta::default()),
+                Some(bytes) => Meta::decode(bytes.value()).ok_or_else(|| failed("its meta row is malformed")),
+            }
+        })
+    }
+
+    pub(crate) fn for_each_log(&self, mut visit: impl FnMut(LogId, LogRow)) -> Result<(), CheckpointError> {
+        self.read(|database| {
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(LOGS)
+                .map_err(failed)?;
+            for row in table.iter().map_err(failed)? {
+                let (id, bytes) = row.map_err(failed)?;
+                let row = LogRow::decode(bytes.value())
+                    .ok_or_else(|| failed(format!("the row of log {} is malformed", id.value())))?;
+                visit(LogId(id.value()), row);
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn segments(&self) -> Result<Vec<(SegmentId, SegmentState)>, CheckpointError> {
+        self.read(|database| {
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(SEGMENTS)
+                .map_err(failed)?;
+            let mut segments = Vec::new();
+            for row in table.iter().map_err(failed)? {
+                let (id, state) = row.map_err(failed)?;
+                let state = if state.value() == SORTED {
+                    SegmentState::Sorted
+                } else {
+                    SegmentState::Removed
+                };
+                segments.push((SegmentId(id.value()), state));
+            }
+            Ok(segments)
+        })
+    }
+
+    pub(crate) fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable> {
+        self.read(|database| load_state(database, space, visit))
+            .map_err(|error| StateUnreadable(error.to_string()))
+    }
+
+    fn read<R>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<R, CheckpointError>,
+    ) -> Result<R, CheckpointError> {
+        let slot = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        read(
+            slot.as_ref()
+                .ok_or_else(|| failed("it was closed by an earlier error"))?,
+        )
+    }
+}
+
+fn failed(error: impl Display) -> CheckpointError {
+    CheckpointError(error.to_string())
+}
+
+fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError> {
+    let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
+    let file = if is_new {
+        storage.create(FILE)
+    } else {
+        storage.open(FILE)
+    }
+    .map_err(failed)?;
+    let database = Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create_with_backend(Backend { file })
+        .map_err(failed)?;
+    // Reading a table that was never written is an error: make them all.
+    let transaction = database.begin_write().map_err(failed)?;
+    for table in [STATE, DELTAS] {
+        transaction.open_table(table).map_err(failed)?;
+    }
+    transaction.open_table(META).map_err(failed)?;
+    transaction.open_table(LOGS).map_err(failed)?;
+    transaction.open_table(SEGMENTS).map_err(failed)?;
+    if is_new {
+        transaction.commit().map_err(failed)?;
+        storage.sync_names().map_err(failed)?;
+    } else {
+        transaction.abort().map_err(failed)?;
+    }
+    Ok(database)
+}
+
+fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {
+    let mut transaction = database.begin_write().map_err(failed)?;
+    transaction.set_two_phase_commit(true);
+    {
+        let mut table = transaction.open_table(META).map_err(failed)?;
+        table
+            .insert("journal", changes.meta.encode().as_slice())
+            .map_err(failed)?;
+    }
+    {
+        let mut table = transaction.open_table(LOGS).map_err(failed)?;
+        for (id, row) in &changes.logs {
+            table.insert(id.0, row.as_slice()).map_err(failed)?;
+        }
+        for id in &changes.deleted_logs {
+            table.remove(id.0).map_err(failed)?;
+        }
+    }
+    {
+        let mut table = transaction.open_table(SEGMENTS).map_err(failed)?;
+        for id in &changes.segments_added {
+            table.insert(id.0, SORTED).map_err(failed)?;
+        }
+        for id in &changes.segments_removed {
+            table.insert(id.0, REMOVED).map_err(failed)?;
+        }
+        for id in &changes.segments_forgotten {
+            table.remove(id.0).map_err(failed)?;
+        }
+    }
+    {
+        let mut state = transaction.open_table(STATE).map_err(failed)?;
+        let mut deltas = transaction.open_table(DELTAS).map_err(failed)?;
+        let mut any_deltas = !redb::ReadableTableMetadata::is_empty(&deltas).map_err(failed)?;
+        for at in &changes.state {
+            let StateChange { space, key, change } = &at.change;
+            let name = state_name(*space, key);
+            match change {
+                Change::Put(value) => {
+                    state.insert(name.as_slice(), value.as_ref()).map_err(failed)?;
+                }
+                Change::Delete => {
+                    state.remove(name.as_slice()).map_err(failed)?;
+                }
+                Change::Delta(delta) => {
+                    any_deltas = true;
+                    let name = delta_name(*space, key, at.position.packed(), at.number);
+                    deltas.insert(name.as_slice(), delta.as_ref()).map_err(failed)?;
+                }
+            }
+            if any_deltas && !matches!(change, Change::Delta(_)) {
+                let (from, to) = (
+                    delta_name(*space, key, 0, 0),
+                    delta_name(*space, key, at.position.packed(), at.number),
+                );
+                deltas
+                    .retain_in(from.as_slice()..to.as_slice(), |_, _| false)
+                    .map_err(failed)?;
+            }
+        }
+    }
+    transaction.commit().map_err(failed)
+}
+
+fn load_state(
+    database: &Database,
+    space: StateSpace,
+    visit: &mut dyn FnMut(StateItem<'_>),
+) -> Result<(), CheckpointError> {
+    let transaction = database.begin_read().map_err(failed)?;
+    let (from, behind) = (space.0.to_be_bytes(), space.0.checked_add(1).map(u16::to_be_bytes));
+    let to = behind.as_ref().map_or(Bound::Unbounded, |behind| Bound::Excluded(&behind[..]));
+    let names = (Bound::Included(&from[..]), to);
+    let state = transaction.open_table(STATE).map_err(failed)?;
+    let deltas = transaction.open_table(DELTAS).map_err(failed)?;
+    for row in state.range::<&[u8]>(names).map_err(failed)? {
+        let (name, value) = row.map_err(failed)?;
+        let key = name.value().get(2..).unwrap_or_default();
+        visit(StateItem::Value {
+            key,
+            value: value.value(),
+        });
+    }
+    for row in deltas.range::<&[u8]>(names).map_err(failed)? {
+        let (name, delta) = row.map_err(failed)?;
+        let name = name.value();
+        let key = name.get(6..name.len().saturating_sub(12)).unwrap_or_default();
+        visit(StateItem::Delta {
+            key,
+            delta: delta.value(),
+        });
+    }
+    Ok(())
+}
+
+fn state_name(space: StateSpace, key: &[u8]) -> Vec<u8> {
+    [&space.0.to_be_bytes(), key].concat()
+}
+
+fn delta_name(space: StateSpace, key: &[u8], position: u64, number: u32) -> Vec<u8> {
+    let length = u32_of(key.len()).to_be_bytes();
+    [
+        &space.0.to_be_bytes()[..],
+        &length,
+        key,
+        &position.to_be_bytes(),
+        &number.to_be_bytes(),
+    ]
+    .concat()
+}
+
+impl Meta {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.position.packed().to_le_bytes());
+        out.extend_from_slice(&self.next_log.to_le_bytes());
+        out.extend_from_slice(&self.next_segment.to_le_bytes());
+        out.extend_from_slice(&self.run.epoch.to_le_bytes());
+        out.extend_from_slice(&self.run.boot);
+        out.push(self.run.ended.into());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let position = Position::unpacked(reader.u64()?);
+        let (next_log, next_segment) = (reader.u64()?, reader.u32()?);
+        let run = RunInfo {
+            epoch: reader.u32()?,
+            boot: reader.bytes16()?,
+            ended: reader.u8()? != 0,
+        };
+        Some(Self {
+            position,
+            next_log,
+            next_segment,
+            run,
+        })
+    }
+}
+
+impl LogRow {
+    pub(crate) fn encode(state: &LogState) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        encode_spec(&state.spec, &mut out);
+        for offset in [state.start, state.next, state.reserved] {
+            out.extend_from_slice(&offset.0.to_le_bytes());
+        }
+        if let Some(producers) = &state.producers {
+            producers.encode(&mut out);
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let spec = decode_spec(&mut reader)?;
+        let (start, next, reserved) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let producers = match reader.0 {
+            [] => None,
+            _ => Some(Box::new(Producers::decode(&mut reader)?)),
+        };
+        Some(Self {
+            spec,
+            start: Offset(start),
+            next: Offset(next),
+            reserved: Offset(reserved),
+            producers,
+        })
+    }
+}
+
+/// The database's file, on the same storage as the segments.
+#[derive(Debug)]
+struct Backend {
+    file: Arc<dyn StorageFile>,
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        read_exact_at(&*self.file, out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_bytes(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_at(&mut [IoSlice::new(data)], offset)
+    }
+}

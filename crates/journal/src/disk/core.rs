@@ -1,0 +1,253 @@
+//! What the threads of the engine share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use stafett_model::{Epoch, LogId};
+
+use super::checkpoint::{Checkpoint, RunInfo, StateAt};
+use super::files::Files;
+use super::log::{Log, LogTable};
+use super::pool::Pool;
+use super::position::{Position, SegmentId};
+use super::queue::Queue;
+use super::segment::Segment;
+use super::settings::Settings;
+use super::storage::Storage;
+use super::syncer::SyncGate;
+use super::tail::TailCache;
+use super::writer::{Sealed, Writer};
+use crate::metrics::Metrics;
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) files: Files,
+    pub(crate) logs: LogTable,
+    pub(crate) next_log: AtomicU64,
+    pub(crate) pool: Pool,
+    pub(crate) queue: Queue,
+    pub(crate) tail: TailCache,
+    pub(crate) segments: SegmentTable,
+    pub(crate) pending: Mutex<Pending>,
+    pub(crate) sync: SyncGate,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) chores: Chores,
+    pub(crate) checkpoint: Checkpoint,
+    /// The position that the last stored checkpoint covers.
+    pub(crate) checkpointed: AtomicU64,
+    /// Counts truncations and deletions.
+    pub(crate) freed: AtomicU64,
+    pub(crate) rewriting: Bell,
+    pub(crate) epoch: Epoch,
+    pub(crate) failure: OnceLock<String>,
+    pub(crate) metrics: Metrics,
+}
+
+/// What the next checkpoint has to store.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// Everything before is in here or in the checkpoint.
+    pub(crate) position: Position,
+    pub(crate) state: Vec<StateAt>,
+    pub(crate) dirty: Vec<Arc<Log>>,
+    pub(crate) deleted: Vec<LogId>,
+    pub(crate) segments_added: Vec<SegmentId>,
+    pub(crate) segments_removed: Vec<SegmentId>,
+    pub(crate) segments_forgotten: Vec<SegmentId>,
+    pub(crate) run: RunInfo,
+    /// Written since the last checkpoint.
+    pub(crate) bytes: u64,
+}
+
+/// The segments that can be read.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentTable(RwLock<BTreeMap<SegmentId, Arc<Segment>>>);
+
+/// What waits for the thread that keeps house.
+#[derive(Debug, Default)]
+pub(crate) struct Chores {
+    state: Mutex<ChoreList>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ChoreList {
+    /// Segments that want a sidecar, oldest first.
+    pub(crate) sealed: Vec<Sealed>,
+    /// Segments that were sealed and have no sidecar yet.
+    unfinished: usize,
+    pub(crate) checkpoint: bool,
+    pub(crate) refill: bool,
+    pub(crate) closed: bool,
+}
+
+/// A sidecar that is being written.
+#[derive(Debug)]
+pub(crate) struct Sealing<'a>(&'a Chores);
+
+impl Drop for Sealing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unfinished -= 1;
+        self.0.wake.notify_all();
+    }
+}
+
+/// Segments that may wait for their sidecars before the writer waits too.
+const SEALED_MAX: usize = 8;
+
+impl Core {
+    /// Stops taking appends for good: what was written may or may not be there after the next start.
+    pub(crate) fn fail(&self, reason: String) {
+        tracing::error!(
+            reason,
+            "the journal failed and takes no more appends: start the program again"
+        );
+        let _ = self.failure.set(reason);
+        self.queue.fail();
+        self.sync.fail();
+        self.chores.close();
+        self.rewriting.close();
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
+    pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Control frames before this are in the checkpoint.
+    pub(crate) fn checkpointed(&self) -> Position {
+        Position::unpacked(self.checkpointed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.settings.clock.now_ms()
+    }
+
+    pub(crate) fn allocate(&self, count: u32) -> LogId {
+        LogId(self.next_log.fetch_add(count.into(), Ordering::Relaxed))
+    }
+}
+
+/// Lets a thread wait until it is told to end.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    /// Waits; false if the bell was rung.
+    pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn close(&self) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SegmentTable {
+    pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
+    }
+
+    pub(crate) fn insert(&self, segment: Segment) {
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(segment.id, Arc::new(segment));
+    }
+
+    pub(crate) fn remove(&self, id: SegmentId) -> Option<Arc<Segment>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+}
+
+impl Chores {
+    /// Adds a sealed segment; waits while too many of them wait, if threads are there to do the work.
+    pub(crate) fn add_sealed(&self, sealed: Sealed, wait: bool) {
+        let mut state = self.lock();
+        while wait && state.sealed.len() >= SEALED_MAX && !state.closed {
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.sealed.push(sealed);
+        state.unfinished += 1;
+        state.refill = true;
+        drop(state);
+        self.wake.notify_all();
+    }
+
+    /// Notes, when it is dropped, that a sealed segment has its sidecar, or never will.
+    pub(crate) fn sealing(&self) -> Sealing<'_> {
+        Sealing(self)
+    }
+
+    /// Returns when every segment that was sealed has its sidecar.
+    pub(crate) fn wait_until_sealed(&self) {
+        let state = self.lock();
+        let busy = |state: &mut ChoreList| state.unfinished > 0 && !state.closed;
+        drop(
+            self.wake
+                .wait_while(state, busy)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
+    pub(crate) fn want_checkpoint(&self) {
+        self.lock().checkpoint = true;
+        self.wake.notify_all();
+    }
+
+    /// What there is to do; waits up to `patience` for something.
+    pub(crate) fn take(&self, patience: std::time::Duration) -> ChoreList {
+        let state = self.lock();
+        let idle = |state: &mut ChoreList| {
+            state.sealed.is_empty() && !state.checkpoint && !state.refill && !state.closed
+        };
+        let (mut state, _) = self
+            .wake
+            .wait_timeout_while(state, patience, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let (closed, unfinished) = (state.closed, state.unfinished);
+        let list = std::mem::take(&mut *state);
+        (state.closed, state.unfinished) = (closed, unfinished);
+        drop(state);
+        self.wake.notify_all();
+        list
+    }
+
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ChoreList> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,72 @@
+//! Open files, a bounded number of them: a journal has as many segments as it likes.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::segment::FileRole;
+use super::storage::{Storage, StorageFile};
+
+/// Segments and sidecars that are kept open for reading.
+const OPEN_FILES_MAX: usize = 48;
+
+#[derive(Debug)]
+pub(crate) struct Files {
+    storage: Arc<dyn Storage>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    files: HashMap<String, (Arc<dyn StorageFile>, u64)>,
+    uses: u64,
+}
+
+impl Files {
+    pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
+        Self {
+            storage,
+            open: Mutex::default(),
+        }
+    }
+
+    /// The file of that role, which has to be there.
+    pub(crate) fn get(&self, role: FileRole) -> io::Result<Arc<dyn StorageFile>> {
+        let name = role.name();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.uses += 1;
+        let now = open.uses;
+        if let Some((file, used)) = open.files.get_mut(&name) {
+            *used = now;
+            return Ok(Arc::clone(file));
+        }
+        drop(open);
+        let file = self.storage.open(&name)?;
+        self.put(name, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Forgets a file that is about to get another name, or to go.
+    pub(crate) fn forget(&self, role: FileRole) {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .files
+            .remove(&role.name());
+    }
+
+    fn put(&self, name: String, file: Arc<dyn StorageFile>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.files.len() >= OPEN_FILES_MAX
+            && let Some(oldest) = open
+                .files
+                .iter()
+                .min_by_key(|(_, (_, used))| *used)
+                .map(|(name, _)| name.clone())
+        {
+            open.files.remove(&oldest);
+        }
+        let now = open.uses;
+        open.files.insert(name, (file, now));
+    }
+}

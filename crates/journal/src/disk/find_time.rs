@@ -1,0 +1,116 @@
+//! The time index: sidecar rows and entries carry the latest timestamp of what they list.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_model::{LogId, Offset};
+
+use super::core::Core;
+use super::position::SegmentId;
+use super::read::{Failed, on_reading_thread, read_frames, with_sidecar};
+use super::sidecar::IndexEntry;
+use crate::contract::{ReadError, TimeQuery};
+use crate::ticket::{TimeResult, TimeTicket};
+
+pub(crate) fn find_time(core: &Arc<Core>, log: LogId, query: TimeQuery) -> TimeTicket {
+    let core = Arc::clone(core);
+    on_reading_thread(
+        move || find(&core, log, query),
+        TimeTicket::Ready,
+        TimeTicket::Pending,
+    )
+}
+
+fn find(core: &Core, id: LogId, query: TimeQuery) -> TimeResult {
+    for _ in 0..16 {
+        match attempt(core, id, query) {
+            Ok(found) => return Ok(found),
+            Err(Failed::Moved) => {}
+            Err(Failed::Error(error)) => return Err(error),
+        }
+    }
+    Err(ReadError::Io {
+        log: id,
+        reason: "its segments keep moving".into(),
+    })
+}
+
+fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Failed> {
+    let log = core.logs.get(id).ok_or(Failed::Error(ReadError::NoSuchLog(id)))?;
+    let (runs, recent, start, end) = {
+        let state = log.lock();
+        (
+            state.runs.clone(),
+            state.recent.clone(),
+            state.start,
+            state.visible,
+        )
+    };
+    let mut best = Best {
+        query,
+        start,
+        end,
+        found: None,
+    };
+    for run in &runs {
+        let segment = core.segments.get(run.segment).ok_or(Failed::Moved)?;
+        with_sidecar(core, id, segment.sidecar_role(), |sidecar| {
+            let Some(row) = sidecar.row(id)?.filter(|row| best.wants(row.max_timestamp)) else {
+                return Ok(());
+            };
+            sidecar.entries_from(&row, start, |entry| {
+                best.consider(segment.id, entry);
+                !best.is_done()
+            })
+        })?;
+        if best.is_done() {
+            break;
+        }
+    }
+    for recent in &recent {
+        if !best.is_done() {
+            best.consider(recent.segment, recent.entry(id));
+        }
+    }
+    let Some((segment, entry)) = best.found else {
+        return Ok(None);
+    };
+    let segment = core.segments.get(segment).ok_or(Failed::Moved)?;
+    let file = core.files.get(segment.role()).map_err(|error| {
+        Failed::Error(ReadError::Io {
+            log: id,
+            reason: error.to_string().into(),
+        })
+    })?;
+    Ok(read_frames(&*file, id, &[entry])?.pop())
+}
+
+/// The best batch so far.
+struct Best {
+    query: TimeQuery,
+    start: Offset,
+    end: Offset,
+    found: Option<(SegmentId, IndexEntry)>,
+}
+
+impl Best {
+    fn wants(&self, max_timestamp: i64) -> bool {
+        match self.query {
+            TimeQuery::AtOrAfter(time) => max_timestamp >= time,
+            TimeQuery::Latest => self
+                .found
+                .is_none_or(|(_, best)| max_timestamp > best.max_timestamp),
+        }
+    }
+
+    fn consider(&mut self, segment: SegmentId, entry: IndexEntry) {
+        let visible = entry.end() > self.start && entry.base < self.end;
+        if visible && !self.is_done() && self.wants(entry.max_timestamp) {
+            self.found = Some((segment, entry));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.query, TimeQuery::AtOrAfter(_)) && self.found.is_some()
+    }
+}

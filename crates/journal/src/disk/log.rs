@@ -1,0 +1,326 @@
+//! One log: its offsets, where its batches lie, and who waits for it. An idle log costs a few hundred bytes.
+//!
+//! ```text
+//! start            visible          next            reserved
+//!   |--- readable ----|--- staged ---|                 |
+//!   sealed segments: runs | segments without a sidecar: recent
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use stafett_model::{LogId, Offset};
+
+use super::position::SegmentId;
+use super::producers::Producers;
+use super::sidecar::IndexEntry;
+use crate::contract::{Bounds, LogSpec};
+use crate::watch::Watchers;
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) id: LogId,
+    state: Mutex<LogState>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
+pub(crate) struct LogState {
+    pub(crate) spec: Arc<LogSpec>,
+    /// The first offset that can be read.
+    pub(crate) start: Offset,
+    /// Behind the last offset that can be read.
+    pub(crate) visible: Offset,
+    /// What the next batch gets.
+    pub(crate) next: Offset,
+    /// Offsets below this may be given out before they are durable…
+    pub(crate) reserved: Offset,
+    /// …and those below this are known, durably, to have been given out.
+    pub(crate) reserved_durably: Offset,
+    /// Bytes of frames between start and next, about.
+    pub(crate) bytes: u64,
+    /// Batches in segments that have no sidecar yet, by offset.
+    pub(crate) recent: Vec<Recent>,
+    /// Sealed segments that hold batches of the log, by offset.
+    pub(crate) runs: Vec<RunRef>,
+    pub(crate) producers: Option<Box<Producers>>,
+    pub(crate) watchers: Watchers,
+    /// Ranges that were lost to damage: reads that touch them are refused.
+    pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
+    /// In the list of logs that the next checkpoint stores.
+    pub(crate) dirty: bool,
+    pub(crate) deleted: bool,
+    /// How far it goes is not known, because of damage: it takes no appends.
+    pub(crate) fenced: bool,
+}
+
+/// A batch in a segment that has no sidecar yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recent {
+    pub(crate) segment: SegmentId,
+    pub(crate) byte: u32,
+    pub(crate) bytes: u32,
+    pub(crate) span: u32,
+    pub(crate) base: Offset,
+    pub(crate) max_timestamp: i64,
+    pub(crate) entries: u16,
+    pub(crate) placed: bool,
+}
+
+/// A sealed segment that holds batches of a log from an offset on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunRef {
+    pub(crate) first: Offset,
+    pub(crate) segment: SegmentId,
+}
+
+impl Recent {
+    pub(crate) fn end(&self) -> Offset {
+        Offset(self.base.0 + u64::from(self.span))
+    }
+
+    pub(crate) fn entry(&self, log: LogId) -> IndexEntry {
+        IndexEntry {
+            log,
+            base: self.base,
+            span: self.span,
+            byte: self.byte,
+            bytes: self.bytes,
+            entries: self.entries,
+            placed: self.placed,
+            max_timestamp: self.max_timestamp,
+        }
+    }
+
+    pub(crate) fn of(segment: SegmentId, entry: &IndexEntry) -> Self {
+        Self {
+            segment,
+            byte: entry.byte,
+            bytes: entry.bytes,
+            span: entry.span,
+            base: entry.base,
+            max_timestamp: entry.max_timestamp,
+            entries: entry.entries,
+            placed: entry.placed,
+        }
+    }
+}
+
+impl Log {
+    pub(crate) fn new(id: LogId, spec: Arc<LogSpec>) -> Self {
+        let state = LogState {
+            spec,
+            start: Offset::ZERO,
+            visible: Offset::ZERO,
+            next: Offset::ZERO,
+            reserved: Offset::ZERO,
+            reserved_durably: Offset::ZERO,
+            bytes: 0,
+            recent: Vec::new(),
+            runs: Vec::new(),
+            producers: None,
+            watchers: Watchers::default(),
+            damaged: None,
+            dirty: false,
+            deleted: false,
+            fenced: false,
+        };
+        Self {
+            id,
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogState {
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            start: self.start,
+            end: self.visible.max(self.start),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Notes where a batch was written.
+    pub(crate) fn on_written(&mut self, recent: Recent) {
+        if self.recent.capacity() == 0 {
+            self.recent.reserve_exact(1);
+        }
+        self.bytes += u64::from(recent.bytes);
+        self.recent.push(recent);
+    }
+
+    /// Lets readers see what lies before `end`.
+    pub(crate) fn show(&mut self, end: Offset, bytes: u64) {
+        if end > self.visible {
+            self.visible = end;
+            self.watchers.on_growth(bytes);
+        }
+    }
+
+    /// From now on the batches of a segment are found by its sidecar.
+    pub(crate) fn on_sealed(&mut self, segment: SegmentId) {
+        let mine = self
+            .recent
+            .iter()
+            .take_while(|recent| recent.segment <= segment)
+            .count();
+        let Some(first) = self.recent.iter().find(|recent| recent.segment == segment) else {
+            return;
+        };
+        self.runs.reserve_exact(1);
+        self.runs.push(RunRef {
+            first: first.base,
+            segment,
+        });
+        self.recent.drain(..mine);
+        if self.recent.is_empty() {
+            self.recent = Vec::new();
+        }
+    }
+
+    /// Frees what lies before an offset; true if that changed anything.
+    pub(crate) fn truncate(&mut self, before: Offset) -> bool {
+        let before = before.min(self.next);
+        if before <= self.start {
+            return false;
+        }
+        self.start = before;
+        self.visible = self.visible.max(before);
+        let keep = self
+            .runs
+            .iter()
+            .zip(self.runs.iter().skip(1))
+            .take_while(|(_, next)| next.first <= before);
+        let gone = keep.count();
+        self.runs.drain(..gone);
+        let gone = self
+            .recent
+            .iter()
+            .take_while(|recent| recent.end() <= before)
+            .count();
+        self.recent.drain(..gone);
+        true
+    }
+
+    /// Whether an offset at or behind `from` and before `to` was lost to damage.
+    pub(crate) fn damage_between(&self, from: Offset, to: Offset) -> Option<(Offset, Offset)> {
+        self.damaged
+            .as_ref()?
+            .iter()
+            .copied()
+            .find(|(start, end)| *start < to && from < *end)
+    }
+}
+
+/// All logs by id.
+#[derive(Debug, Default)]
+pub(crate) struct LogTable(RwLock<HashMap<LogId, Arc<Log>>>);
+
+impl LogTable {
+    pub(crate) fn from_logs(logs: HashMap<LogId, Arc<Log>>) -> Self {
+        Self(RwLock::new(logs))
+    }
+
+    pub(crate) fn get(&self, id: LogId) -> Option<Arc<Log>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
+    }
+
+    pub(crate) fn insert(&self, logs: impl Iterator<Item = Log>) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for log in logs {
+            table.entry(log.id).or_insert_with(|| Arc::new(log));
+        }
+    }
+
+    pub(crate) fn remove(&self, id: LogId) -> Option<Arc<Log>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The logs there are now, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<Log>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent(segment: u32, base: u64) -> Recent {
+        Recent {
+            segment: SegmentId(segment),
+            byte: 0,
+            bytes: 100,
+            span: 10,
+            base: Offset(base),
+            max_timestamp: 0,
+            entries: 1,
+            placed: true,
+        }
+    }
+
+    fn filled() -> LogState {
+        let log = Log::new(LogId(1), Arc::default());
+        {
+            let mut state = log.lock();
+            for (segment, base) in [(1, 0), (1, 10), (2, 20), (3, 30), (3, 40)] {
+                state.on_written(recent(segment, base));
+            }
+            state.next = Offset(50);
+            state.show(Offset(50), 0);
+        }
+        log.state.into_inner().unwrap()
+    }
+
+    #[test]
+    fn sealing_moves_batches_from_recent_to_runs() {
+        let mut state = filled();
+        state.on_sealed(SegmentId(1));
+        state.on_sealed(SegmentId(2));
+        let firsts: Vec<_> = state
+            .runs
+            .iter()
+            .map(|run| (run.segment.0, run.first.0))
+            .collect();
+        assert_eq!(firsts, [(1, 0), (2, 20)]);
+        assert_eq!(state.recent.len(), 2);
+    }
+
+    #[test]
+    fn truncation_keeps_the_run_that_holds_the_offset() {
+        let mut state = filled();
+        state.on_sealed(SegmentId(1));
+        state.on_sealed(SegmentId(2));
+        assert!(state.truncate(Offset(25)));
+        assert_eq!(
+            state.runs,
+            [RunRef {
+                first: Offset(20),
+                segment: SegmentId(2)
+            }]
+        );
+        assert!(state.truncate(Offset(41)));
+        assert_eq!(state.recent.len(), 1);
+        assert!(!state.truncate(Offset(41)));
+        assert!(state.truncate(Offset(1000)));
+        assert_eq!(state.bounds().start, Offset(50));
+    }
+}

@@ -1,0 +1,386 @@
+//! The journal on local disk.
+//!
+//! ```text
+//! append ── stage ── queue ── writer ──┬── tail cache ──┐
+//!          (under the                  │                ├── read
+//!          logs' locks)             segment ─ sidecar ──┘
+//!                                      │
+//!                                   syncer ── who waits for it
+//! ```
+//!
+//! - [`storage`], [`real`]: what is asked of the operating system
+//! - `segment`, `group`, `frame`, `control`: the formats, from the outside in; `sidecar`, `checkpoint`: the indexes
+//! - `stage`, `queue`, `writer`, `syncer`: the way in
+//! - `log`, `producers`, `tail`, `read`, `find_time`: the way out
+//! - `keeper`, `pool`, `retention`: the house
+//! - `scan`, `index`, `salvage`, `recovery`: the start
+
+pub mod backup;
+pub mod check;
+mod checkpoint;
+mod codec;
+mod control;
+mod core;
+mod files;
+mod find_time;
+mod frame;
+mod group;
+mod index;
+mod keeper;
+mod layout;
+mod log;
+mod pool;
+mod position;
+pub(crate) mod producers;
+mod queue;
+mod read;
+pub mod real;
+mod recovery;
+mod retention;
+mod rewrite;
+mod salvage;
+mod scan;
+mod scrub;
+mod segment;
+pub mod settings;
+mod sidecar;
+mod stage;
+pub mod storage;
+mod syncer;
+mod tail;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use stafett_model::{Epoch, LogId};
+
+pub use self::backup::{BackupError, BackupReport};
+use self::checkpoint::RunInfo;
+use self::control::Control;
+use self::core::{Bell, Chores, Core, Pending, SegmentTable};
+use self::files::Files;
+use self::pool::Pool;
+use self::queue::Queue;
+use self::real::Directory;
+pub use self::recovery::{OpenError, RecoveryReport};
+use self::recovery::{Recovered, recover};
+pub use self::rewrite::RewritePolicy;
+pub use self::settings::{Clock, Settings};
+use self::storage::Storage;
+use self::syncer::SyncGate;
+use self::tail::TailCache;
+use self::writer::Writer;
+use crate::contract::{
+    Append, Bounds, Journal, ReadRequest, StateItem, StateSpace, StateUnreadable, TimeQuery,
+};
+use crate::metrics::Metrics;
+use crate::ticket::{ReadTicket, Ticket, TimeTicket};
+use crate::watch::Watch;
+
+/// A journal in a directory.
+#[derive(Debug)]
+pub struct DiskJournal {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Where it is, if that is a directory of the operating system.
+    path: Option<PathBuf>,
+    report: RecoveryReport,
+}
+
+impl DiskJournal {
+    /// Opens the journal in a directory of the operating system, which is made if there is none.
+    pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
+        let storage: Arc<dyn Storage> = Arc::new(Directory::open(path)?);
+        let mut journal = Self::open_on(storage, settings, metrics)?;
+        journal.path = Some(path.to_owned());
+        Ok(journal)
+    }
+
+    /// Opens the journal on any storage.
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        settings: Settings,
+        metrics: Metrics,
+    ) -> Result<Self, OpenError> {
+        let recovered = recover(&storage, &settings)?;
+        let report = recovered.report.clone();
+        let core = Arc::new(start(storage, settings, metrics, recovered)?);
+        let threads = if core.settings.threads {
+            spawn(&core)?
+        } else {
+            Vec::new()
+        };
+        // What was replayed is in the checkpoint before anybody asks for it.
+        keeper::checkpoint(&core)?;
+        tracing::info!(
+            clean = report.clean,
+            segments = report.segments,
+            scanned = report.scanned_segments,
+            replayed = report.replayed_frames,
+            logs = report.logs,
+            epoch = core.epoch.0,
+            "the journal is open"
+        );
+        Ok(Self {
+            core,
+            threads: Mutex::new(threads),
+            path: None,
+            report,
+        })
+    }
+
+    /// What was found when the journal was opened.
+    pub fn report(&self) -> &RecoveryReport {
+        &self.report
+    }
+
+    /// Does what the threads would do, where there are none: writes and syncs what is staged, keeps house.
+    pub fn pump(&self) {
+        while writer::pump(&self.core) {}
+        syncer::pump(&self.core);
+        keeper::pump(&self.core);
+    }
+
+    /// Stores a checkpoint now.
+    pub fn checkpoint(&self) {
+        keeper::try_checkpoint(&self.core);
+    }
+
+    /// Rewrites until there is nothing to do, where no thread does it; returns how many steps it took.
+    pub fn rewrite(&self) -> usize {
+        let mut rewriter = rewrite::Rewriter::default();
+        let mut steps = 0;
+        while rewriter.step(&self.core) {
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Makes a backup into a directory that does not exist yet, on the same file system, while the journal runs.
+    pub fn backup(&self, target: &Path) -> Result<BackupReport, BackupError> {
+        match &self.path {
+            Some(source) => backup::backup(&self.core, source, target),
+            None => Err(BackupError::Journal("it is not in a directory".into())),
+        }
+    }
+
+    /// Reads every sealed segment now; returns how many are damaged. What is damaged is named in the log.
+    pub fn scrub(&self) -> usize {
+        self.core
+            .segments
+            .all()
+            .iter()
+            .filter(|segment| !scrub::scrub(&self.core, segment))
+            .count()
+    }
+
+    /// Enforces retention now.
+    pub fn enforce_retention(&self) {
+        retention::enforce(&self.core);
+    }
+}
+
+/// Puts a recovered journal together, starts its first segment and stores what recovery found.
+fn start(
+    storage: Arc<dyn Storage>,
+    settings: Settings,
+    metrics: Metrics,
+    recovered: Recovered,
+) -> Result<Core, OpenError> {
+    let meta = recovered.meta;
+    let epoch = Epoch(meta.run.epoch + 1);
+    let run = RunInfo {
+        epoch: epoch.0,
+        boot: settings.boot,
+        ended: false,
+    };
+    let pool = prepare_pool(&storage, &settings, &recovered)?;
+    let segments = SegmentTable::default();
+    for segment in recovered.segments {
+        segments.insert(segment);
+    }
+    for log in &recovered.dirty {
+        log.lock().dirty = true;
+    }
+    let pending = Pending {
+        position: meta.position,
+        state: recovered.state,
+        dirty: recovered.dirty,
+        deleted: recovered.deleted,
+        segments_added: recovered.segments_added,
+        segments_removed: recovered.segments_removed,
+        segments_forgotten: recovered.segments_forgotten,
+        run,
+        bytes: 0,
+    };
+    let core = Core {
+        files: Files::new(Arc::clone(&storage)),
+        tail: TailCache::new(settings.tail_cache_bytes),
+        settings,
+        storage,
+        logs: recovered.logs,
+        next_log: AtomicU64::new(meta.next_log.max(1)),
+        pool,
+        queue: Queue::default(),
+        segments,
+        pending: Mutex::new(pending),
+        sync: SyncGate::default(),
+        writer: Mutex::new(Writer {
+            active: None,
+            chain: recovered.chain,
+            run: settings::random_u64(),
+        }),
+        chores: Chores::default(),
+        checkpoint: recovered.checkpoint,
+        checkpointed: AtomicU64::new(meta.position.packed()),
+        freed: AtomicU64::new(0),
+        rewriting: Bell::default(),
+        epoch,
+        failure: OnceLock::new(),
+        metrics,
+    };
+    // The first frame says that a run began; the checkpoint behind it holds everything that was replayed.
+    let (boot, at) = (core.settings.boot, core.now_ms());
+    stage::append_control(&core, Control::Run { epoch, boot, at });
+    while writer::pump(&core) {}
+    syncer::pump(&core);
+    match core.failure.get() {
+        Some(reason) => Err(OpenError::Start(reason.clone())),
+        None => Ok(core),
+    }
+}
+
+/// Takes over the files that recovery found of no use, and makes spares.
+fn prepare_pool(
+    storage: &Arc<dyn Storage>,
+    settings: &Settings,
+    recovered: &Recovered,
+) -> Result<Pool, OpenError> {
+    let pool = Pool::new(
+        Arc::clone(storage),
+        settings.segment_bytes,
+        settings.kept_back_segments,
+        settings.disk_free_bytes_min,
+        recovered.meta.next_segment,
+    );
+    for spare in &recovered.spares {
+        pool.recycle(*spare)?;
+    }
+    storage.sync_names()?;
+    if let Err(error) = pool.refill() {
+        tracing::warn!(%error, "no spare segments could be made");
+    }
+    Ok(pool)
+}
+
+/// A thread by its name, and what it does.
+type Job = (&'static str, fn(&Core));
+
+/// Starts the threads.
+fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
+    let jobs: [Job; 4] = [
+        ("journal-write", writer::run),
+        ("journal-sync", syncer::run),
+        ("journal-keep", keeper::run),
+        ("journal-rewrite", rewrite::run),
+    ];
+    jobs.into_iter()
+        .map(|(name, job)| {
+            let core = Arc::clone(core);
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || {
+                    // A panic is a mistake of ours: whoever waits for the thread is told, and nothing more is taken.
+                    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&core)));
+                    if done.is_err() {
+                        core.fail(format!("the thread {name} panicked"));
+                    }
+                })
+                .map_err(OpenError::Io)
+        })
+        .collect()
+}
+
+impl Journal for DiskJournal {
+    fn epoch(&self) -> Epoch {
+        self.core.epoch
+    }
+
+    fn allocate(&self, count: u32) -> LogId {
+        self.core.allocate(count)
+    }
+
+    fn append(&self, appends: Vec<Append>) -> Ticket {
+        stage::append(&self.core, appends)
+    }
+
+    fn bounds(&self, log: LogId) -> Option<Bounds> {
+        Some(self.core.logs.get(log)?.lock().bounds())
+    }
+
+    fn read(&self, request: ReadRequest) -> ReadTicket {
+        read::read(&self.core, &request)
+    }
+
+    fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
+        find_time::find_time(&self.core, log, query)
+    }
+
+    fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
+        let Some(log) = self.core.logs.get(log) else {
+            return false;
+        };
+        log.lock().watchers.add(watch.watcher(token));
+        true
+    }
+
+    fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable> {
+        self.core.checkpoint.load_state(space, visit)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.core.failure.get().cloned()
+    }
+
+    fn close(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.core.queue.is_closed() {
+            return;
+        }
+        if !self.core.has_failed() {
+            keeper::end_run(&self.core);
+        }
+        self.core.queue.close();
+        self.core.rewriting.close();
+        // A thread that panicked has left its trace; what it did not finish stays unknown to those who wait.
+        let mut threads = threads.into_iter();
+        for thread in threads.by_ref().take(2) {
+            let _ = thread.join();
+        }
+        self.core.chores.close();
+        for thread in threads {
+            let _ = thread.join();
+        }
+        if !self.core.has_failed() {
+            while writer::pump(&self.core) {}
+            syncer::pump(&self.core);
+            writer::write_last_mark(&self.core);
+            syncer::pump(&self.core);
+            keeper::pump(&self.core);
+            keeper::try_checkpoint(&self.core);
+        }
+    }
+}
+
+impl Drop for DiskJournal {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

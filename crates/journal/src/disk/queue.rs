@@ -1,0 +1,192 @@
+//! The writer's queue: what has been staged and not yet written, in the order in which it will lie in the journal.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use stafett_model::Offset;
+
+use super::control::Control;
+use super::frame::Head;
+use super::log::Log;
+use crate::contract::Placed;
+use crate::ticket::Settler;
+
+/// What an append waits for before it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wait {
+    Nothing,
+    Written,
+    Synced,
+}
+
+/// An append whose offsets are given.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) frames: SmallVec<[StagedFrame; 1]>,
+    /// Who is told; nobody is if it was acknowledged already.
+    pub(crate) settler: Option<Settler>,
+    pub(crate) placed: SmallVec<[Placed; 1]>,
+    pub(crate) wait: Wait,
+    /// By when it is synced, in ms from being written, if it does not wait for that.
+    pub(crate) sync_within_ms: u32,
+    /// Records in it for logs at `interval`, and after how many of them a sync is due.
+    pub(crate) interval: Option<(u32, u32)>,
+    /// Bytes of all its frames in a segment.
+    pub(crate) bytes: usize,
+    /// Bytes of the buffers that its bodies keep alive.
+    pub(crate) pinned_bytes: usize,
+}
+
+/// A frame that is to be written.
+#[derive(Debug)]
+pub(crate) struct StagedFrame {
+    pub(crate) head: Head,
+    pub(crate) body: Bytes,
+    /// The log of each entry.
+    pub(crate) logs: SmallVec<[Arc<Log>; 1]>,
+    /// What a control frame says, for those who act on it once it is written.
+    pub(crate) control: Option<Box<Control>>,
+    /// The log whose offsets below the given one are reserved once this is synced.
+    pub(crate) reserves: Option<(Arc<Log>, Offset)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent conditions, not a state machine"
+)]
+struct State {
+    staged: VecDeque<Staged>,
+    bytes: usize,
+    /// Of what is staged, how many appends do not wait for a sync.
+    impatient: usize,
+    sync_running: bool,
+    asleep: bool,
+    closed: bool,
+    failed: bool,
+}
+
+/// What the writer finds.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Some,
+    /// Nothing is staged and nothing will be.
+    Closed,
+}
+
+impl Queue {
+    /// Puts an append behind all others. Called under the locks of its logs, so that their order is the queue's.
+    /// False if the journal takes no more; the append is dropped, which leaves its outcome unknown.
+    pub(crate) fn push(&self, staged: Staged) -> bool {
+        let mut state = self.lock();
+        if state.closed || state.failed {
+            return false;
+        }
+        state.bytes += staged.bytes;
+        if staged.wait != Wait::Synced {
+            state.impatient += 1;
+        }
+        state.staged.push_back(staged);
+        true
+    }
+
+    /// Wakes the writer if it sleeps.
+    pub(crate) fn wake(&self) {
+        let state = self.lock();
+        if state.asleep {
+            drop(state);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Waits for appends and moves up to `bytes_max` of them, at least one, into `out`. While a sync runs, appends that
+    /// wait for one gather.
+    pub(crate) fn take(&self, bytes_max: usize, out: &mut Vec<Staged>) -> Taken {
+        let mut state = self.lock();
+        loop {
+            let gather =
+                state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
+            if !state.staged.is_empty() && !gather {
+                break;
+            }
+            if state.closed && state.staged.is_empty() {
+                return Taken::Closed;
+            }
+            state.asleep = true;
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep = false;
+        }
+        state.take(bytes_max, out);
+        Taken::Some
+    }
+
+    /// Like [`Queue::take`], of what is there now.
+    pub(crate) fn take_now(&self, bytes_max: usize, out: &mut Vec<Staged>) {
+        self.lock().take(bytes_max, out);
+    }
+
+    pub(crate) fn set_sync_running(&self, running: bool) {
+        let mut state = self.lock();
+        state.sync_running = running;
+        if !running && state.asleep && !state.staged.is_empty() {
+            drop(state);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Takes no more appends; what is staged is still written.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_all();
+    }
+
+    /// Takes no more appends and drops what is staged, whose outcome stays unknown.
+    pub(crate) fn fail(&self) {
+        let dropped = {
+            let mut state = self.lock();
+            state.failed = true;
+            state.closed = true;
+            state.bytes = 0;
+            state.impatient = 0;
+            std::mem::take(&mut state.staged)
+        };
+        self.wake.notify_all();
+        drop(dropped);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, bytes_max: usize, out: &mut Vec<Staged>) {
+        let mut bytes = 0;
+        while let Some(next) = self.staged.front() {
+            if bytes > 0 && bytes + next.bytes > bytes_max {
+                break;
+            }
+            let Some(next) = self.staged.pop_front() else {
+                break;
+            };
+            bytes += next.bytes;
+            self.bytes -= next.bytes;
+            if next.wait != Wait::Synced {
+                self.impatient -= 1;
+            }
+            out.push(next);
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! Reading: from the tail cache where the batches are still in memory, else from segments, on a thread that may wait.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+use stafett_model::batch::{PLACEMENT_BYTES, placement};
+use stafett_model::fan_out::{self, Numbering};
+use stafett_model::{LogId, Offset};
+
+use super::codec::{u32_of, usize_of};
+use super::core::Core;
+use super::frame::{Entry, Head};
+use super::log::{Log, LogState, Recent};
+use super::position::SegmentId;
+use super::segment::{FileRole, SegmentKind};
+use super::sidecar::{IndexEntry, Sidecar, SidecarError};
+use super::storage::StorageFile;
+use crate::contract::{Bounds, ReadError, ReadFrom, ReadRequest, Run, Selection};
+use crate::ticket::{ReadResult, ReadTicket};
+
+/// Frames that lie this close together are read at once.
+const GAP_BYTES: u32 = 16 * 1024;
+/// Bytes of one read from a segment, if no single frame is larger.
+const READ_BYTES: u32 = 1 << 20;
+/// Decompressed bytes of a batch of which a log has only a part.
+const REBUILT_BYTES_MAX: usize = 64 << 20;
+/// How often a lookup starts again because a rewrite came between.
+const ATTEMPTS: usize = 16;
+
+/// What is left to give out of a read.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    bytes: usize,
+    /// Whether the next batch is returned however large it is.
+    whole: bool,
+}
+
+/// Batches of one log that a read returns, by where they lie.
+#[derive(Debug)]
+struct Plan {
+    bounds: Bounds,
+    frames: Vec<(SegmentId, SegmentKind, IndexEntry)>,
+    next: Offset,
+}
+
+/// Where the batches of a log from an offset on are listed.
+enum Listed {
+    /// All that are wanted, in segments that have no sidecar.
+    Recent(Plan),
+    /// From some sealed segment on.
+    Sealed(Bounds),
+}
+
+pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
+    let mut budget = Budget {
+        bytes: request.bytes_max,
+        whole: request.first_batch_whole,
+    };
+    let mut results = Vec::with_capacity(request.logs.len());
+    for (index, from) in request.logs.iter().enumerate() {
+        match read_hot(core, *from, &mut budget) {
+            Some(result) => results.push(result),
+            None => return read_on(core, request, index, results, budget),
+        }
+    }
+    ReadTicket::Ready(results)
+}
+
+/// Goes on with a read whose log number `index` is not in memory.
+fn read_on(
+    core: &Arc<Core>,
+    request: &ReadRequest,
+    index: usize,
+    mut results: ReadResult,
+    mut budget: Budget,
+) -> ReadTicket {
+    let left: Vec<ReadFrom> = request.logs.get(index..).unwrap_or_default().to_vec();
+    let core = Arc::clone(core);
+    on_reading_thread(
+        move || {
+            for from in left {
+                let hot = read_hot(&core, from, &mut budget);
+                results.push(hot.unwrap_or_else(|| read_cold(&core, from, &mut budget)));
+            }
+            results
+        },
+        ReadTicket::Ready,
+        ReadTicket::Pending,
+    )
+}
+
+/// Does work that may wait for the disk: on a thread for that, if there is a runtime to ask for one.
+pub(crate) fn on_reading_thread<R: Send + 'static, T>(
+    work: impl FnOnce() -> R + Send + 'static,
+    ready: impl FnOnce(R) -> T,
+    pending: impl FnOnce(tokio::sync::oneshot::Receiver<R>) -> T,
+) -> T {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => {
+            let (sender, receiver) = tokio::sync::oneshot::channel();
+            drop(runtime.spawn_blocking(move || {
+                let _ = sender.send(work());
+            }));
+            pending(receiver)
+        }
+        Err(_) => ready(work()),
+    }
+}
+
+/// Reads a log if that needs memory alone.
+fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<Run, ReadError>> {
+    let Some(log) = core.logs.get(from.log) else {
+        return Some(Err(ReadError::NoSuchLog(from.log)));
+    };
+    let plan = match list(&log, from, *budget) {
+        Ok(Listed::Recent(plan)) => plan,
+        Ok(Listed::Sealed(_)) => return None,
+        Err(error) => return Some(Err(error)),
+    };
+    let mut run = Run {
+        bounds: Some(plan.bounds),
+        next: plan.next,
+        ..Run::default()
+    };
+    if plan.frames.is_empty() {
+        return Some(Ok(run));
+    }
+    core.tail.with(|tail| {
+        run.pieces.reserve_exact(plan.frames.len());
+        for (segment, _, frame) in &plan.frames {
+            if !frame.placed {
+                return None;
+            }
+            let body_at = frame.byte + u32_of(frame.head_bytes());
+            let body_bytes = body_bytes_of(frame);
+            let mut slices = tail.get(*segment, body_at, body_bytes)?;
+            trim_padding(&mut slices, &mut run)?;
+        }
+        Some(())
+    })?;
+    budget.spend(run.bytes);
+    Some(Ok(run))
+}
+
+/// Adds a body that came with its frame's padding to the run, without the padding.
+fn trim_padding(slices: &mut SmallVec<[Bytes; 2]>, run: &mut Run) -> Option<()> {
+    let front = slices.first()?;
+    let mut left = match front.first_chunk::<12>() {
+        Some([_, _, _, _, _, _, _, _, a, b, c, d]) => {
+            usize_of(u32::from_be_bytes([*a, *b, *c, *d])) + stafett_model::batch::LENGTH_PREFIX_BYTES
+        }
+        None => return None,
+    };
+    for slice in slices.drain(..) {
+        let part = slice.len().min(left);
+        left -= part;
+        if part > 0 {
+            run.bytes += part;
+            run.pieces.push(if part == slice.len() {
+                slice
+            } else {
+                slice.slice(..part)
+            });
+        }
+    }
+    (left == 0).then_some(())
+}
+
+/// Bytes behind a frame's head: its body and up to seven bytes of padding.
+fn body_bytes_of(frame: &IndexEntry) -> usize {
+    usize_of(frame.bytes).saturating_sub(frame.head_bytes())
+}
+
+fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, ReadError> {
+    core.metrics.cold_reads.inc();
+    let Some(log) = core.logs.get(from.log) else {
+        return Err(ReadError::NoSuchLog(from.log));
+    };
+    for attempt in 1.. {
+        let plan = match list(&log, from, *budget)? {
+            Listed::Recent(plan) => Ok(plan),
+            Listed::Sealed(bounds) => list_sealed(core, &log, from, *budget, bounds),
+        };
+        match plan.and_then(|plan| fetch(core, from.log, &plan)) {
+            Ok(run) => {
+                budget.spend(run.bytes);
+                return Ok(run);
+            }
+            Err(Failed::Moved) if attempt < ATTEMPTS => {}
+            Err(Failed::Moved) => {
+                return Err(ReadError::Io {
+                    log: from.log,
+                    reason: "its segments keep moving".into(),
+                });
+            }
+            Err(Failed::Error(error)) => {
+                core.metrics.damaged_reads.inc();
+                tracing::error!(%error, "a read failed");
+                return Err(error);
+            }
+        }
+    }
+    unreachable!("the loop ends by its attempts")
+}
+
+/// Why a lookup did not succeed.
+pub(crate) enum Failed {
+    /// A rewrite moved what was looked for: look again.
+    Moved,
+    Error(ReadError),
+}
+
+/// Lists the batches to read as far as memory knows them.
+fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> {
+    let state = log.lock();
+    let bounds = state.bounds();
+    if state.deleted {
+        return Err(ReadError::NoSuchLog(log.id));
+    }
+    if from.offset < bounds.start || from.offset > bounds.end {
+        let (start, end) = (bounds.start, bounds.end);
+        return Err(ReadError::OutOfRange {
+            log: log.id,
+            wanted: from.offset,
+            start,
+            end,
+        });
+    }
+    check_damage(log.id, &state, from.offset)?;
+    let first_recent = state.recent.first().map_or(bounds.end, |recent| recent.base);
+    if from.offset < first_recent && !state.runs.is_empty() && from.offset < bounds.end {
+        return Ok(Listed::Sealed(bounds));
+    }
+    let mut plan = Plan {
+        bounds,
+        frames: Vec::new(),
+        next: from.offset,
+    };
+    let mut room = Room::new(from, budget);
+    let first = state.recent.partition_point(|recent| recent.end() <= from.offset);
+    let rest = state.recent.get(first..).unwrap_or_default();
+    plan.add_recent(rest, &mut room, log.id);
+    Ok(Listed::Recent(plan))
+}
+
+fn check_damage(log: LogId, state: &LogState, offset: Offset) -> Result<(), ReadError> {
+    match state.damage_between(offset, Offset(offset.0 + 1)) {
+        Some((from, to)) => Err(ReadError::Damaged { log, from, to }),
+        None => Ok(()),
+    }
+}
+
+/// Lists batches from sealed segments on, with their sidecars.
+fn list_sealed(
+    core: &Core,
+    log: &Log,
+    from: ReadFrom,
+    budget: Budget,
+    bounds: Bounds,
+) -> Result<Plan, Failed> {
+    let (runs, recent) = {
+        let state = log.lock();
+        let first = state
+            .runs
+            .partition_point(|run| run.first <= from.offset)
+            .saturating_sub(1);
+        let runs: Vec<_> = state
+            .runs
+            .get(first..)
+            .unwrap_or_default()
+            .iter()
+            .take(64)
+            .copied()
+            .collect();
+        let all = first + runs.len() == state.runs.len();
+        (runs, if all { state.recent.clone() } else { Vec::new() })
+    };
+    let mut plan = Plan {
+        bounds,
+        frames: Vec::new(),
+        next: from.offset,
+    };
+    let mut room = Room::new(from, budget);
+    for run in runs {
+        let Some(segment) = core.segments.get(run.segment) else {
+            return Err(Failed::Moved);
+        };
+        let wanted = plan.next;
+        with_sidecar(core, log.id, segment.sidecar_role(), |sidecar| {
+            let Some(row) = sidecar.row(log.id)? else {
+                return Ok(());
+            };
+            sidecar.entries_from(&row, wanted, |entry| {
+                entry.base >= bounds.end || plan.add(segment.id, segment.kind, entry, &mut room)
+            })
+        })?;
+        if room.is_full {
+            return Ok(plan);
+        }
+    }
+    plan.add_recent(&recent, &mut room, log.id);
+    Ok(plan)
+}
+
+/// Opens a segment's sidecar for a look. One that is damaged is named; it is made anew when the journal is opened.
+pub(crate) fn with_sidecar<R>(
+    core: &Core,
+    log: LogId,
+    role: FileRole,
+    look: impl FnOnce(&Sidecar<'_>) -> Result<R, SidecarError>,
+) -> Result<R, Failed> {
+    let FileRole::Sidecar(_, id) = role else {
+        return Err(Failed::Moved);
+    };
+    let file = match core.files.get(role) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Failed::Moved),
+        Err(error) => return Err(io_error(log, &error)),
+    };
+    Sidecar::open(&*file, id)
+        .and_then(|sidecar| look(&sidecar))
+        .map_err(|error| io_error(log, &error))
+}
+
+fn io_error(log: LogId, error: &dyn std::fmt::Display) -> Failed {
+    Failed::Error(ReadError::Io {
+        log,
+        reason: error.to_string().into(),
+    })
+}
+
+/// How much of a log may still be taken.
+struct Room {
+    bytes: usize,
+    whole: bool,
+    is_full: bool,
+}
+
+impl Room {
+    fn new(from: ReadFrom, budget: Budget) -> Self {
+        Self {
+            bytes: from.bytes_max.min(budget.bytes),
+            whole: budget.whole,
+            is_full: false,
+        }
+    }
+
+    /// Whether a batch of so many bytes still fits.
+    fn take(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes && !self.whole {
+            self.is_full = true;
+            return false;
+        }
+        self.whole = false;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        true
+    }
+}
+
+impl Plan {
+    fn add_recent(&mut self, recent: &[Recent], room: &mut Room, log: LogId) {
+        for recent in recent {
+            if recent.base >= self.bounds.end
+                || (recent.end() > self.next
+                    && !self.add(recent.segment, SegmentKind::Arrival, recent.entry(log), room))
+            {
+                return;
+            }
+        }
+    }
+
+    /// Adds a frame if it fits; false if nothing more does.
+    fn add(&mut self, segment: SegmentId, kind: SegmentKind, entry: IndexEntry, room: &mut Room) -> bool {
+        if entry.base >= self.bounds.end || !room.take(body_bytes_of(&entry)) {
+            return false;
+        }
+        self.next = entry.end();
+        self.frames.push((segment, kind, entry));
+        true
+    }
+}
+
+impl Budget {
+    fn spend(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.whole &= bytes == 0;
+    }
+}
+
+/// Gets planned frames from the tail cache or from their segments.
+fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
+    let mut run = Run {
+        bounds: Some(plan.bounds),
+        next: plan.next,
+        ..Run::default()
+    };
+    let mut left = plan.frames.as_slice();
+    while let Some((segment, kind, _)) = left.first() {
+        let together = contiguous(left);
+        let (now, later) = left.split_at(together);
+        left = later;
+        // Whoever holds the segment keeps its file from being recycled.
+        let Some(pin) = core.segments.get(*segment) else {
+            return Err(Failed::Moved);
+        };
+        if pin.kind != *kind {
+            return Err(Failed::Moved);
+        }
+        let file = core
+            .files
+            .get(pin.role())
+            .map_err(|error| io_error(log, &error))?;
+        let frames: SmallVec<[IndexEntry; 8]> = now.iter().map(|(_, _, frame)| *frame).collect();
+        for body in read_frames(&*file, log, &frames)? {
+            run.bytes += body.len();
+            run.pieces.push(body);
+        }
+        drop(pin);
+    }
+    Ok(run)
+}
+
+/// How many of the frames lie in one stretch that is read at once.
+fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
+    let Some((segment, _, first)) = frames.first() else {
+        return 0;
+    };
+    let mut end = first.byte + first.bytes;
+    1 + frames
+        .iter()
+        .skip(1)
+        .take_while(|(other, _, frame)| {
+            let near = other == segment
+                && frame.byte >= end
+                && frame.byte - end <= GAP_BYTES
+                && frame.byte + frame.bytes - first.byte <= READ_BYTES;
+            if near {
+                end = frame.byte + frame.bytes;
+            }
+            near
+        })
+        .count()
+}
+
+/// Reads frames that lie in one stretch and returns what the log gets of each.
+pub(crate) fn read_frames(
+    file: &dyn StorageFile,
+    log: LogId,
+    frames: &[IndexEntry],
+) -> Result<SmallVec<[Bytes; 8]>, Failed> {
+    let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
+        return Ok(SmallVec::new());
+    };
+    let mut buffer = BytesMut::zeroed(usize_of(last.byte + last.bytes - first.byte));
+    super::storage::read_exact_at(file, &mut buffer, first.byte.into())
+        .map_err(|error| io_error(log, &error))?;
+    let bytes = buffer.freeze();
+    frames
+        .iter()
+        .map(|frame| {
+            let damaged = || {
+                Failed::Error(ReadError::Damaged {
+                    log,
+                    from: frame.base,
+                    to: frame.end(),
+                })
+            };
+            let at = usize_of(frame.byte - first.byte);
+            let whole = bytes.get(at..at + usize_of(frame.bytes)).ok_or_else(damaged)?;
+            let (head, _) = Head::decode(whole).map_err(|_| damaged())?;
+            let entry = head
+                .entries
+                .iter()
+                .find(|entry| entry.log == log && entry.base == frame.base);
+            let entry = entry.ok_or_else(damaged)?;
+            let body = whole
+                .get(head.bytes()..head.bytes() + head.body_bytes)
+                .ok_or_else(damaged)?;
+            head.verify_body(body).map_err(|_| damaged())?;
+            part_of(&bytes.slice_ref(body), &head, entry).ok_or_else(damaged)
+        })
+        .collect()
+}
+
+/// What one log gets of a frame's body: the batch as it lies if the entry covers it whole, else a rebuilt one.
+fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
+    match entry.records {
+        Selection::All if head.is_placed() => Some(body.clone()),
+        Selection::All => {
+            let mut copy = BytesMut::from(body.as_ref());
+            let place = copy.get_mut(..PLACEMENT_BYTES)?;
+            place.copy_from_slice(&placement(entry.base, entry.epoch, body.len()));
+            Some(copy.freeze())
+        }
+        Selection::Range { first, count } => {
+            let range = fan_out::Selection::Range(first..first.checked_add(count)?);
+            let part =
+                fan_out::select(body, &range, Numbering::Renumber, entry.base, REBUILT_BYTES_MAX).ok()?;
+            let mut copy = BytesMut::from(part.as_ref());
+            let place = copy.get_mut(..PLACEMENT_BYTES)?;
+            place.copy_from_slice(&placement(entry.base, entry.epoch, part.len()));
+            Some(copy.freeze())
+        }
+    }
+}

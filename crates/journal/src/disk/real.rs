@@ -1,0 +1,209 @@
+//! The storage of the real operating system: a directory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate, fdatasync, statvfs};
+use rustix::io::{pread, pwritev};
+
+use super::storage::{Storage, StorageFile};
+
+/// A directory that no second process can use.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    names: File,
+    _lock: File,
+}
+
+/// Why a directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenDirectoryError {
+    #[error("{path} is in use by another process: stop it, or choose another data directory", path = .0.display())]
+    InUse(PathBuf),
+    #[error("{path} holds no journal", path = .0.display())]
+    NotThere(PathBuf),
+    #[error("{path} cannot be used: {error}", path = .path.display())]
+    Io { path: PathBuf, error: io::Error },
+}
+
+/// The file whose lock says who uses the directory.
+const LOCK_FILE: &str = "lock";
+
+impl Directory {
+    /// Opens a directory that has to be there.
+    pub fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
+        match path.join(super::checkpoint::FILE).try_exists() {
+            Ok(true) => Self::open(path),
+            Ok(false) => Err(OpenDirectoryError::NotThere(path.to_owned())),
+            Err(error) => Err(OpenDirectoryError::Io {
+                path: path.to_owned(),
+                error,
+            }),
+        }
+    }
+
+    /// Opens the directory, which is created if there is none, and locks it.
+    pub fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
+        let failed = |error| OpenDirectoryError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        std::fs::create_dir_all(path).map_err(failed)?;
+        let names = File::open(path).map_err(failed)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK_FILE))
+            .map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                names,
+                _lock: lock,
+            }),
+            Err(std::fs::TryLockError::WouldBlock) => Err(OpenDirectoryError::InUse(path.to_owned())),
+            Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
+/// Gives a file a second name in another directory of the same file system; copies it where that is not possible.
+pub(crate) fn link_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
+    std::fs::hard_link(from.join(name), to.join(name)).or_else(|_| copy_into(from, name, to))
+}
+
+/// Copies a file into another directory, durably.
+pub(crate) fn copy_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
+    std::fs::copy(from.join(name), to.join(name))?;
+    File::open(to.join(name))?.sync_all()
+}
+
+impl Storage for Directory {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(self.path.join(name))?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.path.join(name))?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.names.sync_all()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let stats = statvfs(&self.path)?;
+        Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl StorageFile for RealFile {
+    fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
+        /// The most slices that Linux takes in one call (`UIO_MAXIOV`).
+        const SLICES_MAX: usize = 1024;
+        while !slices.is_empty() {
+            let some = slices.get(..slices.len().min(SLICES_MAX)).unwrap_or_default();
+            let written = match pwritev(&self.0, some, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            at += written as u64;
+            IoSlice::advance_slices(&mut slices, written);
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, mut buffer: &mut [u8], mut at: u64) -> io::Result<usize> {
+        let wanted = buffer.len();
+        while !buffer.is_empty() {
+            let got = match pread(&self.0, &mut *buffer, at) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            at += got as u64;
+            buffer = buffer.get_mut(got..).unwrap_or_default();
+        }
+        Ok(wanted - buffer.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(fdatasync(&self.0)?)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn is_shared(&self) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(self.0.metadata()?.nlink() > 1)
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::OPNOTSUPP) => self.reserve_by_writing(bytes),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl RealFile {
+    /// For file systems that cannot reserve space: zeros take it as well.
+    fn reserve_by_writing(&self, bytes: u64) -> io::Result<()> {
+        let zeros = vec![0; 64 * 1024];
+        let mut at = self.bytes()?;
+        while at < bytes {
+            let step = usize::try_from(bytes - at).map_or(zeros.len(), |left| left.min(zeros.len()));
+            self.write_at(&mut [IoSlice::new(zeros.get(..step).unwrap_or_default())], at)?;
+            at += step as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! Walks the groups of a segment and believes none of them before its checksums and its place in the chain hold.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+use stafett_model::checksum::Crc32c;
+
+use super::codec::{u32_of, usize_of};
+use super::frame::{ALIGN, FrameError, Head, frame_bytes};
+use super::group::{GROUP_HEAD_BYTES, GroupHead};
+use super::position::{Position, SegmentId};
+use super::segment::SEGMENT_HEAD_BYTES;
+use super::storage::StorageFile;
+
+/// Bytes read at once.
+const WINDOW_BYTES: usize = 512 * 1024;
+
+/// What the next group has to follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) sequence: u64,
+    pub(crate) checksum: u32,
+}
+
+/// A frame as it was found.
+#[derive(Debug, Clone)]
+pub(crate) struct ScannedFrame {
+    /// Where it starts in the segment.
+    pub(crate) byte: u32,
+    pub(crate) head: Head,
+    pub(crate) body: Bytes,
+}
+
+/// A group all of whose checksums hold.
+#[derive(Debug, Clone)]
+pub(crate) struct ScannedGroup {
+    pub(crate) head: GroupHead,
+    pub(crate) byte: u32,
+    pub(crate) frames: SmallVec<[ScannedFrame; 4]>,
+}
+
+/// Why a scan went no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EndReason {
+    #[error("no group starts there")]
+    NoGroup,
+    #[error("the group there belongs to another time or place")]
+    Stranger,
+    #[error("the group there does not follow the one before")]
+    BrokenChain,
+    #[error("the group there is cut short or its frames do not fill it")]
+    Shape,
+    #[error("a frame at byte {byte} is bad: {error}")]
+    Frame { byte: u32, error: FrameError },
+    #[error("the frames' checksum does not match")]
+    FramesChecksum,
+}
+
+/// Where a scan ended: behind the last good group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScanEnd {
+    pub(crate) byte: u32,
+    pub(crate) reason: EndReason,
+    pub(crate) chain: Chain,
+}
+
+/// Walks a segment's groups from byte `from` on, which have to follow `chain`.
+pub(crate) fn scan(
+    file: &dyn StorageFile,
+    segment: SegmentId,
+    from: u32,
+    mut chain: Chain,
+    mut visit: impl FnMut(ScannedGroup),
+) -> io::Result<ScanEnd> {
+    let mut byte = from.max(u32_of(SEGMENT_HEAD_BYTES));
+    let mut window = Window {
+        file,
+        start: 0,
+        bytes: Bytes::new(),
+    };
+    loop {
+        match next_group(&mut window, segment, byte, chain)? {
+            Ok((group, checksum)) => {
+                chain = Chain {
+                    sequence: group.head.sequence,
+                    checksum,
+                };
+                byte += group.head.bytes;
+                visit(group);
+            }
+            Err(reason) => return Ok(ScanEnd { byte, reason, chain }),
+        }
+    }
+}
+
+/// The highest synced mark in groups of this segment behind byte `from` that were written after `sequence`: whether
+/// what is bad at `from` had been durable.
+pub(crate) fn later_mark(
+    file: &dyn StorageFile,
+    segment: SegmentId,
+    from: u32,
+    sequence: u64,
+) -> io::Result<Option<Position>> {
+    let mut window = Window {
+        file,
+        start: 0,
+        bytes: Bytes::new(),
+    };
+    let mut at = from;
+    let mut highest = None;
+    loop {
+        let bytes = window.at(at, GROUP_HEAD_BYTES)?;
+        if bytes.len() < GROUP_HEAD_BYTES {
+            return Ok(highest);
+        }
+        let mut skipped = 0;
+        while let Some(rest) = bytes.get(skipped..).filter(|rest| rest.len() >= GROUP_HEAD_BYTES) {
+            if GroupHead::may_start(rest)
+                && let Some((head, _)) = GroupHead::decode(rest)
+                && head.segment == segment
+                && head.sequence > sequence
+            {
+                highest = highest.max(Some(head.synced));
+            }
+            skipped += ALIGN;
+        }
+        at += u32_of(skipped.max(ALIGN));
+    }
+}
+
+type GroupOrReason = Result<(ScannedGroup, u32), EndReason>;
+
+fn next_group(
+    window: &mut Window<'_>,
+    segment: SegmentId,
+    byte: u32,
+    chain: Chain,
+) -> io::Result<GroupOrReason> {
+    let front = window.at(byte, GROUP_HEAD_BYTES)?;
+    let Some((head, checksum)) = GroupHead::decode(&front) else {
+        return Ok(Err(EndReason::NoGroup));
+    };
+    if head.segment != segment {
+        return Ok(Err(EndReason::Stranger));
+    }
+    if head.sequence != chain.sequence + 1 || head.previous != chain.checksum {
+        return Ok(Err(EndReason::BrokenChain));
+    }
+    let bytes = usize_of(head.bytes);
+    let mut whole = window.at(byte, bytes)?;
+    if bytes < GROUP_HEAD_BYTES || !bytes.is_multiple_of(ALIGN) || whole.len() < bytes {
+        return Ok(Err(EndReason::Shape));
+    }
+    whole.truncate(bytes);
+    Ok(frames_of(&head, byte, &whole).map(|frames| (ScannedGroup { head, byte, frames }, checksum)))
+}
+
+fn frames_of(
+    group: &GroupHead,
+    group_byte: u32,
+    bytes: &Bytes,
+) -> Result<SmallVec<[ScannedFrame; 4]>, EndReason> {
+    let mut frames = SmallVec::new();
+    let mut checksums = Crc32c::new();
+    let mut at = GROUP_HEAD_BYTES;
+    for _ in 0..group.frames {
+        let byte = group_byte + u32_of(at);
+        let bad = |error| EndReason::Frame { byte, error };
+        let rest = bytes.get(at..).unwrap_or_default();
+        let (head, checksum) = Head::decode(rest).map_err(bad)?;
+        let body_at = at + head.bytes();
+        let body = bytes
+            .get(body_at..body_at + head.body_bytes)
+            .map(|body| bytes.slice_ref(body))
+            .ok_or_else(|| bad(FrameError::Truncated))?;
+        head.verify_body(&body).map_err(bad)?;
+        checksums.update(&checksum.to_le_bytes());
+        at += frame_bytes(head.entries.len(), head.body_bytes);
+        frames.push(ScannedFrame { byte, head, body });
+    }
+    if at != bytes.len() {
+        return Err(EndReason::Shape);
+    }
+    if checksums.finish() != group.frames_checksum {
+        return Err(EndReason::FramesChecksum);
+    }
+    Ok(frames)
+}
+
+/// A part of the file in memory.
+struct Window<'a> {
+    file: &'a dyn StorageFile,
+    start: u32,
+    bytes: Bytes,
+}
+
+impl Window<'_> {
+    /// The bytes from `byte` on: at least `wanted` of them unless the file ends before.
+    fn at(&mut self, byte: u32, wanted: usize) -> io::Result<Bytes> {
+        if let Some(skip) = byte.checked_sub(self.start).map(usize_of)
+            && skip + wanted <= self.bytes.len()
+        {
+            return Ok(self.bytes.slice(skip..));
+        }
+        let mut buffer = BytesMut::zeroed(wanted.max(WINDOW_BYTES));
+        let got = self.file.read_at(&mut buffer, u64::from(byte))?;
+        buffer.truncate(got);
+        self.start = byte;
+        self.bytes = buffer.freeze();
+        Ok(self.bytes.clone())
+    }
+}

@@ -1,0 +1,210 @@
+//! A segment: a file of write groups, and how its name and its first block say what it is.
+//!
+//! ```text
+//! arrival-0000000012.seg    groups in the order in which they arrived; without a valid header, space for some
+//! sorted-0000000009.seg     what a rewrite made: frames in the order of their logs
+//! (either).idx              the sidecar of a segment that gets no more groups
+//! ```
+//!
+//! The first 4,096 bytes are the segment's header, all numbers little-endian:
+//!
+//! ```text
+//!  0  8 bytes "STAFSEG\0"
+//!  8  u32 checksum of bytes 12..48
+//! 12  u32 format version
+//! 16  u32 segment
+//! 20  u32 kind (0 arrival, 1 sorted)
+//! 24  u64 sequence of its first group
+//! 32  u32 checksum (field 4) of the group before the first; 0 in a sorted segment
+//! 36  u32 0
+//! 40  i64 time of creation, ms
+//! ```
+
+use stafett_model::checksum::crc32c;
+
+use super::codec::{Reader, patch};
+use super::position::SegmentId;
+
+pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
+/// The version that this program writes. It opens the one before as well, once there is one.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"STAFSEG\0";
+const COVERED: std::ops::Range<usize> = 12..48;
+
+/// How the frames of a segment are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum SegmentKind {
+    /// As they arrived.
+    Arrival,
+    /// By log and offset.
+    Sorted,
+}
+
+/// The header of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    pub(crate) segment: SegmentId,
+    pub(crate) kind: SegmentKind,
+    pub(crate) first_sequence: u64,
+    pub(crate) previous: u32,
+    pub(crate) created_at: i64,
+}
+
+/// What the first block of a file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadFound {
+    Head(SegmentHead),
+    /// Never written, torn or damaged.
+    Nothing,
+    /// A program with a later format wrote it.
+    Newer(u32),
+}
+
+/// A segment that can be read. Whoever holds one may read it: its file is recycled only when nobody does.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: SegmentId,
+    pub(crate) kind: SegmentKind,
+}
+
+impl Segment {
+    pub(crate) fn role(&self) -> FileRole {
+        FileRole::Segment(self.kind, self.id)
+    }
+
+    pub(crate) fn sidecar_role(&self) -> FileRole {
+        FileRole::Sidecar(self.kind, self.id)
+    }
+}
+
+impl SegmentHead {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; SEGMENT_HEAD_BYTES];
+        patch(&mut out, 0, &MAGIC);
+        patch(&mut out, 12, &FORMAT_VERSION.to_le_bytes());
+        patch(&mut out, 16, &self.segment.0.to_le_bytes());
+        let kind: u32 = match self.kind {
+            SegmentKind::Arrival => 0,
+            SegmentKind::Sorted => 1,
+        };
+        patch(&mut out, 20, &kind.to_le_bytes());
+        patch(&mut out, 24, &self.first_sequence.to_le_bytes());
+        patch(&mut out, 32, &self.previous.to_le_bytes());
+        patch(&mut out, 40, &self.created_at.to_le_bytes());
+        let checksum = crc32c(out.get(COVERED).unwrap_or_default());
+        patch(&mut out, 8, &checksum.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(block: &[u8]) -> HeadFound {
+        Self::parse(block).unwrap_or(HeadFound::Nothing)
+    }
+
+    fn parse(block: &[u8]) -> Option<HeadFound> {
+        let mut reader = Reader(block);
+        if reader.take(8)? != MAGIC || reader.u32()? != crc32c(block.get(COVERED)?) {
+            return None;
+        }
+        let version = reader.u32()?;
+        if version > FORMAT_VERSION {
+            return Some(HeadFound::Newer(version));
+        }
+        let segment = SegmentId(reader.u32()?);
+        let kind = match reader.u32()? {
+            0 => SegmentKind::Arrival,
+            1 => SegmentKind::Sorted,
+            _ => return None,
+        };
+        let (first_sequence, previous, _zero) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        Some(HeadFound::Head(Self {
+            segment,
+            kind,
+            first_sequence,
+            previous,
+            created_at: reader.i64()?,
+        }))
+    }
+}
+
+impl SegmentKind {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrival-",
+            Self::Sorted => "sorted-",
+        }
+    }
+}
+
+/// What a file's name says that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileRole {
+    Segment(SegmentKind, SegmentId),
+    Sidecar(SegmentKind, SegmentId),
+}
+
+impl FileRole {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Segment(kind, id) => format!("{}{:010}.seg", kind.prefix(), id.0),
+            Self::Sidecar(kind, id) => format!("{}{:010}.idx", kind.prefix(), id.0),
+        }
+    }
+
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let (stem, extension) = name.rsplit_once('.')?;
+        let (prefix, number) = stem.split_once('-')?;
+        let id = SegmentId(number.parse().ok()?);
+        let kind = match prefix {
+            "arrival" => SegmentKind::Arrival,
+            "sorted" => SegmentKind::Sorted,
+            _ => return None,
+        };
+        match extension {
+            "seg" => Some(Self::Segment(kind, id)),
+            "idx" => Some(Self::Sidecar(kind, id)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        let id = SegmentId(12);
+        for role in [
+            FileRole::Segment(SegmentKind::Arrival, id),
+            FileRole::Sidecar(SegmentKind::Sorted, id),
+        ] {
+            assert_eq!(FileRole::of(&role.name()), Some(role));
+        }
+        for stranger in ["lock", "checkpoint.redb", "arrival-x.seg", "sorted-1.tmp"] {
+            assert_eq!(FileRole::of(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn a_head_reads_back_and_damage_or_a_newer_format_is_told() {
+        let head = SegmentHead {
+            segment: SegmentId(5),
+            kind: SegmentKind::Sorted,
+            first_sequence: 77,
+            previous: 8,
+            created_at: 9,
+        };
+        let block = head.encode();
+        assert_eq!(SegmentHead::decode(&block), HeadFound::Head(head));
+        for bit in 0..48 * 8 {
+            let mut damaged = block.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHead::decode(&damaged), HeadFound::Nothing, "bit {bit}");
+        }
+        let mut newer = block;
+        patch(&mut newer, 12, &(FORMAT_VERSION + 1).to_le_bytes());
+        let checksum = crc32c(&newer[COVERED]);
+        patch(&mut newer, 8, &checksum.to_le_bytes());
+        assert_eq!(SegmentHead::decode(&newer), HeadFound::Newer(FORMAT_VERSION + 1));
+    }
+}

@@ -1,0 +1,465 @@
+//! A sidecar: the sorted index of a segment that gets no more groups. All numbers little-endian.
+//!
+//! The file is a run of blocks of 4,096 bytes, each of which starts with the checksum of the rest of it. The first
+//! is the header; then come the rows, one per log, sorted; then the entries, sorted by log and base offset. A search
+//! reads single blocks: no index of a sealed segment lies in memory.
+//!
+//! ```text
+//! header  4 8 bytes "STAFIDX\0", 12 u32 version, 16 u32 segment, 20 u32 valid bytes of the segment,
+//!         24 u32 rows, 28 u32 entries, 32 u64 first sequence, 40 u64 last sequence, 48 u32 checksum of the last
+//!         group, 52 u32 0, 56 i64 latest timestamp, 64 u64 bytes in control frames,
+//!         72 u32 stretches of consecutive frames of one log
+//! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest timestamp,
+//!         40 u32 first entry, 44 u32 entries
+//! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame,
+//!         28 u32 entries of the frame; top bit: the body lies as the log gets it, 32 i64 latest timestamp
+//! ```
+//!
+//! It is written under another name, synced, and renamed: a sidecar that is there is whole, or damaged.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use stafett_model::checksum::crc32c;
+use stafett_model::{LogId, Offset};
+
+use super::codec::{Reader, patch, u32_of, usize_of};
+use super::frame::{ENTRY_BYTES, HEAD_BYTES};
+use super::position::SegmentId;
+use super::segment::FORMAT_VERSION;
+use super::storage::{Storage, StorageFile, read_exact_at};
+
+const MAGIC: [u8; 8] = *b"STAFIDX\0";
+const BLOCK_BYTES: usize = 4096;
+const ROW_BYTES: usize = 48;
+const INDEX_ENTRY_BYTES: usize = 40;
+const ROWS_PER_BLOCK: u32 = 85;
+const ENTRIES_PER_BLOCK: u32 = 102;
+const PLACED_BIT: u32 = 1 << 31;
+
+/// Where one log's part of a frame lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    pub(crate) log: LogId,
+    pub(crate) base: Offset,
+    pub(crate) span: u32,
+    pub(crate) byte: u32,
+    pub(crate) bytes: u32,
+    /// Entries of the frame; at least one.
+    pub(crate) entries: u16,
+    /// The body lies as the log gets it.
+    pub(crate) placed: bool,
+    pub(crate) max_timestamp: i64,
+}
+
+/// What a segment holds of one log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) log: LogId,
+    pub(crate) first: Offset,
+    pub(crate) end: Offset,
+    pub(crate) bytes: u64,
+    pub(crate) max_timestamp: i64,
+    pub(crate) entry_first: u32,
+    pub(crate) entry_count: u32,
+}
+
+/// What is known of a segment as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) segment: SegmentId,
+    /// Bytes of the segment, its header included, that hold groups.
+    pub(crate) valid_bytes: u32,
+    pub(crate) rows: u32,
+    pub(crate) entries: u32,
+    pub(crate) first_sequence: u64,
+    pub(crate) last_sequence: u64,
+    pub(crate) last_checksum: u32,
+    pub(crate) max_timestamp: i64,
+    pub(crate) control_bytes: u64,
+    /// Stretches of consecutive frames of one log.
+    pub(crate) runs: u32,
+}
+
+/// Why a sidecar cannot be used. It can be made anew from its segment.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SidecarError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("block {0} is damaged")]
+    Damaged(u32),
+    #[error("it is of format {0}, which a later version of this program wrote")]
+    Newer(u32),
+}
+
+impl IndexEntry {
+    pub(crate) fn end(&self) -> Offset {
+        Offset(self.base.0 + u64::from(self.span))
+    }
+
+    /// Bytes of the frame in front of its body.
+    pub(crate) fn head_bytes(&self) -> usize {
+        HEAD_BYTES + usize::from(self.entries) * ENTRY_BYTES
+    }
+
+    fn encode(&self, out: &mut [u8], at: usize) {
+        patch(out, at, &self.log.0.to_le_bytes());
+        patch(out, at + 8, &self.base.0.to_le_bytes());
+        patch(out, at + 16, &self.span.to_le_bytes());
+        patch(out, at + 20, &self.byte.to_le_bytes());
+        patch(out, at + 24, &self.bytes.to_le_bytes());
+        let flags = u32::from(self.entries) | if self.placed { PLACED_BIT } else { 0 };
+        patch(out, at + 28, &flags.to_le_bytes());
+        patch(out, at + 32, &self.max_timestamp.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (log, base) = (LogId(reader.u64()?), Offset(reader.u64()?));
+        let (span, byte, bytes, flags) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+        let entries = u16::try_from(flags & !PLACED_BIT).ok()?;
+        let placed = flags & PLACED_BIT != 0;
+        Some(Self {
+            log,
+            base,
+            span,
+            byte,
+            bytes,
+            entries,
+            placed,
+            max_timestamp: reader.i64()?,
+        })
+    }
+}
+
+impl Row {
+    fn encode(&self, out: &mut [u8], at: usize) {
+        patch(out, at, &self.log.0.to_le_bytes());
+        patch(out, at + 8, &self.first.0.to_le_bytes());
+        patch(out, at + 16, &self.end.0.to_le_bytes());
+        patch(out, at + 24, &self.bytes.to_le_bytes());
+        patch(out, at + 32, &self.max_timestamp.to_le_bytes());
+        patch(out, at + 40, &self.entry_first.to_le_bytes());
+        patch(out, at + 44, &self.entry_count.to_le_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        Some(Self {
+            log: LogId(reader.u64()?),
+            first: Offset(reader.u64()?),
+            end: Offset(reader.u64()?),
+            bytes: reader.u64()?,
+            max_timestamp: reader.i64()?,
+            entry_first: reader.u32()?,
+            entry_count: reader.u32()?,
+        })
+    }
+}
+
+/// The rows of sorted entries: one per log.
+pub(crate) fn rows_of(entries: &[IndexEntry]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        match rows.last_mut().filter(|row| row.log == entry.log) {
+            Some(row) => {
+                row.end = row.end.max(entry.end());
+                row.bytes += u64::from(entry.bytes);
+                row.max_timestamp = row.max_timestamp.max(entry.max_timestamp);
+                row.entry_count += 1;
+            }
+            None => rows.push(Row {
+                log: entry.log,
+                first: entry.base,
+                end: entry.end(),
+                bytes: u64::from(entry.bytes),
+                max_timestamp: entry.max_timestamp,
+                entry_first: u32_of(index),
+                entry_count: 1,
+            }),
+        }
+    }
+    rows
+}
+
+/// Writes a sidecar of `entries`, which must be sorted by log and base offset, and returns its summary.
+pub(crate) fn write(
+    storage: &dyn Storage,
+    name: &str,
+    mut summary: Summary,
+    rows: &[Row],
+    entries: &[IndexEntry],
+) -> io::Result<Summary> {
+    summary.rows = u32_of(rows.len());
+    summary.entries = u32_of(entries.len());
+    let temporary = format!("{name}.tmp");
+    let _ = storage.remove(&temporary);
+    let file = storage.create(&temporary)?;
+    let mut out = BlockWriter {
+        file: &*file,
+        pending: Vec::with_capacity(64 * BLOCK_BYTES),
+        at: 0,
+    };
+    out.block(|block| summary.encode(block))?;
+    for chunk in rows.chunks(usize_of(ROWS_PER_BLOCK)) {
+        out.block(|block| {
+            for (index, row) in chunk.iter().enumerate() {
+                row.encode(block, 4 + index * ROW_BYTES);
+            }
+        })?;
+    }
+    for chunk in entries.chunks(usize_of(ENTRIES_PER_BLOCK)) {
+        out.block(|block| {
+            for (index, entry) in chunk.iter().enumerate() {
+                entry.encode(block, 4 + index * INDEX_ENTRY_BYTES);
+            }
+        })?;
+    }
+    out.flush()?;
+    file.sync()?;
+    storage.rename(&temporary, name)?;
+    Ok(summary)
+}
+
+struct BlockWriter<'a> {
+    file: &'a dyn StorageFile,
+    pending: Vec<u8>,
+    at: u64,
+}
+
+impl BlockWriter<'_> {
+    fn block(&mut self, fill: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        let start = self.pending.len();
+        self.pending.resize(start + BLOCK_BYTES, 0);
+        let block = self.pending.get_mut(start..).unwrap_or_default();
+        fill(block);
+        let checksum = crc32c(block.get(4..).unwrap_or_default());
+        patch(block, 0, &checksum.to_le_bytes());
+        if self.pending.len() >= 64 * BLOCK_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(&mut [IoSlice::new(&self.pending)], self.at)?;
+        self.at += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+impl Summary {
+    fn encode(&self, out: &mut [u8]) {
+        patch(out, 4, &MAGIC);
+        patch(out, 12, &FORMAT_VERSION.to_le_bytes());
+        patch(out, 16, &self.segment.0.to_le_bytes());
+        patch(out, 20, &self.valid_bytes.to_le_bytes());
+        patch(out, 24, &self.rows.to_le_bytes());
+        patch(out, 28, &self.entries.to_le_bytes());
+        patch(out, 32, &self.first_sequence.to_le_bytes());
+        patch(out, 40, &self.last_sequence.to_le_bytes());
+        patch(out, 48, &self.last_checksum.to_le_bytes());
+        patch(out, 56, &self.max_timestamp.to_le_bytes());
+        patch(out, 64, &self.control_bytes.to_le_bytes());
+        patch(out, 72, &self.runs.to_le_bytes());
+    }
+
+    fn decode(block: &[u8]) -> Option<Result<Self, SidecarError>> {
+        let mut reader = Reader(block.get(4..)?);
+        if reader.take(8)? != MAGIC {
+            return None;
+        }
+        let version = reader.u32()?;
+        if version > FORMAT_VERSION {
+            return Some(Err(SidecarError::Newer(version)));
+        }
+        let segment = SegmentId(reader.u32()?);
+        let (valid_bytes, rows, entries) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let (first_sequence, last_sequence) = (reader.u64()?, reader.u64()?);
+        let (last_checksum, _zero) = (reader.u32()?, reader.u32()?);
+        let (max_timestamp, control_bytes, runs) = (reader.i64()?, reader.u64()?, reader.u32()?);
+        Some(Ok(Self {
+            segment,
+            valid_bytes,
+            rows,
+            entries,
+            first_sequence,
+            last_sequence,
+            last_checksum,
+            max_timestamp,
+            control_bytes,
+            runs,
+        }))
+    }
+}
+
+/// A sidecar that is being read.
+#[derive(Debug)]
+pub(crate) struct Sidecar<'a> {
+    file: &'a dyn StorageFile,
+    pub(crate) summary: Summary,
+}
+
+type Block = [u8; BLOCK_BYTES];
+
+impl<'a> Sidecar<'a> {
+    pub(crate) fn open(file: &'a dyn StorageFile, segment: SegmentId) -> Result<Self, SidecarError> {
+        let block = read_block(file, 0)?;
+        let summary = Summary::decode(&block).ok_or(SidecarError::Damaged(0))??;
+        if summary.segment != segment {
+            return Err(SidecarError::Damaged(0));
+        }
+        Ok(Self { file, summary })
+    }
+
+    /// Visits every row.
+    pub(crate) fn for_each_row(&self, mut visit: impl FnMut(Row)) -> Result<(), SidecarError> {
+        let mut left = self.summary.rows;
+        let mut number = 1;
+        while left > 0 {
+            let block = read_block(self.file, number)?;
+            for index in 0..left.min(ROWS_PER_BLOCK) {
+                visit(row_at(&block, index).ok_or(SidecarError::Damaged(number))?);
+            }
+            left = left.saturating_sub(ROWS_PER_BLOCK);
+            number += 1;
+        }
+        Ok(())
+    }
+
+    /// The row of a log.
+    pub(crate) fn row(&self, log: LogId) -> Result<Option<Row>, SidecarError> {
+        let mut cached = None;
+        let (mut low, mut high) = (0, self.summary.rows);
+        while low < high {
+            let middle = low.midpoint(high);
+            let row = self.row_number(middle, &mut cached)?;
+            match row.log.cmp(&log) {
+                std::cmp::Ordering::Equal => return Ok(Some(row)),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Visits the entries of a row in order, from the one that holds `offset` or the next behind it, until `visit`
+    /// says that it has enough.
+    pub(crate) fn entries_from(
+        &self,
+        row: &Row,
+        offset: Offset,
+        mut visit: impl FnMut(IndexEntry) -> bool,
+    ) -> Result<(), SidecarError> {
+        let mut cached = None;
+        let end = row.entry_first + row.entry_count;
+        let (mut low, mut high) = (row.entry_first, end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.entry_number(middle, &mut cached)?.end() > offset {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        for number in low..end {
+            if !visit(self.entry_number(number, &mut cached)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn row_number(&self, number: u32, cached: &mut Option<(u32, Box<Block>)>) -> Result<Row, SidecarError> {
+        let block = 1 + number / ROWS_PER_BLOCK;
+        row_at(self.cached(block, cached)?, number % ROWS_PER_BLOCK).ok_or(SidecarError::Damaged(block))
+    }
+
+    fn entry_number(
+        &self,
+        number: u32,
+        cached: &mut Option<(u32, Box<Block>)>,
+    ) -> Result<IndexEntry, SidecarError> {
+        let block = 1 + self.summary.rows.div_ceil(ROWS_PER_BLOCK) + number / ENTRIES_PER_BLOCK;
+        let at = 4 + usize_of(number % ENTRIES_PER_BLOCK) * INDEX_ENTRY_BYTES;
+        self.cached(block, cached)?
+            .get(at..)
+            .and_then(IndexEntry::decode)
+            .ok_or(SidecarError::Damaged(block))
+    }
+
+    fn cached<'b>(
+        &self,
+        number: u32,
+        cached: &'b mut Option<(u32, Box<Block>)>,
+    ) -> Result<&'b Block, SidecarError> {
+        let (known, block) = cached.get_or_insert_with(|| (u32::MAX, Box::new([0; BLOCK_BYTES])));
+        if *known != number {
+            *known = u32::MAX;
+            read_block_into(self.file, number, block)?;
+            *known = number;
+        }
+        Ok(block)
+    }
+}
+
+/// Walks all entries of a sidecar in order, a block at a time.
+#[derive(Debug)]
+pub(crate) struct EntryCursor {
+    file: Arc<dyn StorageFile>,
+    summary: Summary,
+    next: u32,
+    cached: Option<(u32, Box<Block>)>,
+}
+
+impl EntryCursor {
+    pub(crate) fn new(file: Arc<dyn StorageFile>, summary: Summary) -> Self {
+        Self {
+            file,
+            summary,
+            next: 0,
+            cached: None,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<IndexEntry>, SidecarError> {
+        if self.next == self.summary.entries {
+            return Ok(None);
+        }
+        let sidecar = Sidecar {
+            file: &*self.file,
+            summary: self.summary,
+        };
+        let entry = sidecar.entry_number(self.next, &mut self.cached)?;
+        self.next += 1;
+        Ok(Some(entry))
+    }
+}
+
+fn row_at(block: &Block, index: u32) -> Option<Row> {
+    block.get(4 + usize_of(index) * ROW_BYTES..).and_then(Row::decode)
+}
+
+fn read_block(file: &dyn StorageFile, number: u32) -> Result<Block, SidecarError> {
+    let mut block = [0; BLOCK_BYTES];
+    read_block_into(file, number, &mut block)?;
+    Ok(block)
+}
+
+fn read_block_into(file: &dyn StorageFile, number: u32, block: &mut Block) -> Result<(), SidecarError> {
+    match read_exact_at(file, block, u64::from(number) * BLOCK_BYTES as u64) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(SidecarError::Damaged(number));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let (checksum, covered) = block.split_at(4);
+    if checksum == crc32c(covered).to_le_bytes() {
+        Ok(())
+    } else {
+        Err(SidecarError::Damaged(number))
+    }
+}

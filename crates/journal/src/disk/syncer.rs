@@ -1,0 +1,226 @@
+//! The syncer: makes written groups durable and wakes who waits for that.
+//!
+//! It syncs when somebody waits, when a bound of time or records that a log promises is due, and whenever a few MiB are
+//! unsynced: so that who waits for a sync does not pay for everyone's dirty pages.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use stafett_model::Offset;
+
+use super::core::Core;
+use super::log::Log;
+use super::position::Position;
+use super::storage::StorageFile;
+use crate::contract::Outcome;
+use crate::ticket::Settler;
+
+/// Unsynced bytes at which a sync starts though nobody waits for it.
+const UNSYNCED_BYTES: usize = 4 << 20;
+/// Unsynced bytes at which the writer waits.
+const UNSYNCED_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct SyncGate {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: SmallVec<[Arc<dyn StorageFile>; 2]>,
+    waiting: Vec<Vec<Waiting>>,
+    written: Position,
+    synced: Position,
+    unsynced_bytes: usize,
+    interval_records: u32,
+    urgent: bool,
+    due: Option<Instant>,
+    closed: bool,
+    failed: bool,
+}
+
+/// What the writer hands over for each group.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) end: Position,
+    pub(crate) bytes: usize,
+    pub(crate) files: SmallVec<[Arc<dyn StorageFile>; 2]>,
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) sync_within_ms: u32,
+    pub(crate) urgent: bool,
+}
+
+/// An append that something happens to once it is synced.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) shows: SmallVec<[Shown; 1]>,
+    pub(crate) settler: Option<(Settler, Outcome)>,
+    pub(crate) interval: Option<(u32, u32)>,
+}
+
+/// What a sync lets be seen.
+#[derive(Debug)]
+pub(crate) enum Shown {
+    Batch { log: Arc<Log>, end: Offset, bytes: u64 },
+    Reserve { log: Arc<Log>, below: Offset },
+}
+
+/// What a sync covers.
+#[derive(Debug)]
+struct Round {
+    files: SmallVec<[Arc<dyn StorageFile>; 2]>,
+    waiting: Vec<Vec<Waiting>>,
+    upto: Position,
+}
+
+impl SyncGate {
+    /// Everything before this is synced.
+    pub(crate) fn synced(&self) -> Position {
+        self.lock().synced
+    }
+
+    pub(crate) fn on_written(&self, core: &Core, written: Written) {
+        let mut state = self.lock();
+        state.written = written.end;
+        state.unsynced_bytes += written.bytes;
+        for file in written.files {
+            if !state.files.iter().any(|known| Arc::ptr_eq(known, &file)) {
+                state.files.push(file);
+            }
+        }
+        for (records, limit) in written.waiting.iter().filter_map(|waiting| waiting.interval) {
+            state.interval_records = state.interval_records.saturating_add(records);
+            state.urgent |= state.interval_records >= limit;
+        }
+        if !written.waiting.is_empty() {
+            state.waiting.push(written.waiting);
+        }
+        state.urgent |= written.urgent || state.unsynced_bytes >= UNSYNCED_BYTES;
+        if written.bytes > 0 && written.sync_within_ms < u32::MAX {
+            let due = Instant::now() + Duration::from_millis(written.sync_within_ms.into());
+            state.due = Some(state.due.map_or(due, |known| known.min(due)));
+        }
+        self.wake.notify_all();
+        while core.settings.threads
+            && state.unsynced_bytes >= UNSYNCED_BYTES_MAX
+            && !state.failed
+            && !state.closed
+        {
+            state.urgent = true;
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// No more groups come: what is written is synced, then the syncer ends.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_all();
+    }
+
+    /// Drops what waits, whose outcome stays unknown.
+    pub(crate) fn fail(&self) {
+        let dropped = {
+            let mut state = self.lock();
+            state.failed = true;
+            std::mem::take(&mut state.waiting)
+        };
+        self.wake.notify_all();
+        drop(dropped);
+    }
+
+    /// Waits until a sync is due; `None` when there will be no more.
+    fn next_round(&self) -> Option<Round> {
+        let mut state = self.lock();
+        loop {
+            if state.failed {
+                return None;
+            }
+            let now = Instant::now();
+            if state.urgent || state.closed || state.due.is_some_and(|due| due <= now) {
+                if state.files.is_empty() && state.waiting.is_empty() {
+                    if state.closed {
+                        return None;
+                    }
+                    state.urgent = false;
+                    state.due = None;
+                    continue;
+                }
+                return Some(state.take());
+            }
+            state = match state.due {
+                Some(due) => {
+                    let patience = due.saturating_duration_since(now);
+                    self.wake
+                        .wait_timeout(state, patience)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Round {
+        self.unsynced_bytes = 0;
+        self.interval_records = 0;
+        self.urgent = false;
+        self.due = None;
+        Round {
+            files: std::mem::take(&mut self.files),
+            waiting: std::mem::take(&mut self.waiting),
+            upto: self.written,
+        }
+    }
+}
+
+/// Syncs until the journal is closed.
+pub(crate) fn run(core: &Core) {
+    while let Some(round) = core.sync.next_round() {
+        core.queue.set_sync_running(true);
+        sync(core, round);
+        core.queue.set_sync_running(false);
+    }
+}
+
+/// Syncs what is written now.
+pub(crate) fn pump(core: &Core) {
+    let round = core.sync.lock().take();
+    if !round.files.is_empty() || !round.waiting.is_empty() {
+        sync(core, round);
+    }
+}
+
+fn sync(core: &Core, round: Round) {
+    let started = Instant::now();
+    for file in &round.files {
+        if let Err(error) = file.sync() {
+            core.fail(format!("a sync failed: {error}"));
+            return;
+        }
+    }
+    core.metrics.sync_seconds.observe(started.elapsed().as_secs_f64());
+    core.sync.lock().synced = round.upto;
+    core.sync.wake.notify_all();
+    for waiting in round.waiting.into_iter().flatten() {
+        for shown in waiting.shows {
+            match shown {
+                Shown::Batch { log, end, bytes } => log.lock().show(end, bytes),
+                Shown::Reserve { log, below } => {
+                    let mut state = log.lock();
+                    state.reserved_durably = state.reserved_durably.max(below);
+                }
+            }
+        }
+        if let Some((settler, outcome)) = waiting.settler {
+            settler.settle(outcome);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The writer: gathers what is staged into write groups and writes each with one call.
+
+use std::io::{self, IoSlice};
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::checkpoint::StateAt;
+use super::codec::u32_of;
+use super::control::Control;
+use super::core::Core;
+use super::frame::Kind;
+use super::group::{GROUP_HEAD_BYTES, GroupHead};
+use super::index::count_runs;
+use super::layout::Layout;
+use super::log::Recent;
+use super::pool::Spare;
+use super::position::{Position, SegmentId};
+use super::queue::{Staged, Taken, Wait};
+use super::scan::Chain;
+use super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::sidecar::{IndexEntry, Summary};
+use super::storage::StorageFile;
+use super::syncer::{Shown, Waiting, Written};
+use super::tail::TailGroup;
+use crate::contract::Outcome;
+
+/// Bytes of a write group, if no single append is larger.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// The writer's own state.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) active: Option<Active>,
+    pub(crate) chain: Chain,
+    pub(crate) run: u64,
+}
+
+/// The segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) id: SegmentId,
+    file: Arc<dyn StorageFile>,
+    at: u32,
+    first_sequence: u64,
+    index: Vec<IndexEntry>,
+    control_bytes: u64,
+    max_timestamp: i64,
+}
+
+/// A segment that gets no more groups, and what its sidecar will say.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) summary: Summary,
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+/// Writes until the journal is closed.
+pub(crate) fn run(core: &Core) {
+    let mut staged = Vec::new();
+    while let Taken::Some = core.queue.take(group_bytes_max(core), &mut staged) {
+        write(core, &mut staged);
+    }
+    core.sync.close();
+}
+
+/// A group has to fit into a segment, and small segments should not stay half empty.
+fn group_bytes_max(core: &Core) -> usize {
+    let segment = usize::try_from(core.settings.segment_bytes).unwrap_or(usize::MAX);
+    GROUP_BYTES_MAX.min(segment / 4)
+}
+
+/// Writes what is staged now and returns whether there was anything.
+pub(crate) fn pump(core: &Core) -> bool {
+    let mut staged = Vec::new();
+    core.queue.take_now(group_bytes_max(core), &mut staged);
+    let some = !staged.is_empty();
+    write(core, &mut staged);
+    some
+}
+
+/// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
+pub(crate) fn write_last_mark(core: &Core) {
+    write_all(core, &mut Vec::new(), true);
+    core.writer
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .seal(core);
+}
+
+fn write(core: &Core, staged: &mut Vec<Staged>) {
+    if !staged.is_empty() {
+        write_all(core, staged, false);
+    }
+}
+
+fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
+    let mut writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    if core.has_failed() {
+        staged.clear();
+        return;
+    }
+    let started = std::time::Instant::now();
+    match writer.write_group(core, staged, mark) {
+        Ok(written) => {
+            drop(writer);
+            core.metrics
+                .write_seconds
+                .observe(started.elapsed().as_secs_f64());
+            core.sync.on_written(core, written);
+        }
+        Err(error) => {
+            drop(writer);
+            staged.clear();
+            core.fail(format!("a write failed: {error}"));
+        }
+    }
+}
+
+impl Writer {
+    fn write_group(&mut self, core: &Core, staged: &mut Vec<Staged>, mark: bool) -> io::Result<Written> {
+        let frames_bytes: usize = staged.iter().map(|append| append.bytes).sum();
+        let mut files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES))?;
+        let active = self
+            .active
+            .as_mut()
+            .ok_or_else(|| io::Error::other("there is no segment to write to"))?;
+        let (layout, recents) = active.lay_out(staged);
+        let mut group_bytes = 0;
+        if layout.frames > 0 || mark {
+            group_bytes = layout.bytes();
+            let head = GroupHead {
+                segment: active.id,
+                bytes: u32_of(group_bytes),
+                run: self.run,
+                sequence: self.chain.sequence + 1,
+                previous: self.chain.checksum,
+                frames: layout.frames,
+                synced: core.sync.synced(),
+                written_at: core.now_ms(),
+                frames_checksum: layout.checksums.finish(),
+            };
+            self.chain = Chain {
+                sequence: head.sequence,
+                checksum: active.write(core, &head, layout, staged)?,
+            };
+            core.pool
+                .give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
+            core.metrics.on_group(group_bytes, head.frames);
+        }
+        let end = Position {
+            segment: active.id,
+            byte: active.at,
+        };
+        files.push(Arc::clone(&active.file));
+        note_changes(core, staged, end, group_bytes);
+        let (waiting, sync_within_ms, urgent) = publish(core, staged, &mut recents.into_iter());
+        Ok(Written {
+            end,
+            bytes: group_bytes,
+            files,
+            waiting,
+            sync_within_ms,
+            urgent,
+        })
+    }
+
+    /// Goes to the next segment if the active one has no room; returns files that still have to be synced.
+    fn make_room(&mut self, core: &Core, bytes: usize) -> io::Result<SmallVec<[Arc<dyn StorageFile>; 2]>> {
+        let mut files = SmallVec::new();
+        if let Some(active) = &self.active {
+            if active.at + u32_of(bytes) <= core.settings.segment_bytes {
+                return Ok(files);
+            }
+            files.push(Arc::clone(&active.file));
+        }
+        self.seal(core);
+        let Spare { id, file } = core
+            .pool
+            .take()
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let head = SegmentHead {
+            segment: id,
+            kind: SegmentKind::Arrival,
+            first_sequence: self.chain.sequence + 1,
+            previous: self.chain.checksum,
+            created_at: core.now_ms(),
+        };
+        file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
+        core.segments.insert(Segment {
+            id,
+            kind: SegmentKind::Arrival,
+        });
+        self.active = Some(Active {
+            id,
+            file,
+            at: u32_of(SEGMENT_HEAD_BYTES),
+            first_sequence: self.chain.sequence + 1,
+            index: Vec::new(),
+            control_bytes: 0,
+            max_timestamp: i64::MIN,
+        });
+        core.metrics.segments_started.inc();
+        Ok(files)
+    }
+
+    /// Hands the active segment over to get its sidecar.
+    pub(crate) fn seal(&mut self, core: &Core) {
+        let Some(active) = self.active.take() else { return };
+        // What the segment had left cannot be used any more.
+        core.pool
+            .give_space(-i64::from(core.settings.segment_bytes - active.at));
+        let summary = Summary {
+            segment: active.id,
+            valid_bytes: active.at,
+            rows: 0,
+            entries: 0,
+            first_sequence: active.first_sequence,
+            last_sequence: self.chain.sequence,
+            last_checksum: self.chain.checksum,
+            max_timestamp: active.max_timestamp,
+            control_bytes: active.control_bytes,
+            runs: count_runs(&active.index),
+        };
+        let sealed = Sealed {
+            summary,
+            index: active.index,
+        };
+        core.chores
+            .add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
+    }
+}
+
+impl Active {
+    /// Lays the staged frames out behind what is written, and lists where each batch of each log will be.
+    fn lay_out(&mut self, staged: &mut [Staged]) -> (Layout, SmallVec<[Recent; 8]>) {
+        let mut layout = Layout::new(staged);
+        let mut recents = SmallVec::new();
+        for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
+            let byte = self.at + u32_of(layout.bytes());
+            layout.frame(&frame.head, &std::mem::take(&mut frame.body));
+            let bytes = u32_of(frame.head.frame_bytes());
+            if frame.head.kind == Kind::Control {
+                self.control_bytes += u64::from(bytes);
+            }
+            for entry in &frame.head.entries {
+                let indexed = IndexEntry {
+                    log: entry.log,
+                    base: entry.base,
+                    span: entry.span,
+                    byte,
+                    bytes,
+                    entries: u16::try_from(frame.head.entries.len()).unwrap_or(u16::MAX),
+                    placed: frame.head.is_placed(),
+                    max_timestamp: frame.head.max_timestamp,
+                };
+                self.index.push(indexed);
+                self.max_timestamp = self.max_timestamp.max(indexed.max_timestamp);
+                recents.push(Recent::of(self.id, &indexed));
+            }
+        }
+        (layout, recents)
+    }
+
+    /// Writes a group with one call and leaves it in the tail cache; returns its checksum.
+    fn write(
+        &mut self,
+        core: &Core,
+        head: &GroupHead,
+        mut layout: Layout,
+        staged: &[Staged],
+    ) -> io::Result<u32> {
+        let start = Position {
+            segment: self.id,
+            byte: self.at,
+        };
+        let checksum = head.encode(&mut layout.small);
+        let pieces = layout.into_pieces(start.byte);
+        let mut slices: SmallVec<[IoSlice<'_>; 8]> =
+            pieces.iter().map(|(_, piece)| IoSlice::new(piece)).collect();
+        self.file.write_at(&mut slices, u64::from(start.byte))?;
+        drop(slices);
+        self.at += head.bytes;
+        let pinned_bytes = pinned(&pieces, staged);
+        core.tail.push(TailGroup {
+            start,
+            pieces,
+            pinned_bytes,
+        });
+        Ok(checksum)
+    }
+}
+
+/// Bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies are parts of.
+fn pinned(pieces: &[(u32, Bytes)], staged: &[Staged]) -> usize {
+    let own: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
+    if pieces.len() == 1 {
+        return own;
+    }
+    let theirs: usize = staged.iter().map(|append| append.pinned_bytes).sum();
+    own.max(theirs)
+}
+
+/// Notes what the next checkpoint has to store.
+fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize) {
+    let mut pending = core.pending();
+    pending.position = end;
+    pending.bytes += bytes as u64;
+    for (number, frame) in (1..).zip(staged.iter_mut().flat_map(|append| &mut append.frames)) {
+        match frame.control.take().map(|control| *control) {
+            Some(Control::State(change)) => pending.state.push(StateAt {
+                position: end,
+                number,
+                change,
+            }),
+            Some(Control::RunEnd { .. }) => pending.run.ended = true,
+            Some(Control::DeleteLogs { first, count }) => {
+                pending
+                    .deleted
+                    .extend((first.0..first.0 + u64::from(count)).map(stafett_model::LogId));
+            }
+            Some(Control::Segments { added, removed }) => {
+                pending.segments_added.extend(added);
+                pending.segments_removed.extend(removed);
+            }
+            _ => {}
+        }
+    }
+    let due = pending.bytes >= core.settings.checkpoint_bytes;
+    drop(pending);
+    if due {
+        core.chores.want_checkpoint();
+    }
+}
+
+/// Lets the logs know where their batches are, shows them to readers as far as they are allowed to, and returns what
+/// still waits for a sync, within how many ms one is due, and whether somebody waits for it.
+fn publish(
+    core: &Core,
+    staged: &mut Vec<Staged>,
+    recents: &mut impl Iterator<Item = Recent>,
+) -> (Vec<Waiting>, u32, bool) {
+    let mut waiting = Vec::new();
+    let mut sync_within_ms = u32::MAX;
+    let mut urgent = false;
+    for append in staged.drain(..) {
+        let synced = append.wait == Wait::Synced;
+        urgent |= synced;
+        sync_within_ms = sync_within_ms.min(append.sync_within_ms);
+        let mut shows: SmallVec<[Shown; 1]> = SmallVec::new();
+        for frame in append.frames {
+            for (log, recent) in frame.logs.into_iter().zip(&mut *recents) {
+                let (end, bytes) = (recent.end(), u64::from(recent.bytes));
+                let mut state = log.lock();
+                if !state.deleted {
+                    state.on_written(recent);
+                }
+                if synced {
+                    drop(state);
+                    shows.push(Shown::Batch { log, end, bytes });
+                } else {
+                    state.show(end, bytes);
+                }
+            }
+            if let Some((log, below)) = frame.reserves {
+                shows.push(Shown::Reserve { log, below });
+            }
+        }
+        let committed = append
+            .settler
+            .map(|settler| (settler, Outcome::Committed(append.placed)));
+        if synced {
+            waiting.push(Waiting {
+                shows,
+                settler: committed,
+                interval: append.interval,
+            });
+            continue;
+        }
+        if !shows.is_empty() || append.interval.is_some() {
+            waiting.push(Waiting {
+                shows,
+                settler: None,
+                interval: append.interval,
+            });
+        }
+        if let Some((settler, outcome)) = committed {
+            settler.settle(outcome);
+        }
+    }
+    core.metrics.appends.inc();
+    (waiting, sync_within_ms, urgent)
+}

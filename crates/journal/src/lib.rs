@@ -1,0 +1,29 @@
+//! The journal: everything is written once, in arrival order, into one sequence; logs are indexes over it.
+//!
+//! The [`Journal`] trait is the contract: logs and offsets, never files. This crate knows batches only as far as
+//! their header goes, and no protocol, topic or queue at all.
+//!
+//! - [`contract`]: the trait and what it speaks of
+//! - [`ticket`]: what a caller holds until the journal knows
+//! - [`watch`]: growth as a subscription
+//! - [`disk`]: the provider on local disk
+//! - [`memory`]: the provider in memory
+//! - [`metrics`]: what it counts and times
+
+pub mod contract;
+pub mod disk;
+pub mod memory;
+pub mod metrics;
+pub mod ticket;
+pub mod watch;
+
+pub use contract::{
+    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, Placed, Precondition, ReadError,
+    ReadFrom, ReadRequest, Refusal, Retention, Run, Selection, StateChange, StateItem, StateSpace,
+    StateUnreadable, StateWait, Target, TimeQuery,
+};
+pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
+pub use memory::MemoryJournal;
+pub use metrics::Metrics;
+pub use ticket::{ReadTicket, Ticket, TimeTicket};
+pub use watch::Watch;

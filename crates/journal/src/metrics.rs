@@ -1,0 +1,155 @@
+//! What a journal counts and times.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// The metrics of one journal. Registered by whoever opens it.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    pub(crate) groups: Counter,
+    pub(crate) frames: Counter,
+    pub(crate) written_bytes: Counter,
+    pub(crate) appends: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) disk_full: Counter,
+    pub(crate) segments_started: Counter,
+    pub(crate) rewritten_bytes: Counter,
+    pub(crate) cold_reads: Counter,
+    pub(crate) damaged_reads: Counter,
+    pub(crate) checkpoints: Counter,
+    pub(crate) truncations: Counter,
+    pub(crate) scrubbed_segments: Counter,
+    pub(crate) damaged_segments: Counter,
+    pub(crate) segment_files: Gauge,
+    pub(crate) dead_bytes: Gauge,
+    pub(crate) live_bytes: Gauge,
+    pub(crate) tail_bytes: Gauge,
+    pub(crate) logs: Gauge,
+    pub(crate) write_seconds: Histogram,
+    pub(crate) sync_seconds: Histogram,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let seconds = || Histogram::new(exponential_buckets(0.000_01, 2.0, 20));
+        Self {
+            groups: Counter::default(),
+            frames: Counter::default(),
+            written_bytes: Counter::default(),
+            appends: Counter::default(),
+            refused: Counter::default(),
+            disk_full: Counter::default(),
+            segments_started: Counter::default(),
+            rewritten_bytes: Counter::default(),
+            cold_reads: Counter::default(),
+            damaged_reads: Counter::default(),
+            checkpoints: Counter::default(),
+            truncations: Counter::default(),
+            scrubbed_segments: Counter::default(),
+            damaged_segments: Counter::default(),
+            segment_files: Gauge::default(),
+            dead_bytes: Gauge::default(),
+            live_bytes: Gauge::default(),
+            tail_bytes: Gauge::default(),
+            logs: Gauge::default(),
+            write_seconds: seconds(),
+            sync_seconds: seconds(),
+        }
+    }
+
+    /// Registers everything under the prefix that the registry has.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("journal");
+        registry.register("write_groups", "Write groups written", self.groups.clone());
+        registry.register("frames", "Frames written", self.frames.clone());
+        registry.register(
+            "written_bytes",
+            "Bytes written to arrival segments",
+            self.written_bytes.clone(),
+        );
+        registry.register("write_rounds", "Rounds of the writer", self.appends.clone());
+        registry.register(
+            "refused_appends",
+            "Appends that were refused",
+            self.refused.clone(),
+        );
+        registry.register(
+            "disk_full",
+            "Appends refused because the disk is full",
+            self.disk_full.clone(),
+        );
+        registry.register(
+            "segments_started",
+            "Segments taken into use",
+            self.segments_started.clone(),
+        );
+        registry.register(
+            "rewritten_bytes",
+            "Bytes written again by rewriting",
+            self.rewritten_bytes.clone(),
+        );
+        registry.register(
+            "cold_reads",
+            "Reads that went to segments",
+            self.cold_reads.clone(),
+        );
+        registry.register(
+            "damaged_reads",
+            "Reads that met damage",
+            self.damaged_reads.clone(),
+        );
+        registry.register("checkpoints", "Checkpoints stored", self.checkpoints.clone());
+        registry.register(
+            "truncations",
+            "Logs that retention shortened",
+            self.truncations.clone(),
+        );
+        registry.register(
+            "scrubbed_segments",
+            "Sealed segments read whole and found sound",
+            self.scrubbed_segments.clone(),
+        );
+        registry.register(
+            "damaged_segments",
+            "Sealed segments found damaged",
+            self.damaged_segments.clone(),
+        );
+        registry.register("segments", "Segments with data", self.segment_files.clone());
+        registry.register(
+            "dead_bytes",
+            "Bytes in segments that nobody can read",
+            self.dead_bytes.clone(),
+        );
+        registry.register(
+            "live_bytes",
+            "Bytes in segments that can be read",
+            self.live_bytes.clone(),
+        );
+        registry.register(
+            "tail_bytes",
+            "Bytes that the tail cache keeps alive",
+            self.tail_bytes.clone(),
+        );
+        registry.register("logs", "Logs", self.logs.clone());
+        registry.register(
+            "write_seconds",
+            "Time to write a group",
+            self.write_seconds.clone(),
+        );
+        registry.register("sync_seconds", "Time to sync", self.sync_seconds.clone());
+    }
+
+    pub(crate) fn on_group(&self, bytes: usize, frames: u32) {
+        self.groups.inc();
+        self.frames.inc_by(frames.into());
+        self.written_bytes.inc_by(bytes as u64);
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}

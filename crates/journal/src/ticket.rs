@@ -1,0 +1,184 @@
+//! Tickets: what a caller holds until the journal knows.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use crate::contract::{Outcome, ReadError, Run};
+
+/// Resolves to the outcomes of a call of `append`, in the order of its appends.
+#[derive(Debug)]
+pub struct Ticket(Arc<Shared>);
+
+/// The outcomes of the appends of one call.
+pub type Outcomes = SmallVec<[Outcome; 2]>;
+
+#[derive(Debug)]
+struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    outcomes: Outcomes,
+    missing: usize,
+    waker: Option<Waker>,
+}
+
+/// The journal's side of a ticket: settles one append of it. Dropped unsettled, the outcome stays unknown.
+#[derive(Debug)]
+pub(crate) struct Settler {
+    shared: Arc<Shared>,
+    index: usize,
+    settled: bool,
+}
+
+impl Ticket {
+    /// A ticket for `appends` appends, and who settles each.
+    pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = Settler>) {
+        let outcomes = std::iter::repeat_n(Outcome::Unknown, appends).collect();
+        let shared = Arc::new(Shared(Mutex::new(State {
+            outcomes,
+            missing: appends,
+            waker: None,
+        })));
+        let settlers = Arc::clone(&shared);
+        (
+            Self(shared),
+            (0..appends).map(move |index| Settler {
+                shared: Arc::clone(&settlers),
+                index,
+                settled: false,
+            }),
+        )
+    }
+
+    /// Waits on this thread; for tools and tests that have no runtime.
+    pub fn wait(self) -> Outcomes {
+        struct Unpark(std::thread::Thread);
+        impl std::task::Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut ticket = self;
+        loop {
+            match Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(outcomes) => return outcomes,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Outcomes;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcomes> {
+        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.missing == 0 {
+            return Poll::Ready(std::mem::take(&mut state.outcomes));
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Settler {
+    pub(crate) fn settle(mut self, outcome: Outcome) {
+        self.set(outcome);
+    }
+
+    fn set(&mut self, outcome: Outcome) {
+        self.settled = true;
+        let waker = {
+            let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(slot) = state.outcomes.get_mut(self.index) {
+                *slot = outcome;
+            }
+            state.missing = state.missing.saturating_sub(1);
+            if state.missing == 0 {
+                state.waker.take()
+            } else {
+                None
+            }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Settler {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.set(Outcome::Unknown);
+        }
+    }
+}
+
+/// What a read found, log by log in the order of the request.
+pub type ReadResult = Vec<Result<Run, ReadError>>;
+
+/// A read that is there at once, or that a reading thread is at.
+#[derive(Debug)]
+pub enum ReadTicket {
+    Ready(ReadResult),
+    Pending(oneshot::Receiver<ReadResult>),
+}
+
+/// The batch that a search by time found: whole, and in its place.
+pub type TimeResult = Result<Option<Bytes>, ReadError>;
+
+/// A search by time.
+#[derive(Debug)]
+pub enum TimeTicket {
+    Ready(TimeResult),
+    Pending(oneshot::Receiver<TimeResult>),
+}
+
+/// The journal was dropped in the middle of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the journal stopped during the read")]
+pub struct ReadInterrupted;
+
+impl ReadTicket {
+    pub async fn finish(self) -> Result<ReadResult, ReadInterrupted> {
+        match self {
+            Self::Ready(result) => Ok(result),
+            Self::Pending(receiver) => receiver.await.map_err(|_| ReadInterrupted),
+        }
+    }
+
+    /// Waits on this thread; for tools and tests that have no runtime.
+    pub fn wait(self) -> Result<ReadResult, ReadInterrupted> {
+        match self {
+            Self::Ready(result) => Ok(result),
+            Self::Pending(receiver) => receiver.blocking_recv().map_err(|_| ReadInterrupted),
+        }
+    }
+}
+
+impl TimeTicket {
+    pub async fn finish(self) -> Result<TimeResult, ReadInterrupted> {
+        match self {
+            Self::Ready(result) => Ok(result),
+            Self::Pending(receiver) => receiver.await.map_err(|_| ReadInterrupted),
+        }
+    }
+
+    /// Waits on this thread; for tools and tests that have no runtime.
+    pub fn wait(self) -> Result<TimeResult, ReadInterrupted> {
+        match self {
+            Self::Ready(result) => Ok(result),
+            Self::Pending(receiver) => receiver.blocking_recv().map_err(|_| ReadInterrupted),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Growth as a subscription: who waits for logs to grow is told which did, and by how much.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// A standing interest in the growth of logs. Dropping it ends the interest.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Tokens of the logs that grew since they were last taken.
+    grown: Mutex<HashSet<u32>>,
+    /// Bytes that became visible since they were last taken.
+    bytes: AtomicU64,
+    notify: Notify,
+    closed: AtomicBool,
+}
+
+/// A log's end of a watch.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    token: u32,
+}
+
+/// The watchers of one log; an idle log holds none and pays a pointer.
+#[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
+pub(crate) struct Watchers(Option<Box<Vec<Watcher>>>);
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                grown: Mutex::default(),
+                bytes: AtomicU64::new(0),
+                notify: Notify::new(),
+                closed: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Bytes that became visible in all watched logs since [`Watch::take`].
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Acquire)
+    }
+
+    /// Returns when some log has grown since the last time that this returned.
+    pub async fn grown(&self) {
+        self.shared.notify.notified().await;
+    }
+
+    /// The tokens of the logs that grew since the last call, each once.
+    pub fn take(&self) -> HashSet<u32> {
+        self.shared.bytes.store(0, Ordering::Release);
+        std::mem::take(&mut *self.shared.grown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn watcher(&self, token: u32) -> Watcher {
+        Watcher {
+            shared: Arc::clone(&self.shared),
+            token,
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+    }
+}
+
+impl Watchers {
+    /// Adds a watcher and forgets those whose watch is gone.
+    pub(crate) fn add(&mut self, watcher: Watcher) {
+        let watchers = self.0.get_or_insert_default();
+        watchers.retain(|known| !known.shared.closed.load(Ordering::Acquire));
+        watchers.push(watcher);
+    }
+
+    /// Tells every watcher that `bytes` more can be read.
+    pub(crate) fn on_growth(&mut self, bytes: u64) {
+        let Some(watchers) = &mut self.0 else { return };
+        watchers.retain(|watcher| watcher.on_growth(bytes));
+        if watchers.is_empty() {
+            self.0 = None;
+        }
+    }
+}
+
+impl Watcher {
+    fn on_growth(&self, bytes: u64) -> bool {
+        if self.shared.closed.load(Ordering::Acquire) {
+            return false;
+        }
+        self.shared
+            .grown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(self.token);
+        self.shared.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.shared.notify.notify_one();
+        true
+    }
+}

@@ -1,0 +1,122 @@
+//! Stored batches as they travel in a response: opaque bytes that may come in pieces.
+
+use bytes::Bytes;
+
+/// A run of record batches. It is written piece by piece without being joined; one piece costs no allocation.
+///
+/// Two runs are equal if their bytes are, however they are cut.
+#[derive(Clone, Default)]
+pub struct Records {
+    first: Bytes,
+    rest: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl Records {
+    pub const fn new() -> Self {
+        Self {
+            first: Bytes::new(),
+            rest: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    pub fn push(&mut self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        self.bytes += piece.len();
+        if self.first.is_empty() {
+            self.first = piece;
+        } else {
+            self.rest.push(piece);
+        }
+    }
+
+    /// Bytes in all pieces.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        (!self.first.is_empty())
+            .then_some(&self.first)
+            .into_iter()
+            .chain(&self.rest)
+    }
+
+    /// All bytes in one; copies only if there is more than one piece.
+    pub fn into_bytes(self) -> Bytes {
+        if self.rest.is_empty() {
+            return self.first;
+        }
+        let mut joined = Vec::with_capacity(self.bytes);
+        self.pieces().for_each(|piece| joined.extend_from_slice(piece));
+        joined.into()
+    }
+}
+
+impl From<Bytes> for Records {
+    fn from(piece: Bytes) -> Self {
+        Self {
+            bytes: piece.len(),
+            first: piece,
+            rest: Vec::new(),
+        }
+    }
+}
+
+impl FromIterator<Bytes> for Records {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> Self {
+        let mut records = Self::new();
+        records.extend(pieces);
+        records
+    }
+}
+
+impl Extend<Bytes> for Records {
+    fn extend<I: IntoIterator<Item = Bytes>>(&mut self, pieces: I) {
+        pieces.into_iter().for_each(|piece| self.push(piece));
+    }
+}
+
+impl PartialEq for Records {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.pieces().flatten().eq(other.pieces().flatten())
+    }
+}
+
+impl Eq for Records {}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Records({} bytes in {} pieces)",
+            self.bytes,
+            self.pieces().count()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_equal_however_they_are_cut() {
+        let whole = Records::from(Bytes::from_static(b"abcdef"));
+        let cut: Records = ["ab", "", "cdef"]
+            .map(|piece| Bytes::from_static(piece.as_bytes()))
+            .into_iter()
+            .collect();
+        assert_eq!(whole, cut);
+        assert_eq!(cut.pieces().count(), 2);
+        assert_eq!(cut.len(), 6);
+        assert_eq!(cut.into_bytes(), whole.into_bytes());
+    }
+}

@@ -1,0 +1,196 @@
+//! The accept loop.
+//!
+//! It never ends before it is told to: errors of a single connection are skipped, and when the process has run out of
+//! descriptors or the machine out of memory, it waits and tries again, longer each time. It is never busy doing so.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::budget::ByteBudget;
+use crate::connection::{Connection, Protocol};
+use crate::listener::{Listener, ListenerSettings, prepare};
+use crate::metrics::ListenerMetrics;
+use crate::shutdown::Shutdown;
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What the listeners of one process share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    pub shutdown: Shutdown,
+    pub budget: Arc<ByteBudget>,
+    connection_id_next: Arc<AtomicU64>,
+}
+
+impl Shared {
+    #[must_use]
+    pub fn new(shutdown: Shutdown, budget: Arc<ByteBudget>) -> Self {
+        Self {
+            shutdown,
+            budget,
+            connection_id_next: Arc::new(AtomicU64::new(1)),
+        }
+    }
+}
+
+impl Shared {
+    /// The same, with an end of its own.
+    #[must_use]
+    pub fn ending_with(&self, shutdown: Shutdown) -> Self {
+        Self {
+            shutdown,
+            ..self.clone()
+        }
+    }
+}
+
+/// Accepts connections and serves each in a task of its own, until the process drains; then waits for those tasks,
+/// which end by themselves or are dropped when the process aborts.
+pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Shared) {
+    let Listener {
+        socket,
+        settings,
+        metrics,
+    } = listener;
+    // Not a token in every connection's task: that would be polled, and its lock taken, with each of their wake-ups.
+    let mut tasks = JoinSet::new();
+    let mut pause = Pause::default();
+    let mut draining = pin!(shared.shutdown.draining().cancelled());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut draining => break,
+            Some(_ended) = tasks.join_next() => continue,
+            accepted = socket.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                pause.reset();
+                admit(stream, peer, &settings, &metrics, &protocol, &shared, &mut tasks);
+            }
+            Err(error) => {
+                metrics.error("accept");
+                if let Some(wait) = pause.after(&error) {
+                    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                    tracing::warn!(listener = settings.name, %error, wait_ms, "cannot accept connections; waiting");
+                    shared.shutdown.draining().run_until_cancelled(sleep(wait)).await;
+                }
+            }
+        }
+    }
+    drop(socket);
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if shared
+        .shutdown
+        .aborting()
+        .run_until_cancelled(all)
+        .await
+        .is_none()
+    {
+        tasks.shutdown().await;
+    }
+}
+
+fn admit<P: Protocol>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    settings: &ListenerSettings,
+    metrics: &Arc<ListenerMetrics>,
+    protocol: &Arc<P>,
+    shared: &Shared,
+    tasks: &mut JoinSet<()>,
+) {
+    if tasks.len() >= settings.connections_max {
+        metrics.refused.inc();
+        tracing::debug!(listener = settings.name, %peer, "refused: too many connections");
+        return;
+    }
+    metrics.accepted.inc();
+    if let Err(error) = prepare(&stream, settings) {
+        metrics.error("prepare");
+        tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
+        return;
+    }
+    let connection = Connection {
+        stream,
+        peer,
+        id: shared.connection_id_next.fetch_add(1, Ordering::Relaxed),
+        drain: shared.shutdown.draining().child_token(),
+        budget: Arc::clone(&shared.budget),
+        metrics: Arc::clone(metrics),
+    };
+    let protocol = Arc::clone(protocol);
+    let open = Open::count(metrics);
+    tasks.spawn(async move {
+        let _open = open;
+        protocol.connection(connection).await;
+    });
+}
+
+/// Counts an open connection, also when its task panics.
+struct Open(Arc<ListenerMetrics>);
+
+impl Open {
+    fn count(metrics: &Arc<ListenerMetrics>) -> Self {
+        metrics.open.inc();
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.dec();
+    }
+}
+
+/// How long to wait after an error.
+#[derive(Debug, Default)]
+struct Pause(Duration);
+
+impl Pause {
+    fn reset(&mut self) {
+        self.0 = Duration::ZERO;
+    }
+
+    /// Nothing for errors that concern only the connection that was about to be accepted.
+    fn after(&mut self, error: &io::Error) -> Option<Duration> {
+        let own_fault = matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+        );
+        if own_fault {
+            return None;
+        }
+        self.0 = (self.0 * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        Some(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn out_of_descriptors_waits_longer_each_time_and_a_lost_connection_does_not() {
+        let mut pause = Pause::default();
+        assert_eq!(pause.after(&io::ErrorKind::ConnectionAborted.into()), None);
+        let full = io::Error::from_raw_os_error(24);
+        assert_eq!(pause.after(&full), Some(PAUSE_MIN));
+        assert_eq!(pause.after(&full), Some(PAUSE_MIN * 2));
+        for _ in 0..20 {
+            pause.after(&full);
+        }
+        assert_eq!(pause.after(&full), Some(PAUSE_MAX));
+        pause.reset();
+        assert_eq!(pause.after(&full), Some(PAUSE_MIN));
+    }
+}

@@ -1,0 +1,336 @@
+//! Takes frames out of a stream.
+//!
+//! What was received and not given out is either *unparsed* (whole frames that were too many for once, or the
+//! beginning of one behind those that were given out) or a *partial* frame, or both: a partial one that is complete,
+//! and what came behind it.
+//!
+//! ```text
+//! parse ──▶ frames given out? ──yes──▶ return
+//!   ▲              │ no: what is unparsed is the beginning of one frame
+//!   │              ▼
+//!   │         make room: reserve its bytes, move it into a buffer of its own size
+//!   │              ▼
+//!   └──────── read once
+//! ```
+//!
+//! - A connection that waits for its next frame owns no buffer and none of the budget.
+//! - What is complete is never kept waiting for budget, and frames before a bad length are given out first.
+//! - A wait for the large pool of the budget holds bytes of the small pool only, any other wait holds none.
+//! - All state is in the reader: dropping the future of [`FrameReader::next_frames`] loses nothing.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::AsyncRead;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::io::poll_read_buf;
+use tokio_util::sync::CancellationToken;
+
+use super::scratch::{self, READ_BYTES};
+use super::{Frame, FrameError, FrameLimits, HEADER_BYTES, Status};
+use crate::budget::{ByteBudget, Permit, SMALL_BYTES_MAX};
+use crate::metrics::ListenerMetrics;
+
+/// What a frame still lacks is read straight into its buffer from this size on; less is read together with whatever
+/// follows it.
+const DIRECT_BYTES_MIN: usize = 16 * 1024;
+
+/// Reads the frames of one connection.
+#[derive(Debug)]
+pub struct FrameReader {
+    limits: FrameLimits,
+    budget: Arc<ByteBudget>,
+    metrics: Arc<ListenerMetrics>,
+    drain: CancellationToken,
+    unparsed: Option<Unparsed>,
+    partial: Option<Box<Partial>>,
+    /// When the frame that is being received began.
+    since: Option<Instant>,
+}
+
+/// Bytes as they came; never empty.
+#[derive(Debug)]
+struct Unparsed {
+    bytes: Bytes,
+    permit: Permit,
+}
+
+/// The beginning of a frame: of its length, as long as that is incomplete, and then of all of it.
+#[derive(Debug)]
+struct Partial {
+    buffer: BytesMut,
+    /// Size of the buffer when it is complete.
+    expected: usize,
+    permit: Permit,
+}
+
+impl Partial {
+    fn missing(&self) -> usize {
+        self.expected.saturating_sub(self.buffer.len())
+    }
+}
+
+/// What one turn of reading did.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    Progress,
+    /// Nothing was read, because its bytes could not be reserved without waiting.
+    NeedsBudget,
+    Closed,
+}
+
+impl FrameReader {
+    #[must_use]
+    pub fn new(
+        limits: FrameLimits,
+        budget: Arc<ByteBudget>,
+        metrics: Arc<ListenerMetrics>,
+        drain: CancellationToken,
+    ) -> Self {
+        Self {
+            limits,
+            budget,
+            metrics,
+            drain,
+            unparsed: None,
+            partial: None,
+            since: None,
+        }
+    }
+
+    /// Changes the largest frame that is accepted from now on, as after a peer has authenticated.
+    pub fn set_frame_bytes_max(&mut self, bytes: u32) {
+        self.limits.frame_bytes_max = bytes;
+    }
+
+    /// Waits until at least one frame is complete and adds all that are there to `frames`, in order, but no more than
+    /// `frames_max` at once. Safe to cancel.
+    ///
+    /// # Errors
+    /// Any error ends the connection. It is counted under its kind.
+    pub async fn next_frames<R: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut R,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Status, FrameError> {
+        let drain = self.drain.clone();
+        let result = match drain.run_until_cancelled(self.read_frames(stream, frames)).await {
+            Some(result) => result,
+            None => Ok(Status::Draining),
+        };
+        if let Err(error) = &result {
+            self.metrics.error(error.kind());
+        }
+        result
+    }
+
+    async fn read_frames<R: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut R,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Status, FrameError> {
+        let held = frames.len();
+        loop {
+            self.parse(frames)?;
+            if frames.len() > held {
+                self.since = None;
+                return Ok(Status::Frames);
+            }
+            self.make_room().await?;
+            let mut permit = None;
+            let turn = loop {
+                match self.read_once(stream, &mut permit).await? {
+                    Turn::NeedsBudget => permit = Some(self.budget.reserve(READ_BYTES).await?),
+                    turn @ (Turn::Progress | Turn::Closed) => break turn,
+                }
+            };
+            if turn == Turn::Closed {
+                return self.closed();
+            }
+        }
+    }
+
+    /// Gives out the whole frames that are held.
+    fn parse(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameError> {
+        let held = frames.len();
+        if let Some(partial) = self.partial.take_if(|partial| partial.missing() == 0) {
+            let Partial {
+                buffer,
+                permit,
+                expected,
+            } = *partial;
+            let mut bytes = buffer.freeze();
+            if expected == HEADER_BYTES {
+                self.unparsed = Some(Unparsed { bytes, permit });
+            } else {
+                bytes.advance(HEADER_BYTES);
+                frames.push(Frame {
+                    payload: bytes,
+                    permit,
+                });
+            }
+        }
+        let Some(mut unparsed) = self.unparsed.take() else {
+            return Ok(());
+        };
+        while frames.len() - held < self.limits.frames_max {
+            let expected = match self.frame_size(&unparsed.bytes) {
+                Err(error) if frames.len() == held => return Err(error),
+                // Said again, and then returned, when the frames before it are done.
+                Err(_) => break,
+                Ok(expected) => expected,
+            };
+            let Some(expected) = expected.filter(|size| *size <= unparsed.bytes.len()) else {
+                break;
+            };
+            let payload = unparsed.bytes.split_to(expected).split_off(HEADER_BYTES);
+            frames.push(Frame {
+                payload,
+                permit: unparsed.permit.split(expected),
+            });
+        }
+        if !unparsed.bytes.is_empty() {
+            self.unparsed = Some(unparsed);
+        } else if let Some(last) = frames.last_mut() {
+            // The shared buffer may be larger than what is in it.
+            last.permit.merge(unparsed.permit);
+        }
+        Ok(())
+    }
+
+    /// The size of the frame at the start of `bytes`, with its length, if that is there.
+    fn frame_size(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+        let Some(length) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let given = i32::from_be_bytes(*length);
+        let (min, max) = (self.limits.frame_bytes_min, self.limits.frame_bytes_max);
+        let length = u32::try_from(given)
+            .ok()
+            .filter(|length| (min..=max).contains(length));
+        let length = length.ok_or(FrameError::Length { given, min, max })?;
+        Ok(Some(HEADER_BYTES + length as usize))
+    }
+
+    /// Moves the beginning of a frame into a buffer of the frame's size, once its bytes are reserved.
+    async fn make_room(&mut self) -> Result<(), FrameError> {
+        let Some(unparsed) = &self.unparsed else {
+            return Ok(());
+        };
+        let expected = self.frame_size(&unparsed.bytes)?.unwrap_or(HEADER_BYTES);
+        let mut since = self.since;
+        let permit = if let Some(permit) = self.budget.try_reserve(expected) {
+            permit
+        } else {
+            // Not the sender's fault: its time starts again.
+            since = None;
+            if expected > SMALL_BYTES_MAX {
+                self.budget.reserve(expected).await?
+            } else {
+                self.budget.reserve_large(expected).await?
+            }
+        };
+        self.since = since.or_else(|| Some(Instant::now()));
+        if let Some(unparsed) = self.unparsed.take() {
+            let mut buffer = BytesMut::with_capacity(expected);
+            buffer.put(unparsed.bytes);
+            self.partial = Some(Box::new(Partial {
+                buffer,
+                expected,
+                permit,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes and reads them, within the time that the peer has.
+    async fn read_once<R: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut R,
+        permit: &mut Option<Permit>,
+    ) -> Result<Turn, FrameError> {
+        let allowed = match &self.partial {
+            Some(partial) => self.limits.pace.allowance(partial.expected),
+            None => self.limits.idle_timeout,
+        };
+        let deadline = self.since.unwrap_or_else(Instant::now) + allowed;
+        match timeout_at(deadline, poll_fn(|cx| self.poll_turn(stream, permit, cx))).await {
+            Ok(turn) => turn,
+            Err(_elapsed) => Err(match &self.partial {
+                Some(partial) => FrameError::Slow {
+                    received: partial.buffer.len(),
+                    expected: partial.expected,
+                    allowed,
+                },
+                None => FrameError::Idle { after: allowed },
+            }),
+        }
+    }
+
+    fn poll_turn<R: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut R,
+        permit: &mut Option<Permit>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Turn, FrameError>> {
+        let shared = match &self.partial {
+            Some(partial) if partial.expected == HEADER_BYTES || partial.missing() >= DIRECT_BYTES_MIN => {
+                None
+            }
+            Some(_) => self.budget.try_reserve(READ_BYTES),
+            None => match permit.take().or_else(|| self.budget.try_reserve(READ_BYTES)) {
+                Some(permit) => Some(permit),
+                None => return Poll::Ready(Ok(Turn::NeedsBudget)),
+            },
+        };
+        let count = match (shared, &mut self.partial) {
+            (None, Some(partial)) => {
+                let missing = partial.missing();
+                ready!(poll_read_buf(
+                    Pin::new(stream),
+                    cx,
+                    &mut (&mut partial.buffer).limit(missing)
+                ))?
+            }
+            (None, None) => return Poll::Ready(Ok(Turn::NeedsBudget)),
+            (Some(permit), _) => {
+                let read = ready!(scratch::poll_read(stream, cx))?;
+                let count = read.bytes.len();
+                self.take_in(read, permit);
+                count
+            }
+        };
+        self.metrics.received_bytes.inc_by(count as u64);
+        Poll::Ready(Ok(if count == 0 { Turn::Closed } else { Turn::Progress }))
+    }
+
+    /// Completes the partial frame with what was read, and keeps the rest.
+    fn take_in(&mut self, read: scratch::Read, mut permit: Permit) {
+        let scratch::Read {
+            mut bytes,
+            memory_bytes,
+        } = read;
+        if let Some(partial) = &mut self.partial {
+            let missing = partial.missing().min(bytes.len());
+            partial.buffer.put(bytes.split_to(missing));
+        }
+        if !bytes.is_empty() {
+            permit.shrink_to(memory_bytes);
+            self.unparsed = Some(Unparsed { bytes, permit });
+        }
+    }
+
+    /// The peer has ended its side.
+    fn closed(&self) -> Result<Status, FrameError> {
+        match &self.partial {
+            Some(partial) => Err(FrameError::Truncated {
+                received: partial.buffer.len(),
+                expected: partial.expected,
+            }),
+            None => Ok(Status::Closed),
+        }
+    }
+}

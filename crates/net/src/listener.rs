@@ -1,0 +1,139 @@
+//! One listening socket, and what is set on the connections that come out of it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+
+use crate::metrics::{ListenerMetrics, NetMetrics};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// What a listener allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// In metrics and in logs.
+    pub name: &'static str,
+    /// Beyond so many, a connection is closed as soon as it is accepted.
+    pub connections_max: usize,
+    /// A silent peer is asked after this time whether it is still there, and given up after a third of it more.
+    pub keepalive: Duration,
+}
+
+impl ListenerSettings {
+    #[must_use]
+    pub fn new(name: &'static str, connections_max: usize) -> Self {
+        Self {
+            name,
+            connections_max,
+            keepalive: Duration::from_mins(5),
+        }
+    }
+}
+
+/// Why there is no listener.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("{address:?} is no address to listen on: {source}")]
+    Resolve { address: String, source: io::Error },
+    #[error("{address:?} names no address")]
+    Nothing { address: String },
+    #[error("cannot listen on {address}: {}", plainly(.source))]
+    Bind { address: SocketAddr, source: io::Error },
+}
+
+fn plainly(error: &io::Error) -> String {
+    let kind = error.kind();
+    if kind == io::ErrorKind::AddrInUse {
+        "the address is in use by another program".to_owned()
+    } else if kind == io::ErrorKind::AddrNotAvailable {
+        "this machine has no such address".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+/// The addresses that `HOST:PORT` stands for; at least one.
+pub async fn resolve(address: &str) -> Result<Vec<SocketAddr>, BindError> {
+    let resolved = lookup_host(address).await.map_err(|source| BindError::Resolve {
+        address: address.to_owned(),
+        source,
+    })?;
+    let resolved: Vec<_> = resolved.collect();
+    if resolved.is_empty() {
+        return Err(BindError::Nothing {
+            address: address.to_owned(),
+        });
+    }
+    Ok(resolved)
+}
+
+/// A bound listener, to be handed to [`crate::serve`].
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) settings: ListenerSettings,
+    pub(crate) metrics: Arc<ListenerMetrics>,
+}
+
+impl Listener {
+    /// Listens on the first of `addresses` (see [`resolve`]) that can be had.
+    pub fn bind(
+        addresses: &[SocketAddr],
+        settings: ListenerSettings,
+        metrics: &NetMetrics,
+    ) -> Result<Self, BindError> {
+        let mut failed = BindError::Nothing {
+            address: String::new(),
+        };
+        for address in addresses {
+            match listen(*address) {
+                Ok(socket) => {
+                    let metrics = metrics.listener(settings.name);
+                    return Ok(Self {
+                        socket,
+                        settings,
+                        metrics,
+                    });
+                }
+                Err(source) => {
+                    failed = BindError::Bind {
+                        address: *address,
+                        source,
+                    }
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    /// Where it listens, with the real port.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// What every accepted connection gets: answers leave at once, and peers that vanished are noticed.
+pub(crate) fn prepare(stream: &TcpStream, settings: &ListenerSettings) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, settings.keepalive)?;
+    sockopt::set_tcp_keepintvl(stream, (settings.keepalive / 9).max(Duration::from_secs(1)))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Around a stream that a library reads and writes: a limit for peers that do not read, and counted bytes.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::metrics::ListenerMetrics;
+
+/// Fails a write with `TimedOut` when it has made no progress for the given time. The timer exists only while a write
+/// waits.
+#[derive(Debug)]
+pub struct StallGuard<S> {
+    stream: S,
+    timeout: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    metrics: Arc<ListenerMetrics>,
+}
+
+impl<S> StallGuard<S> {
+    #[must_use]
+    pub fn new(stream: S, timeout: Duration, metrics: Arc<ListenerMetrics>) -> Self {
+        Self {
+            stream,
+            timeout,
+            timer: None,
+            metrics,
+        }
+    }
+
+    fn sent(&self, polled: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = polled {
+            self.metrics.sent_bytes.inc_by(*count as u64);
+        }
+    }
+
+    fn watch<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.timer = None;
+            return polled;
+        }
+        let timeout = self.timeout;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout)));
+        timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.metrics
+            .received_bytes
+            .inc_by((buffer.filled().len() - before) as u64);
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.sent(&polled);
+        self.watch(polled, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.sent(&polled);
+        self.watch(polled, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        self.watch(polled, cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watch(polled, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_progress_times_out_and_one_with_progress_does_not() {
+        let (near, mut far) = duplex(10);
+        let mut near = StallGuard::new(near, Duration::from_secs(20), Arc::default());
+        let reader = async {
+            for _ in 0..5 {
+                tokio::time::sleep(Duration::from_secs(15)).await;
+                far.read_exact(&mut [0; 10]).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(near.write_all(&[0; 60]), reader);
+        written.unwrap();
+        let error = near.write_all(&[0; 60]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
