@@ -27,7 +27,7 @@ def in_venv():
     """Starts the script again with the Python that has confluent-kafka; call it before importing that."""
     if Path(sys.prefix) != VENV.parent.parent:
         if not VENV.exists():
-            sys.exit("confluent-kafka is not there: run scripts/setup --bench")
+            sys.exit("confluent-kafka is not there: run scripts/setup")
         os.execv(VENV, [str(VENV), *sys.argv])
 
 
