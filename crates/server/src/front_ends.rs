@@ -16,7 +16,9 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Opti
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
     let limits = ListenerSettings::new("kafka", connections_max);
-    let (listener, address) = process.bind("kafka.listen", &settings.kafka.listen, limits).await?;
+    let (listener, address) = process
+        .bind("kafka.listen", &settings.kafka.listen, limits)
+        .await?;
     let kafka = {
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         Kafka::new(Arc::clone(broker), kafka_settings(settings), &mut registry)
