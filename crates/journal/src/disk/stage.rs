@@ -178,8 +178,9 @@ impl Prepared {
             frames: SmallVec::new(),
             placed: SmallVec::new(),
             wait: match self.state {
-                StateWait::Synced if self.frees_space => Wait::Synced,
-                _ => Wait::Nothing,
+                _ if !self.frees_space => Wait::Nothing,
+                StateWait::Synced => Wait::Synced,
+                StateWait::Written => Wait::Written,
             },
             sync_within_ms: if self.frees_space { STATE_SYNC_WITHIN_MS } else { IDLE_SYNC_WITHIN_MS },
             interval: None,
