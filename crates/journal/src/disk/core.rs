@@ -72,6 +72,8 @@ pub(crate) struct Chores {
 pub(crate) struct ChoreList {
     /// Segments that want a sidecar, oldest first.
     pub(crate) sealed: Vec<Sealed>,
+    /// Older ones whose sidecars could not be written: they are tried again with whatever comes next.
+    late: Vec<Sealed>,
     pub(crate) checkpoint: bool,
     pub(crate) refill: bool,
     pub(crate) closed: bool,
@@ -138,6 +140,12 @@ impl Chores {
         self.wake.notify_all();
     }
 
+    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's batches in
+    /// sidecars up to some segment, and in memory behind it.
+    pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
+        self.lock().late = sealed;
+    }
+
     pub(crate) fn want_checkpoint(&self) {
         self.lock().checkpoint = true;
         self.wake.notify_all();
@@ -152,8 +160,10 @@ impl Chores {
         let (mut state, _) =
             self.wake.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
         let closed = state.closed;
-        let list = std::mem::take(&mut *state);
+        let mut list = std::mem::take(&mut *state);
         state.closed = closed;
+        let newer = std::mem::replace(&mut list.sealed, std::mem::take(&mut list.late));
+        list.sealed.extend(newer);
         drop(state);
         self.wake.notify_all();
         list

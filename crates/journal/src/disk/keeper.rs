@@ -53,11 +53,13 @@ pub(crate) fn pump(core: &Core) {
 }
 
 fn do_chores(core: &Core, chores: ChoreList) {
-    for sealed in chores.sealed {
-        let segment = sealed.summary.segment;
-        if let Err(error) = write_sidecar(core, sealed) {
-            // The batches stay listed in memory, and recovery makes the sidecar from the segment.
-            tracing::error!(%error, %segment, "a sidecar could not be written");
+    let mut sealed = chores.sealed.into_iter();
+    while let Some(mut next) = sealed.next() {
+        if let Err(error) = write_sidecar(core, &mut next) {
+            // The batches stay listed in memory, and recovery would make the sidecar from the segment.
+            tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
+            core.chores.put_back(std::iter::once(next).chain(sealed).collect());
+            break;
         }
     }
     if core.pool.wants()
@@ -70,7 +72,7 @@ fn do_chores(core: &Core, chores: ChoreList) {
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
-pub(crate) fn write_sidecar(core: &Core, mut sealed: Sealed) -> std::io::Result<()> {
+pub(crate) fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
     let segment = sealed.summary.segment;
     sort(&mut sealed.index);
     let rows = rows_of(&sealed.index);
