@@ -25,7 +25,12 @@ use super::producers::Producers;
 use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
 
+<<<<<<< HEAD
 pub(crate) const FILE: &str = "checkpoint.redb";
+=======
+const FILE: &str = "checkpoint.redb";
+const NEW_FILE: &str = "checkpoint.redb.tmp";
+>>>>>>> jtests
 /// Pages that the database keeps in memory.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -213,6 +218,7 @@ fn failed(error: impl Display) -> CheckpointError {
 }
 
 fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError> {
+<<<<<<< HEAD
     let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
     let file = if is_new {
         storage.create(FILE)
@@ -225,20 +231,39 @@ fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError
         .create_with_backend(Backend { file })
         .map_err(failed)?;
     // Reading a table that was never written is an error: make them all.
+=======
+    let names = storage.list().map_err(failed)?;
+    if !names.iter().any(|name| name == FILE) {
+        create_database(storage, &names)?;
+    }
+    build(storage.open(FILE).map_err(failed)?)
+}
+
+/// Makes the database under another name, so that one that is there was made to the end.
+fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), CheckpointError> {
+    if names.iter().any(|name| name == NEW_FILE) {
+        storage.remove(NEW_FILE).map_err(failed)?;
+    }
+    let file = storage.create(NEW_FILE).map_err(failed)?;
+    let database = build(Arc::clone(&file))?;
+>>>>>>> jtests
     let transaction = database.begin_write().map_err(failed)?;
+    // Reading a table that was never written is an error: make them all.
     for table in [STATE, DELTAS] {
         transaction.open_table(table).map_err(failed)?;
     }
     transaction.open_table(META).map_err(failed)?;
     transaction.open_table(LOGS).map_err(failed)?;
     transaction.open_table(SEGMENTS).map_err(failed)?;
-    if is_new {
-        transaction.commit().map_err(failed)?;
-        storage.sync_names().map_err(failed)?;
-    } else {
-        transaction.abort().map_err(failed)?;
-    }
-    Ok(database)
+    transaction.commit().map_err(failed)?;
+    drop(database);
+    file.sync().map_err(failed)?;
+    storage.rename(NEW_FILE, FILE).map_err(failed)?;
+    storage.sync_names().map_err(failed)
+}
+
+fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
+    Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(Backend { file }).map_err(failed)
 }
 
 fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {
