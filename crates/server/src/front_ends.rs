@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use stafett_broker::Broker;
-use stafett_kafka::{Kafka, KafkaSettings};
+use stafett_kafka::{Endpoint, Kafka, KafkaSettings};
 use stafett_net::ListenerSettings;
 
 use crate::failure::Failure;
@@ -30,7 +30,10 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Opti
 fn kafka_settings(settings: &crate::config::Settings) -> KafkaSettings {
     let kafka = &settings.kafka;
     KafkaSettings {
-        advertised: kafka.advertised.clone(),
+        advertised: kafka
+            .advertised
+            .clone()
+            .map(|(host, port)| Endpoint { host, port }),
         auto_create_topics: kafka.auto_create_topics,
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
         idle_timeout: kafka.idle_timeout_ms,

@@ -25,12 +25,8 @@ use super::producers::Producers;
 use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
 
-<<<<<<< HEAD
 pub(crate) const FILE: &str = "checkpoint.redb";
-=======
-const FILE: &str = "checkpoint.redb";
 const NEW_FILE: &str = "checkpoint.redb.tmp";
->>>>>>> jtests
 /// Pages that the database keeps in memory.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -218,20 +214,6 @@ fn failed(error: impl Display) -> CheckpointError {
 }
 
 fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError> {
-<<<<<<< HEAD
-    let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
-    let file = if is_new {
-        storage.create(FILE)
-    } else {
-        storage.open(FILE)
-    }
-    .map_err(failed)?;
-    let database = Database::builder()
-        .set_cache_size(CACHE_BYTES)
-        .create_with_backend(Backend { file })
-        .map_err(failed)?;
-    // Reading a table that was never written is an error: make them all.
-=======
     let names = storage.list().map_err(failed)?;
     if !names.iter().any(|name| name == FILE) {
         create_database(storage, &names)?;
@@ -246,7 +228,6 @@ fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), C
     }
     let file = storage.create(NEW_FILE).map_err(failed)?;
     let database = build(Arc::clone(&file))?;
->>>>>>> jtests
     let transaction = database.begin_write().map_err(failed)?;
     // Reading a table that was never written is an error: make them all.
     for table in [STATE, DELTAS] {
@@ -263,7 +244,10 @@ fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), C
 }
 
 fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
-    Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(Backend { file }).map_err(failed)
+    Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create_with_backend(Backend { file })
+        .map_err(failed)
 }
 
 fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {

@@ -77,13 +77,10 @@ pub(crate) struct Chores {
 pub(crate) struct ChoreList {
     /// Segments that want a sidecar, oldest first.
     pub(crate) sealed: Vec<Sealed>,
-<<<<<<< HEAD
     /// Segments that were sealed and have no sidecar yet.
     unfinished: usize,
-=======
     /// Older ones whose sidecars could not be written: they are tried again with whatever comes next.
     late: Vec<Sealed>,
->>>>>>> jtests
     pub(crate) checkpoint: bool,
     pub(crate) refill: bool,
     pub(crate) closed: bool,
@@ -191,12 +188,10 @@ impl Chores {
         self.wake.notify_all();
     }
 
-<<<<<<< HEAD
-    /// Puts sealed segments back, in front of those that came since.
-    pub(crate) fn put_back(&self, mut sealed: Vec<Sealed>) {
-        let mut state = self.lock();
-        sealed.append(&mut state.sealed);
-        state.sealed = sealed;
+    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's batches in
+    /// sidecars up to some segment, and in memory behind it.
+    pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
+        self.lock().late = sealed;
     }
 
     /// Notes that a sealed segment has its sidecar.
@@ -214,12 +209,6 @@ impl Chores {
                 .wait_while(state, busy)
                 .unwrap_or_else(PoisonError::into_inner),
         );
-=======
-    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's batches in
-    /// sidecars up to some segment, and in memory behind it.
-    pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
-        self.lock().late = sealed;
->>>>>>> jtests
     }
 
     pub(crate) fn want_checkpoint(&self) {
@@ -233,23 +222,15 @@ impl Chores {
         let idle = |state: &mut ChoreList| {
             state.sealed.is_empty() && !state.checkpoint && !state.refill && !state.closed
         };
-<<<<<<< HEAD
         let (mut state, _) = self
             .wake
             .wait_timeout_while(state, patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
         let (closed, unfinished) = (state.closed, state.unfinished);
-        let list = std::mem::take(&mut *state);
-        (state.closed, state.unfinished) = (closed, unfinished);
-=======
-        let (mut state, _) =
-            self.wake.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
-        let closed = state.closed;
         let mut list = std::mem::take(&mut *state);
-        state.closed = closed;
+        (state.closed, state.unfinished) = (closed, unfinished);
         let newer = std::mem::replace(&mut list.sealed, std::mem::take(&mut list.late));
         list.sealed.extend(newer);
->>>>>>> jtests
         drop(state);
         self.wake.notify_all();
         list

@@ -57,9 +57,8 @@ pub(crate) fn pump(core: &Core) {
 
 fn do_chores(core: &Core, chores: ChoreList) {
     let mut sealed = chores.sealed.into_iter();
-<<<<<<< HEAD
-    while let Some(next) = sealed.next() {
-        match write_sidecar(core, &next) {
+    while let Some(mut next) = sealed.next() {
+        match write_sidecar(core, &mut next) {
             Ok(()) => core.chores.on_sidecar(),
             Err(error) => {
                 // Its batches stay listed in memory, and those of later segments too, so that each log is in order.
@@ -67,14 +66,6 @@ fn do_chores(core: &Core, chores: ChoreList) {
                 core.chores
                     .put_back([next].into_iter().chain(sealed.by_ref()).collect());
             }
-=======
-    while let Some(mut next) = sealed.next() {
-        if let Err(error) = write_sidecar(core, &mut next) {
-            // The batches stay listed in memory, and recovery would make the sidecar from the segment.
-            tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
-            core.chores.put_back(std::iter::once(next).chain(sealed).collect());
-            break;
->>>>>>> jtests
         }
     }
     if core.pool.wants()
@@ -91,17 +82,12 @@ fn do_chores(core: &Core, chores: ChoreList) {
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
-<<<<<<< HEAD
-fn write_sidecar(core: &Core, sealed: &Sealed) -> std::io::Result<()> {
-=======
-pub(crate) fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
->>>>>>> jtests
+fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
     let segment = sealed.summary.segment;
-    let mut index = sealed.index.clone();
-    sort(&mut index);
-    let rows = rows_of(&index);
+    sort(&mut sealed.index);
+    let rows = rows_of(&sealed.index);
     let name = FileRole::Sidecar(SegmentKind::Arrival, segment).name();
-    sidecar::write(&*core.storage, &name, sealed.summary, &rows, &index)?;
+    sidecar::write(&*core.storage, &name, sealed.summary, &rows, &sealed.index)?;
     for row in rows {
         if let Some(log) = core.logs.get(row.log) {
             log.lock().on_sealed(segment);

@@ -229,7 +229,6 @@ impl Prepared {
             frames: SmallVec::new(),
             placed: SmallVec::new(),
             wait: match self.state {
-<<<<<<< HEAD
                 _ if self.has_batches => Wait::Nothing,
                 StateWait::Synced => Wait::Synced,
                 StateWait::Written => Wait::Written,
@@ -238,11 +237,6 @@ impl Prepared {
                 IDLE_SYNC_WITHIN_MS
             } else {
                 STATE_SYNC_WITHIN_MS
-=======
-                _ if !self.frees_space => Wait::Nothing,
-                StateWait::Synced => Wait::Synced,
-                StateWait::Written => Wait::Written,
->>>>>>> jtests
             },
             interval: None,
             duplicate_shown: true,

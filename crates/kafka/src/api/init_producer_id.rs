@@ -15,8 +15,14 @@ use crate::session::{Call, Close, Context};
 pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: InitProducerIdRequest = call.read(body)?;
     if request.transactional_id.is_some() {
-        let code = context.shared.metrics.error(call.api, ErrorCode::TransactionalIdAuthorizationFailed);
-        let response = InitProducerIdResponse { error_code: code, ..refused() };
+        let code = context
+            .shared
+            .metrics
+            .error(call.api, ErrorCode::TransactionalIdAuthorizationFailed);
+        let response = InitProducerIdResponse {
+            error_code: code,
+            ..refused()
+        };
         return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
     }
     let shared = Arc::clone(&context.shared);
@@ -29,7 +35,10 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
             },
             Err(not_stored) => {
                 let (code, _) = error::not_stored(&not_stored)?;
-                InitProducerIdResponse { error_code: shared.metrics.error(call.api, code), ..refused() }
+                InitProducerIdResponse {
+                    error_code: shared.metrics.error(call.api, code),
+                    ..refused()
+                }
             }
         };
         call.answer::<InitProducerIdRequest>(&response)
@@ -37,5 +46,9 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
 }
 
 fn refused() -> InitProducerIdResponse {
-    InitProducerIdResponse { producer_id: -1, producer_epoch: -1, ..InitProducerIdResponse::default() }
+    InitProducerIdResponse {
+        producer_id: -1,
+        producer_epoch: -1,
+        ..InitProducerIdResponse::default()
+    }
 }

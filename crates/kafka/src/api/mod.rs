@@ -38,7 +38,10 @@ pub(crate) fn dispatch(
     frame_bytes: usize,
     staging: &mut Staging,
 ) -> Result<Kind, Close> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "SERVED says which there are; a test compares the two")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "SERVED says which there are; a test compares the two"
+    )]
     match call.api {
         ApiKey::Produce => produce::stage(context, call, body, frame_bytes, staging),
         ApiKey::Fetch => fetch::fetch(context, call, body),
