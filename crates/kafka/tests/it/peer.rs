@@ -78,6 +78,13 @@ impl Server {
         tokio::time::timeout(PATIENCE, self.tasks.wait()).await.unwrap();
     }
 
+    /// Ends all connections, whatever they are at.
+    pub(crate) async fn drain_hard(&self) {
+        self.shutdown.abort();
+        self.tasks.close();
+        tokio::time::timeout(PATIENCE, self.tasks.wait()).await.unwrap();
+    }
+
     /// The value of a metric, by its name and labels as they are shown.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let mut text = String::new();
