@@ -7,11 +7,16 @@
 //! - [`ticket`]: what a caller holds until the journal knows
 //! - [`watch`]: growth as a subscription
 //! - [`disk`]: the provider on local disk
+//! - [`memory`]: the provider in memory
 //! - [`metrics`]: what it counts and times
+//! - `simulated`: a disk that fails as a test wants, behind the feature `testing`
 
 pub mod contract;
 pub mod disk;
+pub mod memory;
 pub mod metrics;
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated;
 pub mod ticket;
 pub mod watch;
 
@@ -21,6 +26,7 @@ pub use contract::{
     StateUnreadable, StateWait, Target, TimeQuery,
 };
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
+pub use memory::MemoryJournal;
 pub use metrics::Metrics;
 pub use ticket::{ReadTicket, Ticket, TimeTicket};
 pub use watch::Watch;

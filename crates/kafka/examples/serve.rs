@@ -31,13 +31,19 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::DEBUG).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing::Level::DEBUG)
+        .init();
     let args = Args::parse();
     let temporary = tempfile::tempdir()?;
     let directory = args.data_dir.as_deref().unwrap_or(temporary.path());
     let journal = Arc::new(DiskJournal::open(directory, Settings::default(), Metrics::new())?);
     let settings = BrokerSettings {
-        logs: LogSpec { durability: args.durability, retention: Retention::default() },
+        logs: LogSpec {
+            durability: args.durability,
+            retention: Retention::default(),
+        },
         message_bytes_max: 1_048_588,
         append_time: false,
         partitions: args.partitions,
@@ -48,9 +54,15 @@ async fn main() -> anyhow::Result<()> {
     let net = NetMetrics::register(&mut registry);
     let addresses = stafett_net::resolve(&args.listen).await?;
     let listener = Listener::bind(&addresses, ListenerSettings::new("kafka", 10_000), &net)?;
-    println!("kafka listening on {}", listener.local_addr().context("no address")?);
+    println!(
+        "kafka listening on {}",
+        listener.local_addr().context("no address")?
+    );
     let shutdown = Shutdown::new();
-    let shared = Shared::new(shutdown.clone(), ByteBudget::new(BudgetSettings { bytes: 256 << 20 }));
+    let shared = Shared::new(
+        shutdown.clone(),
+        ByteBudget::new(BudgetSettings { bytes: 256 << 20 }),
+    );
     let serving = stafett_net::serve(listener, Arc::new(kafka), shared);
     tokio::select! {
         () = serving => {}

@@ -35,8 +35,8 @@ use stafett_kafka_wire::{
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Record};
 use stafett_net::{
-    BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, FrameWriter, Listener, ListenerSettings,
-    NetMetrics, Protocol, Shared, Shutdown, Status, WriteLimits,
+    BudgetSettings, ByteBudget, Connection, FrameLimits, FrameReader, FrameWriter, Listener,
+    ListenerSettings, NetMetrics, Protocol, Shared, Shutdown, Status, WriteLimits,
 };
 
 const RECORD_BYTES: usize = 100;
@@ -66,16 +66,25 @@ struct Stub {
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let addresses = stafett_net::resolve(&args.listen).await?;
-    let listener =
-        Listener::bind(&addresses, ListenerSettings::new("kafka", 10_000), &NetMetrics::default())?;
-    println!("kafka listening on {}", listener.local_addr().context("no address")?);
+    let listener = Listener::bind(
+        &addresses,
+        ListenerSettings::new("kafka", 10_000),
+        &NetMetrics::default(),
+    )?;
+    println!(
+        "kafka listening on {}",
+        listener.local_addr().context("no address")?
+    );
     let stub = Stub {
         args,
         batch: batch()?.slice(OFFSET_BYTES..),
         produced: AtomicI64::new(0),
         topics: Mutex::default(),
     };
-    let shared = Shared::new(Shutdown::new(), ByteBudget::new(BudgetSettings { bytes: 256 << 20 }));
+    let shared = Shared::new(
+        Shutdown::new(),
+        ByteBudget::new(BudgetSettings { bytes: 256 << 20 }),
+    );
     stafett_net::serve(listener, Arc::new(stub), shared).await;
     Ok(())
 }
@@ -84,7 +93,12 @@ fn batch() -> anyhow::Result<Bytes> {
     let mut builder = BatchBuilder::new(Codec::None);
     let value = [b'x'; RECORD_BYTES];
     for _ in 0..BATCH_RECORDS {
-        builder.push(&Record { key: None, value: Some(&value), headers: &[], timestamp: 1 })?;
+        builder.push(&Record {
+            key: None,
+            value: Some(&value),
+            headers: &[],
+            timestamp: 1,
+        })?;
     }
     let batch = builder.finish()?;
     BatchHeader::verify(&batch)?;
@@ -132,7 +146,10 @@ impl Stub {
             ApiKey::CreateTopics => self.create_topics(&header, body)?,
             ApiKey::InitProducerId => write::<InitProducerIdRequest>(
                 &header,
-                &InitProducerIdResponse { producer_id: 1, ..InitProducerIdResponse::default() },
+                &InitProducerIdResponse {
+                    producer_id: 1,
+                    ..InitProducerIdResponse::default()
+                },
             )?,
             ApiKey::ListOffsets => self.list_offsets(&header, body)?,
             ApiKey::Produce => return self.produce(&header, body),
@@ -186,8 +203,18 @@ impl Stub {
             error_message: None,
             ..CreatableTopicResult::default()
         };
-        let topics = request.topics.into_iter().map(|asked| topic(asked.name)).collect();
-        write::<CreateTopicsRequest>(header, &CreateTopicsResponse { throttle_time_ms: 0, topics })
+        let topics = request
+            .topics
+            .into_iter()
+            .map(|asked| topic(asked.name))
+            .collect();
+        write::<CreateTopicsRequest>(
+            header,
+            &CreateTopicsResponse {
+                throttle_time_ms: 0,
+                topics,
+            },
+        )
     }
 
     fn list_offsets(&self, header: &RequestHeader, body: Decoder) -> anyhow::Result<Encoded> {
@@ -199,12 +226,19 @@ impl Stub {
                 .into_iter()
                 .map(|partition| ListOffsetsPartitionResponse {
                     partition_index: partition.partition_index,
-                    offset: if partition.timestamp == -1 { self.args.records } else { 0 },
+                    offset: if partition.timestamp == -1 {
+                        self.args.records
+                    } else {
+                        0
+                    },
                     ..ListOffsetsPartitionResponse::default()
                 })
                 .collect(),
         });
-        let response = ListOffsetsResponse { throttle_time_ms: 0, topics: topics.collect() };
+        let response = ListOffsetsResponse {
+            throttle_time_ms: 0,
+            topics: topics.collect(),
+        };
         write::<ListOffsetsRequest>(header, &response)
     }
 
@@ -232,7 +266,10 @@ impl Stub {
                 .map(|data| partition(data.index, data.records))
                 .collect(),
         });
-        let response = ProduceResponse { responses: topics.collect(), ..ProduceResponse::default() };
+        let response = ProduceResponse {
+            responses: topics.collect(),
+            ..ProduceResponse::default()
+        };
         write::<ProduceRequest>(header, &response).map(Some)
     }
 
@@ -270,7 +307,13 @@ impl Stub {
         if !found {
             tokio::time::sleep(Duration::from_millis(u64::try_from(request.max_wait_ms)?)).await;
         }
-        write::<FetchRequest>(header, &FetchResponse { responses: topics, ..FetchResponse::default() })
+        write::<FetchRequest>(
+            header,
+            &FetchResponse {
+                responses: topics,
+                ..FetchResponse::default()
+            },
+        )
     }
 
     /// Batches from the one that holds an offset on.
@@ -298,7 +341,9 @@ impl Stub {
     }
 
     fn topics(&self) -> std::sync::MutexGuard<'_, HashMap<Str, Uuid>> {
-        self.topics.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.topics
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -316,13 +361,23 @@ fn api_versions(header: &RequestHeader) -> anyhow::Result<Encoded> {
         let range = api.advertised_versions();
         // No sessions: each fetch says all that it wants.
         let max = if *api == ApiKey::Fetch { 6 } else { range.max };
-        ApiVersion { api_key: api.code(), min_version: range.min, max_version: max }
+        ApiVersion {
+            api_key: api.code(),
+            min_version: range.min,
+            max_version: max,
+        }
     };
-    let response =
-        ApiVersionsResponse { api_keys: SERVED.iter().map(version).collect(), ..ApiVersionsResponse::default() };
+    let response = ApiVersionsResponse {
+        api_keys: SERVED.iter().map(version).collect(),
+        ..ApiVersionsResponse::default()
+    };
     write::<ApiVersionsRequest>(header, &response)
 }
 
 fn write<R: Request>(header: &RequestHeader, response: &R::Response) -> anyhow::Result<Encoded> {
-    Ok(frame::write_response::<R>(header.version, header.correlation_id, response)?)
+    Ok(frame::write_response::<R>(
+        header.version,
+        header.correlation_id,
+        response,
+    )?)
 }

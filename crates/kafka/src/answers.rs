@@ -37,7 +37,10 @@ pub(crate) struct Reply {
 
 impl From<Encoded> for Reply {
     fn from(encoded: Encoded) -> Self {
-        Self { encoded: Some(encoded), ..Self::default() }
+        Self {
+            encoded: Some(encoded),
+            ..Self::default()
+        }
     }
 }
 
@@ -101,12 +104,18 @@ impl Answers {
 
     /// Adds the ticket of the last `answers` produce answers that were pushed.
     pub(crate) fn push_group(&mut self, ticket: Ticket, answers: usize) {
-        self.groups.push_back(Group { waiting: Some(ticket), outcomes: VecDeque::new(), answers });
+        self.groups.push_back(Group {
+            waiting: Some(ticket),
+            outcomes: VecDeque::new(),
+            answers,
+        });
     }
 
     /// Takes the first answer once it is ready. Pending for ever if there is none.
     pub(crate) fn poll_next(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Next> {
-        let Some(front) = self.queue.front_mut() else { return Poll::Pending };
+        let Some(front) = self.queue.front_mut() else {
+            return Poll::Pending;
+        };
         match &mut front.kind {
             Kind::Ready(_) => {}
             Kind::Task(task) | Kind::Barrier(task) => {
@@ -115,7 +124,9 @@ impl Answers {
                 front.kind = Kind::Ready(answered);
             }
             Kind::Produce(answer) => {
-                let Some(group) = self.groups.front_mut() else { return Poll::Pending };
+                let Some(group) = self.groups.front_mut() else {
+                    return Poll::Pending;
+                };
                 if let Some(ticket) = &mut group.waiting {
                     let outcomes = ready!(Pin::new(ticket).poll(context));
                     group.outcomes = outcomes.into_iter().collect();
@@ -129,7 +140,13 @@ impl Answers {
                 front.kind = Kind::Ready(answered);
             }
         }
-        let Some(Answer { kind: Kind::Ready(answered), api, since, permit }) = self.queue.pop_front() else {
+        let Some(Answer {
+            kind: Kind::Ready(answered),
+            api,
+            since,
+            permit,
+        }) = self.queue.pop_front()
+        else {
             return Poll::Pending;
         };
         if let Some(api) = api {

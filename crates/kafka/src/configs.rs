@@ -17,8 +17,12 @@ use crate::settings::BROKER_ID;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Boolean,
-    Integer { min: i32 },
-    Long { min: i64 },
+    Integer {
+        min: i32,
+    },
+    Long {
+        min: i64,
+    },
     /// From 0 to 1.
     Ratio,
     OneOf(&'static [&'static str]),
@@ -57,7 +61,13 @@ const fn config(
     default: &'static str,
     about: &'static str,
 ) -> Config {
-    Config { name, broker_name, kind, default, about }
+    Config {
+        name,
+        broker_name,
+        kind,
+        default,
+        about,
+    }
 }
 
 const fn shown(name: &'static str, broker_name: &'static str, kind: Kind, default: &'static str) -> Config {
@@ -158,7 +168,11 @@ pub(crate) enum BadConfig {
     #[error("{name} is set twice")]
     Twice { name: &'static str },
     #[error("invalid value {value:?} for {name}: expected {expected}")]
-    Value { name: &'static str, value: String, expected: String },
+    Value {
+        name: &'static str,
+        value: String,
+        expected: String,
+    },
 }
 
 pub(crate) fn find(name: &str) -> Option<&'static Config> {
@@ -264,7 +278,9 @@ impl Kind {
             Self::Boolean => value == "true" || value == "false",
             Self::Integer { min } => value.parse().is_ok_and(|number: i32| number >= min),
             Self::Long { min } => value.parse().is_ok_and(|number: i64| number >= min),
-            Self::Ratio => value.parse().is_ok_and(|number: f64| (0.0..=1.0).contains(&number)),
+            Self::Ratio => value
+                .parse()
+                .is_ok_and(|number: f64| (0.0..=1.0).contains(&number)),
             Self::OneOf(texts) => texts.contains(&value),
             Self::SomeOf([]) => true,
             Self::SomeOf(texts) => list(value).all(|text| texts.contains(&text)),

@@ -127,10 +127,16 @@ impl Loop<'_> {
     }
 
     async fn next_event(&mut self) -> Result<Event, Ended> {
-        let may_read = self.is_reading
-            && self.held.is_empty()
-            && self.answers.len() < self.shared.settings.answers_max;
-        let Self { shared, reader, read, frames, answers, .. } = self;
+        let may_read =
+            self.is_reading && self.held.is_empty() && self.answers.len() < self.shared.settings.answers_max;
+        let Self {
+            shared,
+            reader,
+            read,
+            frames,
+            answers,
+            ..
+        } = self;
         tokio::select! {
             biased;
             next = poll_fn(|context| answers.poll_next(shared, context)), if !answers.is_empty() => {
@@ -170,10 +176,16 @@ impl Loop<'_> {
                 turn = reply.turn;
                 break;
             }
-            next = if bytes < WRITE_BYTES { self.ready_answer().await } else { None };
+            next = if bytes < WRITE_BYTES {
+                self.ready_answer().await
+            } else {
+                None
+            };
         }
         if bytes > 0 {
-            self.writer.write_chunks(&mut self.write, &mut self.outgoing).await?;
+            self.writer
+                .write_chunks(&mut self.write, &mut self.outgoing)
+                .await?;
             self.shared.metrics.on_written(begun.elapsed());
         }
         drop((permits, turn));

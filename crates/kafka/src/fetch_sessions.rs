@@ -92,7 +92,13 @@ impl FetchSessions {
             }
         };
         let used = Instant::now();
-        let slot = Slot { epoch: EPOCH_FIRST + 1, uses_ids, state: Some(state), partitions, used };
+        let slot = Slot {
+            epoch: EPOCH_FIRST + 1,
+            uses_ids,
+            state: Some(state),
+            partitions,
+            used,
+        };
         inner.slots.insert(id, slot);
         inner.partitions += partitions;
         self.show(&inner);
@@ -102,7 +108,10 @@ impl FetchSessions {
     /// Takes a session out for the request of the given epoch.
     pub(crate) fn take(&self, id: i32, epoch: i32, uses_ids: bool) -> Result<Taken<'_>, ErrorCode> {
         let mut inner = self.lock();
-        let slot = inner.slots.get_mut(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        let slot = inner
+            .slots
+            .get_mut(&id)
+            .ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if slot.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
         }
@@ -111,7 +120,11 @@ impl FetchSessions {
         }
         let state = slot.state.take().ok_or(ErrorCode::InvalidFetchSessionEpoch)?;
         slot.epoch = slot.epoch.checked_add(1).unwrap_or(EPOCH_FIRST + 1);
-        Ok(Taken { sessions: self, id, state: Some(state) })
+        Ok(Taken {
+            sessions: self,
+            id,
+            state: Some(state),
+        })
     }
 
     /// Ends a session.
@@ -145,7 +158,10 @@ impl FetchSessions {
     /// Ends the session that has been idle for the longest time, if that is long enough.
     fn evict(&self, inner: &mut Inner) -> bool {
         let idle = inner.slots.iter().filter(|(_, slot)| slot.state.is_some());
-        let Some((id, used)) = idle.map(|(id, slot)| (*id, slot.used)).min_by_key(|(_, used)| *used) else {
+        let Some((id, used)) = idle
+            .map(|(id, slot)| (*id, slot.used))
+            .min_by_key(|(_, used)| *used)
+        else {
             return false;
         };
         if used.elapsed() < IDLE_MIN {
@@ -159,8 +175,10 @@ impl FetchSessions {
     }
 
     fn show(&self, inner: &Inner) {
-        self.count.set(i64::try_from(inner.slots.len()).unwrap_or(i64::MAX));
-        self.partitions.set(i64::try_from(inner.partitions).unwrap_or(i64::MAX));
+        self.count
+            .set(i64::try_from(inner.slots.len()).unwrap_or(i64::MAX));
+        self.partitions
+            .set(i64::try_from(inner.partitions).unwrap_or(i64::MAX));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -148,7 +148,12 @@ impl FetchState {
         let Some(number) = self.find(topic, asked.partition) else {
             let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
             self.add(shared, topic, asked);
-            let Self { by_name, partitions, hash, .. } = self;
+            let Self {
+                by_name,
+                partitions,
+                hash,
+                ..
+            } = self;
             by_name.insert_unique(name_hash(hash, topic, asked.partition), number, |other| {
                 partitions
                     .get(index(*other))
@@ -157,7 +162,9 @@ impl FetchState {
             self.watch_one(&shared.broker, number);
             return;
         };
-        let Some(partition) = self.partitions.get_mut(index(number)) else { return };
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
         if partition.stage == Stage::Forgotten {
             partition.stage = Stage::Idle;
             partition.told = (UNTOLD, UNTOLD);
@@ -171,8 +178,12 @@ impl FetchState {
 
     /// Removes a partition from a session.
     pub(crate) fn forget(&mut self, topic: &TopicKey, partition: i32) {
-        let Some(number) = self.find(topic, partition) else { return };
-        let Some(partition) = self.partitions.get_mut(index(number)) else { return };
+        let Some(number) = self.find(topic, partition) else {
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
         if partition.stage != Stage::Forgotten {
             partition.stage = Stage::Forgotten;
             self.live -= 1;
@@ -220,7 +231,9 @@ impl FetchState {
         let mut logs = Vec::with_capacity(self.active.len());
         let mut tried = Vec::with_capacity(self.active.len());
         for number in std::mem::take(&mut self.active) {
-            let Some(partition) = self.partitions.get_mut(index(number)) else { continue };
+            let Some(partition) = self.partitions.get_mut(index(number)) else {
+                continue;
+            };
             if partition.stage != Stage::Active {
                 continue;
             }
@@ -228,7 +241,9 @@ impl FetchState {
                 partition.resolve(shared);
                 self.watch_one(&shared.broker, number);
             }
-            let Some(partition) = self.partitions.get(index(number)) else { continue };
+            let Some(partition) = self.partitions.get(index(number)) else {
+                continue;
+            };
             match partition.readable(shared) {
                 Ok(from) => {
                     logs.push(from);
@@ -237,7 +252,14 @@ impl FetchState {
                 Err(code) => tried.push((number, Some(code))),
             }
         }
-        (ReadRequest { logs, bytes_max, first_batch_whole: true }, tried)
+        (
+            ReadRequest {
+                logs,
+                bytes_max,
+                first_batch_whole: true,
+            },
+            tried,
+        )
     }
 
     /// Reads every active partition, as far as the bytes go.
@@ -249,7 +271,10 @@ impl FetchState {
             shared.broker.read(request).finish().await.unwrap_or_default()
         };
         let mut read = read.into_iter();
-        let mut round = Round { results: Vec::with_capacity(tried.len()), ..Round::default() };
+        let mut round = Round {
+            results: Vec::with_capacity(tried.len()),
+            ..Round::default()
+        };
         for (number, failed) in tried {
             let result = match failed {
                 Some(code) => Err(code),
@@ -266,7 +291,9 @@ impl FetchState {
 
     fn on_read(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) {
         let is_watching = self.watch.is_some();
-        let Some(partition) = self.partitions.get_mut(index(number)) else { return };
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
         match &result {
             Ok(run) => {
                 partition.bounds = run.bounds;
@@ -296,8 +323,18 @@ impl FetchState {
         let mut results = round.results;
         let has_records = |result: &Result<Run, ErrorCode>| result.as_ref().is_ok_and(|run| run.bytes > 0);
         self.active.clear();
-        self.active.extend(results.iter().filter(|(_, result)| !has_records(result)).map(|(number, _)| number));
-        self.active.extend(results.iter().filter(|(_, result)| has_records(result)).map(|(number, _)| number));
+        self.active.extend(
+            results
+                .iter()
+                .filter(|(_, result)| !has_records(result))
+                .map(|(number, _)| number),
+        );
+        self.active.extend(
+            results
+                .iter()
+                .filter(|(_, result)| has_records(result))
+                .map(|(number, _)| number),
+        );
         let mut quiet = std::mem::take(&mut self.quiet);
         quiet.retain(|number| {
             let partition = self.partitions.get_mut(index(*number));
@@ -313,7 +350,9 @@ impl FetchState {
         results.extend(quiet.into_iter().map(|number| (number, Ok(Run::default()))));
         results.sort_unstable_by_key(|(number, _)| *number);
         for (number, result) in results {
-            let Some(partition) = self.partitions.get_mut(index(number)) else { continue };
+            let Some(partition) = self.partitions.get_mut(index(number)) else {
+                continue;
+            };
             let bounds = partition.bounds;
             let now = bounds.map_or((UNTOLD, UNTOLD), |bounds| (wire(bounds.end), wire(bounds.start)));
             let records = result.map(|run| Some(run).filter(|run| run.bytes > 0));
@@ -321,12 +360,19 @@ impl FetchState {
                 continue;
             }
             partition.told = now;
-            tell(Told { partition, end: now.0, start: now.1, records });
+            tell(Told {
+                partition,
+                end: now.0,
+                start: now.1,
+                records,
+            });
         }
     }
 
     fn activate(&mut self, number: u32) {
-        let Some(partition) = self.partitions.get_mut(index(number)) else { return };
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
         if matches!(partition.stage, Stage::Idle | Stage::Quiet) {
             partition.stage = Stage::Active;
             self.active.push_back(number);
@@ -340,7 +386,9 @@ impl FetchState {
     }
 
     fn watch_one(&mut self, broker: &Broker, number: u32) {
-        let (Some(watch), Some(partition)) = (&self.watch, self.partitions.get_mut(index(number))) else { return };
+        let (Some(watch), Some(partition)) = (&self.watch, self.partitions.get_mut(index(number))) else {
+            return;
+        };
         if let Ok(log) = partition.log
             && partition.watched != Some(log)
             && broker.watch_log(watch, log, number)
@@ -355,7 +403,9 @@ impl FetchState {
                 .get(index(*number))
                 .is_some_and(|known| known.number == partition && known.topic == *topic)
         };
-        self.by_name.find(name_hash(&self.hash, topic, partition), is_it).copied()
+        self.by_name
+            .find(name_hash(&self.hash, topic, partition), is_it)
+            .copied()
     }
 
     /// Leaves the forgotten partitions out. Nothing is missed: the new watch begins before the old one ends.
@@ -371,18 +421,31 @@ impl FetchState {
             }
         }
         let new_number = |old: u32| {
-            old_numbers.binary_search(&old).ok().and_then(|new| u32::try_from(new).ok())
+            old_numbers
+                .binary_search(&old)
+                .ok()
+                .and_then(|new| u32::try_from(new).ok())
         };
         self.active = self.active.iter().filter_map(|old| new_number(*old)).collect();
         self.quiet = self.quiet.iter().filter_map(|old| new_number(*old)).collect();
         let grown: Vec<u32> = {
             self.start_watching(&shared.broker);
-            old_watch.map(|watch| watch.take()).unwrap_or_default().into_iter().filter_map(new_number).collect()
+            old_watch
+                .map(|watch| watch.take())
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(new_number)
+                .collect()
         };
         for number in grown {
             self.activate(number);
         }
-        let Self { by_name, partitions, hash, .. } = self;
+        let Self {
+            by_name,
+            partitions,
+            hash,
+            ..
+        } = self;
         let hash_of = |number: &u32| {
             partitions
                 .get(index(*number))
@@ -398,7 +461,11 @@ impl FetchState {
 impl TopicKey {
     /// The error for a topic that is not there.
     fn unknown(&self) -> ErrorCode {
-        if self.id.is_zero() { ErrorCode::UnknownTopicOrPartition } else { ErrorCode::UnknownTopicId }
+        if self.id.is_zero() {
+            ErrorCode::UnknownTopicOrPartition
+        } else {
+            ErrorCode::UnknownTopicId
+        }
     }
 }
 
@@ -414,17 +481,25 @@ impl Partition {
         } else {
             topics.with_id(TopicId(self.topic.id.into()))
         };
-        self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic: Arc<_>| {
-            let number = u32::try_from(self.number).ok();
-            number.and_then(|number| topic.log(number)).ok_or(ErrorCode::UnknownTopicOrPartition)
-        });
+        self.log = topic
+            .ok_or_else(|| self.topic.unknown())
+            .and_then(|topic: Arc<_>| {
+                let number = u32::try_from(self.number).ok();
+                number
+                    .and_then(|number| topic.log(number))
+                    .ok_or(ErrorCode::UnknownTopicOrPartition)
+            });
     }
 
     fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {
         let log = self.log?;
         shared.check_leader_epoch(self.leader_epoch)?;
         let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
-        Ok(ReadFrom { log, offset: Offset(offset), bytes_max: self.bytes_max })
+        Ok(ReadFrom {
+            log,
+            offset: Offset(offset),
+            bytes_max: self.bytes_max,
+        })
     }
 }
 

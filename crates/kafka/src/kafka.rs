@@ -46,9 +46,18 @@ impl Kafka {
         let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
         let deletions = AtomicU64::new(0);
         let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));
-        let shared =
-            Shared { broker, settings, metrics, fetch_sessions, cluster_id, large_answers, deletions };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared {
+            broker,
+            settings,
+            metrics,
+            fetch_sessions,
+            cluster_id,
+            large_answers,
+            deletions,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 

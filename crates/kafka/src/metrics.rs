@@ -70,15 +70,32 @@ impl Metrics {
         let stages = Family::<StageLabels, Histogram>::new_with_constructor(seconds);
         let for_api = |api: &ApiKey| {
             let api = *api;
-            let stage = |stage| stages.get_or_create(&StageLabels { api: api.name(), stage }).clone();
+            let stage = |stage| {
+                stages
+                    .get_or_create(&StageLabels {
+                        api: api.name(),
+                        stage,
+                    })
+                    .clone()
+            };
             let requests = requests.get_or_create(&ApiLabel { api: api.name() }).clone();
-            ForApi { api, requests, parse: stage("parse"), wait: stage("wait") }
+            ForApi {
+                api,
+                requests,
+                parse: stage("parse"),
+                wait: stage("wait"),
+            }
         };
         let it = Self {
             apis: SERVED.iter().map(for_api).collect(),
             errors: Family::default(),
             closed: Family::default(),
-            answer: stages.get_or_create(&StageLabels { api: "all", stage: "answer" }).clone(),
+            answer: stages
+                .get_or_create(&StageLabels {
+                    api: "all",
+                    stage: "answer",
+                })
+                .clone(),
             produced_batches: Counter::default(),
             produced_records: Counter::default(),
             produced_bytes: Counter::default(),
@@ -91,7 +108,11 @@ impl Metrics {
         registry.register("requests", "Requests by API", requests);
         registry.register("stage_seconds", "Time that requests spend in each stage", stages);
         registry.register("errors", "Errors answered, by API and code", it.errors.clone());
-        registry.register("closed", "Connections ended because of what came in, by reason", it.closed.clone());
+        registry.register(
+            "closed",
+            "Connections ended because of what came in, by reason",
+            it.closed.clone(),
+        );
         it.register_flow(registry);
         it
     }
@@ -99,9 +120,21 @@ impl Metrics {
     fn register_flow(&self, registry: &mut Registry) {
         registry.register("produced_batches", "Batches taken", self.produced_batches.clone());
         registry.register("produced_records", "Records taken", self.produced_records.clone());
-        registry.register("produced_bytes", "Bytes of batches taken", self.produced_bytes.clone());
-        registry.register("fetched_records", "Records given out", self.fetched_records.clone());
-        registry.register("fetched_bytes", "Bytes of batches given out", self.fetched_bytes.clone());
+        registry.register(
+            "produced_bytes",
+            "Bytes of batches taken",
+            self.produced_bytes.clone(),
+        );
+        registry.register(
+            "fetched_records",
+            "Records given out",
+            self.fetched_records.clone(),
+        );
+        registry.register(
+            "fetched_bytes",
+            "Bytes of batches given out",
+            self.fetched_bytes.clone(),
+        );
         registry.register("fetch_sessions", "Fetch sessions", self.fetch_sessions.clone());
         registry.register(
             "fetch_session_partitions",
@@ -142,7 +175,12 @@ impl Metrics {
     /// Counts an error that is answered and gives its number.
     pub(crate) fn error(&self, api: ApiKey, code: ErrorCode) -> i16 {
         if !code.is_none() {
-            self.errors.get_or_create(&ErrorLabels { api: api.name(), code: code.name() }).inc();
+            self.errors
+                .get_or_create(&ErrorLabels {
+                    api: api.name(),
+                    code: code.name(),
+                })
+                .inc();
         }
         code.code()
     }

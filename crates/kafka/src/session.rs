@@ -64,7 +64,11 @@ impl Call {
     }
 
     pub(crate) fn encode<R: Request>(&self, response: &R::Response) -> Result<Encoded, Close> {
-        Ok(frame::write_response::<R>(self.version, self.correlation_id, response)?)
+        Ok(frame::write_response::<R>(
+            self.version,
+            self.correlation_id,
+            response,
+        )?)
     }
 
     pub(crate) fn read<R: Request>(&self, body: Decoder) -> Result<R, Close> {
@@ -96,23 +100,36 @@ impl Context {
     pub(crate) fn execute(&self, frames: &mut VecDeque<Frame>, answers: &mut Answers) {
         let mut staging = Staging::default();
         while !answers.is_blocked() && answers.len() < self.shared.settings.answers_max {
-            let Some(Frame { payload, permit }) = frames.pop_front() else { break };
+            let Some(Frame { payload, permit }) = frames.pop_front() else {
+                break;
+            };
             let begun = Instant::now();
             let frame_bytes = payload.len();
             let (api, kind) = match self.open(payload) {
                 Err(close) => (None, Kind::Ready(Err(close))),
                 Ok((call, body)) => {
                     let kind = api::dispatch(self, call, body, frame_bytes, &mut staging);
-                    (Some(call.api), kind.unwrap_or_else(|close| Kind::Ready(Err(close))))
+                    (
+                        Some(call.api),
+                        kind.unwrap_or_else(|close| Kind::Ready(Err(close))),
+                    )
                 }
             };
             let since = Instant::now();
             if let Some(api) = api {
                 self.shared.metrics.on_request(api, since - begun);
             }
-            answers.push(Answer { kind, api, since, permit });
+            answers.push(Answer {
+                kind,
+                api,
+                since,
+                permit,
+            });
         }
-        let Staging { appends, answers: count } = staging;
+        let Staging {
+            appends,
+            answers: count,
+        } = staging;
         if count > 0 {
             answers.push_group(self.shared.broker.append(appends), count);
         }
@@ -122,13 +139,20 @@ impl Context {
     pub(crate) fn endpoint(&self) -> (Str, i32) {
         match &self.shared.settings.advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
-            None => (self.local.ip().to_canonical().to_string().into(), i32::from(self.local.port())),
+            None => (
+                self.local.ip().to_canonical().to_string().into(),
+                i32::from(self.local.port()),
+            ),
         }
     }
 
     fn open(&self, payload: bytes::Bytes) -> Result<(Call, Decoder), Close> {
         let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
-        let call = Call { api: header.api, version: header.version, correlation_id: header.correlation_id };
+        let call = Call {
+            api: header.api,
+            version: header.version,
+            correlation_id: header.correlation_id,
+        };
         if !api::SERVED.contains(&call.api) {
             return Err(Close::NotServed(call.api));
         }

@@ -8,6 +8,7 @@
 //! - [`serve`]: the process, from its start to its end
 //! - [`announce`]: what is said on standard output
 //! - [`failure`]: why the process ends with an error, and with which code
+//! - [`core`], [`front_ends`], [`journal_routes`]: what the process is put together from
 //! - [`limits`]: what the operating system allows
 //! - [`logging`]: structured logs, to standard error
 //! - [`signals`]: when to stop
@@ -16,7 +17,10 @@
 mod announce;
 mod commands;
 mod config;
+mod core;
 mod failure;
+mod front_ends;
+mod journal_routes;
 mod limits;
 mod logging;
 mod serve;

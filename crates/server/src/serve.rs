@@ -29,14 +29,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::announce;
 use crate::config::{ConfigError, Settings, definition};
+use crate::core::Core;
 use crate::failure::Failure;
+use crate::journal_routes::{self, JournalSlot};
 use crate::limits;
 use crate::logging;
 use crate::signals::StopSignals;
 use crate::usage;
 
 /// From the first signal to the exit, whatever happens.
-const END_MAX: Duration = Duration::from_secs(10);
+const END_MAX: Duration = Duration::from_millis(9500);
 /// Of that, what connections have to finish what they have begun.
 const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Of that, what the HTTP listener has, and then whatever else is left.
@@ -65,21 +67,23 @@ fn runtime(settings: &Settings) -> io::Result<Runtime> {
 }
 
 /// What the parts of the process share.
-struct Process {
-    settings: Settings,
+pub(crate) struct Process {
+    pub(crate) settings: Settings,
     /// How many files and sockets the process may have open.
-    descriptors: u64,
-    registry: Arc<RwLock<Registry>>,
+    pub(crate) descriptors: u64,
+    pub(crate) registry: Arc<RwLock<Registry>>,
+    /// For those who answer before it is open.
+    pub(crate) journal: JournalSlot,
     net: NetMetrics,
     health: Health,
     /// The listeners of the message protocols.
-    front_ends: Listeners,
+    pub(crate) front_ends: Listeners,
     /// The one that answers until all others are done.
     http: Listeners,
 }
 
 /// Listeners that end together.
-struct Listeners {
+pub(crate) struct Listeners {
     shared: Shared,
     tasks: TaskTracker,
 }
@@ -93,7 +97,7 @@ impl Listeners {
     }
 
     /// Serves a protocol on a listener, until these listeners drain.
-    fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
+    pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
         self.tasks.spawn(stafett_net::serve(
             listener,
             Arc::new(protocol),
@@ -128,6 +132,7 @@ impl Process {
             settings,
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
+            journal: JournalSlot::default(),
             net,
             health: Health::new(),
             http: Listeners::new(shared.ending_with(Shutdown::new())),
@@ -146,13 +151,24 @@ impl Process {
                 return Ok(());
             }
         };
-        let kafka = core.open_front_ends(&self).await?;
+        let kafka = match core.open_front_ends(&self).await {
+            Ok(kafka) => kafka,
+            Err(failure) => {
+                core.close().await;
+                return Err(failure);
+            }
+        };
         self.health.set(State::Ready);
         announce::ready(kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
 
-        let signal = signals.next().await;
-        tracing::info!(signal, "draining");
+        let failure = tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "draining");
+                None
+            }
+            reason = core.failed() => Some(reason),
+        };
         exit_at_the_latest_after(END_MAX);
         self.health.set(State::Draining);
         let hurry = async {
@@ -162,7 +178,10 @@ impl Process {
         core.close().await;
         self.http.end(HTTP_END_MAX, pending()).await;
         tracing::info!("stopped");
-        Ok(())
+        match failure {
+            None => Ok(()),
+            Some(reason) => Err(anyhow::anyhow!("the journal failed: {reason}").into()),
+        }
     }
 
     /// Starts what answers from the beginning to the end.
@@ -171,13 +190,14 @@ impl Process {
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
         let limits = ListenerSettings::new("http", connections_max);
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
+            .merge(journal_routes::router(Arc::clone(&self.journal)));
         self.http.serve(listener, HttpServer::new(router));
         Ok(address)
     }
 
     /// Opens a listener on the address of the setting `key`, says where, and checks that it may be there.
-    async fn bind(
+    pub(crate) async fn bind(
         &self,
         key: &'static str,
         address: &str,
@@ -201,27 +221,6 @@ impl Process {
         announce::listening(name, address);
         Ok((listener, address))
     }
-}
-
-/// What is behind the front ends.
-struct Core;
-
-impl Core {
-    /// Reads what is stored. May be dropped at any await.
-    #[expect(clippy::unused_async, reason = "the core waits for the disk and the network")]
-    async fn open(_process: &Process) -> Result<Self, Failure> {
-        Ok(Self)
-    }
-
-    /// Opens the listeners of the message protocols; gives the address of the Kafka one.
-    #[expect(clippy::unused_async, reason = "the core waits for the disk and the network")]
-    async fn open_front_ends(&self, _process: &Process) -> Result<Option<SocketAddr>, Failure> {
-        Ok(None)
-    }
-
-    /// Called when no front end is left.
-    #[expect(clippy::unused_async, reason = "the core waits for the disk and the network")]
-    async fn close(self) {}
 }
 
 /// Guards the end against whatever may hang in it.

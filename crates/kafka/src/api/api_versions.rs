@@ -40,7 +40,11 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
 
 fn version_of(api: ApiKey) -> ApiVersion {
     let versions = api.advertised_versions();
-    ApiVersion { api_key: api.code(), min_version: versions.min, max_version: versions.max }
+    ApiVersion {
+        api_key: api.code(),
+        min_version: versions.min,
+        max_version: versions.max,
+    }
 }
 
 /// Letters and digits, with `-` and `.` between them.
@@ -49,5 +53,7 @@ fn is_software_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     is_end(bytes.first())
         && is_end(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }

@@ -31,7 +31,9 @@ type Refused = (ErrorCode, String);
 pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: CreateTopicsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move { run(&shared, call, request).await })))
+    Ok(Kind::Barrier(Box::pin(async move {
+        run(&shared, call, request).await
+    })))
 }
 
 async fn run(shared: &Shared, call: Call, request: CreateTopicsRequest) -> Answered {
@@ -44,23 +46,33 @@ async fn run(shared: &Shared, call: Call, request: CreateTopicsRequest) -> Answe
         .iter()
         .map(|topic| match named.get(&topic.name) {
             Some(1) => prepare(topic),
-            _ => Err((ErrorCode::InvalidRequest, format!("{} is in the request twice", topic.name))),
+            _ => Err((
+                ErrorCode::InvalidRequest,
+                format!("{} is in the request twice", topic.name),
+            )),
         })
         .collect();
     let created = create(shared, &mut prepared, request.validate_only).await?;
     let shows = request.topics.len() <= SHOWN_MAX;
     let mut created = created.into_iter();
-    let topics = request.topics.iter().zip(prepared).map(|(asked, prepared)| match prepared {
-        Ok(new) => made(shared, asked, &new, created.next().flatten().as_deref(), shows),
-        Err((code, message)) => CreatableTopicResult {
-            name: asked.name.clone(),
-            error_code: shared.metrics.error(call.api, code),
-            error_message: Some(message.into()),
-            configs: None,
-            ..CreatableTopicResult::default()
-        },
-    });
-    let response = CreateTopicsResponse { throttle_time_ms: 0, topics: topics.collect() };
+    let topics = request
+        .topics
+        .iter()
+        .zip(prepared)
+        .map(|(asked, prepared)| match prepared {
+            Ok(new) => made(shared, asked, &new, created.next().flatten().as_deref(), shows),
+            Err((code, message)) => CreatableTopicResult {
+                name: asked.name.clone(),
+                error_code: shared.metrics.error(call.api, code),
+                error_message: Some(message.into()),
+                configs: None,
+                ..CreatableTopicResult::default()
+            },
+        });
+    let response = CreateTopicsResponse {
+        throttle_time_ms: 0,
+        topics: topics.collect(),
+    };
     call.answer::<CreateTopicsRequest>(&response)
 }
 
@@ -81,7 +93,10 @@ async fn create(
         }
         return Ok(Vec::new());
     }
-    let new = prepared.iter().filter_map(|prepared| prepared.as_ref().ok().cloned()).collect();
+    let new = prepared
+        .iter()
+        .filter_map(|prepared| prepared.as_ref().ok().cloned())
+        .collect();
     let mut results = broker.create_topics(new).await.into_iter();
     let mut created = Vec::new();
     for slot in prepared {
@@ -110,13 +125,28 @@ fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {
     };
     let partitions = match partitions {
         ANY => None,
-        count => Some(u32::try_from(count).ok().filter(|count| *count > 0).ok_or_else(|| {
-            (ErrorCode::InvalidPartitions, format!("{count} partitions are not possible: expected 1 or more"))
-        })?),
+        count => Some(
+            u32::try_from(count)
+                .ok()
+                .filter(|count| *count > 0)
+                .ok_or_else(|| {
+                    (
+                        ErrorCode::InvalidPartitions,
+                        format!("{count} partitions are not possible: expected 1 or more"),
+                    )
+                })?,
+        ),
     };
-    let set = asked.configs.iter().map(|config| (&*config.name, config.value.as_deref()));
+    let set = asked
+        .configs
+        .iter()
+        .map(|config| (&*config.name, config.value.as_deref()));
     let settings = configs::settings(set).map_err(|bad| (ErrorCode::InvalidConfig, bad.to_string()))?;
-    Ok(NewTopic { name: asked.name.as_str().into(), partitions, settings })
+    Ok(NewTopic {
+        name: asked.name.as_str().into(),
+        partitions,
+        settings,
+    })
 }
 
 /// The number of partitions that were assigned by hand: each to the one broker there is.
@@ -125,16 +155,29 @@ fn assigned_partitions(asked: &CreatableTopic) -> Result<i32, Refused> {
         let message = "partitions and replication factor are -1 where replicas are assigned by hand";
         return Err((ErrorCode::InvalidRequest, message.to_owned()));
     }
-    let mut numbers: Vec<i32> = asked.assignments.iter().map(|assignment| assignment.partition_index).collect();
+    let mut numbers: Vec<i32> = asked
+        .assignments
+        .iter()
+        .map(|assignment| assignment.partition_index)
+        .collect();
     numbers.sort_unstable();
-    if !numbers.iter().copied().eq(0..i32::try_from(numbers.len()).unwrap_or(i32::MAX)) {
+    if !numbers
+        .iter()
+        .copied()
+        .eq(0..i32::try_from(numbers.len()).unwrap_or(i32::MAX))
+    {
         let message = "partitions that are assigned by hand are numbered from 0 on, each once";
         return Err((ErrorCode::InvalidReplicaAssignment, message.to_owned()));
     }
-    match asked.assignments.iter().find(|assignment| assignment.broker_ids != [BROKER_ID]) {
+    match asked
+        .assignments
+        .iter()
+        .find(|assignment| assignment.broker_ids != [BROKER_ID])
+    {
         Some(assignment) => {
             let (partition, brokers) = (assignment.partition_index, &assignment.broker_ids);
-            let message = format!("partition {partition} cannot be on brokers {brokers:?}: there is broker 1 only");
+            let message =
+                format!("partition {partition} cannot be on brokers {brokers:?}: there is broker 1 only");
             Err((ErrorCode::InvalidReplicaAssignment, message))
         }
         None => Ok(i32::try_from(numbers.len()).unwrap_or(i32::MAX)),
@@ -152,10 +195,17 @@ fn made(
     let partitions = new.partitions.unwrap_or(shared.broker.settings().partitions);
     let value_of = |config: &'static configs::Config| {
         let own = configs::value_in(&new.settings, config.name);
-        let config_source = if own.is_some() { TOPIC_SOURCE } else { DEFAULT_SOURCE };
+        let config_source = if own.is_some() {
+            TOPIC_SOURCE
+        } else {
+            DEFAULT_SOURCE
+        };
         CreatableTopicConfigs {
             name: config.name.into(),
-            value: Some(own.unwrap_or_else(|| configs::default_value(&shared.broker, config)).into()),
+            value: Some(
+                own.unwrap_or_else(|| configs::default_value(&shared.broker, config))
+                    .into(),
+            ),
             read_only: false,
             config_source,
             is_sensitive: false,

@@ -22,14 +22,19 @@ type Refused = (ErrorCode, String);
 pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: DeleteTopicsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
-    Ok(Kind::Barrier(Box::pin(async move { run(&shared, call, request).await })))
+    Ok(Kind::Barrier(Box::pin(async move {
+        run(&shared, call, request).await
+    })))
 }
 
 async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answered {
     let asked: Vec<DeleteTopicState> = if call.version >= IDS_FROM {
         request.topics
     } else {
-        let named = |name| DeleteTopicState { name: Some(name), topic_id: Uuid::ZERO };
+        let named = |name| DeleteTopicState {
+            name: Some(name),
+            topic_id: Uuid::ZERO,
+        };
         request.topic_names.into_iter().map(named).collect()
     };
     let mut times: HashMap<(Option<Str>, Uuid), usize> = HashMap::new();
@@ -54,12 +59,19 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
         };
         responses.push(DeletableTopicResult {
             name,
-            topic_id: if call.version >= IDS_FROM { topic_id } else { Uuid::ZERO },
+            topic_id: if call.version >= IDS_FROM {
+                topic_id
+            } else {
+                Uuid::ZERO
+            },
             error_code: shared.metrics.error(call.api, code),
             error_message: message.filter(|_| call.version >= 5),
         });
     }
-    let response = DeleteTopicsResponse { throttle_time_ms: 0, responses };
+    let response = DeleteTopicsResponse {
+        throttle_time_ms: 0,
+        responses,
+    };
     call.answer::<DeleteTopicsRequest>(&response)
 }
 
@@ -69,10 +81,13 @@ fn find(shared: &Shared, asked: &DeleteTopicState, is_once: bool) -> Result<Arc<
     let unknown = |code, message: &'static str| move || (code, message.to_owned());
     match &asked.name {
         _ if !is_once => Err(invalid("a topic is in the request twice")),
-        Some(_) if !asked.topic_id.is_zero() => Err(invalid("a topic is named by its name or its id, not by both")),
-        Some(name) => topics
-            .named(name)
-            .ok_or_else(unknown(ErrorCode::UnknownTopicOrPartition, "there is no such topic")),
+        Some(_) if !asked.topic_id.is_zero() => {
+            Err(invalid("a topic is named by its name or its id, not by both"))
+        }
+        Some(name) => topics.named(name).ok_or_else(unknown(
+            ErrorCode::UnknownTopicOrPartition,
+            "there is no such topic",
+        )),
         None if asked.topic_id.is_zero() => Err(invalid("a topic has neither name nor id")),
         None => topics
             .with_id(TopicId(asked.topic_id.into()))

@@ -15,7 +15,10 @@ pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> 
     let request: DescribeClusterRequest = call.read(body)?;
     if request.endpoint_type != BROKERS {
         let response = DescribeClusterResponse {
-            error_code: context.shared.metrics.error(call.api, ErrorCode::MismatchedEndpointType),
+            error_code: context
+                .shared
+                .metrics
+                .error(call.api, ErrorCode::MismatchedEndpointType),
             error_message: Some("this is a listener of a broker, not of a controller".into()),
             endpoint_type: BROKERS,
             ..DescribeClusterResponse::default()
@@ -26,7 +29,12 @@ pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> 
     let response = DescribeClusterResponse {
         cluster_id: context.shared.cluster_id.clone(),
         controller_id: BROKER_ID,
-        brokers: vec![DescribeClusterBroker { broker_id: BROKER_ID, host, port, ..Default::default() }],
+        brokers: vec![DescribeClusterBroker {
+            broker_id: BROKER_ID,
+            host,
+            port,
+            ..Default::default()
+        }],
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             CLUSTER_OPERATIONS
         } else {

@@ -44,8 +44,15 @@ pub(super) fn describe_configs(context: &Context, call: Call, body: Decoder) -> 
     let shared = Arc::clone(&context.shared);
     Ok(Kind::Task(Box::pin(async move {
         let is_large = request.resources.len() >= LARGE_RESOURCES;
-        let turn = if is_large { large_answer(&shared).await } else { None };
-        Ok(Reply { turn, ..run(&shared, call, &request)? })
+        let turn = if is_large {
+            large_answer(&shared).await
+        } else {
+            None
+        };
+        Ok(Reply {
+            turn,
+            ..run(&shared, call, &request)?
+        })
     })))
 }
 
@@ -74,7 +81,10 @@ fn run(shared: &Shared, call: Call, request: &DescribeConfigsRequest) -> Answere
             configs,
         }
     });
-    let response = DescribeConfigsResponse { throttle_time_ms: 0, results: results.collect() };
+    let response = DescribeConfigsResponse {
+        throttle_time_ms: 0,
+        results: results.collect(),
+    };
     call.answer::<DescribeConfigsRequest>(&response)
 }
 
@@ -85,15 +95,25 @@ fn describe(
 ) -> Result<Vec<DescribeConfigsResourceResult>, Refused> {
     let name = &*resource.resource_name;
     let is_asked = |key: &str| {
-        resource.configuration_keys.as_ref().is_none_or(|keys| keys.iter().any(|asked| **asked == *key))
+        resource
+            .configuration_keys
+            .as_ref()
+            .is_none_or(|keys| keys.iter().any(|asked| **asked == *key))
     };
     match resource.resource_type {
         TOPIC => {
             TopicName::check(name).map_err(|error| (error::name(error), error.to_string()))?;
-            let unknown = || (ErrorCode::UnknownTopicOrPartition, "there is no such topic".to_owned());
+            let unknown = || {
+                (
+                    ErrorCode::UnknownTopicOrPartition,
+                    "there is no such topic".to_owned(),
+                )
+            };
             let topic = shared.broker.topics().named(name).ok_or_else(unknown)?;
             let asked = configs::ALL.iter().filter(|config| is_asked(config.name));
-            Ok(asked.map(|config| of_topic(&shared.broker, &topic, config, wanted)).collect())
+            Ok(asked
+                .map(|config| of_topic(&shared.broker, &topic, config, wanted))
+                .collect())
         }
         // The empty name asks for what holds for all brokers beyond the defaults: nothing.
         BROKER if name.is_empty() => Ok(Vec::new()),
@@ -103,13 +123,19 @@ fn describe(
             Err((ErrorCode::InvalidRequest, message))
         }
         other => {
-            let message = format!("resources of type {other} have no settings here: expected {TOPIC} or {BROKER}");
+            let message =
+                format!("resources of type {other} have no settings here: expected {TOPIC} or {BROKER}");
             Err((ErrorCode::InvalidRequest, message))
         }
     }
 }
 
-fn of_topic(broker: &Broker, topic: &Topic, config: &'static Config, wanted: Wanted) -> DescribeConfigsResourceResult {
+fn of_topic(
+    broker: &Broker,
+    topic: &Topic,
+    config: &'static Config,
+    wanted: Wanted,
+) -> DescribeConfigsResourceResult {
     let own = configs::value_in(&topic.settings, config.name);
     let default = configs::default_value(broker, config);
     let mut synonyms = Vec::new();
@@ -121,9 +147,17 @@ fn of_topic(broker: &Broker, topic: &Topic, config: &'static Config, wanted: Wan
             synonyms.push(synonym(config.broker_name, &default, DEFAULT_SOURCE));
         }
     }
-    let config_source = if own.is_some() { TOPIC_SOURCE } else { DEFAULT_SOURCE };
+    let config_source = if own.is_some() {
+        TOPIC_SOURCE
+    } else {
+        DEFAULT_SOURCE
+    };
     let value = own.unwrap_or(default);
-    DescribeConfigsResourceResult { config_source, synonyms, ..plain(config.name, value, config.kind, config.about, wanted) }
+    DescribeConfigsResourceResult {
+        config_source,
+        synonyms,
+        ..plain(config.name, value, config.kind, config.about, wanted)
+    }
 }
 
 /// The broker's settings: its own that Kafka has a name for, and the defaults of topics. None can be changed here.
@@ -134,16 +168,31 @@ fn of_broker(
 ) -> Vec<DescribeConfigsResourceResult> {
     let own = configs::BROKER.iter();
     let own = own.map(|config| (config.name, config.kind, config.about, (config.value)(shared)));
-    let defaults = configs::ALL.iter().filter(|config| !config.broker_name.is_empty());
+    let defaults = configs::ALL
+        .iter()
+        .filter(|config| !config.broker_name.is_empty());
     let defaults = defaults.map(|config| {
-        (config.broker_name, config.kind, config.about, configs::default_value(&shared.broker, config))
+        (
+            config.broker_name,
+            config.kind,
+            config.about,
+            configs::default_value(&shared.broker, config),
+        )
     });
     let asked = own.chain(defaults).filter(|(name, ..)| is_asked(name));
     asked
         .map(|(name, kind, about, value)| {
-            let synonyms = if wanted.synonyms { vec![synonym(name, &value, DEFAULT_SOURCE)] } else { Vec::new() };
+            let synonyms = if wanted.synonyms {
+                vec![synonym(name, &value, DEFAULT_SOURCE)]
+            } else {
+                Vec::new()
+            };
             let read_only = true;
-            DescribeConfigsResourceResult { read_only, synonyms, ..plain(name, value, kind, about, wanted) }
+            DescribeConfigsResourceResult {
+                read_only,
+                synonyms,
+                ..plain(name, value, kind, about, wanted)
+            }
         })
         .collect()
 }
@@ -169,5 +218,9 @@ fn plain(
 }
 
 fn synonym(name: &'static str, value: &str, source: i8) -> DescribeConfigsSynonym {
-    DescribeConfigsSynonym { name: name.into(), value: Some(Str::copy_from(value)), source }
+    DescribeConfigsSynonym {
+        name: name.into(),
+        value: Some(Str::copy_from(value)),
+        source,
+    }
 }

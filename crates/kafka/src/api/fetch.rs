@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use stafett_broker::Run;
-use stafett_kafka_wire::messages::fetch::{FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData};
+use stafett_kafka_wire::messages::fetch::{
+    FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData,
+};
 use stafett_kafka_wire::messages::{FetchRequest, FetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_net::Permit;
@@ -29,19 +31,26 @@ const LEAST_BYTES: usize = 64 << 10;
 pub(super) fn fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: FetchRequest = call.read(body)?;
     let context = context.clone();
-    Ok(Kind::Task(Box::pin(async move { run(&context, call, request).await })))
+    Ok(Kind::Task(Box::pin(
+        async move { run(&context, call, request).await },
+    )))
 }
 
 async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
     let shared = &*context.shared;
     let uses_ids = call.version >= IDS_FROM;
     if request.session_epoch != EPOCH_NONE && request.session_epoch != EPOCH_FIRST {
-        let taken = shared.fetch_sessions.take(request.session_id, request.session_epoch, uses_ids);
+        let taken = shared
+            .fetch_sessions
+            .take(request.session_id, request.session_epoch, uses_ids);
         return match taken {
             Ok(taken) => go_on(context, call, &request, taken).await,
             Err(code) => {
                 let error_code = shared.metrics.error(call.api, code);
-                call.answer::<FetchRequest>(&FetchResponse { error_code, ..FetchResponse::default() })
+                call.answer::<FetchRequest>(&FetchResponse {
+                    error_code,
+                    ..FetchResponse::default()
+                })
             }
         };
     }
@@ -56,7 +65,10 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
         put(&mut state, shared, &request.topics);
     } else {
         for topic in &request.topics {
-            let key = TopicKey { name: topic.topic.clone(), id: topic.topic_id };
+            let key = TopicKey {
+                name: topic.topic.clone(),
+                id: topic.topic_id,
+            };
             for partition in &topic.partitions {
                 state.add(shared, &key, partition);
             }
@@ -67,16 +79,29 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
     if wants_session {
         response.session_id = shared.fetch_sessions.create(Box::new(state), uses_ids);
     }
-    Ok(Reply { memory, ..call.encode::<FetchRequest>(&response)?.into() })
+    Ok(Reply {
+        memory,
+        ..call.encode::<FetchRequest>(&response)?.into()
+    })
 }
 
 /// Answers a request of a session that there is.
 async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken: Taken<'_>) -> Answered {
     let shared = &*context.shared;
-    let Some(state) = taken.state() else { return Err(Close::OutcomeUnknown) };
+    let Some(state) = taken.state() else {
+        return Err(Close::OutcomeUnknown);
+    };
     put(state, shared, &request.topics);
-    for ForgottenTopic { topic, topic_id, partitions } in &request.forgotten_topics_data {
-        let key = TopicKey { name: topic.clone(), id: *topic_id };
+    for ForgottenTopic {
+        topic,
+        topic_id,
+        partitions,
+    } in &request.forgotten_topics_data
+    {
+        let key = TopicKey {
+            name: topic.clone(),
+            id: *topic_id,
+        };
         for partition in partitions {
             state.forget(&key, *partition);
         }
@@ -91,13 +116,19 @@ async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken:
         response.session_id = taken.id;
         taken.put_back();
     }
-    Ok(Reply { memory, ..call.encode::<FetchRequest>(&response)?.into() })
+    Ok(Reply {
+        memory,
+        ..call.encode::<FetchRequest>(&response)?.into()
+    })
 }
 
 /// Adds what is asked for to a session; texts are copied, since the session outlives the request.
 fn put(state: &mut FetchState, shared: &Shared, topics: &[FetchTopic]) {
     for topic in topics {
-        let key = TopicKey { name: topic.topic.detach(), id: topic.topic_id };
+        let key = TopicKey {
+            name: topic.topic.detach(),
+            id: topic.topic_id,
+        };
         for partition in &topic.partitions {
             state.put(shared, &key, partition);
         }
@@ -105,17 +136,21 @@ fn put(state: &mut FetchState, shared: &Shared, topics: &[FetchTopic]) {
 }
 
 /// Reads until there is enough, something to complain about, or no time left.
-async fn collect(context: &Context, request: &FetchRequest, state: &mut FetchState) -> (Round, Option<Permit>) {
+async fn collect(
+    context: &Context,
+    request: &FetchRequest,
+    state: &mut FetchState,
+) -> (Round, Option<Permit>) {
     let shared = &*context.shared;
-    let bytes_max = usize::try_from(request.max_bytes).unwrap_or(0).min(shared.settings.fetch_bytes_max);
+    let bytes_max = usize::try_from(request.max_bytes)
+        .unwrap_or(0)
+        .min(shared.settings.fetch_bytes_max);
     let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let deadline = Instant::now() + wait;
     loop {
-        let may_wait = !wait.is_zero()
-            && state.live() > 0
-            && !context.drain.is_cancelled()
-            && Instant::now() < deadline;
+        let may_wait =
+            !wait.is_zero() && state.live() > 0 && !context.drain.is_cancelled() && Instant::now() < deadline;
         state.notice_growth();
         let (mut memory, bytes_max) = reserve(context, bytes_max);
         let round = state.read(shared, bytes_max).await;
@@ -183,15 +218,27 @@ fn tell(
     });
     shared.metrics.fetched_records.inc_by(records);
     shared.metrics.fetched_bytes.inc_by(bytes);
-    FetchResponse { responses: topics, ..FetchResponse::default() }
+    FetchResponse {
+        responses: topics,
+        ..FetchResponse::default()
+    }
 }
 
 fn topic_of(topic: Str, topic_id: Uuid, first: PartitionData) -> FetchableTopicResponse {
-    FetchableTopicResponse { topic, topic_id, partitions: vec![first] }
+    FetchableTopicResponse {
+        topic,
+        topic_id,
+        partitions: vec![first],
+    }
 }
 
 fn partition_data(shared: &Shared, request: &FetchRequest, told: Told<'_>) -> PartitionData {
-    let Told { partition, end, start, records } = told;
+    let Told {
+        partition,
+        end,
+        start,
+        records,
+    } = told;
     let (code, run) = match records {
         Ok(run) => (ErrorCode::None, run),
         Err(code) => (code, None),
@@ -209,4 +256,3 @@ fn partition_data(shared: &Shared, request: &FetchRequest, told: Told<'_>) -> Pa
         ..PartitionData::default()
     }
 }
-

@@ -21,7 +21,10 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
             ErrorCode::TransactionalIdAuthorizationFailed
         };
         let code = context.shared.metrics.error(call.api, code);
-        let response = InitProducerIdResponse { error_code: code, ..refused() };
+        let response = InitProducerIdResponse {
+            error_code: code,
+            ..refused()
+        };
         return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
     }
     let shared = Arc::clone(&context.shared);
@@ -34,7 +37,10 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
             },
             Err(not_stored) => {
                 let (code, _) = error::not_stored(&not_stored)?;
-                InitProducerIdResponse { error_code: shared.metrics.error(call.api, code), ..refused() }
+                InitProducerIdResponse {
+                    error_code: shared.metrics.error(call.api, code),
+                    ..refused()
+                }
             }
         };
         call.answer::<InitProducerIdRequest>(&response)
@@ -42,5 +48,9 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
 }
 
 fn refused() -> InitProducerIdResponse {
-    InitProducerIdResponse { producer_id: -1, producer_epoch: -1, ..InitProducerIdResponse::default() }
+    InitProducerIdResponse {
+        producer_id: -1,
+        producer_epoch: -1,
+        ..InitProducerIdResponse::default()
+    }
 }

@@ -57,16 +57,25 @@ pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Resu
                 };
                 partitions.push(answer(&shared, call, &asked, found));
             }
-            topics.push(ListOffsetsTopicResponse { name: topic.name, partitions });
+            topics.push(ListOffsetsTopicResponse {
+                name: topic.name,
+                partitions,
+            });
         }
-        call.answer::<ListOffsetsRequest>(&ListOffsetsResponse { throttle_time_ms: 0, topics })
+        call.answer::<ListOffsetsRequest>(&ListOffsetsResponse {
+            throttle_time_ms: 0,
+            topics,
+        })
     })))
 }
 
 /// Partitions that are asked for more than once.
 fn doubled(request: &ListOffsetsRequest) -> HashSet<(Str, i32)> {
     let asked = request.topics.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|partition| (topic.name.clone(), partition.partition_index))
+        topic
+            .partitions
+            .iter()
+            .map(|partition| (topic.name.clone(), partition.partition_index))
     });
     let mut seen = HashSet::new();
     asked.filter(|key| !seen.insert(key.clone())).collect()
@@ -96,13 +105,18 @@ async fn find(
     asked: &ListOffsetsPartition,
 ) -> Result<Found, ErrorCode> {
     let partition = u32::try_from(asked.partition_index).ok();
-    let log = topic.zip(partition).and_then(|(topic, partition)| topic.log(partition));
+    let log = topic
+        .zip(partition)
+        .and_then(|(topic, partition)| topic.log(partition));
     let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| version < first) {
         return Err(ErrorCode::UnsupportedVersion);
     }
     shared.check_leader_epoch(asked.current_leader_epoch)?;
-    let bounds = shared.broker.bounds(log).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let bounds = shared
+        .broker
+        .bounds(log)
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     match asked.timestamp {
         LATEST => Ok(Some((wire(bounds.end), NONE, shared.leader_epoch()))),
         EARLIEST | EARLIEST_LOCAL => Ok(Some((wire(bounds.start), NONE, -1))),
@@ -126,7 +140,9 @@ fn first_version(timestamp: i64) -> Option<i16> {
 async fn find_time(shared: &Shared, log: LogId, query: TimeQuery, start: Offset) -> Result<Found, ErrorCode> {
     let found = shared.broker.find_time(log, query).finish().await;
     let found = found.map_err(|_| ErrorCode::KafkaStorageError)?;
-    let Some(batch) = found.map_err(|error| error::read(&error))? else { return Ok(None) };
+    let Some(batch) = found.map_err(|error| error::read(&error))? else {
+        return Ok(None);
+    };
     let record = match query {
         TimeQuery::Latest => max_timestamp_record(&batch, BATCH_BYTES_MAX),
         TimeQuery::AtOrAfter(time) => offset_for_timestamp(&batch, time, start, BATCH_BYTES_MAX),

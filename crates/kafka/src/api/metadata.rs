@@ -44,7 +44,12 @@ pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<K
     let missing = missing_names(&context.shared, call.version, &request);
     let context = context.clone();
     if missing.is_empty() {
-        return Ok(Kind::Task(Box::pin(answer(context, call, request, CreateFailures::default()))));
+        return Ok(Kind::Task(Box::pin(answer(
+            context,
+            call,
+            request,
+            CreateFailures::default(),
+        ))));
     }
     Ok(Kind::Barrier(Box::pin(async move {
         let failures = create(&context.shared, missing).await?;
@@ -55,7 +60,11 @@ pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<K
 /// Names of topics that are to be created, each once.
 fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> HashSet<Str> {
     let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
-    let named = request.topics.iter().flatten().filter(|topic| may_create && (version >= 12 || topic.topic_id.is_zero()));
+    let named = request
+        .topics
+        .iter()
+        .flatten()
+        .filter(|topic| may_create && (version >= 12 || topic.topic_id.is_zero()));
     named
         .filter_map(|topic| topic.name.as_ref().filter(|_| topic.topic_id.is_zero()))
         .filter(|name| TopicName::check(name).is_ok() && shared.broker.topics().named(name).is_none())
@@ -89,18 +98,36 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
     Ok(failures)
 }
 
-async fn answer(context: Context, call: Call, request: MetadataRequest, failures: CreateFailures) -> Answered {
+async fn answer(
+    context: Context,
+    call: Call,
+    request: MetadataRequest,
+    failures: CreateFailures,
+) -> Answered {
     let entries = entries(&context.shared, call.version, &request, &failures);
     let bytes: usize = entries.iter().map(bytes_of).sum();
-    let turn = if bytes >= LARGE_BYTES { large_answer(&context.shared).await } else { None };
+    let turn = if bytes >= LARGE_BYTES {
+        large_answer(&context.shared).await
+    } else {
+        None
+    };
     let (host, port) = context.endpoint();
     let writer = Writer {
         version: call.version,
         is_flexible: ApiKey::Metadata.is_flexible(call.version),
-        broker: MetadataResponseBroker { node_id: BROKER_ID, host, port, rack: None },
+        broker: MetadataResponseBroker {
+            node_id: BROKER_ID,
+            host,
+            port,
+            rack: None,
+        },
         cluster_id: context.shared.cluster_id.clone(),
         leader_epoch: context.shared.leader_epoch(),
-        topic_operations: if request.include_topic_authorized_operations { TOPIC_OPERATIONS } else { NOT_ASKED },
+        topic_operations: if request.include_topic_authorized_operations {
+            TOPIC_OPERATIONS
+        } else {
+            NOT_ASKED
+        },
         cluster_operations: if request.include_cluster_authorized_operations {
             CLUSTER_OPERATIONS
         } else {
@@ -112,7 +139,9 @@ async fn answer(context: Context, call: Call, request: MetadataRequest, failures
         return write();
     }
     // A large one takes long to write, and many connections share this thread.
-    let written = tokio::task::spawn_blocking(write).await.map_err(|_| Close::OutcomeUnknown)??;
+    let written = tokio::task::spawn_blocking(write)
+        .await
+        .map_err(|_| Close::OutcomeUnknown)??;
     Ok(Reply { turn, ..written })
 }
 
@@ -127,30 +156,47 @@ fn bytes_of(entry: &Entry) -> usize {
 }
 
 /// What is said of each topic that was asked for; of one that was asked for twice, once.
-fn entries(shared: &Shared, version: i16, request: &MetadataRequest, failures: &CreateFailures) -> Vec<Entry> {
+fn entries(
+    shared: &Shared,
+    version: i16,
+    request: &MetadataRequest,
+    failures: &CreateFailures,
+) -> Vec<Entry> {
     let asked = match &request.topics {
         Some(topics) if version > 0 || !topics.is_empty() => topics,
-        _ => return shared.broker.topics().all().into_iter().map(Entry::Known).collect(),
+        _ => {
+            return shared
+                .broker
+                .topics()
+                .all()
+                .into_iter()
+                .map(Entry::Known)
+                .collect();
+        }
     };
     let mut seen = HashSet::with_capacity(asked.len());
     // Before version 12 a topic is asked for by name only.
-    let ill_formed =
-        version < 12 && asked.iter().any(|topic| topic.name.is_none() || !topic.topic_id.is_zero());
+    let ill_formed = version < 12
+        && asked
+            .iter()
+            .any(|topic| topic.name.is_none() || !topic.topic_id.is_zero());
     asked
         .iter()
         .filter(|topic| seen.insert((topic.topic_id, topic.name.as_ref())))
-        .map(|topic| match look_up(shared, topic, failures) {
-            _ if ill_formed => Err(ErrorCode::InvalidRequest),
-            found => found,
-        }
-        .map_or_else(
-            |code| Entry::Failed {
-                name: topic.name.clone().or_else(|| (version < 12).then(Str::default)),
-                id: topic.topic_id,
-                code: shared.metrics.error(ApiKey::Metadata, code),
-            },
-            Entry::Known,
-        ))
+        .map(|topic| {
+            match look_up(shared, topic, failures) {
+                _ if ill_formed => Err(ErrorCode::InvalidRequest),
+                found => found,
+            }
+            .map_or_else(
+                |code| Entry::Failed {
+                    name: topic.name.clone().or_else(|| (version < 12).then(Str::default)),
+                    id: topic.topic_id,
+                    code: shared.metrics.error(ApiKey::Metadata, code),
+                },
+                Entry::Known,
+            )
+        })
         .collect()
 }
 
@@ -161,14 +207,19 @@ fn look_up(
 ) -> Result<Arc<Topic>, ErrorCode> {
     let topics = shared.broker.topics();
     if !asked.topic_id.is_zero() {
-        return topics.with_id(TopicId(asked.topic_id.into())).ok_or(ErrorCode::UnknownTopicId);
+        return topics
+            .with_id(TopicId(asked.topic_id.into()))
+            .ok_or(ErrorCode::UnknownTopicId);
     }
     let name = asked.name.as_deref().unwrap_or_default();
     if let Some(topic) = topics.named(name) {
         return Ok(topic);
     }
     TopicName::check(name).map_err(error::name)?;
-    Err(failures.get(name).copied().unwrap_or(ErrorCode::UnknownTopicOrPartition))
+    Err(failures
+        .get(name)
+        .copied()
+        .unwrap_or(ErrorCode::UnknownTopicOrPartition))
 }
 
 /// Writes the answer straight into its bytes: the structs of a million partitions would take many times as much.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_broker::{Append, Outcome, Placed, Refusal, Topic, TopicId};
-use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProduceData, TopicProduceResponse};
+use stafett_kafka_wire::messages::produce::{
+    PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
+};
 use stafett_kafka_wire::messages::{ProduceRequest, ProduceResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{BatchError, BatchHeader, Codec, LogId, ProduceLimits, sole_batch, with_append_time};
@@ -95,15 +97,30 @@ impl ProduceAnswer {
         let mut answers = Vec::with_capacity(data.partition_data.len());
         for partition in data.partition_data {
             let checked = match &topic {
-                _ if !(-1..=1).contains(&acks) => {
-                    Err((ErrorCode::InvalidRequiredAcks, "acks is one of -1, 0 and 1".into()))
-                }
-                Ok(topic) => check(shared, self.call.version, topic, partition.index, partition.records),
+                _ if !(-1..=1).contains(&acks) => Err((
+                    ErrorCode::InvalidRequiredAcks,
+                    "acks is one of -1, 0 and 1".into(),
+                )),
+                Ok(topic) => check(
+                    shared,
+                    self.call.version,
+                    topic,
+                    partition.index,
+                    partition.records,
+                ),
                 Err(refused) => Err(refused.clone()),
             };
-            let mut answer = PartitionProduceResponse { index: partition.index, ..Default::default() };
+            let mut answer = PartitionProduceResponse {
+                index: partition.index,
+                ..Default::default()
+            };
             match checked {
-                Ok(Checked { log, body, header, append_time }) => {
+                Ok(Checked {
+                    log,
+                    body,
+                    header,
+                    append_time,
+                }) => {
                     answer.log_append_time_ms = append_time;
                     self.staged.push(Staged {
                         topic: topic_index,
@@ -111,7 +128,10 @@ impl ProduceAnswer {
                         records: header.record_count.cast_unsigned(),
                         bytes: body.len(),
                     });
-                    let append = Append { pinned_bytes: std::mem::take(pinned_bytes), ..Append::batch(log, body) };
+                    let append = Append {
+                        pinned_bytes: std::mem::take(pinned_bytes),
+                        ..Append::batch(log, body)
+                    };
                     staging.appends.push(append);
                 }
                 Err((code, message)) => self.fail(shared, &mut answer, code, message),
@@ -132,9 +152,13 @@ impl ProduceAnswer {
         let mut is_unknown = false;
         for staged in std::mem::take(&mut self.staged) {
             let outcome = outcomes.pop_front().unwrap_or(Outcome::Unknown);
-            let topic = usize::try_from(staged.topic).ok().and_then(|at| response.responses.get_mut(at));
+            let topic = usize::try_from(staged.topic)
+                .ok()
+                .and_then(|at| response.responses.get_mut(at));
             let Some(answer) = topic.and_then(|topic| {
-                usize::try_from(staged.partition).ok().and_then(|at| topic.partition_responses.get_mut(at))
+                usize::try_from(staged.partition)
+                    .ok()
+                    .and_then(|at| topic.partition_responses.get_mut(at))
             }) else {
                 continue;
             };
@@ -179,7 +203,13 @@ impl ProduceAnswer {
         self.fail(shared, answer, code, refusal.to_string().into());
     }
 
-    fn fail(&mut self, shared: &Shared, answer: &mut PartitionProduceResponse, code: ErrorCode, message: Str) {
+    fn fail(
+        &mut self,
+        shared: &Shared,
+        answer: &mut PartitionProduceResponse,
+        code: ErrorCode,
+        message: Str,
+    ) {
         self.has_failed = true;
         answer.error_code = shared.metrics.error(self.call.api, code);
         answer.base_offset = NONE;
@@ -194,7 +224,12 @@ fn find_topic(shared: &Shared, version: i16, data: &TopicProduceData) -> Result<
         let unknown = || (ErrorCode::UnknownTopicId, "no topic has this id".into());
         topics.with_id(TopicId(data.topic_id.into())).ok_or_else(unknown)
     } else {
-        let unknown = || (ErrorCode::UnknownTopicOrPartition, "there is no such topic".into());
+        let unknown = || {
+            (
+                ErrorCode::UnknownTopicOrPartition,
+                "there is no such topic".into(),
+            )
+        };
         topics.named(&data.name).ok_or_else(unknown)
     }
 }
@@ -207,8 +242,15 @@ fn check(
     partition: i32,
     records: Option<Bytes>,
 ) -> Result<Checked, Refused> {
-    let log = u32::try_from(partition).ok().and_then(|partition| topic.log(partition));
-    let unknown = || (ErrorCode::UnknownTopicOrPartition, "the topic has no such partition".into());
+    let log = u32::try_from(partition)
+        .ok()
+        .and_then(|partition| topic.log(partition));
+    let unknown = || {
+        (
+            ErrorCode::UnknownTopicOrPartition,
+            "the topic has no such partition".into(),
+        )
+    };
     let log = log.ok_or_else(unknown)?;
     let records = records.filter(|records| !records.is_empty());
     let records = records.ok_or_else(|| (ErrorCode::InvalidRecord, "there is no batch".into()))?;
@@ -225,11 +267,21 @@ fn check(
         return Err((ErrorCode::UnsupportedCompressionType, message));
     }
     if !shared.broker.is_append_time(topic) {
-        return Ok(Checked { log, body, header, append_time: NONE });
+        return Ok(Checked {
+            log,
+            body,
+            header,
+            append_time: NONE,
+        });
     }
     let append_time = now_ms();
     let body = with_append_time(&body, append_time).map_err(bad_batch)?.join();
-    Ok(Checked { log, body, header, append_time })
+    Ok(Checked {
+        log,
+        body,
+        header,
+        append_time,
+    })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

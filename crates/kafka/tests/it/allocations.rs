@@ -38,7 +38,10 @@ fn count(runtime: &tokio::runtime::Runtime, server: &Server, request: &Bytes) ->
 }
 
 fn check(what: &str, batches: usize, make: impl AsyncFnOnce(&Server) -> Bytes) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let (server, request) = runtime.block_on(async {
         let server = Server::start().await;
         let request = make(&server).await;
@@ -48,7 +51,10 @@ fn check(what: &str, batches: usize, make: impl AsyncFnOnce(&Server) -> Bytes) {
     let total = count(&runtime, &server, &request);
     let batches = (batches * REQUESTS) as u64;
     println!("{what}: {:.2} per batch", total as f64 / batches as f64);
-    assert!(total <= PER_BATCH_MAX * batches, "{what}: {total} for {batches} batches");
+    assert!(
+        total <= PER_BATCH_MAX * batches,
+        "{what}: {total} for {batches} batches"
+    );
 }
 
 fn records(count: usize) -> Bytes {
@@ -62,20 +68,31 @@ async fn encoded<R: stafett_kafka_wire::Request>(server: &Server, version: i16, 
 #[test]
 fn a_produced_batch_takes_memory_eight_times_at_most_whatever_it_holds() {
     for count in [1, 100, 5000] {
-        check(&format!("produced, {count} records"), 1, async |server: &Server| {
-            server.client().await.create("orders", 1).await;
-            encoded(server, 9, &produce(-1, "orders", 0, records(count))).await
-        });
+        check(
+            &format!("produced, {count} records"),
+            1,
+            async |server: &Server| {
+                server.client().await.create("orders", 1).await;
+                encoded(server, 9, &produce(-1, "orders", 0, records(count))).await
+            },
+        );
     }
     check("produced, six partitions", 6, async |server: &Server| {
         server.client().await.create("orders", 6).await;
-        let partition = |index| PartitionProduceData { index, records: Some(records(100)) };
+        let partition = |index| PartitionProduceData {
+            index,
+            records: Some(records(100)),
+        };
         let topic = TopicProduceData {
             name: "orders".into(),
             partition_data: (0..6).map(partition).collect(),
             ..TopicProduceData::default()
         };
-        let request = ProduceRequest { acks: -1, topic_data: vec![topic], ..ProduceRequest::default() };
+        let request = ProduceRequest {
+            acks: -1,
+            topic_data: vec![topic],
+            ..ProduceRequest::default()
+        };
         encoded(server, 9, &request).await
     });
 }
@@ -83,14 +100,18 @@ fn a_produced_batch_takes_memory_eight_times_at_most_whatever_it_holds() {
 #[test]
 fn a_fetched_batch_takes_memory_eight_times_at_most_whatever_it_holds() {
     for count in [100, 5000] {
-        check(&format!("fetched, {count} records"), 8, async |server: &Server| {
-            let mut client = server.client().await;
-            client.create("orders", 1).await;
-            for _ in 0..8 {
-                client.produce("orders", 0, records(count)).await;
-            }
-            encoded(server, 12, &fetch("orders", 0, 0)).await
-        });
+        check(
+            &format!("fetched, {count} records"),
+            8,
+            async |server: &Server| {
+                let mut client = server.client().await;
+                client.create("orders", 1).await;
+                for _ in 0..8 {
+                    client.produce("orders", 0, records(count)).await;
+                }
+                encoded(server, 12, &fetch("orders", 0, 0)).await
+            },
+        );
     }
     check("fetched, six partitions", 6, async |server: &Server| {
         let mut client = server.client().await;
@@ -100,12 +121,24 @@ fn a_fetched_batch_takes_memory_eight_times_at_most_whatever_it_holds() {
         }
         let all: Vec<_> = (0..6).map(|partition| (partition, 0)).collect();
         let topics: Vec<FetchTopic> = vec![fetch_topic("orders", &all)];
-        encoded(server, 12, &FetchRequest { topics, ..FetchRequest::default() }).await
+        encoded(
+            server,
+            12,
+            &FetchRequest {
+                topics,
+                ..FetchRequest::default()
+            },
+        )
+        .await
     });
-    check("fetched, one batch of one partition", 1, async |server: &Server| {
-        let mut client = server.client().await;
-        client.create("orders", 1).await;
-        client.produce("orders", 0, records(100)).await;
-        encoded(server, 12, &fetch("orders", 0, 0)).await
-    });
+    check(
+        "fetched, one batch of one partition",
+        1,
+        async |server: &Server| {
+            let mut client = server.client().await;
+            client.create("orders", 1).await;
+            client.produce("orders", 0, records(100)).await;
+            encoded(server, 12, &fetch("orders", 0, 0)).await
+        },
+    );
 }

@@ -48,10 +48,19 @@ async fn every_version_reads_the_same() {
         let partition = &topic.partitions[0];
         assert_eq!((partition.high_watermark, partition.last_stable_offset), (6, 6));
         assert_eq!(partition.log_start_offset, if version >= 5 { 0 } else { -1 });
-        assert_eq!((partition.preferred_read_replica, &partition.aborted_transactions), (-1, &None));
-        let committed = FetchRequest { isolation_level: 1, ..request };
+        assert_eq!(
+            (partition.preferred_read_replica, &partition.aborted_transactions),
+            (-1, &None)
+        );
+        let committed = FetchRequest {
+            isolation_level: 1,
+            ..request
+        };
         let response = client.call(version, &committed).await;
-        assert_eq!(response.responses[0].partitions[0].aborted_transactions, Some(Vec::new()));
+        assert_eq!(
+            response.responses[0].partitions[0].aborted_transactions,
+            Some(Vec::new())
+        );
     }
 }
 
@@ -94,8 +103,18 @@ async fn bytes_are_bounded_but_for_the_first_batch() {
     ];
     for (request, records) in cases {
         let response = client.call(12, &request).await;
-        assert_eq!(values(&response).len(), records, "{} {:?}", request.max_bytes, request.topics);
-        assert_eq!(response.responses[0].partitions.len(), 2, "of what had no room, the end is told");
+        assert_eq!(
+            values(&response).len(),
+            records,
+            "{} {:?}",
+            request.max_bytes,
+            request.topics
+        );
+        assert_eq!(
+            response.responses[0].partitions.len(),
+            2,
+            "of what had no room, the end is told"
+        );
         assert_eq!(response.responses[0].partitions[1].high_watermark, 1);
     }
 }
@@ -149,7 +168,11 @@ async fn a_fetch_that_waits_is_woken_by_a_produce() {
     let server = Server::start().await;
     let mut consumer = filled(&server, 0).await;
     let mut producer = server.client().await;
-    let request = FetchRequest { max_wait_ms: 600_000, min_bytes: 1, ..fetch("orders", 0, 0) };
+    let request = FetchRequest {
+        max_wait_ms: 600_000,
+        min_bytes: 1,
+        ..fetch("orders", 0, 0)
+    };
     for (offset, value) in (0..).zip(["first", "second", "third"]) {
         let mut request = request.clone();
         request.topics[0].partitions[0].fetch_offset = offset;
@@ -188,11 +211,24 @@ async fn a_fetch_answers_with_little_when_its_time_is_up() {
     let server = Server::start().await;
     let mut client = filled(&server, 1).await;
     let begun = Instant::now();
-    let request = FetchRequest { max_wait_ms: 60, min_bytes: 1 << 20, ..fetch("orders", 0, 0) };
+    let request = FetchRequest {
+        max_wait_ms: 60,
+        min_bytes: 1 << 20,
+        ..fetch("orders", 0, 0)
+    };
     let response = client.call(12, &request).await;
     assert_eq!(values(&response).len(), 2);
     assert!(begun.elapsed() >= Duration::from_millis(60) && begun.elapsed() < PATIENCE);
-    let nothing = client.call(12, &FetchRequest { max_wait_ms: 1, min_bytes: 1, ..fetch("orders", 1, 0) }).await;
+    let nothing = client
+        .call(
+            12,
+            &FetchRequest {
+                max_wait_ms: 1,
+                min_bytes: 1,
+                ..fetch("orders", 1, 0)
+            },
+        )
+        .await;
     assert!(values(&nothing).is_empty());
 }
 
@@ -200,16 +236,25 @@ async fn a_fetch_answers_with_little_when_its_time_is_up() {
 async fn a_fetch_that_waits_ends_with_the_process_and_with_its_client() {
     let server = Server::start().await;
     let mut waiting = filled(&server, 0).await;
-    let request = FetchRequest { max_wait_ms: i32::MAX, min_bytes: 1, ..fetch("orders", 0, 0) };
+    let request = FetchRequest {
+        max_wait_ms: i32::MAX,
+        min_bytes: 1,
+        ..fetch("orders", 0, 0)
+    };
     waiting.send(12, &request).await;
     let mut leaving = server.client().await;
     leaving.send(12, &request).await;
     drop(leaving);
     let mut half_closed = server.client().await;
     half_closed.send(12, &request).await;
-    tokio::io::AsyncWriteExt::shutdown(&mut half_closed.stream).await.unwrap();
+    tokio::io::AsyncWriteExt::shutdown(&mut half_closed.stream)
+        .await
+        .unwrap();
     let (_, response) = half_closed.receive::<FetchRequest>(12).await;
-    assert!(values(&response).is_empty(), "who says no more is answered with what there is");
+    assert!(
+        values(&response).is_empty(),
+        "who says no more is answered with what there is"
+    );
     server.drain().await;
     let (_, response) = waiting.receive::<FetchRequest>(12).await;
     assert!(values(&response).is_empty());
@@ -220,7 +265,10 @@ async fn a_fetch_that_waits_ends_with_the_process_and_with_its_client() {
 async fn a_deleted_topic_ends_a_fetch_of_it() {
     let server = Server::start().await;
     let mut client = filled(&server, 1).await;
-    let delete = DeleteTopicsRequest { topic_names: vec!["orders".into()], ..DeleteTopicsRequest::default() };
+    let delete = DeleteTopicsRequest {
+        topic_names: vec!["orders".into()],
+        ..DeleteTopicsRequest::default()
+    };
     assert_eq!(client.call(5, &delete).await.responses[0].error_code, 0);
     let partition = only(client.fetch("orders", 0, 0).await);
     assert_eq!(partition.error_code, ErrorCode::UnknownTopicOrPartition.code());
@@ -254,10 +302,25 @@ async fn old_records_are_read_from_segments() {
 async fn a_partition_that_is_asked_for_twice_is_answered_twice() {
     let server = Server::start().await;
     let mut client = filled(&server, 1).await;
-    let topics = vec![fetch_topic("orders", &[(0, 0), (0, 2)]), fetch_topic("orders", &[(0, 0)])];
-    let response = client.call(12, &FetchRequest { topics, ..FetchRequest::default() }).await;
+    let topics = vec![
+        fetch_topic("orders", &[(0, 0), (0, 2)]),
+        fetch_topic("orders", &[(0, 0)]),
+    ];
+    let response = client
+        .call(
+            12,
+            &FetchRequest {
+                topics,
+                ..FetchRequest::default()
+            },
+        )
+        .await;
     assert_eq!(values(&response).len(), 4);
-    let told: usize = response.responses.iter().map(|topic| topic.partitions.len()).sum();
+    let told: usize = response
+        .responses
+        .iter()
+        .map(|topic| topic.partitions.len())
+        .sum();
     assert_eq!(told, 3);
 }
 
@@ -269,8 +332,14 @@ async fn nothing_is_seen_before_it_is_acknowledged_and_everything_after() {
         let value = n.to_string();
         client.send(9, &produce(-1, "orders", 0, batch(&[&value]))).await;
         client.send(12, &fetch("orders", 0, n)).await;
-        client.receive::<stafett_kafka_wire::messages::ProduceRequest>(9).await;
+        client
+            .receive::<stafett_kafka_wire::messages::ProduceRequest>(9)
+            .await;
         let (_, response) = client.receive::<FetchRequest>(12).await;
-        assert_eq!(values(&response), [value], "a fetch runs when the produce before it is answered");
+        assert_eq!(
+            values(&response),
+            [value],
+            "a fetch runs when the produce before it is answered"
+        );
     }
 }

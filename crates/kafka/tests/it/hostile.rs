@@ -32,23 +32,53 @@ async fn frames_that_mean_nothing_end_the_connection_and_are_counted() {
     let huge_count = [&NO_CLIENT[..], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff], &[0x7f; 4]].concat();
     let cases: [(&str, Vec<u8>, &str); 13] = [
         ("negative length", vec![0xff; 4], "frame_length"),
-        ("length over the limit", (100 << 20 | 1_i32).to_be_bytes().to_vec(), "frame_length"),
+        (
+            "length over the limit",
+            (100 << 20 | 1_i32).to_be_bytes().to_vec(),
+            "frame_length",
+        ),
         ("largest length", i32::MAX.to_be_bytes().to_vec(), "frame_length"),
         ("length of 0", vec![0; 4], "frame_length"),
-        ("too short for a header", vec![0, 0, 0, 4, 0, 18, 0, 0], "frame_length"),
-        ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(), "frame_length"),
+        (
+            "too short for a header",
+            vec![0, 0, 0, 4, 0, 18, 0, 0],
+            "frame_length",
+        ),
+        (
+            "HTTP",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+            "frame_length",
+        ),
         ("no client id", request(3, 1, &[]), "malformed_request"),
-        ("client id of -2", request(3, 1, &[0xff, 0xfe]), "malformed_request"),
-        ("client id that lies", request(3, 1, &[0x7f, 0xff]), "malformed_request"),
+        (
+            "client id of -2",
+            request(3, 1, &[0xff, 0xfe]),
+            "malformed_request",
+        ),
+        (
+            "client id that lies",
+            request(3, 1, &[0x7f, 0xff]),
+            "malformed_request",
+        ),
         ("unknown API", request(999, 0, &NO_CLIENT), "unknown_api"),
         ("negative API", request(-1, 0, &NO_CLIENT), "unknown_api"),
-        ("an API that is not served", request(ApiKey::JoinGroup.code(), 0, &NO_CLIENT), "unserved_api"),
-        ("count beyond the frame", request(0, 3, &huge_count), "malformed_request"),
+        (
+            "an API that is not served",
+            request(ApiKey::JoinGroup.code(), 0, &NO_CLIENT),
+            "unserved_api",
+        ),
+        (
+            "count beyond the frame",
+            request(0, 3, &huge_count),
+            "malformed_request",
+        ),
     ];
     for (what, bytes, reason) in cases {
         let counted = |server: &Server| {
             server.metric(&format!("kafka_closed_total{{reason=\"{reason}\"}}"))
-                + server.metric(&format!("connection_errors_total{{listener=\"kafka\",kind=\"{reason}\"}}"))
+                + server.metric(&format!(
+                    "connection_errors_total{{listener=\"kafka\",kind=\"{reason}\"}}"
+                ))
         };
         let before = counted(&server);
         let mut client = server.client().await;
@@ -56,7 +86,11 @@ async fn frames_that_mean_nothing_end_the_connection_and_are_counted() {
         assert!(client.is_closed().await, "{what}");
         assert!(counted(&server) > before, "{what}");
     }
-    server.client().await.call(0, &ApiVersionsRequest::default()).await;
+    server
+        .client()
+        .await
+        .call(0, &ApiVersionsRequest::default())
+        .await;
 }
 
 #[tokio::test]
@@ -77,24 +111,43 @@ async fn versions_that_are_not_served_end_the_connection_but_for_the_question_wh
         for version in [api.versions().max + 1, -1, i16::MAX, api.versions().min - 1] {
             let mut client = server.client().await;
             let rest = [&NO_CLIENT[..], &[0; 64]].concat();
-            client.stream.write_all(&request(api.code(), version, &rest)).await.unwrap();
+            client
+                .stream
+                .write_all(&request(api.code(), version, &rest))
+                .await
+                .unwrap();
             assert!(client.is_closed().await, "{api:?} {version}");
         }
     }
     for version in [5, 100, i16::MAX] {
         let mut client = server.client().await;
         let rest = [&NO_CLIENT[..], &[0, 0, 1, 2, 3]].concat();
-        client.stream.write_all(&request(ApiKey::ApiVersions.code(), version, &rest)).await.unwrap();
+        client
+            .stream
+            .write_all(&request(ApiKey::ApiVersions.code(), version, &rest))
+            .await
+            .unwrap();
         let payload = client.frame().await.unwrap();
         let (id, response) =
             frame::read_response::<ApiVersionsRequest>(payload, 0, DecodeLimits::default()).unwrap();
-        assert_eq!((id, response.error_code), (7, ErrorCode::UnsupportedVersion.code()));
+        assert_eq!(
+            (id, response.error_code),
+            (7, ErrorCode::UnsupportedVersion.code())
+        );
         let own = &response.api_keys[0];
-        assert_eq!((own.api_key, own.min_version, own.max_version), (ApiKey::ApiVersions.code(), 0, 4));
-        client.call(3, &ApiVersionsRequest {
-            client_software_name: "a".into(),
-            client_software_version: "1".into(),
-        }).await;
+        assert_eq!(
+            (own.api_key, own.min_version, own.max_version),
+            (ApiKey::ApiVersions.code(), 0, 4)
+        );
+        client
+            .call(
+                3,
+                &ApiVersionsRequest {
+                    client_software_name: "a".into(),
+                    client_software_version: "1".into(),
+                },
+            )
+            .await;
     }
 }
 
@@ -122,25 +175,38 @@ async fn requests_cut_anywhere_and_requests_with_more_behind_end_the_connection(
     survives(&server, 9, &produce(-1, "orders", 0, batch(&["x"]))).await;
     survives(&server, 12, &fetch("orders", 0, 0)).await;
     let metadata = MetadataRequest {
-        topics: Some(vec![MetadataRequestTopic { name: Some("orders".into()), ..Default::default() }]),
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some("orders".into()),
+            ..Default::default()
+        }]),
         ..MetadataRequest::default()
     };
     survives(&server, 12, &metadata).await;
     survives(&server, 7, &CreateTopicsRequest::default()).await;
     survives(&server, 4, &DescribeConfigsRequest::default()).await;
     survives(&server, 9, &ListOffsetsRequest::default()).await;
-    assert_eq!(server.client().await.values("orders", 0, 0).await.len(), 0, "no part of a request is stored");
+    assert_eq!(
+        server.client().await.values("orders", 0, 0).await.len(),
+        0,
+        "no part of a request is stored"
+    );
 }
 
 #[tokio::test]
 async fn a_client_that_says_nothing_or_too_little_is_let_go() {
-    let settings = KafkaSettings { idle_timeout: Duration::from_millis(50), ..KafkaSettings::default() };
+    let settings = KafkaSettings {
+        idle_timeout: Duration::from_millis(50),
+        ..KafkaSettings::default()
+    };
     let server = Server::start_with(settings).await;
     assert!(server.client().await.is_closed().await);
     let mut client = server.client().await;
     client.call(0, &ApiVersionsRequest::default()).await;
     assert!(client.is_closed().await);
-    assert_eq!(server.metric("connection_errors_total{listener=\"kafka\",kind=\"idle\"}"), 2.0);
+    assert_eq!(
+        server.metric("connection_errors_total{listener=\"kafka\",kind=\"idle\"}"),
+        2.0
+    );
 }
 
 #[tokio::test]
@@ -171,7 +237,16 @@ async fn one_request_for_very_much_is_answered_with_what_there_is() {
     // The same partition a hundred thousand times.
     let partitions = vec![(0, 0); 100_000];
     let topics = vec![fetch_topic("orders", &partitions)];
-    let response = client.call(12, &FetchRequest { topics, max_bytes: 1000, ..FetchRequest::default() }).await;
+    let response = client
+        .call(
+            12,
+            &FetchRequest {
+                topics,
+                max_bytes: 1000,
+                ..FetchRequest::default()
+            },
+        )
+        .await;
     assert_eq!(response.responses[0].partitions.len(), 100_000);
     let bytes: usize = response.responses[0]
         .partitions
@@ -180,10 +255,24 @@ async fn one_request_for_very_much_is_answered_with_what_there_is() {
         .sum();
     assert!(bytes <= 1000);
     // The same topic a hundred thousand times.
-    let asked = MetadataRequestTopic { name: Some("orders".into()), ..MetadataRequestTopic::default() };
-    let metadata = MetadataRequest { topics: Some(vec![asked; 100_000]), ..MetadataRequest::default() };
+    let asked = MetadataRequestTopic {
+        name: Some("orders".into()),
+        ..MetadataRequestTopic::default()
+    };
+    let metadata = MetadataRequest {
+        topics: Some(vec![asked; 100_000]),
+        ..MetadataRequest::default()
+    };
     assert_eq!(client.call(12, &metadata).await.topics.len(), 1);
-    client.call(9, &ProduceRequest { acks: -1, ..ProduceRequest::default() }).await;
+    client
+        .call(
+            9,
+            &ProduceRequest {
+                acks: -1,
+                ..ProduceRequest::default()
+            },
+        )
+        .await;
 }
 
 #[tokio::test]
@@ -195,7 +284,9 @@ async fn one_client_s_garbage_leaves_others_alone() {
     for round in 0..300_i64 {
         let mut garbage = vec![0_u8; 64];
         for byte in &mut garbage {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *byte = (state >> 56) as u8;
         }
         // A plausible beginning, so that it gets past the first checks.

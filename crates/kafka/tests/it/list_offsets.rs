@@ -10,15 +10,28 @@ use stafett_model::{BatchBuilder, Codec};
 use crate::peer::{Client, Server, batch_at, fill};
 
 fn ask(name: &'static str, partition_index: i32, timestamp: i64) -> ListOffsetsRequest {
-    let partition = ListOffsetsPartition { partition_index, timestamp, ..ListOffsetsPartition::default() };
+    let partition = ListOffsetsPartition {
+        partition_index,
+        timestamp,
+        ..ListOffsetsPartition::default()
+    };
     ListOffsetsRequest {
-        topics: vec![ListOffsetsTopic { name: name.into(), partitions: vec![partition] }],
+        topics: vec![ListOffsetsTopic {
+            name: name.into(),
+            partitions: vec![partition],
+        }],
         ..ListOffsetsRequest::default()
     }
 }
 
 async fn find(client: &mut Client, version: i16, timestamp: i64) -> ListOffsetsPartitionResponse {
-    client.call(version, &ask("timed", 0, timestamp)).await.topics.remove(0).partitions.remove(0)
+    client
+        .call(version, &ask("timed", 0, timestamp))
+        .await
+        .topics
+        .remove(0)
+        .partitions
+        .remove(0)
 }
 
 /// Three batches: times 100 and 101, 200 to 202 compressed, 150.
@@ -65,13 +78,20 @@ async fn special_times_are_known_from_the_version_that_brought_them() {
         [(-3, 7, 4, 202), (-4, 8, 0, -1), (-5, 9, -1, -1), (-6, 11, -1, -1)]
     {
         let answer = find(&mut client, first, timestamp).await;
-        assert_eq!((answer.error_code, answer.offset, answer.timestamp), (0, offset, found), "{timestamp}");
+        assert_eq!(
+            (answer.error_code, answer.offset, answer.timestamp),
+            (0, offset, found),
+            "{timestamp}"
+        );
         let early = find(&mut client, first - 1, timestamp).await;
         assert_eq!(early.error_code, ErrorCode::UnsupportedVersion.code());
     }
     for timestamp in [-7, i64::MIN] {
         let answer = find(&mut client, 11, timestamp).await;
-        assert_eq!((answer.error_code, answer.offset), (ErrorCode::UnsupportedVersion.code(), -1));
+        assert_eq!(
+            (answer.error_code, answer.offset),
+            (ErrorCode::UnsupportedVersion.code(), -1)
+        );
     }
 }
 
@@ -93,7 +113,10 @@ async fn what_cannot_be_found_says_why() {
     let epoch = client.topic("timed").await.partitions[0].leader_epoch;
     for (name, partition) in [("none", 0), ("timed", 2), ("timed", -1)] {
         let response = client.call(8, &ask(name, partition, -1)).await;
-        assert_eq!(response.topics[0].partitions[0].error_code, ErrorCode::UnknownTopicOrPartition.code());
+        assert_eq!(
+            response.topics[0].partitions[0].error_code,
+            ErrorCode::UnknownTopicOrPartition.code()
+        );
     }
     for (believed, expected) in [
         (epoch, ErrorCode::None),
@@ -109,6 +132,10 @@ async fn what_cannot_be_found_says_why() {
     let again = twice.topics[0].partitions[0].clone();
     twice.topics[0].partitions.push(again);
     let response = client.call(8, &twice).await;
-    let codes: Vec<i16> = response.topics[0].partitions.iter().map(|answer| answer.error_code).collect();
+    let codes: Vec<i16> = response.topics[0]
+        .partitions
+        .iter()
+        .map(|answer| answer.error_code)
+        .collect();
     assert_eq!(codes, [ErrorCode::InvalidRequest.code(); 2]);
 }

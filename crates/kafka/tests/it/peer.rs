@@ -44,11 +44,17 @@ impl Server {
 
     pub(crate) async fn start_with(settings: KafkaSettings) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let journal =
-            Settings { segment_bytes: 4 << 20, disk_free_bytes_min: 0, ..Settings::default() };
+        let journal = Settings {
+            segment_bytes: 4 << 20,
+            disk_free_bytes_min: 0,
+            ..Settings::default()
+        };
         let journal = Arc::new(DiskJournal::open(directory.path(), journal, Metrics::new()).unwrap());
         let broker = BrokerSettings {
-            logs: LogSpec { durability: Durability::Os, retention: Retention::default() },
+            logs: LogSpec {
+                durability: Durability::Os,
+                retention: Retention::default(),
+            },
             message_bytes_max: 1_048_588,
             append_time: false,
             partitions: 2,
@@ -61,10 +67,21 @@ impl Server {
         let listener = Listener::bind(&loopback, ListenerSettings::new("kafka", 1000), &net).unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let shared = Shared::new(shutdown.clone(), ByteBudget::new(BudgetSettings { bytes: 256 << 20 }));
+        let shared = Shared::new(
+            shutdown.clone(),
+            ByteBudget::new(BudgetSettings { bytes: 256 << 20 }),
+        );
         let tasks = TaskTracker::new();
         tasks.spawn(stafett_net::serve(listener, Arc::new(kafka), shared));
-        Self { address, journal, broker, registry, shutdown, tasks, _directory: directory }
+        Self {
+            address,
+            journal,
+            broker,
+            registry,
+            shutdown,
+            tasks,
+            _directory: directory,
+        }
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -89,7 +106,9 @@ impl Server {
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 }
@@ -104,7 +123,11 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: BytesMut::new(), correlation_id: AtomicI32::new(1) }
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            correlation_id: AtomicI32::new(1),
+        }
     }
 
     /// Sends a request and waits for its answer.
@@ -125,7 +148,12 @@ impl Client {
     pub(crate) fn encode<R: Request>(&self, version: i16, request: &R) -> (i32, Bytes) {
         let id = self.correlation_id.fetch_add(1, Ordering::Relaxed);
         let name = Some(Str::from_static("test"));
-        (id, frame::write_request(version, id, name, request).unwrap().into_bytes())
+        (
+            id,
+            frame::write_request(version, id, name, request)
+                .unwrap()
+                .into_bytes(),
+        )
     }
 
     pub(crate) async fn receive<R: Request>(&mut self, version: i16) -> (i32, R::Response) {
@@ -162,7 +190,10 @@ impl Client {
             replication_factor: -1,
             ..CreatableTopic::default()
         };
-        let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            ..CreateTopicsRequest::default()
+        };
         let made = self.call(7, &request).await.topics.remove(0);
         assert_eq!(made.error_code, 0, "{:?}", made.error_message);
         made.topic_id
@@ -175,12 +206,18 @@ impl Client {
             replication_factor: -1,
             ..CreatableTopic::default()
         };
-        let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            ..CreateTopicsRequest::default()
+        };
         assert_eq!(self.call(7, &request).await.topics[0].error_code, expected.code());
     }
 
     pub(crate) async fn topic(&mut self, name: &'static str) -> MetadataResponseTopic {
-        let asked = MetadataRequestTopic { name: Some(name.into()), ..MetadataRequestTopic::default() };
+        let asked = MetadataRequestTopic {
+            name: Some(name.into()),
+            ..MetadataRequestTopic::default()
+        };
         let request = MetadataRequest {
             topics: Some(vec![asked]),
             allow_auto_topic_creation: false,
@@ -216,7 +253,10 @@ pub(crate) fn produce(acks: i16, name: &'static str, partition: i32, batch: Byte
         timeout_ms: 1000,
         topic_data: vec![TopicProduceData {
             name: name.into(),
-            partition_data: vec![PartitionProduceData { index: partition, records: Some(batch) }],
+            partition_data: vec![PartitionProduceData {
+                index: partition,
+                records: Some(batch),
+            }],
             ..TopicProduceData::default()
         }],
         ..ProduceRequest::default()
@@ -225,7 +265,10 @@ pub(crate) fn produce(acks: i16, name: &'static str, partition: i32, batch: Byte
 
 /// A fetch of one partition that does not wait.
 pub(crate) fn fetch(name: &'static str, partition: i32, offset: i64) -> FetchRequest {
-    FetchRequest { topics: vec![fetch_topic(name, &[(partition, offset)])], ..FetchRequest::default() }
+    FetchRequest {
+        topics: vec![fetch_topic(name, &[(partition, offset)])],
+        ..FetchRequest::default()
+    }
 }
 
 pub(crate) fn fetch_topic(name: &'static str, partitions: &[(i32, i64)]) -> FetchTopic {
@@ -279,7 +322,12 @@ pub(crate) fn numbered(producer: i64, epoch: i16, sequence: i32, values: &[&str]
 
 pub(crate) fn fill(builder: &mut BatchBuilder, from_ms: i64, values: &[&str]) {
     for (timestamp, value) in (from_ms..).zip(values) {
-        let record = Record { key: None, value: Some(value.as_bytes()), headers: &[], timestamp };
+        let record = Record {
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+            timestamp,
+        };
         builder.push(&record).unwrap();
     }
 }

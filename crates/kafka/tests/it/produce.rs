@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
-use stafett_kafka_wire::messages::produce::{PartitionProduceData, PartitionProduceResponse, TopicProduceData};
+use stafett_kafka_wire::messages::produce::{
+    PartitionProduceData, PartitionProduceResponse, TopicProduceData,
+};
 use stafett_kafka_wire::messages::{CreateTopicsRequest, ProduceRequest};
 use stafett_kafka_wire::{ErrorCode, Message, Uuid};
 use stafett_model::{BatchBuilder, BatchHeader, Codec, ProducerId};
@@ -10,7 +12,13 @@ use stafett_model::{BatchBuilder, BatchHeader, Codec, ProducerId};
 use crate::peer::{Client, Server, batch, batch_at, fill, numbered, produce};
 
 async fn answer(client: &mut Client, version: i16, request: &ProduceRequest) -> PartitionProduceResponse {
-    client.call(version, request).await.responses.remove(0).partition_responses.remove(0)
+    client
+        .call(version, request)
+        .await
+        .responses
+        .remove(0)
+        .partition_responses
+        .remove(0)
 }
 
 #[tokio::test]
@@ -27,13 +35,20 @@ async fn what_is_produced_in_any_version_is_read_back() {
             request.topic_data[0].name = "".into();
         }
         let answer = answer(&mut client, version, &request).await;
-        assert_eq!((answer.error_code, answer.base_offset), (0, expected.len() as i64), "{answer:?}");
+        assert_eq!(
+            (answer.error_code, answer.base_offset),
+            (0, expected.len() as i64),
+            "{answer:?}"
+        );
         assert_eq!(answer.log_append_time_ms, -1);
         assert_eq!(answer.log_start_offset, if version >= 5 { 0 } else { -1 });
         expected.extend([value, "and another".to_owned()]);
     }
     assert_eq!(client.values("orders", 0, 0).await, expected);
-    assert_eq!(server.metric("kafka_produced_records_total"), expected.len() as f64);
+    assert_eq!(
+        server.metric("kafka_produced_records_total"),
+        expected.len() as f64
+    );
 }
 
 #[tokio::test]
@@ -48,7 +63,12 @@ async fn every_codec_comes_back_as_it_went_in() {
         let sent = builder.finish().unwrap();
         assert_eq!(client.produce("packed", 0, sent.clone()).await, offset);
         let mut response = client.fetch("packed", 0, offset).await;
-        let got = response.responses[0].partitions.remove(0).records.unwrap().into_bytes();
+        let got = response.responses[0]
+            .partitions
+            .remove(0)
+            .records
+            .unwrap()
+            .into_bytes();
         assert_eq!(got[16..], sent[16..], "all but the place is as it was: {codec:?}");
         assert_eq!(BatchHeader::verify(&got).unwrap().base_offset, offset);
         offset += 3;
@@ -65,13 +85,21 @@ async fn several_topics_and_partitions_are_answered_in_the_order_of_the_request(
         name: name.into(),
         partition_data: partitions
             .iter()
-            .map(|index| PartitionProduceData { index: *index, records: Some(batch(&["x"])) })
+            .map(|index| PartitionProduceData {
+                index: *index,
+                records: Some(batch(&["x"])),
+            })
             .collect(),
         ..TopicProduceData::default()
     };
     let request = ProduceRequest {
         acks: -1,
-        topic_data: vec![data("b", &[0]), data("a", &[1, 5, 0]), data("none", &[0]), data("a", &[1])],
+        topic_data: vec![
+            data("b", &[0]),
+            data("a", &[1, 5, 0]),
+            data("none", &[0]),
+            data("a", &[1]),
+        ],
         ..ProduceRequest::default()
     };
     let response = client.call(9, &request).await;
@@ -83,7 +111,14 @@ async fn several_topics_and_partitions_are_answered_in_the_order_of_the_request(
         .collect();
     assert_eq!(
         told,
-        [("b", 0, 0, 0), ("a", 1, 0, 0), ("a", 5, 3, -1), ("a", 0, 0, 0), ("none", 0, 3, -1), ("a", 1, 0, 1)]
+        [
+            ("b", 0, 0, 0),
+            ("a", 1, 0, 0),
+            ("a", 5, 3, -1),
+            ("a", 0, 0, 0),
+            ("none", 0, 3, -1),
+            ("a", 1, 0, 1)
+        ]
     );
 }
 
@@ -109,44 +144,127 @@ async fn each_bad_batch_is_refused_with_its_word_and_stores_nothing() {
     client.create("orders", 1).await;
     let two = [batch(&["x"]), batch(&["y"])].concat();
     let large = "x".repeat(1_048_588);
-    let mut transactional = BatchBuilder::new(Codec::None).producer(ProducerId(1), 0, 0).transactional();
+    let mut transactional = BatchBuilder::new(Codec::None)
+        .producer(ProducerId(1), 0, 0)
+        .transactional();
     fill(&mut transactional, 5, &["x"]);
     let cases: Vec<(&str, Option<Bytes>, ErrorCode)> = vec![
         ("no records", None, ErrorCode::InvalidRecord),
         ("empty records", Some(Bytes::new()), ErrorCode::InvalidRecord),
-        ("half a header", Some(batch(&["x"]).slice(..30)), ErrorCode::CorruptMessage),
-        ("cut short", Some(batch(&["x"]).slice(..64)), ErrorCode::CorruptMessage),
-        ("negative length", Some(patched(|b| b[8] = 0xff)), ErrorCode::CorruptMessage),
-        ("length of 0", Some(patched(|b| b[8..12].fill(0))), ErrorCode::CorruptMessage),
-        ("lying length", Some(patched(|b| b[8] = 0x01)), ErrorCode::MessageTooLarge),
+        (
+            "half a header",
+            Some(batch(&["x"]).slice(..30)),
+            ErrorCode::CorruptMessage,
+        ),
+        (
+            "cut short",
+            Some(batch(&["x"]).slice(..64)),
+            ErrorCode::CorruptMessage,
+        ),
+        (
+            "negative length",
+            Some(patched(|b| b[8] = 0xff)),
+            ErrorCode::CorruptMessage,
+        ),
+        (
+            "length of 0",
+            Some(patched(|b| b[8..12].fill(0))),
+            ErrorCode::CorruptMessage,
+        ),
+        (
+            "lying length",
+            Some(patched(|b| b[8] = 0x01)),
+            ErrorCode::MessageTooLarge,
+        ),
         ("magic 1", Some(patched(|b| b[16] = 1)), ErrorCode::InvalidRecord),
         ("magic 3", Some(patched(|b| b[16] = 3)), ErrorCode::InvalidRecord),
-        ("flipped bit", Some(patched(|b| *b.last_mut().unwrap() ^= 1)), ErrorCode::CorruptMessage),
+        (
+            "flipped bit",
+            Some(patched(|b| *b.last_mut().unwrap() ^= 1)),
+            ErrorCode::CorruptMessage,
+        ),
         ("two batches", Some(two.into()), ErrorCode::InvalidRecord),
-        ("bytes behind", Some(patched(|b| b.push(0))), ErrorCode::InvalidRecord),
-        ("base offset", Some(patched(|b| b[7] = 9)), ErrorCode::InvalidRecord),
-        ("unknown codec", Some(resealed(|b| b[22] = 7)), ErrorCode::UnsupportedCompressionType),
-        ("too many records", Some(resealed(|b| b[57..61].copy_from_slice(&[0x7f; 4]))), ErrorCode::InvalidRecord),
-        ("no records claimed", Some(resealed(|b| b[57..61].fill(0))), ErrorCode::InvalidRecord),
-        ("negative count", Some(resealed(|b| b[57] = 0x80)), ErrorCode::InvalidRecord),
-        ("counts differ", Some(resealed(|b| b[26] = 5)), ErrorCode::InvalidRecord),
-        ("control batch", Some(resealed(|b| b[22] |= 1 << 5)), ErrorCode::InvalidRecord),
-        ("append time", Some(resealed(|b| b[22] |= 1 << 3)), ErrorCode::InvalidTimestamp),
-        ("negative time", Some(resealed(|b| b[27..35].fill(0xf0))), ErrorCode::InvalidTimestamp),
-        ("half a producer", Some(resealed(|b| b[43..51].fill(0))), ErrorCode::InvalidRecord),
+        (
+            "bytes behind",
+            Some(patched(|b| b.push(0))),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "base offset",
+            Some(patched(|b| b[7] = 9)),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "unknown codec",
+            Some(resealed(|b| b[22] = 7)),
+            ErrorCode::UnsupportedCompressionType,
+        ),
+        (
+            "too many records",
+            Some(resealed(|b| b[57..61].copy_from_slice(&[0x7f; 4]))),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "no records claimed",
+            Some(resealed(|b| b[57..61].fill(0))),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "negative count",
+            Some(resealed(|b| b[57] = 0x80)),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "counts differ",
+            Some(resealed(|b| b[26] = 5)),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "control batch",
+            Some(resealed(|b| b[22] |= 1 << 5)),
+            ErrorCode::InvalidRecord,
+        ),
+        (
+            "append time",
+            Some(resealed(|b| b[22] |= 1 << 3)),
+            ErrorCode::InvalidTimestamp,
+        ),
+        (
+            "negative time",
+            Some(resealed(|b| b[27..35].fill(0xf0))),
+            ErrorCode::InvalidTimestamp,
+        ),
+        (
+            "half a producer",
+            Some(resealed(|b| b[43..51].fill(0))),
+            ErrorCode::InvalidRecord,
+        ),
         ("too large", Some(batch(&[&large])), ErrorCode::MessageTooLarge),
-        ("transactional", Some(transactional.finish().unwrap()), ErrorCode::InvalidTxnState),
+        (
+            "transactional",
+            Some(transactional.finish().unwrap()),
+            ErrorCode::InvalidTxnState,
+        ),
     ];
     for (what, records, expected) in cases {
         let mut request = produce(-1, "orders", 0, Bytes::new());
         request.topic_data[0].partition_data[0].records = records;
         let refused = answer(&mut client, 9, &request).await;
-        assert_eq!(refused.error_code, expected.code(), "{what}: {:?}", refused.error_message);
+        assert_eq!(
+            refused.error_code,
+            expected.code(),
+            "{what}: {:?}",
+            refused.error_message
+        );
         assert_eq!(refused.base_offset, -1, "{what}");
         assert!(!refused.error_message.unwrap().is_empty(), "{what}");
     }
     assert!(client.values("orders", 0, 0).await.is_empty());
-    assert_eq!(client.produce("orders", 0, batch(&["fine"])).await, 0, "the connection is as good as ever");
+    assert_eq!(
+        client.produce("orders", 0, batch(&["fine"])).await,
+        0,
+        "the connection is as good as ever"
+    );
 }
 
 #[tokio::test]
@@ -156,9 +274,16 @@ async fn topics_and_partitions_that_are_not_there_are_named() {
     client.create("orders", 1).await;
     for (name, partition) in [("orders", 1), ("orders", -1), ("orders", i32::MAX), ("none", 0)] {
         let refused = answer(&mut client, 9, &produce(1, name, partition, batch(&["x"]))).await;
-        assert_eq!(refused.error_code, ErrorCode::UnknownTopicOrPartition.code(), "{name} {partition}");
+        assert_eq!(
+            refused.error_code,
+            ErrorCode::UnknownTopicOrPartition.code(),
+            "{name} {partition}"
+        );
     }
-    assert!(server.broker.topics().named("none").is_none(), "produce never creates");
+    assert!(
+        server.broker.topics().named("none").is_none(),
+        "produce never creates"
+    );
     let mut request = produce(1, "orders", 0, batch(&["x"]));
     request.topic_data[0].name = "".into();
     request.topic_data[0].topic_id = Uuid::from(5);
@@ -188,8 +313,14 @@ async fn acks_are_minus_one_zero_or_one() {
         let refused = answer(&mut client, 9, &produce(acks, "orders", 0, batch(&["x"]))).await;
         assert_eq!(refused.error_code, ErrorCode::InvalidRequiredAcks.code());
     }
-    client.send(9, &produce(0, "orders", 0, batch(&["unanswered"]))).await;
-    assert_eq!(client.produce("orders", 0, batch(&["answered"])).await, 1, "the first was not answered");
+    client
+        .send(9, &produce(0, "orders", 0, batch(&["unanswered"])))
+        .await;
+    assert_eq!(
+        client.produce("orders", 0, batch(&["answered"])).await,
+        1,
+        "the first was not answered"
+    );
     assert_eq!(client.values("orders", 0, 0).await, ["unanswered", "answered"]);
 }
 
@@ -202,9 +333,14 @@ async fn a_failure_that_nobody_wants_to_be_told_of_ends_the_connection() {
     assert!(client.is_closed().await);
     let mut client = server.client().await;
     client.produce("orders", 0, numbered(1, 0, 0, &["x"])).await;
-    client.send(9, &produce(0, "orders", 0, numbered(1, 0, 7, &["x"]))).await;
+    client
+        .send(9, &produce(0, "orders", 0, numbered(1, 0, 7, &["x"])))
+        .await;
     assert!(client.is_closed().await);
-    assert_eq!(server.metric("kafka_closed_total{reason=\"unanswered_produce_failed\"}"), 2.0);
+    assert_eq!(
+        server.metric("kafka_closed_total{reason=\"unanswered_produce_failed\"}"),
+        2.0
+    );
 }
 
 #[tokio::test]
@@ -221,19 +357,41 @@ async fn idempotent_duplicates_are_stored_once_and_answered_alike() {
     assert_eq!(client.produce("orders", 0, first).await, 0);
     assert_eq!(client.produce("orders", 0, second).await, 2);
     assert_eq!(client.values("orders", 0, 0).await, ["a", "b", "c"]);
-    let gap = answer(&mut client, 9, &produce(-1, "orders", 0, numbered(7, 0, 9, &["z"]))).await;
-    assert_eq!(gap.error_code, ErrorCode::OutOfOrderSequenceNumber.code(), "{:?}", gap.error_message);
+    let gap = answer(
+        &mut client,
+        9,
+        &produce(-1, "orders", 0, numbered(7, 0, 9, &["z"])),
+    )
+    .await;
+    assert_eq!(
+        gap.error_code,
+        ErrorCode::OutOfOrderSequenceNumber.code(),
+        "{:?}",
+        gap.error_message
+    );
     assert_eq!(client.produce("orders", 0, numbered(7, 1, 0, &["d"])).await, 3);
-    let stale = answer(&mut client, 9, &produce(-1, "orders", 0, numbered(7, 0, 3, &["z"]))).await;
-    assert_eq!(stale.error_code, ErrorCode::InvalidProducerEpoch.code(), "{:?}", stale.error_message);
+    let stale = answer(
+        &mut client,
+        9,
+        &produce(-1, "orders", 0, numbered(7, 0, 3, &["z"])),
+    )
+    .await;
+    assert_eq!(
+        stale.error_code,
+        ErrorCode::InvalidProducerEpoch.code(),
+        "{:?}",
+        stale.error_message
+    );
 }
 
 #[tokio::test]
 async fn a_topic_that_keeps_append_time_gives_it_to_records_and_tells_it() {
     let server = Server::start().await;
     let mut client = server.client().await;
-    let config =
-        CreatableTopicConfig { name: "message.timestamp.type".into(), value: Some("LogAppendTime".into()) };
+    let config = CreatableTopicConfig {
+        name: "message.timestamp.type".into(),
+        value: Some("LogAppendTime".into()),
+    };
     let topic = CreatableTopic {
         name: "clocked".into(),
         num_partitions: 1,
@@ -241,12 +399,20 @@ async fn a_topic_that_keeps_append_time_gives_it_to_records_and_tells_it() {
         configs: vec![config],
         ..CreatableTopic::default()
     };
-    let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        ..CreateTopicsRequest::default()
+    };
     assert_eq!(client.call(7, &request).await.topics[0].error_code, 0);
     let told = answer(&mut client, 9, &produce(-1, "clocked", 0, batch_at(5, &["x"]))).await;
     assert!(told.log_append_time_ms > 1_700_000_000_000);
     let mut response = client.fetch("clocked", 0, 0).await;
-    let stored = response.responses[0].partitions.remove(0).records.unwrap().into_bytes();
+    let stored = response.responses[0]
+        .partitions
+        .remove(0)
+        .records
+        .unwrap()
+        .into_bytes();
     let header = BatchHeader::verify(&stored).unwrap();
     assert!(header.is_append_time());
     assert_eq!(header.max_timestamp, told.log_append_time_ms);
@@ -256,7 +422,10 @@ async fn a_topic_that_keeps_append_time_gives_it_to_records_and_tells_it() {
 async fn a_topic_bounds_its_own_batches() {
     let server = Server::start().await;
     let mut client = server.client().await;
-    let config = CreatableTopicConfig { name: "max.message.bytes".into(), value: Some("100".into()) };
+    let config = CreatableTopicConfig {
+        name: "max.message.bytes".into(),
+        value: Some("100".into()),
+    };
     let topic = CreatableTopic {
         name: "small".into(),
         num_partitions: 1,
@@ -264,9 +433,17 @@ async fn a_topic_bounds_its_own_batches() {
         configs: vec![config],
         ..CreatableTopic::default()
     };
-    let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        ..CreateTopicsRequest::default()
+    };
     assert_eq!(client.call(7, &request).await.topics[0].error_code, 0);
     assert_eq!(client.produce("small", 0, batch(&["x"])).await, 0);
-    let refused = answer(&mut client, 9, &produce(-1, "small", 0, batch(&[&"x".repeat(100)]))).await;
+    let refused = answer(
+        &mut client,
+        9,
+        &produce(-1, "small", 0, batch(&[&"x".repeat(100)])),
+    )
+    .await;
     assert_eq!(refused.error_code, ErrorCode::MessageTooLarge.code());
 }

@@ -1,6 +1,7 @@
 //! The command line: one file per command. A new command is a file here and a line in [`COMMANDS`].
 
 mod config_docs;
+mod journal;
 mod serve;
 
 use clap::{ArgMatches, Command};
@@ -17,6 +18,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: serve::describe,
         run: serve::run,
+    },
+    Entry {
+        describe: journal::describe,
+        run: journal::run,
     },
     Entry {
         describe: config_docs::describe,

@@ -10,6 +10,11 @@ use super::settings::DEFINITIONS;
 /// Names the file, where no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
+/// Names that are not settings: those that the tests take their own settings from, and pass on.
+fn is_for_tests(name: &str) -> bool {
+    name == "STAFETT_BIN" || name.starts_with("STAFETT_TEST_")
+}
+
 type Given = (Vec<(&'static Definition, String)>, Option<PathBuf>);
 
 /// The settings that the environment gives, and the file that it names.
@@ -20,6 +25,9 @@ pub(crate) fn read(environment: impl Iterator<Item = (OsString, OsString)>) -> R
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
             continue;
         };
+        if is_for_tests(name) {
+            continue;
+        }
         if name == FILE_VARIABLE {
             file = Some(PathBuf::from(value));
             continue;

@@ -86,7 +86,7 @@ settings! {
     }
     journal: Journal {
         /// Size of a segment file.
-        segment_bytes: Bytes = "64MiB", in MIB..=4 * GIB;
+        segment_bytes: Bytes = "64MiB", in MIB..=GIB;
 
         /// Recently written batches that are kept in memory for readers who are close behind.
         tail_cache_bytes: Bytes = "32MiB", in MIB..=TIB;
@@ -97,7 +97,8 @@ settings! {
         /// How fast the background may rewrite segments, so that it leaves the disk to writers and readers.
         rewrite_bytes_per_second: Bytes = "64MiB", in MIB..=TIB;
 
-        /// Empty segment files that are kept ready to be used again: writing to them is faster than to new ones.
+        /// Empty segment files that ordinary appends leave alone, so that there is always room to delete and to free
+        /// space.
         recycle_segments: Count = "2", in 0..=1024;
 
         /// Below so much free space on the disk, appends are refused; reading and freeing go on.

@@ -88,6 +88,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ("STAFETT_DATA_DIR", "environment"),
         ("STAFETT_KAFKA_DEFAULT_PARTITIONS", "3"),
         ("STAFETT_LOG_FORMAT", "json"),
+        ("STAFETT_TEST_SEED", "1"),
+        ("STAFETT_BIN", "stafett"),
         ("PATH", "/bin"),
     ];
     let settings = with(flags, &variables).unwrap();

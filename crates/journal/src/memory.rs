@@ -1,0 +1,312 @@
+//! A journal in memory: for tests of what lies above, and where nothing has to outlive the process.
+//!
+//! It does what the contract says with the simplest structures there are. Every level is reached at once, so that
+//! tickets are settled and batches visible before `append` returns. One lock over everything makes appends atomic.
+//! What it holds goes over to a new start by [`MemoryJournal::reopen`]; a failure loses it.
+
+mod log;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use stafett_model::{BatchHeader, Epoch, LogId};
+
+use self::log::MemoryLog;
+use self::state::{KeyedState, visit_space};
+use crate::contract::{
+    Append, BatchFrame, Bounds, Frame, Journal, Outcome, Placed, Precondition, ReadError, ReadRequest,
+    Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
+};
+use crate::disk::producers::{Numbered, Verdict};
+use crate::ticket::{ReadTicket, Ticket, TimeTicket};
+use crate::watch::Watch;
+
+/// A journal in memory.
+#[derive(Debug)]
+pub struct MemoryJournal {
+    epoch: Epoch,
+    /// The state that this start found.
+    opened: KeyedState,
+    content: Mutex<Content>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    next_log: u64,
+    logs: BTreeMap<LogId, MemoryLog>,
+    state: KeyedState,
+    closed: bool,
+}
+
+impl MemoryJournal {
+    /// An empty journal.
+    pub fn new() -> Self {
+        let content = Content {
+            next_log: 1,
+            ..Content::default()
+        };
+        Self {
+            epoch: Epoch(1),
+            opened: KeyedState::default(),
+            content: Mutex::new(content),
+        }
+    }
+
+    /// Closes this journal and opens another one with what it held, as a restart of the program would.
+    #[must_use]
+    pub fn reopen(&self) -> Self {
+        let mut content = self.lock();
+        let taken = std::mem::replace(
+            &mut *content,
+            Content {
+                closed: true,
+                ..Content::default()
+            },
+        );
+        drop(content);
+        let logs = taken
+            .logs
+            .into_iter()
+            .map(|(id, log)| (id, log.without_watchers()))
+            .collect();
+        Self {
+            epoch: Epoch(self.epoch.0 + 1),
+            opened: taken.state.clone(),
+            content: Mutex::new(Content {
+                logs,
+                closed: false,
+                ..taken
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryJournal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn allocate(&self, count: u32) -> LogId {
+        let mut content = self.lock();
+        let first = LogId(content.next_log);
+        content.next_log += u64::from(count);
+        first
+    }
+
+    fn append(&self, appends: Vec<Append>) -> Ticket {
+        let (ticket, settlers) = Ticket::new(appends.len());
+        let mut content = self.lock();
+        for (append, settler) in appends.into_iter().zip(settlers) {
+            settler.settle(match content.append(append, self.epoch) {
+                Ok(placed) => Outcome::Committed(placed),
+                Err(refusal) => Outcome::Refused(refusal),
+            });
+        }
+        ticket
+    }
+
+    fn bounds(&self, log: LogId) -> Option<Bounds> {
+        Some(self.lock().logs.get(&log)?.bounds())
+    }
+
+    fn read(&self, request: ReadRequest) -> ReadTicket {
+        let content = self.lock();
+        let (mut bytes_left, mut whole) = (request.bytes_max, request.first_batch_whole);
+        let read = request.logs.into_iter().map(|from| {
+            let log = content
+                .logs
+                .get(&from.log)
+                .ok_or(ReadError::NoSuchLog(from.log))?;
+            let run = log.read(from, bytes_left, whole)?;
+            bytes_left = bytes_left.saturating_sub(run.bytes);
+            whole &= run.bytes == 0;
+            Ok(run)
+        });
+        ReadTicket::Ready(read.collect())
+    }
+
+    fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
+        let content = self.lock();
+        TimeTicket::Ready(match content.logs.get(&log) {
+            Some(log) => log.find_time(query),
+            None => Err(ReadError::NoSuchLog(log)),
+        })
+    }
+
+    fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
+        let mut content = self.lock();
+        let Some(log) = content.logs.get_mut(&log) else {
+            return false;
+        };
+        log.watchers.add(watch.watcher(token));
+        true
+    }
+
+    fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable> {
+        visit_space(&self.opened, space, visit);
+        Ok(())
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+    }
+}
+
+impl Content {
+    /// Decides first, then does all of it.
+    fn append(&mut self, append: Append, epoch: Epoch) -> Result<SmallVec<[Placed; 1]>, Refusal> {
+        if self.closed {
+            return Err(Refusal::Closed);
+        }
+        for Precondition::NextOffset { log, offset } in append.require {
+            let next = self.log(log)?.next;
+            if next != offset {
+                return Err(Refusal::NotAtOffset {
+                    log,
+                    next,
+                    expected: offset,
+                });
+            }
+        }
+        let duplicates: Vec<Option<Placed>> = append
+            .frames
+            .iter()
+            .map(|frame| self.check(frame))
+            .collect::<Result<_, _>>()?;
+        let mut placed = SmallVec::new();
+        for (frame, duplicate) in append.frames.into_iter().zip(duplicates) {
+            match (frame, duplicate) {
+                (_, Some(duplicate)) => placed.push(duplicate),
+                (Frame::Batch(batch), None) => self.store(&batch, epoch, &mut placed),
+                (control, None) => self.control(control),
+            }
+        }
+        Ok(placed)
+    }
+
+    fn log(&self, id: LogId) -> Result<&MemoryLog, Refusal> {
+        self.logs.get(&id).ok_or(Refusal::NoSuchLog(id))
+    }
+
+    /// Whether a frame can be stored, and where its batch is if it was stored before.
+    fn check(&self, frame: &Frame) -> Result<Option<Placed>, Refusal> {
+        match frame {
+            Frame::Batch(batch) => return self.check_batch(batch),
+            Frame::ChangeLogs { first, count, .. } | Frame::DeleteLogs { first, count } => {
+                for id in ids(*first, *count) {
+                    self.log(id)?;
+                }
+            }
+            Frame::Truncate { log, .. } => drop(self.log(*log)?),
+            Frame::State(_) | Frame::CreateLogs { .. } => {}
+        }
+        Ok(None)
+    }
+
+    fn check_batch(&self, batch: &BatchFrame) -> Result<Option<Placed>, Refusal> {
+        let header = header_of(batch);
+        for Target { log, records } in &batch.targets {
+            let span = log::span_of(&header, *records);
+            if self.log(*log)?.next.checked_add(span.into()).is_none() {
+                return Err(Refusal::OffsetsExhausted(*log));
+            }
+        }
+        let ([target], Some(numbered)) = (batch.targets.as_slice(), Numbered::of(&header)) else {
+            return Ok(None);
+        };
+        let (log, producer) = (target.log, numbered.producer);
+        match self.log(log)?.producers.judge(numbered) {
+            Verdict::Next => Ok(None),
+            Verdict::Duplicate { base } => Ok(Some(Placed {
+                log,
+                base,
+                duplicate: true,
+            })),
+            Verdict::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
+                log,
+                producer,
+                given,
+                expected,
+            }),
+            Verdict::Stale { given, current } => Err(Refusal::StaleProducer {
+                log,
+                producer,
+                given,
+                current,
+            }),
+        }
+    }
+
+    fn store(&mut self, batch: &BatchFrame, epoch: Epoch, placed: &mut SmallVec<[Placed; 1]>) {
+        let header = header_of(batch);
+        for target in &batch.targets {
+            let Some(log) = self.logs.get_mut(&target.log) else {
+                continue;
+            };
+            let base = log.push(&batch.body, &header, target.records, epoch);
+            if let (1, Some(numbered)) = (batch.targets.len(), Numbered::of(&header)) {
+                log.producers.note(numbered, base, 0);
+            }
+            placed.push(Placed {
+                log: target.log,
+                base,
+                duplicate: false,
+            });
+        }
+    }
+
+    fn control(&mut self, frame: Frame) {
+        match frame {
+            Frame::State(change) => self.state.apply(change),
+            Frame::CreateLogs { first, count, spec } => {
+                for id in ids(first, count) {
+                    self.logs.entry(id).or_insert_with(|| MemoryLog::new(id, spec));
+                }
+            }
+            Frame::ChangeLogs { first, count, spec } => {
+                for (_, log) in self.logs.range_mut(first..LogId(first.0 + u64::from(count))) {
+                    log.spec = spec;
+                }
+            }
+            Frame::DeleteLogs { first, count } => {
+                for id in ids(first, count) {
+                    self.logs.remove(&id);
+                }
+            }
+            Frame::Truncate { log, before } => {
+                if let Some(log) = self.logs.get_mut(&log) {
+                    log.truncate(before);
+                }
+            }
+            Frame::Batch(_) => unreachable!("batches are stored as such"),
+        }
+    }
+}
+
+fn header_of(batch: &BatchFrame) -> BatchHeader {
+    BatchHeader::parse(&batch.body).expect("the caller has verified the batch")
+}
+
+fn ids(first: LogId, count: u32) -> impl Iterator<Item = LogId> {
+    (first.0..first.0 + u64::from(count)).map(LogId)
+}

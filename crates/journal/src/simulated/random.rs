@@ -1,0 +1,40 @@
+//! Numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine, so that a failure can be had again.
+
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// Which of `count` changes that were made one behind the other are kept: none, all, those up to one of them, or
+    /// any.
+    pub(super) fn survivors(&mut self, count: usize) -> Vec<bool> {
+        match self.below(4) {
+            0 => vec![false; count],
+            1 => vec![true; count],
+            2 => {
+                let kept = self.below(count as u64 + 1);
+                (0..count as u64).map(|index| index < kept).collect()
+            }
+            _ => {
+                let rare = self.below(7) + 1;
+                (0..count).map(|_| self.below(8) < rare).collect()
+            }
+        }
+    }
+}

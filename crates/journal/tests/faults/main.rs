@@ -1,0 +1,22 @@
+//! What the journal on disk promises, tried on a disk that fails.
+//!
+//! A scripted run appends to logs at every level, fans out, changes state, truncates, deletes, stores checkpoints and
+//! goes through many small segments. It is repeated with a failure at every change that it makes to the disk; then the
+//! journal is opened again, and what it holds must be what the run had done after some number of its steps: one that
+//! covers everything that was acknowledged under a level that survives the failure.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+#![allow(unreachable_pub, reason = "a test's crate has no outside")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod errors;
+mod ledger;
+mod power;
+mod run;
+mod script;
