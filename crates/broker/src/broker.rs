@@ -104,8 +104,12 @@ impl Broker {
         let topics = Topics::default();
         let mut unknown = None;
         journal.load_state(TOPIC_SPACE, &mut |item| {
-            let StateItem::Value { key, value } = item else { return };
-            let Ok(id) = key.try_into().map(u128::from_be_bytes) else { return };
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            let Ok(id) = key.try_into().map(u128::from_be_bytes) else {
+                return;
+            };
             match Topic::decode(TopicId(id), value, &no_settings) {
                 Some(topic) => topics.insert(Arc::new(topic)),
                 None => unknown = Some(id),
@@ -116,10 +120,16 @@ impl Broker {
         }
         let (mut cluster_id, mut defaults) = (None, None);
         journal.load_state(CLUSTER_SPACE, &mut |item| match item {
-            StateItem::Value { key: CLUSTER_ID_KEY, value } => {
+            StateItem::Value {
+                key: CLUSTER_ID_KEY,
+                value,
+            } => {
                 cluster_id = value.try_into().ok().map(u128::from_be_bytes);
             }
-            StateItem::Value { key: DEFAULTS_KEY, value } => defaults = Some(value.to_vec()),
+            StateItem::Value {
+                key: DEFAULTS_KEY,
+                value,
+            } => defaults = Some(value.to_vec()),
             StateItem::Value { .. } | StateItem::Delta { .. } => {}
         })?;
         let producer_ids = ProducerIds::load(&*journal)?;
@@ -132,7 +142,9 @@ impl Broker {
             no_settings,
         };
         if cluster_id.is_none() {
-            broker.put(CLUSTER_ID_KEY, broker.cluster_id.to_be_bytes().to_vec()).await?;
+            broker
+                .put(CLUSTER_ID_KEY, broker.cluster_id.to_be_bytes().to_vec())
+                .await?;
         }
         broker.follow_settings(defaults).await?;
         Ok(broker)
@@ -204,7 +216,10 @@ impl Broker {
         }
         let mut frames: Vec<Frame> = topic
             .log_runs()
-            .map(|(first, count)| Frame::DeleteLogs { first: *first, count: *count })
+            .map(|(first, count)| Frame::DeleteLogs {
+                first: *first,
+                count: *count,
+            })
             .collect();
         frames.push(Frame::State(StateChange {
             space: TOPIC_SPACE,
@@ -249,7 +264,10 @@ impl Broker {
 
     /// Bytes of the largest batch that a topic takes.
     pub fn message_bytes_max(&self, topic: &Topic) -> u32 {
-        topic.settings.message_bytes_max.unwrap_or(self.settings.message_bytes_max)
+        topic
+            .settings
+            .message_bytes_max
+            .unwrap_or(self.settings.message_bytes_max)
     }
 
     /// Whether a topic's records get the time of their append.
@@ -272,8 +290,11 @@ impl Broker {
         let partitions = new.partitions.unwrap_or(self.settings.partitions);
         let first = self.journal.allocate(partitions);
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
-        let settings =
-            if new.settings == *self.no_settings { Arc::clone(&self.no_settings) } else { Arc::new(new.settings) };
+        let settings = if new.settings == *self.no_settings {
+            Arc::clone(&self.no_settings)
+        } else {
+            Arc::new(new.settings)
+        };
         Ok(Arc::new(Topic::new(id, new.name, first, partitions, settings)))
     }
 
@@ -281,7 +302,11 @@ impl Broker {
         let spec = self.log_spec(topic);
         let mut frames: Vec<Frame> = topic
             .log_runs()
-            .map(|(first, count)| Frame::CreateLogs { first: *first, count: *count, spec })
+            .map(|(first, count)| Frame::CreateLogs {
+                first: *first,
+                count: *count,
+                spec,
+            })
             .collect();
         frames.push(Frame::State(StateChange {
             space: TOPIC_SPACE,
@@ -300,8 +325,11 @@ impl Broker {
         if before.is_some() {
             for topic in self.topics.all() {
                 let spec = self.log_spec(&topic);
-                let changes =
-                    topic.log_runs().map(|(first, count)| Frame::ChangeLogs { first: *first, count: *count, spec });
+                let changes = topic.log_runs().map(|(first, count)| Frame::ChangeLogs {
+                    first: *first,
+                    count: *count,
+                    spec,
+                });
                 let append = Append::state(changes, StateWait::Written);
                 drop(self.journal.append(vec![append]));
             }
@@ -319,7 +347,12 @@ impl Broker {
     }
 
     async fn store(&self, frames: impl IntoIterator<Item = Frame>) -> Result<(), NotStored> {
-        match self.journal.append(vec![Append::state(frames, StateWait::Synced)]).await.pop() {
+        match self
+            .journal
+            .append(vec![Append::state(frames, StateWait::Synced)])
+            .await
+            .pop()
+        {
             Some(Outcome::Committed(_)) => Ok(()),
             Some(Outcome::Refused(refusal)) => Err(NotStored::Refused(refusal)),
             Some(Outcome::Unknown) | None => Err(NotStored::Unknown),

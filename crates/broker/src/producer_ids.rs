@@ -1,7 +1,9 @@
 //! Ids for idempotent producers. They are taken in blocks, durably ahead, so that none is given out twice.
 
 use bytes::Bytes;
-use stafett_journal::{Append, Change, Frame, Journal, Outcome, StateChange, StateItem, StateUnreadable, StateWait};
+use stafett_journal::{
+    Append, Change, Frame, Journal, Outcome, StateChange, StateItem, StateUnreadable, StateWait,
+};
 use stafett_model::ProducerId;
 
 use crate::broker::{CLUSTER_SPACE, NotStored};
@@ -26,7 +28,10 @@ impl ProducerIds {
                 next = i64::from_le_bytes(bytes);
             }
         })?;
-        Ok(Self { block: std::sync::Mutex::new((next, next)), taking: tokio::sync::Semaphore::new(1) })
+        Ok(Self {
+            block: std::sync::Mutex::new((next, next)),
+            taking: tokio::sync::Semaphore::new(1),
+        })
     }
 
     pub(crate) async fn next(&self, journal: &dyn Journal) -> Result<ProducerId, NotStored> {
@@ -65,6 +70,8 @@ impl ProducerIds {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (i64, i64)> {
-        self.block.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.block
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -45,7 +45,12 @@ pub struct TopicSettings {
 
 impl Topic {
     pub fn new(id: TopicId, name: Box<str>, first: LogId, count: u32, settings: Arc<TopicSettings>) -> Self {
-        Self { id, name, logs: Logs::One { first, count }, settings }
+        Self {
+            id,
+            name,
+            logs: Logs::One { first, count },
+            settings,
+        }
     }
 
     /// The log of a partition, counted from 0.
@@ -70,7 +75,8 @@ impl Topic {
             Logs::One { first, count } => (Some((first, count)), &[][..]),
             Logs::Many(runs) => (None, &runs[..]),
         };
-        one.into_iter().chain(many.iter().map(|(first, count)| (first, count)))
+        one.into_iter()
+            .chain(many.iter().map(|(first, count)| (first, count)))
     }
 
     /// How its definition is stored: numbers little-endian, texts with their length in front as u32.
@@ -105,12 +111,24 @@ impl Topic {
             .map(|_| Some((LogId(u64::from_le_bytes(get(&mut rest)?)), get_u32(&mut rest)?)))
             .collect::<Option<Vec<_>>>()?;
         let logs = match runs.as_mut_slice() {
-            [(first, count)] => Logs::One { first: *first, count: *count },
+            [(first, count)] => Logs::One {
+                first: *first,
+                count: *count,
+            },
             _ => Logs::Many(runs.into()),
         };
         let settings = TopicSettings::decode(&mut rest)?;
-        let settings = if settings == **defaults { Arc::clone(defaults) } else { Arc::new(settings) };
-        Some(Self { id, name, logs, settings })
+        let settings = if settings == **defaults {
+            Arc::clone(defaults)
+        } else {
+            Arc::new(settings)
+        };
+        Some(Self {
+            id,
+            name,
+            logs,
+            settings,
+        })
     }
 }
 
@@ -129,8 +147,12 @@ impl TopicSettings {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let age = self.retention_age.map(|age| age.map_or(FOR_EVER, |age| age.as_millis().to_string()));
-        let bytes = self.retention_bytes.map(|bytes| bytes.map_or(FOR_EVER, |bytes| bytes.to_string()));
+        let age = self
+            .retention_age
+            .map(|age| age.map_or(FOR_EVER, |age| age.as_millis().to_string()));
+        let bytes = self
+            .retention_bytes
+            .map(|bytes| bytes.map_or(FOR_EVER, |bytes| bytes.to_string()));
         let known = [
             (1, self.durability.map(|level| level.to_string())),
             (2, age),
@@ -138,7 +160,10 @@ impl TopicSettings {
             (4, self.message_bytes_max.map(|bytes| bytes.to_string())),
             (5, self.append_time.map(|on| on.to_string())),
         ];
-        let set: Vec<_> = known.into_iter().filter_map(|(which, value)| Some((which, value?))).collect();
+        let set: Vec<_> = known
+            .into_iter()
+            .filter_map(|(which, value)| Some((which, value?)))
+            .collect();
         out.push(u8::try_from(set.len()).unwrap_or(0));
         for (which, value) in set {
             out.push(which);
@@ -175,8 +200,13 @@ impl TopicSettings {
 
 const FOR_EVER: String = String::new();
 
+#[expect(clippy::option_option, reason = "malformed, no limit, a limit")]
 fn limit(value: &str) -> Option<Option<u64>> {
-    if value.is_empty() { Some(None) } else { value.parse().ok().map(Some) }
+    if value.is_empty() {
+        Some(None)
+    } else {
+        value.parse().ok().map(Some)
+    }
 }
 
 fn put_u32(number: usize, out: &mut Vec<u8>) {
@@ -225,7 +255,11 @@ mod tests {
         let defaults = Arc::default();
         assert_eq!(Topic::decode(TopicId(5), &bytes, &defaults), Some(topic));
         for cut in 0..bytes.len() {
-            assert_eq!(Topic::decode(TopicId(5), &bytes[..cut], &defaults), None, "cut at {cut}");
+            assert_eq!(
+                Topic::decode(TopicId(5), &bytes[..cut], &defaults),
+                None,
+                "cut at {cut}"
+            );
         }
     }
 

@@ -33,7 +33,10 @@ pub(crate) enum Claim {
 impl Topics {
     pub fn named(&self, name: &str) -> Option<Arc<Topic>> {
         let hash = self.hash.hash_one(name);
-        self.read().by_name.find(hash, |topic| *topic.name == *name).cloned()
+        self.read()
+            .by_name
+            .find(hash, |topic| *topic.name == *name)
+            .cloned()
     }
 
     pub fn with_id(&self, id: TopicId) -> Option<Arc<Topic>> {
@@ -65,7 +68,11 @@ impl Topics {
         if tables.by_name.find(hash, |topic| *topic.name == *name).is_some() {
             return Claim::Exists;
         }
-        if tables.changing.insert(name.into()) { Claim::Claimed } else { Claim::Changing }
+        if tables.changing.insert(name.into()) {
+            Claim::Claimed
+        } else {
+            Claim::Changing
+        }
     }
 
     /// Gives back a claimed name.
@@ -78,9 +85,13 @@ impl Topics {
         let (by_name, by_id) = (self.hash.hash_one(&*topic.name), self.hash.hash_one(topic.id));
         let mut tables = self.write();
         tables.changing.remove(&*topic.name);
-        let (name_hasher, id_hasher) =
-            (|topic: &Arc<Topic>| self.hash.hash_one(&*topic.name), |topic: &Arc<Topic>| self.hash.hash_one(topic.id));
-        tables.by_name.insert_unique(by_name, Arc::clone(&topic), name_hasher);
+        let (name_hasher, id_hasher) = (
+            |topic: &Arc<Topic>| self.hash.hash_one(&*topic.name),
+            |topic: &Arc<Topic>| self.hash.hash_one(topic.id),
+        );
+        tables
+            .by_name
+            .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.by_id.insert_unique(by_id, topic, id_hasher);
     }
 
@@ -88,7 +99,9 @@ impl Topics {
     pub(crate) fn remove(&self, topic: &Topic) -> bool {
         let (by_name, by_id) = (self.hash.hash_one(&*topic.name), self.hash.hash_one(topic.id));
         let mut tables = self.write();
-        let Ok(entry) = tables.by_id.find_entry(by_id, |known| known.id == topic.id) else { return false };
+        let Ok(entry) = tables.by_id.find_entry(by_id, |known| known.id == topic.id) else {
+            return false;
+        };
         entry.remove();
         if let Ok(entry) = tables.by_name.find_entry(by_name, |known| known.id == topic.id) {
             entry.remove();

@@ -13,7 +13,7 @@ pub mod metrics;
 pub mod router;
 pub mod server;
 
-pub use axum::Router;
+pub use axum::{Router, routing};
 pub use health::{Health, State};
 pub use router::router;
 pub use server::HttpServer;

@@ -1,6 +1,6 @@
 //! The registry as text, in the form that Prometheus scrapes.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract;
 use axum::http::{StatusCode, header};
@@ -12,9 +12,13 @@ use prometheus_client::registry::Registry;
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /metrics`.
-pub(crate) async fn get(extract::State(registry): extract::State<Arc<Registry>>) -> Response {
+pub(crate) async fn get(extract::State(registry): extract::State<Arc<RwLock<Registry>>>) -> Response {
     let mut text = String::with_capacity(16 * 1024);
-    match encode(&mut text, &registry) {
+    let encoded = encode(
+        &mut text,
+        &registry.read().unwrap_or_else(PoisonError::into_inner),
+    );
+    match encoded {
         Ok(()) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "a metric cannot be written as text");

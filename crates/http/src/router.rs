@@ -1,6 +1,6 @@
 //! The routes that are always there.
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use axum::Router;
 use axum::http::header;
@@ -19,8 +19,9 @@ const PAGE: &str = concat!(
     "<p>What it counts: <a href=\"/metrics\">/metrics</a>\n",
 );
 
-/// The page, `/health` and `/metrics`; others are added with [`Router::merge`].
-pub fn router(health: Health, registry: Arc<Registry>) -> Router {
+/// The page, `/health` and `/metrics`; others are added with [`Router::merge`]. Metrics may be
+/// registered at any time.
+pub fn router(health: Health, registry: Arc<RwLock<Registry>>) -> Router {
     Router::new()
         .route(
             "/",

@@ -206,11 +206,25 @@ pub enum Refusal {
     #[error("{log} is fenced: some of its batches are damaged")]
     Fenced { log: LogId },
     #[error("producer {producer:?} sent sequence {given} to {log}, expected {expected}")]
-    OutOfSequence { log: LogId, producer: ProducerId, given: i32, expected: i32 },
+    OutOfSequence {
+        log: LogId,
+        producer: ProducerId,
+        given: i32,
+        expected: i32,
+    },
     #[error("producer {producer:?} wrote to {log} with epoch {given}, which epoch {current} replaced")]
-    StaleProducer { log: LogId, producer: ProducerId, given: i16, current: i16 },
+    StaleProducer {
+        log: LogId,
+        producer: ProducerId,
+        given: i16,
+        current: i16,
+    },
     #[error("{log} is at offset {next}, not at {expected}")]
-    NotAtOffset { log: LogId, next: Offset, expected: Offset },
+    NotAtOffset {
+        log: LogId,
+        next: Offset,
+        expected: Offset,
+    },
     #[error("{0} has no offsets left")]
     OffsetsExhausted(LogId),
     #[error("a batch of {bytes} bytes does not fit into a segment of {limit}")]
@@ -267,7 +281,12 @@ pub enum ReadError {
     #[error("{0} does not exist")]
     NoSuchLog(LogId),
     #[error("{log} has offsets {start} to {end}, not {wanted}")]
-    OutOfRange { log: LogId, wanted: Offset, start: Offset, end: Offset },
+    OutOfRange {
+        log: LogId,
+        wanted: Offset,
+        start: Offset,
+        end: Offset,
+    },
     #[error("{log} is damaged from offset {from} to {to}")]
     Damaged { log: LogId, from: Offset, to: Offset },
     #[error("{log} could not be read: {reason}")]
@@ -292,13 +311,24 @@ impl Append {
     /// An append of one batch to one log.
     pub fn batch(log: LogId, body: Bytes) -> Self {
         let pinned_bytes = body.len();
-        let targets = SmallVec::from_buf([Target { log, records: Selection::All }]);
+        let targets = SmallVec::from_buf([Target {
+            log,
+            records: Selection::All,
+        }]);
         let frame = Frame::Batch(BatchFrame { body, targets });
-        Self { frames: SmallVec::from_buf([frame]), pinned_bytes, ..Self::default() }
+        Self {
+            frames: SmallVec::from_buf([frame]),
+            pinned_bytes,
+            ..Self::default()
+        }
     }
 
     /// An append of frames that hold no batch.
     pub fn state(frames: impl IntoIterator<Item = Frame>, state: StateWait) -> Self {
-        Self { frames: frames.into_iter().collect(), state, ..Self::default() }
+        Self {
+            frames: frames.into_iter().collect(),
+            state,
+            ..Self::default()
+        }
     }
 }

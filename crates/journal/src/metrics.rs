@@ -20,6 +20,8 @@ pub struct Metrics {
     pub(crate) damaged_reads: Counter,
     pub(crate) checkpoints: Counter,
     pub(crate) truncations: Counter,
+    pub(crate) scrubbed_segments: Counter,
+    pub(crate) damaged_segments: Counter,
     pub(crate) segment_files: Gauge,
     pub(crate) dead_bytes: Gauge,
     pub(crate) live_bytes: Gauge,
@@ -45,6 +47,8 @@ impl Metrics {
             damaged_reads: Counter::default(),
             checkpoints: Counter::default(),
             truncations: Counter::default(),
+            scrubbed_segments: Counter::default(),
+            damaged_segments: Counter::default(),
             segment_files: Gauge::default(),
             dead_bytes: Gauge::default(),
             live_bytes: Gauge::default(),
@@ -66,24 +70,78 @@ impl Metrics {
             self.written_bytes.clone(),
         );
         registry.register("write_rounds", "Rounds of the writer", self.appends.clone());
-        registry.register("refused_appends", "Appends that were refused", self.refused.clone());
-        registry.register("disk_full", "Appends refused because the disk is full", self.disk_full.clone());
-        registry.register("segments_started", "Segments taken into use", self.segments_started.clone());
+        registry.register(
+            "refused_appends",
+            "Appends that were refused",
+            self.refused.clone(),
+        );
+        registry.register(
+            "disk_full",
+            "Appends refused because the disk is full",
+            self.disk_full.clone(),
+        );
+        registry.register(
+            "segments_started",
+            "Segments taken into use",
+            self.segments_started.clone(),
+        );
+        self.register_keeping(registry);
+    }
+
+    fn register_keeping(&self, registry: &mut Registry) {
         registry.register(
             "rewritten_bytes",
             "Bytes written again by rewriting",
             self.rewritten_bytes.clone(),
         );
-        registry.register("cold_reads", "Reads that went to segments", self.cold_reads.clone());
-        registry.register("damaged_reads", "Reads that met damage", self.damaged_reads.clone());
+        registry.register(
+            "cold_reads",
+            "Reads that went to segments",
+            self.cold_reads.clone(),
+        );
+        registry.register(
+            "damaged_reads",
+            "Reads that met damage",
+            self.damaged_reads.clone(),
+        );
         registry.register("checkpoints", "Checkpoints stored", self.checkpoints.clone());
-        registry.register("truncations", "Logs that retention shortened", self.truncations.clone());
+        registry.register(
+            "truncations",
+            "Logs that retention shortened",
+            self.truncations.clone(),
+        );
+        registry.register(
+            "scrubbed_segments",
+            "Sealed segments read whole and found sound",
+            self.scrubbed_segments.clone(),
+        );
+        registry.register(
+            "damaged_segments",
+            "Sealed segments found damaged",
+            self.damaged_segments.clone(),
+        );
         registry.register("segments", "Segments with data", self.segment_files.clone());
-        registry.register("dead_bytes", "Bytes in segments that nobody can read", self.dead_bytes.clone());
-        registry.register("live_bytes", "Bytes in segments that can be read", self.live_bytes.clone());
-        registry.register("tail_bytes", "Bytes that the tail cache keeps alive", self.tail_bytes.clone());
+        registry.register(
+            "dead_bytes",
+            "Bytes in segments that nobody can read",
+            self.dead_bytes.clone(),
+        );
+        registry.register(
+            "live_bytes",
+            "Bytes in segments that can be read",
+            self.live_bytes.clone(),
+        );
+        registry.register(
+            "tail_bytes",
+            "Bytes that the tail cache keeps alive",
+            self.tail_bytes.clone(),
+        );
         registry.register("logs", "Logs", self.logs.clone());
-        registry.register("write_seconds", "Time to write a group", self.write_seconds.clone());
+        registry.register(
+            "write_seconds",
+            "Time to write a group",
+            self.write_seconds.clone(),
+        );
         registry.register("sync_seconds", "Time to sync", self.sync_seconds.clone());
     }
 

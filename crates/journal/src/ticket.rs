@@ -40,11 +40,19 @@ impl Ticket {
     /// A ticket for `appends` appends, and who settles each.
     pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = Settler>) {
         let outcomes = std::iter::repeat_n(Outcome::Unknown, appends).collect();
-        let shared = Arc::new(Shared(Mutex::new(State { outcomes, missing: appends, waker: None })));
+        let shared = Arc::new(Shared(Mutex::new(State {
+            outcomes,
+            missing: appends,
+            waker: None,
+        })));
         let settlers = Arc::clone(&shared);
         (
             Self(shared),
-            (0..appends).map(move |index| Settler { shared: Arc::clone(&settlers), index, settled: false }),
+            (0..appends).map(move |index| Settler {
+                shared: Arc::clone(&settlers),
+                index,
+                settled: false,
+            }),
         )
     }
 
@@ -96,7 +104,11 @@ impl Settler {
                 *slot = outcome;
             }
             state.missing = state.missing.saturating_sub(1);
-            if state.missing == 0 { state.waker.take() } else { None }
+            if state.missing == 0 {
+                state.waker.take()
+            } else {
+                None
+            }
         };
         if let Some(waker) = waker {
             waker.wake();

@@ -31,6 +31,7 @@ pub(crate) struct Watcher {
 
 /// The watchers of one log; an idle log holds none and pays a pointer.
 #[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
 pub(crate) struct Watchers(Option<Box<Vec<Watcher>>>);
 
 impl Watch {
@@ -62,7 +63,10 @@ impl Watch {
     }
 
     pub(crate) fn watcher(&self, token: u32) -> Watcher {
-        Watcher { shared: Arc::clone(&self.shared), token }
+        Watcher {
+            shared: Arc::clone(&self.shared),
+            token,
+        }
     }
 }
 
@@ -95,7 +99,11 @@ impl Watcher {
         if self.shared.closed.load(Ordering::Acquire) {
             return false;
         }
-        self.shared.grown.lock().unwrap_or_else(PoisonError::into_inner).insert(self.token);
+        self.shared
+            .grown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(self.token);
         self.shared.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.shared.notify.notify_one();
         true

@@ -1,18 +1,32 @@
 //! One log, one disk: what goes in comes out, also after a restart.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use stafett_journal::{
-    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest, Settings, StateWait,
+    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest, Settings,
+    StateWait,
 };
 use stafett_model::{BatchBuilder, Codec, LogId, Offset, Record};
 
 fn batch(text: &str) -> bytes::Bytes {
     let mut builder = BatchBuilder::new(Codec::None);
-    builder.push(&Record { key: None, value: Some(text.as_bytes()), headers: &[], timestamp: 5 }).unwrap();
+    builder
+        .push(&Record {
+            key: None,
+            value: Some(text.as_bytes()),
+            headers: &[],
+            timestamp: 5,
+        })
+        .unwrap();
     builder.finish().unwrap()
 }
 
 fn settings() -> Settings {
-    Settings { segment_bytes: 256 << 10, disk_free_bytes_min: 0, ..Settings::default() }
+    Settings {
+        segment_bytes: 256 << 10,
+        disk_free_bytes_min: 0,
+        ..Settings::default()
+    }
 }
 
 fn read_all(journal: &DiskJournal, log: LogId) -> Vec<String> {
@@ -20,7 +34,11 @@ fn read_all(journal: &DiskJournal, log: LogId) -> Vec<String> {
     let mut offset = Offset(0);
     loop {
         let request = ReadRequest {
-            logs: vec![ReadFrom { log, offset, bytes_max: 10_000 }],
+            logs: vec![ReadFrom {
+                log,
+                offset,
+                bytes_max: 10_000,
+            }],
             bytes_max: 10_000,
             first_batch_whole: true,
         };
@@ -49,8 +67,14 @@ fn what_goes_in_comes_out_also_after_a_restart() {
         let journal = DiskJournal::open(directory.path(), settings(), Metrics::new()).unwrap();
         if round == 0 {
             log = journal.allocate(1);
-            let create = Frame::CreateLogs { first: log, count: 1, spec: LogSpec::default() };
-            journal.append(vec![Append::state([create], StateWait::Synced)]).wait();
+            let create = Frame::CreateLogs {
+                first: log,
+                count: 1,
+                spec: LogSpec::default(),
+            };
+            journal
+                .append(vec![Append::state([create], StateWait::Synced)])
+                .wait();
         }
         assert_eq!(read_all(&journal, log), expected);
         let mut tickets = Vec::new();
@@ -61,7 +85,11 @@ fn what_goes_in_comes_out_also_after_a_restart() {
         }
         for ticket in tickets {
             let outcomes = ticket.wait();
-            assert!(matches!(outcomes.as_slice(), [Outcome::Committed(_)]), "{outcomes:?} {:?}", journal.failure());
+            assert!(
+                matches!(outcomes.as_slice(), [Outcome::Committed(_)]),
+                "{outcomes:?} {:?}",
+                journal.failure()
+            );
         }
         assert_eq!(read_all(&journal, log), expected);
         if round % 2 == 0 {

@@ -5,13 +5,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tokio_util::task::TaskTracker;
 
 use crate::budget::ByteBudget;
 use crate::connection::{Connection, Protocol};
@@ -41,40 +42,62 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The same, with an end of its own.
+    #[must_use]
+    pub fn ending_with(&self, shutdown: Shutdown) -> Self {
+        Self {
+            shutdown,
+            ..self.clone()
+        }
+    }
+}
+
 /// Accepts connections and serves each in a task of its own, until the process drains; then waits for those tasks,
-/// which end by themselves or, at the latest, when the process aborts.
+/// which end by themselves or are dropped when the process aborts.
 pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Shared) {
     let Listener {
         socket,
         settings,
         metrics,
     } = listener;
-    let tasks = TaskTracker::new();
+    // Not a token in every connection's task: that would be polled, and its lock taken, with each of their wake-ups.
+    let mut tasks = JoinSet::new();
     let mut pause = Pause::default();
-    let draining = shared.shutdown.draining().clone();
-    while let Some(accepted) = draining.run_until_cancelled(socket.accept()).await {
+    let mut draining = pin!(shared.shutdown.draining().cancelled());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut draining => break,
+            Some(_ended) = tasks.join_next() => continue,
+            accepted = socket.accept() => accepted,
+        };
         match accepted {
             Ok((stream, peer)) => {
                 pause.reset();
-                admit(stream, peer, &settings, &metrics, &protocol, &shared, &tasks);
+                admit(stream, peer, &settings, &metrics, &protocol, &shared, &mut tasks);
             }
             Err(error) => {
                 metrics.error("accept");
                 if let Some(wait) = pause.after(&error) {
-                    tracing::warn!(
-                        listener = settings.name,
-                        %error,
-                        wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-                        "cannot accept connections; waiting"
-                    );
-                    draining.run_until_cancelled(sleep(wait)).await;
+                    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                    tracing::warn!(listener = settings.name, %error, wait_ms, "cannot accept connections; waiting");
+                    shared.shutdown.draining().run_until_cancelled(sleep(wait)).await;
                 }
             }
         }
     }
     drop(socket);
-    tasks.close();
-    tasks.wait().await;
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if shared
+        .shutdown
+        .aborting()
+        .run_until_cancelled(all)
+        .await
+        .is_none()
+    {
+        tasks.shutdown().await;
+    }
 }
 
 fn admit<P: Protocol>(
@@ -84,7 +107,7 @@ fn admit<P: Protocol>(
     metrics: &Arc<ListenerMetrics>,
     protocol: &Arc<P>,
     shared: &Shared,
-    tasks: &TaskTracker,
+    tasks: &mut JoinSet<()>,
 ) {
     if tasks.len() >= settings.connections_max {
         metrics.refused.inc();
@@ -106,13 +129,10 @@ fn admit<P: Protocol>(
         metrics: Arc::clone(metrics),
     };
     let protocol = Arc::clone(protocol);
-    let aborting = shared.shutdown.aborting().clone();
     let open = Open::count(metrics);
     tasks.spawn(async move {
         let _open = open;
-        aborting
-            .run_until_cancelled(protocol.connection(connection))
-            .await;
+        protocol.connection(connection).await;
     });
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Bytes are reserved *before* a payload is read, so that what peers announce never becomes memory that is not there.
 //! There are two pools, each first come, first served: one for reservations up to [`SMALL_BYTES_MAX`], one for larger
-//! ones. A small request thus never queues behind large ones, and a large one is not starved by a stream of small
-//! ones.
+//! ones. A small request thus does not queue behind large ones, and a large one is not starved by a stream of small
+//! ones. (The first bytes of large requests that wait for their memory are in the small pool; so many of them that it
+//! is full, and small requests wait as well, until the large ones make progress.)
 //!
 //! **No deadlock.** Whoever holds bytes of the large pool must not wait for more. Whoever holds bytes of the small
 //! pool may wait for the large pool, and for nothing else. [`crate::FrameReader`] keeps to this.

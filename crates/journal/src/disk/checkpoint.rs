@@ -25,7 +25,7 @@ use super::producers::Producers;
 use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
 
-const FILE: &str = "checkpoint.redb";
+pub(crate) const FILE: &str = "checkpoint.redb";
 const NEW_FILE: &str = "checkpoint.redb.tmp";
 /// Pages that the database keeps in memory.
 const CACHE_BYTES: usize = 4 << 20;
@@ -112,7 +112,11 @@ pub(crate) enum SegmentState {
 impl Checkpoint {
     pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Self, CheckpointError> {
         let database = open_database(&storage)?;
-        Ok(Self { storage, database: Mutex::new(Some(database)), turn: Mutex::default() })
+        Ok(Self {
+            storage,
+            database: Mutex::new(Some(database)),
+            turn: Mutex::default(),
+        })
     }
 
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
@@ -133,7 +137,11 @@ impl Checkpoint {
 
     pub(crate) fn meta(&self) -> Result<Meta, CheckpointError> {
         self.read(|database| {
-            let table = database.begin_read().map_err(failed)?.open_table(META).map_err(failed)?;
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(META)
+                .map_err(failed)?;
             let bytes = table.get("journal").map_err(failed)?;
             match bytes {
                 None => Ok(Meta::default()),
@@ -144,7 +152,11 @@ impl Checkpoint {
 
     pub(crate) fn for_each_log(&self, mut visit: impl FnMut(LogId, LogRow)) -> Result<(), CheckpointError> {
         self.read(|database| {
-            let table = database.begin_read().map_err(failed)?.open_table(LOGS).map_err(failed)?;
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(LOGS)
+                .map_err(failed)?;
             for row in table.iter().map_err(failed)? {
                 let (id, bytes) = row.map_err(failed)?;
                 let row = LogRow::decode(bytes.value())
@@ -157,11 +169,19 @@ impl Checkpoint {
 
     pub(crate) fn segments(&self) -> Result<Vec<(SegmentId, SegmentState)>, CheckpointError> {
         self.read(|database| {
-            let table = database.begin_read().map_err(failed)?.open_table(SEGMENTS).map_err(failed)?;
+            let table = database
+                .begin_read()
+                .map_err(failed)?
+                .open_table(SEGMENTS)
+                .map_err(failed)?;
             let mut segments = Vec::new();
             for row in table.iter().map_err(failed)? {
                 let (id, state) = row.map_err(failed)?;
-                let state = if state.value() == SORTED { SegmentState::Sorted } else { SegmentState::Removed };
+                let state = if state.value() == SORTED {
+                    SegmentState::Sorted
+                } else {
+                    SegmentState::Removed
+                };
                 segments.push((SegmentId(id.value()), state));
             }
             Ok(segments)
@@ -173,7 +193,8 @@ impl Checkpoint {
         space: StateSpace,
         visit: &mut dyn FnMut(StateItem<'_>),
     ) -> Result<(), StateUnreadable> {
-        self.read(|database| load_state(database, space, visit)).map_err(|error| StateUnreadable(error.to_string()))
+        self.read(|database| load_state(database, space, visit))
+            .map_err(|error| StateUnreadable(error.to_string()))
     }
 
     fn read<R>(
@@ -181,7 +202,10 @@ impl Checkpoint {
         read: impl FnOnce(&Database) -> Result<R, CheckpointError>,
     ) -> Result<R, CheckpointError> {
         let slot = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        read(slot.as_ref().ok_or_else(|| failed("it was closed by an earlier error"))?)
+        read(
+            slot.as_ref()
+                .ok_or_else(|| failed("it was closed by an earlier error"))?,
+        )
     }
 }
 
@@ -220,7 +244,10 @@ fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), C
 }
 
 fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
-    Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(Backend { file }).map_err(failed)
+    Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        .create_with_backend(Backend { file })
+        .map_err(failed)
 }
 
 fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {
@@ -228,7 +255,9 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
     transaction.set_two_phase_commit(true);
     {
         let mut table = transaction.open_table(META).map_err(failed)?;
-        table.insert("journal", changes.meta.encode().as_slice()).map_err(failed)?;
+        table
+            .insert("journal", changes.meta.encode().as_slice())
+            .map_err(failed)?;
     }
     {
         let mut table = transaction.open_table(LOGS).map_err(failed)?;
@@ -272,9 +301,13 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
                 }
             }
             if any_deltas && !matches!(change, Change::Delta(_)) {
-                let (from, to) =
-                    (delta_name(*space, key, 0, 0), delta_name(*space, key, at.position.packed(), at.number));
-                deltas.retain_in(from.as_slice()..to.as_slice(), |_, _| false).map_err(failed)?;
+                let (from, to) = (
+                    delta_name(*space, key, 0, 0),
+                    delta_name(*space, key, at.position.packed(), at.number),
+                );
+                deltas
+                    .retain_in(from.as_slice()..to.as_slice(), |_, _| false)
+                    .map_err(failed)?;
             }
         }
     }
@@ -287,21 +320,32 @@ fn load_state(
     visit: &mut dyn FnMut(StateItem<'_>),
 ) -> Result<(), CheckpointError> {
     let transaction = database.begin_read().map_err(failed)?;
-    let (from, behind) = (space.0.to_be_bytes(), space.0.checked_add(1).map(u16::to_be_bytes));
-    let to = behind.as_ref().map_or(Bound::Unbounded, |behind| Bound::Excluded(&behind[..]));
+    let (from, behind) = (
+        space.0.to_be_bytes(),
+        space.0.checked_add(1).map(u16::to_be_bytes),
+    );
+    let to = behind
+        .as_ref()
+        .map_or(Bound::Unbounded, |behind| Bound::Excluded(&behind[..]));
     let names = (Bound::Included(&from[..]), to);
     let state = transaction.open_table(STATE).map_err(failed)?;
     let deltas = transaction.open_table(DELTAS).map_err(failed)?;
     for row in state.range::<&[u8]>(names).map_err(failed)? {
         let (name, value) = row.map_err(failed)?;
         let key = name.value().get(2..).unwrap_or_default();
-        visit(StateItem::Value { key, value: value.value() });
+        visit(StateItem::Value {
+            key,
+            value: value.value(),
+        });
     }
     for row in deltas.range::<&[u8]>(names).map_err(failed)? {
         let (name, delta) = row.map_err(failed)?;
         let name = name.value();
         let key = name.get(6..name.len().saturating_sub(12)).unwrap_or_default();
-        visit(StateItem::Delta { key, delta: delta.value() });
+        visit(StateItem::Delta {
+            key,
+            delta: delta.value(),
+        });
     }
     Ok(())
 }
@@ -312,7 +356,14 @@ fn state_name(space: StateSpace, key: &[u8]) -> Vec<u8> {
 
 fn delta_name(space: StateSpace, key: &[u8], position: u64, number: u32) -> Vec<u8> {
     let length = u32_of(key.len()).to_be_bytes();
-    [&space.0.to_be_bytes()[..], &length, key, &position.to_be_bytes(), &number.to_be_bytes()].concat()
+    [
+        &space.0.to_be_bytes()[..],
+        &length,
+        key,
+        &position.to_be_bytes(),
+        &number.to_be_bytes(),
+    ]
+    .concat()
 }
 
 impl Meta {
@@ -331,8 +382,17 @@ impl Meta {
         let mut reader = Reader(bytes);
         let position = Position::unpacked(reader.u64()?);
         let (next_log, next_segment) = (reader.u64()?, reader.u32()?);
-        let run = RunInfo { epoch: reader.u32()?, boot: reader.bytes16()?, ended: reader.u8()? != 0 };
-        Some(Self { position, next_log, next_segment, run })
+        let run = RunInfo {
+            epoch: reader.u32()?,
+            boot: reader.bytes16()?,
+            ended: reader.u8()? != 0,
+        };
+        Some(Self {
+            position,
+            next_log,
+            next_segment,
+            run,
+        })
     }
 }
 
@@ -357,7 +417,13 @@ impl LogRow {
             [] => None,
             _ => Some(Box::new(Producers::decode(&mut reader)?)),
         };
-        Some(Self { spec, start: Offset(start), next: Offset(next), reserved: Offset(reserved), producers })
+        Some(Self {
+            spec,
+            start: Offset(start),
+            next: Offset(next),
+            reserved: Offset(reserved),
+            producers,
+        })
     }
 }
 

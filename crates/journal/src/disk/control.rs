@@ -27,14 +27,40 @@ use crate::contract::{Change, LogSpec, Retention, StateChange, StateSpace};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
     State(StateChange),
-    CreateLogs { first: LogId, count: u32, spec: LogSpec },
-    ChangeLogs { first: LogId, count: u32, spec: LogSpec },
-    DeleteLogs { first: LogId, count: u32 },
-    Truncate { log: LogId, before: Offset },
-    Reserve { log: LogId, below: Offset },
-    Run { epoch: Epoch, boot: [u8; 16], at: i64 },
-    RunEnd { epoch: Epoch },
-    Segments { added: Vec<SegmentId>, removed: Vec<SegmentId> },
+    CreateLogs {
+        first: LogId,
+        count: u32,
+        spec: LogSpec,
+    },
+    ChangeLogs {
+        first: LogId,
+        count: u32,
+        spec: LogSpec,
+    },
+    DeleteLogs {
+        first: LogId,
+        count: u32,
+    },
+    Truncate {
+        log: LogId,
+        before: Offset,
+    },
+    Reserve {
+        log: LogId,
+        below: Offset,
+    },
+    Run {
+        epoch: Epoch,
+        boot: [u8; 16],
+        at: i64,
+    },
+    RunEnd {
+        epoch: Epoch,
+    },
+    Segments {
+        added: Vec<SegmentId>,
+        removed: Vec<SegmentId>,
+    },
 }
 
 const FOR_EVER: u64 = u64::MAX;
@@ -84,21 +110,51 @@ impl Control {
             1 => return decode_state(&mut reader, body),
             2 => {
                 let (first, count) = (LogId(reader.u64()?), reader.u32()?);
-                Self::CreateLogs { first, count, spec: decode_spec(&mut reader)? }
+                Self::CreateLogs {
+                    first,
+                    count,
+                    spec: decode_spec(&mut reader)?,
+                }
             }
             3 => {
                 let (first, count) = (LogId(reader.u64()?), reader.u32()?);
-                Self::ChangeLogs { first, count, spec: decode_spec(&mut reader)? }
+                Self::ChangeLogs {
+                    first,
+                    count,
+                    spec: decode_spec(&mut reader)?,
+                }
             }
-            4 => Self::DeleteLogs { first: LogId(reader.u64()?), count: reader.u32()? },
-            5 => Self::Truncate { log: LogId(reader.u64()?), before: Offset(reader.u64()?) },
-            6 => Self::Reserve { log: LogId(reader.u64()?), below: Offset(reader.u64()?) },
-            7 => Self::Run { epoch: Epoch(reader.u32()?), boot: reader.bytes16()?, at: reader.i64()? },
-            8 => Self::RunEnd { epoch: Epoch(reader.u32()?) },
+            4 => Self::DeleteLogs {
+                first: LogId(reader.u64()?),
+                count: reader.u32()?,
+            },
+            5 => Self::Truncate {
+                log: LogId(reader.u64()?),
+                before: Offset(reader.u64()?),
+            },
+            6 => Self::Reserve {
+                log: LogId(reader.u64()?),
+                below: Offset(reader.u64()?),
+            },
+            7 => Self::Run {
+                epoch: Epoch(reader.u32()?),
+                boot: reader.bytes16()?,
+                at: reader.i64()?,
+            },
+            8 => Self::RunEnd {
+                epoch: Epoch(reader.u32()?),
+            },
             9 => {
                 let (added, removed) = (reader.u32()?, reader.u32()?);
-                let mut ids = |count| (0..count).map(|_| reader.u32().map(SegmentId)).collect::<Option<_>>();
-                Self::Segments { added: ids(added)?, removed: ids(removed)? }
+                let mut ids = |count| {
+                    (0..count)
+                        .map(|_| reader.u32().map(SegmentId))
+                        .collect::<Option<_>>()
+                };
+                Self::Segments {
+                    added: ids(added)?,
+                    removed: ids(removed)?,
+                }
             }
             _ => return None,
         };
@@ -160,7 +216,10 @@ pub(crate) fn encode_spec(spec: &LogSpec, out: &mut Vec<u8>) {
     out.push(level);
     out.extend_from_slice(&records.to_le_bytes());
     out.extend_from_slice(&every.to_le_bytes());
-    let age = spec.retention.age.map_or(FOR_EVER, |age| u64::try_from(age.as_millis()).unwrap_or(FOR_EVER));
+    let age = spec
+        .retention
+        .age
+        .map_or(FOR_EVER, |age| u64::try_from(age.as_millis()).unwrap_or(FOR_EVER));
     out.extend_from_slice(&age.to_le_bytes());
     out.extend_from_slice(&spec.retention.bytes.unwrap_or(FOR_EVER).to_le_bytes());
 }
@@ -170,7 +229,10 @@ pub(crate) fn decode_spec(reader: &mut Reader<'_>) -> Option<LogSpec> {
     let durability = match level {
         0 => Durability::Memory,
         1 => Durability::Os,
-        2 => Durability::Interval { records, every: Duration::from_millis(every.into()) },
+        2 => Durability::Interval {
+            records,
+            every: Duration::from_millis(every.into()),
+        },
         3 => Durability::Sync,
         _ => return None,
     };
@@ -179,7 +241,10 @@ pub(crate) fn decode_spec(reader: &mut Reader<'_>) -> Option<LogSpec> {
         age: (age != FOR_EVER).then_some(Duration::from_millis(age)),
         bytes: (bytes != FOR_EVER).then_some(bytes),
     };
-    Some(LogSpec { durability, retention })
+    Some(LogSpec {
+        durability,
+        retention,
+    })
 }
 
 #[cfg(test)]
@@ -188,22 +253,56 @@ mod tests {
 
     fn samples() -> Vec<Control> {
         let spec = LogSpec {
-            durability: Durability::Interval { records: 9, every: Duration::from_millis(20) },
-            retention: Retention { age: Some(Duration::from_secs(7)), bytes: None },
+            durability: Durability::Interval {
+                records: 9,
+                every: Duration::from_millis(20),
+            },
+            retention: Retention {
+                age: Some(Duration::from_secs(7)),
+                bytes: None,
+            },
         };
-        let state = |change| StateChange { space: StateSpace(7), key: Bytes::from_static(b"key"), change };
+        let state = |change| StateChange {
+            space: StateSpace(7),
+            key: Bytes::from_static(b"key"),
+            change,
+        };
         vec![
             Control::State(state(Change::Put(Bytes::from_static(b"value")))),
             Control::State(state(Change::Delta(Bytes::from_static(b"")))),
             Control::State(state(Change::Delete)),
-            Control::CreateLogs { first: LogId(1 << 33), count: 50, spec },
-            Control::ChangeLogs { first: LogId(3), count: 1, spec: LogSpec::default() },
-            Control::DeleteLogs { first: LogId(4), count: 2 },
-            Control::Truncate { log: LogId(5), before: Offset(77) },
-            Control::Reserve { log: LogId(6), below: Offset(1 << 50) },
-            Control::Run { epoch: Epoch(12), boot: [7; 16], at: -5 },
+            Control::CreateLogs {
+                first: LogId(1 << 33),
+                count: 50,
+                spec,
+            },
+            Control::ChangeLogs {
+                first: LogId(3),
+                count: 1,
+                spec: LogSpec::default(),
+            },
+            Control::DeleteLogs {
+                first: LogId(4),
+                count: 2,
+            },
+            Control::Truncate {
+                log: LogId(5),
+                before: Offset(77),
+            },
+            Control::Reserve {
+                log: LogId(6),
+                below: Offset(1 << 50),
+            },
+            Control::Run {
+                epoch: Epoch(12),
+                boot: [7; 16],
+                at: -5,
+            },
             Control::RunEnd { epoch: Epoch(12) },
-            Control::Segments { added: vec![SegmentId(9)], removed: vec![SegmentId(1), SegmentId(2)] },
+            Control::Segments {
+                added: vec![SegmentId(9)],
+                removed: vec![SegmentId(1), SegmentId(2)],
+            },
         ]
     }
 
@@ -218,9 +317,17 @@ mod tests {
     fn cut_or_unknown_bodies_are_not_understood() {
         for control in samples() {
             let body = Bytes::from(control.encode());
-            let least = if matches!(control, Control::State(_)) { 8 + 3 } else { body.len() };
+            let least = if matches!(control, Control::State(_)) {
+                8 + 3
+            } else {
+                body.len()
+            };
             for cut in 0..least {
-                assert_eq!(Control::decode(&body.slice(..cut)), None, "{control:?} cut at {cut}");
+                assert_eq!(
+                    Control::decode(&body.slice(..cut)),
+                    None,
+                    "{control:?} cut at {cut}"
+                );
             }
         }
         assert_eq!(Control::decode(&Bytes::from_static(&[99, 0, 0])), None);

@@ -36,6 +36,11 @@ pub(crate) struct Core {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) chores: Chores,
     pub(crate) checkpoint: Checkpoint,
+    /// The position that the last stored checkpoint covers.
+    pub(crate) checkpointed: AtomicU64,
+    /// Counts truncations and deletions.
+    pub(crate) freed: AtomicU64,
+    pub(crate) rewriting: Bell,
     pub(crate) epoch: Epoch,
     pub(crate) failure: OnceLock<String>,
     pub(crate) metrics: Metrics,
@@ -72,6 +77,8 @@ pub(crate) struct Chores {
 pub(crate) struct ChoreList {
     /// Segments that want a sidecar, oldest first.
     pub(crate) sealed: Vec<Sealed>,
+    /// Segments that were sealed and have no sidecar yet.
+    unfinished: usize,
     /// Older ones whose sidecars could not be written: they are tried again with whatever comes next.
     late: Vec<Sealed>,
     pub(crate) checkpoint: bool,
@@ -79,17 +86,18 @@ pub(crate) struct ChoreList {
     pub(crate) closed: bool,
 }
 
-/// Segments that may wait for their sidecars before the writer waits too.
-const SEALED_MAX: usize = 8;
-
 impl Core {
     /// Stops taking appends for good: what was written may or may not be there after the next start.
     pub(crate) fn fail(&self, reason: String) {
-        tracing::error!(reason, "the journal failed and takes no more appends: start the program again");
+        tracing::error!(
+            reason,
+            "the journal failed and takes no more appends: start the program again"
+        );
         let _ = self.failure.set(reason);
         self.queue.fail();
         self.sync.fail();
         self.chores.close();
+        self.rewriting.close();
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -98,6 +106,11 @@ impl Core {
 
     pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Control frames before this are in the checkpoint.
+    pub(crate) fn checkpointed(&self) -> Position {
+        Position::unpacked(self.checkpointed.load(Ordering::Acquire))
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -109,13 +122,45 @@ impl Core {
     }
 }
 
+/// Lets a thread wait until it is told to end.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    /// Waits; false if the bell was rung.
+    pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn close(&self) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl SegmentTable {
     pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
     }
 
     pub(crate) fn insert(&self, segment: Segment) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(segment.id, Arc::new(segment));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(segment.id, Arc::new(segment));
     }
 
     pub(crate) fn remove(&self, id: SegmentId) -> Option<Arc<Segment>> {
@@ -123,18 +168,21 @@ impl SegmentTable {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 }
 
 impl Chores {
-    /// Adds a sealed segment; waits while too many of them wait, if threads are there to do the work.
-    pub(crate) fn add_sealed(&self, sealed: Sealed, wait: bool) {
+    /// Adds a sealed segment. The writer never waits here: the keeper may be waiting for the writer.
+    pub(crate) fn add_sealed(&self, sealed: Sealed) {
         let mut state = self.lock();
-        while wait && state.sealed.len() >= SEALED_MAX && !state.closed {
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
         state.sealed.push(sealed);
+        state.unfinished += 1;
         state.refill = true;
         drop(state);
         self.wake.notify_all();
@@ -144,6 +192,23 @@ impl Chores {
     /// sidecars up to some segment, and in memory behind it.
     pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
         self.lock().late = sealed;
+    }
+
+    /// Notes that a sealed segment has its sidecar.
+    pub(crate) fn on_sidecar(&self) {
+        self.lock().unfinished -= 1;
+        self.wake.notify_all();
+    }
+
+    /// Returns when every segment that was sealed has its sidecar.
+    pub(crate) fn wait_until_sealed(&self) {
+        let state = self.lock();
+        let busy = |state: &mut ChoreList| state.unfinished > 0 && !state.closed;
+        drop(
+            self.wake
+                .wait_while(state, busy)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     pub(crate) fn want_checkpoint(&self) {
@@ -157,11 +222,13 @@ impl Chores {
         let idle = |state: &mut ChoreList| {
             state.sealed.is_empty() && !state.checkpoint && !state.refill && !state.closed
         };
-        let (mut state, _) =
-            self.wake.wait_timeout_while(state, patience, idle).unwrap_or_else(PoisonError::into_inner);
-        let closed = state.closed;
+        let (mut state, _) = self
+            .wake
+            .wait_timeout_while(state, patience, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let (closed, unfinished) = (state.closed, state.unfinished);
         let mut list = std::mem::take(&mut *state);
-        state.closed = closed;
+        (state.closed, state.unfinished) = (closed, unfinished);
         let newer = std::mem::replace(&mut list.sealed, std::mem::take(&mut list.late));
         list.sealed.extend(newer);
         drop(state);

@@ -24,7 +24,10 @@ struct Open {
 
 impl Files {
     pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage, open: Mutex::default() }
+        Self {
+            storage,
+            open: Mutex::default(),
+        }
     }
 
     /// The file of that role, which has to be there.
@@ -45,14 +48,21 @@ impl Files {
 
     /// Forgets a file that is about to get another name, or to go.
     pub(crate) fn forget(&self, role: FileRole) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).files.remove(&role.name());
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .files
+            .remove(&role.name());
     }
 
     fn put(&self, name: String, file: Arc<dyn StorageFile>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.files.len() >= OPEN_FILES_MAX
-            && let Some(oldest) =
-                open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone())
+            && let Some(oldest) = open
+                .files
+                .iter()
+                .min_by_key(|(_, (_, used))| *used)
+                .map(|(name, _)| name.clone())
         {
             open.files.remove(&oldest);
         }

@@ -14,7 +14,11 @@ use crate::ticket::{TimeResult, TimeTicket};
 
 pub(crate) fn find_time(core: &Arc<Core>, log: LogId, query: TimeQuery) -> TimeTicket {
     let core = Arc::clone(core);
-    on_reading_thread(move || find(&core, log, query), TimeTicket::Ready, TimeTicket::Pending)
+    on_reading_thread(
+        move || find(&core, log, query),
+        TimeTicket::Ready,
+        TimeTicket::Pending,
+    )
 }
 
 fn find(core: &Core, id: LogId, query: TimeQuery) -> TimeResult {
@@ -25,20 +29,35 @@ fn find(core: &Core, id: LogId, query: TimeQuery) -> TimeResult {
             Err(Failed::Error(error)) => return Err(error),
         }
     }
-    Err(ReadError::Io { log: id, reason: "its segments keep moving".into() })
+    Err(ReadError::Io {
+        log: id,
+        reason: "its segments keep moving".into(),
+    })
 }
 
 fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Failed> {
     let log = core.logs.get(id).ok_or(Failed::Error(ReadError::NoSuchLog(id)))?;
     let (runs, recent, start, end) = {
         let state = log.lock();
-        (state.runs.clone(), state.recent.clone(), state.start, state.visible)
+        (
+            state.runs.clone(),
+            state.recent.clone(),
+            state.start,
+            state.visible,
+        )
     };
-    let mut best = Best { query, start, end, found: None };
+    let mut best = Best {
+        query,
+        start,
+        end,
+        found: None,
+    };
     for run in &runs {
         let segment = core.segments.get(run.segment).ok_or(Failed::Moved)?;
         with_sidecar(core, id, segment.sidecar_role(), |sidecar| {
-            let Some(row) = sidecar.row(id)?.filter(|row| best.wants(row.max_timestamp)) else { return Ok(()) };
+            let Some(row) = sidecar.row(id)?.filter(|row| best.wants(row.max_timestamp)) else {
+                return Ok(());
+            };
             sidecar.entries_from(&row, start, |entry| {
                 best.consider(segment.id, entry);
                 !best.is_done()
@@ -53,10 +72,15 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
             best.consider(recent.segment, recent.entry(id));
         }
     }
-    let Some((segment, entry)) = best.found else { return Ok(None) };
+    let Some((segment, entry)) = best.found else {
+        return Ok(None);
+    };
     let segment = core.segments.get(segment).ok_or(Failed::Moved)?;
     let file = core.files.get(segment.role()).map_err(|error| {
-        Failed::Error(ReadError::Io { log: id, reason: error.to_string().into() })
+        Failed::Error(ReadError::Io {
+            log: id,
+            reason: error.to_string().into(),
+        })
     })?;
     Ok(read_frames(&*file, id, &[entry])?.pop())
 }
@@ -73,7 +97,9 @@ impl Best {
     fn wants(&self, max_timestamp: i64) -> bool {
         match self.query {
             TimeQuery::AtOrAfter(time) => max_timestamp >= time,
-            TimeQuery::Latest => self.found.is_none_or(|(_, best)| max_timestamp > best.max_timestamp),
+            TimeQuery::Latest => self
+                .found
+                .is_none_or(|(_, best)| max_timestamp > best.max_timestamp),
         }
     }
 

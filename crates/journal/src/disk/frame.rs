@@ -128,7 +128,14 @@ impl Head {
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, u32), FrameError> {
         let mut reader = Reader(bytes);
         let fixed = (|| {
-            Some((reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?, reader.u32()?))
+            Some((
+                reader.u32()?,
+                reader.u8()?,
+                reader.u8()?,
+                reader.u16()?,
+                reader.u32()?,
+                reader.u32()?,
+            ))
         })();
         let Some((checksum, kind, flags, count, body_bytes, body_checksum)) = fixed else {
             return Err(FrameError::Truncated);
@@ -145,7 +152,9 @@ impl Head {
         };
         let rest = (|| {
             let (max_timestamp, span, _zero) = (reader.i64()?, reader.u32()?, reader.u32()?);
-            let entries = (0..count).map(|_| Entry::decode(&mut reader)).collect::<Option<_>>()?;
+            let entries = (0..count)
+                .map(|_| Entry::decode(&mut reader))
+                .collect::<Option<_>>()?;
             Some((max_timestamp, span, entries))
         })();
         let (max_timestamp, span, entries) = rest.ok_or(FrameError::Truncated)?;
@@ -170,12 +179,18 @@ impl Head {
             Kind::Batch => self.verify_batch(body),
             Kind::Control => crc32c(body) == self.body_checksum,
         };
-        if sound { Ok(()) } else { Err(FrameError::BodyChecksum) }
+        if sound {
+            Ok(())
+        } else {
+            Err(FrameError::BodyChecksum)
+        }
     }
 
     /// A batch's own checksum leaves out its first 21 bytes; the head knows what they have to be.
     fn verify_batch(&self, body: &[u8]) -> bool {
-        let Some((front, covered)) = body.split_first_chunk::<{ PLACEMENT_BYTES + 5 }>() else { return false };
+        let Some((front, covered)) = body.split_first_chunk::<{ PLACEMENT_BYTES + 5 }>() else {
+            return false;
+        };
         let (placement, rest) = front.split_at(PLACEMENT_BYTES);
         let expected = self.placement();
         placement == expected
@@ -219,7 +234,13 @@ impl Entry {
             (_, ALL_RECORDS) => Selection::All,
             (first, count) => Selection::Range { first, count },
         };
-        Some(Self { log, base, span, epoch, records })
+        Some(Self {
+            log,
+            base,
+            span,
+            epoch,
+            records,
+        })
     }
 }
 
@@ -247,9 +268,12 @@ mod tests {
             body_checksum: 0xdead_beef,
             max_timestamp: -1,
             span: 9,
-            entries: [entry(5, Selection::All), entry(6, Selection::Range { first: 2, count: 7 })]
-                .into_iter()
-                .collect(),
+            entries: [
+                entry(5, Selection::All),
+                entry(6, Selection::Range { first: 2, count: 7 }),
+            ]
+            .into_iter()
+            .collect(),
         }
     }
 

@@ -99,7 +99,10 @@ mod tests {
             sequence: 42,
             previous: 7,
             frames: 2,
-            synced: Position { segment: SegmentId(2), byte: 99 },
+            synced: Position {
+                segment: SegmentId(2),
+                byte: 99,
+            },
             written_at: 1_700_000_000_000,
             frames_checksum: 5,
         };

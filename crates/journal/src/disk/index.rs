@@ -31,8 +31,12 @@ impl Indexer {
             last_checksum: chain.checksum,
             max_timestamp: i64::MIN,
             control_bytes: 0,
+            runs: 0,
         };
-        Self { summary, entries: Vec::new() }
+        Self {
+            summary,
+            entries: Vec::new(),
+        }
     }
 
     pub(crate) fn group(&mut self, group: &ScannedGroup) {
@@ -70,10 +74,21 @@ impl Indexer {
 
     /// The sorted entries and their rows.
     pub(crate) fn finish(mut self) -> (Summary, Vec<Row>, Vec<IndexEntry>) {
+        self.summary.runs = count_runs(&self.entries);
         sort(&mut self.entries);
         let rows = rows_of(&self.entries);
         (self.summary, rows, self.entries)
     }
+}
+
+/// Counts the stretches of entries of one log, as they lie.
+pub(crate) fn count_runs(entries: &[IndexEntry]) -> u32 {
+    let switches = entries
+        .iter()
+        .zip(entries.iter().skip(1))
+        .filter(|(one, next)| one.log != next.log)
+        .count();
+    u32_of(switches) + u32::from(!entries.is_empty())
 }
 
 /// Sorts entries as a sidecar wants them.

@@ -6,15 +6,17 @@ use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
-use super::queue::Wait;
+use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
-use super::stage::append_control;
+use super::stage::{append_control, wait_synced};
 use super::writer::{self, Sealed};
-use super::{retention, syncer};
+use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A producer that was not heard of for so long is forgotten.
+const PRODUCER_MS: i64 = 86_400_000;
 /// How often retention is looked at.
 const RETENTION_EVERY: Duration = Duration::from_secs(30);
 /// How long an idle journal waits before what it changed is in a checkpoint.
@@ -32,6 +34,7 @@ pub(crate) fn run(core: &Core) {
         if core.has_failed() {
             return;
         }
+        writer::write_idle_mark(core);
         if retention_at.elapsed() >= RETENTION_EVERY {
             retention::enforce(core);
             retention_at = Instant::now();
@@ -55,11 +58,14 @@ pub(crate) fn pump(core: &Core) {
 fn do_chores(core: &Core, chores: ChoreList) {
     let mut sealed = chores.sealed.into_iter();
     while let Some(mut next) = sealed.next() {
-        if let Err(error) = write_sidecar(core, &mut next) {
-            // The batches stay listed in memory, and recovery would make the sidecar from the segment.
-            tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
-            core.chores.put_back(std::iter::once(next).chain(sealed).collect());
-            break;
+        match write_sidecar(core, &mut next) {
+            Ok(()) => core.chores.on_sidecar(),
+            Err(error) => {
+                // Its batches stay listed in memory, and those of later segments too, so that each log is in order.
+                tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
+                core.chores
+                    .put_back([next].into_iter().chain(sealed.by_ref()).collect());
+            }
         }
     }
     if core.pool.wants()
@@ -67,12 +73,16 @@ fn do_chores(core: &Core, chores: ChoreList) {
     {
         tracing::warn!(%error, "no spare segment could be made");
     }
-    core.metrics.tail_bytes.set(i64::try_from(core.tail.pinned_bytes()).unwrap_or(i64::MAX));
-    core.metrics.logs.set(i64::try_from(core.logs.len()).unwrap_or(i64::MAX));
+    core.metrics
+        .tail_bytes
+        .set(i64::try_from(core.tail.pinned_bytes()).unwrap_or(i64::MAX));
+    core.metrics
+        .logs
+        .set(i64::try_from(core.logs.len()).unwrap_or(i64::MAX));
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
-pub(crate) fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
+fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
     let segment = sealed.summary.segment;
     sort(&mut sealed.index);
     let rows = rows_of(&sealed.index);
@@ -86,6 +96,24 @@ pub(crate) fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result
     Ok(())
 }
 
+/// Seals the segment that is being written, waits until every sealed segment has its sidecar, and stores a checkpoint. For
+/// who holds the turn.
+pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
+    if !wait_synced(core, SmallVec::new()) {
+        return Err("it takes nothing any more".into());
+    }
+    core.writer
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .seal(core);
+    if core.settings.threads {
+        core.chores.wait_until_sealed();
+    } else {
+        pump(core);
+    }
+    checkpoint_in_turn(core).map_err(|error| error.to_string())
+}
+
 pub(crate) fn try_checkpoint(core: &Core) {
     if let Err(error) = checkpoint(core) {
         tracing::error!(%error, "no checkpoint could be stored: the next start will replay more");
@@ -95,6 +123,11 @@ pub(crate) fn try_checkpoint(core: &Core) {
 /// Stores a checkpoint of everything up to now.
 pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
     let _turn = core.checkpoint.turn();
+    checkpoint_in_turn(core)
+}
+
+/// Stores a checkpoint for who holds the turn.
+fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     let mut pending = core.pending();
     let mut taken = std::mem::take(&mut *pending);
     pending.position = taken.position;
@@ -102,10 +135,16 @@ pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
     drop(pending);
     // The rows may be newer than the position, which replaying the frames between makes good; but they must not be
     // newer than what is durable.
+    let long_ago = core.now_ms().saturating_sub(PRODUCER_MS);
     let mut logs = Vec::with_capacity(taken.dirty.len());
     for log in &taken.dirty {
         let mut state = log.lock();
         state.dirty = false;
+        if let Some(producers) = &mut state.producers
+            && producers.forget_before(long_ago)
+        {
+            state.producers = None;
+        }
         if !state.deleted {
             logs.push((log.id, LogRow::encode(&state)));
         }
@@ -130,10 +169,13 @@ pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
         Some(_) => return Ok(()),
         None => core.checkpoint.store(&changes),
     };
-    if stored.is_err() {
+    if stored.is_ok() {
+        core.checkpointed
+            .store(meta.position.packed(), std::sync::atomic::Ordering::Release);
+        core.metrics.checkpoints.inc();
+    } else {
         give_back(core, taken, changes);
     }
-    core.metrics.checkpoints.inc();
     stored
 }
 
@@ -156,27 +198,7 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
 
 /// Returns when everything that is staged now is synced, or the journal failed.
 fn barrier(core: &Core) {
-    if core.settings.threads {
-        let (ticket, settlers) = crate::ticket::Ticket::new(1);
-        for settler in settlers {
-            let staged = super::queue::Staged {
-                frames: smallvec::SmallVec::new(),
-                settler: Some(settler),
-                placed: smallvec::SmallVec::new(),
-                wait: Wait::Synced,
-                sync_within_ms: u32::MAX,
-                interval: None,
-                bytes: 0,
-                pinned_bytes: 0,
-            };
-            core.queue.push(staged);
-        }
-        core.queue.wake();
-        drop(ticket.wait());
-    } else {
-        while writer::pump(core) {}
-        syncer::pump(core);
-    }
+    wait_synced(core, SmallVec::new());
 }
 
 /// Everything is written and synced: says so, so that the next start need not suspect anything.

@@ -24,6 +24,7 @@ pub(crate) struct Log {
 }
 
 #[derive(Debug)]
+#[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
 pub(crate) struct LogState {
     pub(crate) spec: Arc<LogSpec>,
     /// The first offset that can be read.
@@ -124,7 +125,10 @@ impl Log {
             deleted: false,
             fenced: false,
         };
-        Self { id, state: Mutex::new(state) }
+        Self {
+            id,
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
@@ -134,7 +138,11 @@ impl Log {
 
 impl LogState {
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { start: self.start, end: self.visible.max(self.start), bytes: self.bytes }
+        Bounds {
+            start: self.start,
+            end: self.visible.max(self.start),
+            bytes: self.bytes,
+        }
     }
 
     /// Notes where a batch was written.
@@ -156,10 +164,19 @@ impl LogState {
 
     /// From now on the batches of a segment are found by its sidecar.
     pub(crate) fn on_sealed(&mut self, segment: SegmentId) {
-        let mine = self.recent.iter().take_while(|recent| recent.segment <= segment).count();
-        let Some(first) = self.recent.iter().find(|recent| recent.segment == segment) else { return };
+        let mine = self
+            .recent
+            .iter()
+            .take_while(|recent| recent.segment <= segment)
+            .count();
+        let Some(first) = self.recent.iter().find(|recent| recent.segment == segment) else {
+            return;
+        };
         self.runs.reserve_exact(1);
-        self.runs.push(RunRef { first: first.base, segment });
+        self.runs.push(RunRef {
+            first: first.base,
+            segment,
+        });
         self.recent.drain(..mine);
         if self.recent.is_empty() {
             self.recent = Vec::new();
@@ -174,17 +191,29 @@ impl LogState {
         }
         self.start = before;
         self.visible = self.visible.max(before);
-        let keep = self.runs.iter().zip(self.runs.iter().skip(1)).take_while(|(_, next)| next.first <= before);
+        let keep = self
+            .runs
+            .iter()
+            .zip(self.runs.iter().skip(1))
+            .take_while(|(_, next)| next.first <= before);
         let gone = keep.count();
         self.runs.drain(..gone);
-        let gone = self.recent.iter().take_while(|recent| recent.end() <= before).count();
+        let gone = self
+            .recent
+            .iter()
+            .take_while(|recent| recent.end() <= before)
+            .count();
         self.recent.drain(..gone);
         true
     }
 
     /// Whether an offset at or behind `from` and before `to` was lost to damage.
     pub(crate) fn damage_between(&self, from: Offset, to: Offset) -> Option<(Offset, Offset)> {
-        self.damaged.as_ref()?.iter().copied().find(|(start, end)| *start < to && from < *end)
+        self.damaged
+            .as_ref()?
+            .iter()
+            .copied()
+            .find(|(start, end)| *start < to && from < *end)
     }
 }
 
@@ -198,7 +227,11 @@ impl LogTable {
     }
 
     pub(crate) fn get(&self, id: LogId) -> Option<Arc<Log>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
     }
 
     pub(crate) fn insert(&self, logs: impl Iterator<Item = Log>) {
@@ -218,7 +251,12 @@ impl LogTable {
 
     /// The logs there are now, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<Log>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 }
 
@@ -257,7 +295,11 @@ mod tests {
         let mut state = filled();
         state.on_sealed(SegmentId(1));
         state.on_sealed(SegmentId(2));
-        let firsts: Vec<_> = state.runs.iter().map(|run| (run.segment.0, run.first.0)).collect();
+        let firsts: Vec<_> = state
+            .runs
+            .iter()
+            .map(|run| (run.segment.0, run.first.0))
+            .collect();
         assert_eq!(firsts, [(1, 0), (2, 20)]);
         assert_eq!(state.recent.len(), 2);
     }
@@ -268,7 +310,13 @@ mod tests {
         state.on_sealed(SegmentId(1));
         state.on_sealed(SegmentId(2));
         assert!(state.truncate(Offset(25)));
-        assert_eq!(state.runs, [RunRef { first: Offset(20), segment: SegmentId(2) }]);
+        assert_eq!(
+            state.runs,
+            [RunRef {
+                first: Offset(20),
+                segment: SegmentId(2)
+            }]
+        );
         assert!(state.truncate(Offset(41)));
         assert_eq!(state.recent.len(), 1);
         assert!(!state.truncate(Offset(41)));

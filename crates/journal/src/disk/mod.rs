@@ -15,6 +15,8 @@
 //! - `keeper`, `pool`, `retention`: the house
 //! - `scan`, `index`, `salvage`, `recovery`: the start
 
+pub mod backup;
+pub mod check;
 mod checkpoint;
 mod codec;
 mod control;
@@ -25,6 +27,7 @@ mod frame;
 mod group;
 mod index;
 mod keeper;
+mod layout;
 mod log;
 mod pool;
 mod position;
@@ -34,8 +37,10 @@ mod read;
 pub mod real;
 mod recovery;
 mod retention;
+mod rewrite;
 mod salvage;
 mod scan;
+mod scrub;
 mod segment;
 pub mod settings;
 mod sidecar;
@@ -45,23 +50,26 @@ mod syncer;
 mod tail;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use stafett_model::{Epoch, LogId};
 
-pub use self::recovery::{OpenError, RecoveryReport};
-pub use self::settings::{Clock, Settings};
+pub use self::backup::{BackupError, BackupReport};
 use self::checkpoint::RunInfo;
 use self::control::Control;
-use self::core::{Chores, Core, Pending, SegmentTable};
+use self::core::{Bell, Chores, Core, Pending, SegmentTable};
 use self::files::Files;
 use self::pool::Pool;
+use self::position::Position;
 use self::queue::Queue;
 use self::real::Directory;
+pub use self::recovery::{OpenError, RecoveryReport};
 use self::recovery::{Recovered, recover};
+pub use self::rewrite::RewritePolicy;
+pub use self::settings::{Clock, Settings};
 use self::storage::Storage;
 use self::syncer::SyncGate;
 use self::tail::TailCache;
@@ -78,6 +86,8 @@ use crate::watch::Watch;
 pub struct DiskJournal {
     core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Where it is, if that is a directory of the operating system.
+    path: Option<PathBuf>,
     report: RecoveryReport,
 }
 
@@ -85,7 +95,9 @@ impl DiskJournal {
     /// Opens the journal in a directory of the operating system, which is made if there is none.
     pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
         let storage: Arc<dyn Storage> = Arc::new(Directory::open(path)?);
-        Self::open_on(storage, settings, metrics)
+        let mut journal = Self::open_on(storage, settings, metrics)?;
+        journal.path = Some(path.to_owned());
+        Ok(journal)
     }
 
     /// Opens the journal on any storage.
@@ -97,7 +109,11 @@ impl DiskJournal {
         let recovered = recover(&storage, &settings)?;
         let report = recovered.report.clone();
         let core = Arc::new(start(storage, settings, metrics, recovered)?);
-        let threads = if core.settings.threads { spawn(&core)? } else { Vec::new() };
+        let threads = if core.settings.threads {
+            spawn(&core)?
+        } else {
+            Vec::new()
+        };
         // What was replayed is in the checkpoint before anybody asks for it.
         keeper::checkpoint(&core)?;
         tracing::info!(
@@ -109,7 +125,12 @@ impl DiskJournal {
             epoch = core.epoch.0,
             "the journal is open"
         );
-        Ok(Self { core, threads: Mutex::new(threads), report })
+        Ok(Self {
+            core,
+            threads: Mutex::new(threads),
+            path: None,
+            report,
+        })
     }
 
     /// What was found when the journal was opened.
@@ -129,6 +150,34 @@ impl DiskJournal {
         keeper::try_checkpoint(&self.core);
     }
 
+    /// Rewrites until there is nothing to do, where no thread does it; returns how many steps it took.
+    pub fn rewrite(&self) -> usize {
+        let mut rewriter = rewrite::Rewriter::default();
+        let mut steps = 0;
+        while rewriter.step(&self.core) {
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Makes a backup into a directory that does not exist yet, on the same file system, while the journal runs.
+    pub fn backup(&self, target: &Path) -> Result<BackupReport, BackupError> {
+        match &self.path {
+            Some(source) => backup::backup(&self.core, source, target),
+            None => Err(BackupError::Journal("it is not in a directory".into())),
+        }
+    }
+
+    /// Reads every sealed segment now; returns how many are damaged. What is damaged is named in the log.
+    pub fn scrub(&self) -> usize {
+        self.core
+            .segments
+            .all()
+            .iter()
+            .filter(|segment| !scrub::scrub(&self.core, segment))
+            .count()
+    }
+
     /// Enforces retention now.
     pub fn enforce_retention(&self) {
         retention::enforce(&self.core);
@@ -144,21 +193,12 @@ fn start(
 ) -> Result<Core, OpenError> {
     let meta = recovered.meta;
     let epoch = Epoch(meta.run.epoch + 1);
-    let run = RunInfo { epoch: epoch.0, boot: settings.boot, ended: false };
-    let pool = Pool::new(
-        Arc::clone(&storage),
-        settings.segment_bytes,
-        settings.kept_back_segments,
-        settings.disk_free_bytes_min,
-        meta.next_segment,
-    );
-    for spare in &recovered.spares {
-        pool.recycle(*spare)?;
-    }
-    storage.sync_names()?;
-    if let Err(error) = pool.refill() {
-        tracing::warn!(%error, "no spare segments could be made");
-    }
+    let run = RunInfo {
+        epoch: epoch.0,
+        boot: settings.boot,
+        ended: false,
+    };
+    let pool = prepare_pool(&storage, &settings, &recovered)?;
     let segments = SegmentTable::default();
     for segment in recovered.segments {
         segments.insert(segment);
@@ -189,9 +229,18 @@ fn start(
         segments,
         pending: Mutex::new(pending),
         sync: SyncGate::default(),
-        writer: Mutex::new(Writer { active: None, chain: recovered.chain, run: settings::random_u64() }),
+        writer: Mutex::new(Writer {
+            active: None,
+            chain: recovered.chain,
+            run: settings::random_u64(),
+            frames_end: Position::default(),
+            marked: Position::default(),
+        }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,
+        checkpointed: AtomicU64::new(meta.position.packed()),
+        freed: AtomicU64::new(0),
+        rewriting: Bell::default(),
         epoch,
         failure: OnceLock::new(),
         metrics,
@@ -207,10 +256,40 @@ fn start(
     }
 }
 
+/// Takes over the files that recovery found of no use, and makes spares.
+fn prepare_pool(
+    storage: &Arc<dyn Storage>,
+    settings: &Settings,
+    recovered: &Recovered,
+) -> Result<Pool, OpenError> {
+    let pool = Pool::new(
+        Arc::clone(storage),
+        settings.segment_bytes,
+        settings.kept_back_segments,
+        settings.disk_free_bytes_min,
+        recovered.meta.next_segment,
+    );
+    for spare in &recovered.spares {
+        pool.recycle(*spare)?;
+    }
+    storage.sync_names()?;
+    if let Err(error) = pool.refill() {
+        tracing::warn!(%error, "no spare segments could be made");
+    }
+    Ok(pool)
+}
+
+/// A thread by its name, and what it does.
+type Job = (&'static str, fn(&Core));
+
 /// Starts the threads.
 fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
-    let jobs: [(&str, fn(&Core)); 3] =
-        [("journal-write", writer::run), ("journal-sync", syncer::run), ("journal-keep", keeper::run)];
+    let jobs: [Job; 4] = [
+        ("journal-write", writer::run),
+        ("journal-sync", syncer::run),
+        ("journal-keep", keeper::run),
+        ("journal-rewrite", rewrite::run),
+    ];
     jobs.into_iter()
         .map(|(name, job)| {
             let core = Arc::clone(core);
@@ -246,7 +325,7 @@ impl Journal for DiskJournal {
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {
-        read::read(&self.core, request)
+        read::read(&self.core, &request)
     }
 
     fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
@@ -254,7 +333,9 @@ impl Journal for DiskJournal {
     }
 
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
-        let Some(log) = self.core.logs.get(log) else { return false };
+        let Some(log) = self.core.logs.get(log) else {
+            return false;
+        };
         log.lock().watchers.add(watch.watcher(token));
         true
     }
@@ -280,6 +361,7 @@ impl Journal for DiskJournal {
             keeper::end_run(&self.core);
         }
         self.core.queue.close();
+        self.core.rewriting.close();
         // A thread that panicked has left its trace; what it did not finish stays unknown to those who wait.
         let mut threads = threads.into_iter();
         for thread in threads.by_ref().take(2) {

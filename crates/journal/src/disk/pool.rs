@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::codec::u32_of;
 use super::position::SegmentId;
 use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
 use super::storage::{Storage, StorageFile};
@@ -76,7 +77,11 @@ impl Pool {
     /// Takes space for a frame. Without `kept_back`, some spares stay untouched.
     pub(crate) fn take_space(&self, bytes: usize, kept_back: bool) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        let floor = if kept_back { 0 } else { self.capacity() * i64::try_from(self.kept_back).unwrap_or(0) };
+        let floor = if kept_back {
+            0
+        } else {
+            self.capacity() * i64::try_from(self.kept_back).unwrap_or(0)
+        };
         let taken = |space: &AtomicI64| {
             space.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| {
                 left.checked_sub(bytes).filter(|rest| *rest >= floor)
@@ -114,26 +119,24 @@ impl Pool {
         self.lock().len() < self.kept_back + AHEAD
     }
 
-    pub(crate) fn spares(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough: then the file
-    /// is removed.
+    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, or if a backup
+    /// shares the file: then it is removed.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
         let name = role.name();
+        let file = self.storage.open(&name)?;
+        let shared = file.is_shared()?;
         let mut spares = self.lock();
-        if spares.len() >= self.kept_back + AHEAD {
+        if shared || spares.len() >= self.kept_back + AHEAD {
             drop(spares);
             self.storage.remove(&name)?;
             return Ok(false);
         }
-        let file = self.storage.open(&name)?;
         if file.bytes()? < u64::from(self.segment_bytes) {
             file.reserve(u64::from(self.segment_bytes))?;
         }
         let id = self.new_id();
-        self.storage.rename(&name, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
+        self.storage
+            .rename(&name, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
         self.storage.sync_names()?;
         spares.push_back(Spare { id, file });
         drop(spares);
@@ -144,14 +147,19 @@ impl Pool {
     fn add_spare(&self) -> Result<(), NoSpare> {
         // One at a time, so that the ids in the queue rise.
         let mut spares = self.lock();
-        let (free, wanted) = (self.storage.free_bytes()?, self.free_bytes_min + u64::from(self.segment_bytes));
+        let (free, wanted) = (
+            self.storage.free_bytes()?,
+            self.free_bytes_min + u64::from(self.segment_bytes),
+        );
         if free < wanted {
             return Err(NoSpare::LowWater { free, wanted });
         }
         let id = self.new_id();
         let name = FileRole::Segment(SegmentKind::Arrival, id).name();
         let file = self.storage.create(&name)?;
-        let made = file.reserve(u64::from(self.segment_bytes)).and_then(|()| file.sync());
+        let made = file
+            .reserve(u64::from(self.segment_bytes))
+            .and_then(|()| file.sync());
         if let Err(error) = made.and_then(|()| self.storage.sync_names()) {
             let _ = self.storage.remove(&name);
             return Err(error.into());
@@ -164,7 +172,7 @@ impl Pool {
 
     /// Bytes of a segment that frames can use.
     fn capacity(&self) -> i64 {
-        i64::from(self.segment_bytes) - SEGMENT_HEAD_BYTES as i64
+        i64::from(self.segment_bytes) - i64::from(u32_of(SEGMENT_HEAD_BYTES))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Spare>> {

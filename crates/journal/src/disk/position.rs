@@ -23,7 +23,10 @@ impl Position {
 
     pub(crate) fn unpacked(packed: u64) -> Self {
         let [a, b, c, d, rest @ ..] = packed.to_be_bytes();
-        Self { segment: SegmentId(u32::from_be_bytes([a, b, c, d])), byte: u32::from_be_bytes(rest) }
+        Self {
+            segment: SegmentId(u32::from_be_bytes([a, b, c, d])),
+            byte: u32::from_be_bytes(rest),
+        }
     }
 }
 
@@ -45,8 +48,10 @@ mod tests {
 
     #[test]
     fn packing_keeps_the_order() {
-        let places = [(0, 0), (0, u32::MAX), (1, 0), (u32::MAX, 7)]
-            .map(|(segment, byte)| Position { segment: SegmentId(segment), byte });
+        let places = [(0, 0), (0, u32::MAX), (1, 0), (u32::MAX, 7)].map(|(segment, byte)| Position {
+            segment: SegmentId(segment),
+            byte,
+        });
         assert!(places.is_sorted_by_key(|place| place.packed()));
         assert_eq!(places.map(|place| Position::unpacked(place.packed())), places);
     }

@@ -64,10 +64,17 @@ impl Numbered {
 
 impl Producers {
     pub(crate) fn judge(&self, batch: Numbered) -> Verdict {
-        let Ok(index) = self.find(batch.producer) else { return Verdict::Next };
-        let Some(known) = self.0.get(index) else { return Verdict::Next };
+        let Ok(index) = self.find(batch.producer) else {
+            return Verdict::Next;
+        };
+        let Some(known) = self.0.get(index) else {
+            return Verdict::Next;
+        };
         if batch.epoch < known.epoch {
-            return Verdict::Stale { given: batch.epoch, current: known.epoch };
+            return Verdict::Stale {
+                given: batch.epoch,
+                current: known.epoch,
+            };
         }
         if batch.epoch > known.epoch {
             return match batch.first {
@@ -75,15 +82,24 @@ impl Producers {
                 given => Verdict::OutOfSequence { given, expected: 0 },
             };
         }
-        let sent = known.batches.iter().find(|sent| sent.first == batch.first && sent.last == batch.last);
+        let sent = known
+            .batches
+            .iter()
+            .find(|sent| sent.first == batch.first && sent.last == batch.last);
         if let Some(sent) = sent {
             return Verdict::Duplicate { base: sent.base };
         }
-        let expected = known.batches.last().map_or(0, |sent| sequence_after(sent.last, 1));
+        let expected = known
+            .batches
+            .last()
+            .map_or(0, |sent| sequence_after(sent.last, 1));
         if batch.first == expected {
             Verdict::Next
         } else {
-            Verdict::OutOfSequence { given: batch.first, expected }
+            Verdict::OutOfSequence {
+                given: batch.first,
+                expected,
+            }
         }
     }
 
@@ -92,13 +108,19 @@ impl Producers {
         let index = match self.find(batch.producer) {
             Ok(index) => index,
             Err(index) => {
-                let new =
-                    Producer { id: batch.producer.0, epoch: batch.epoch, seen_at: now, batches: SmallVec::new() };
+                let new = Producer {
+                    id: batch.producer.0,
+                    epoch: batch.epoch,
+                    seen_at: now,
+                    batches: SmallVec::new(),
+                };
                 self.0.insert(index, new);
                 index
             }
         };
-        let Some(known) = self.0.get_mut(index) else { return };
+        let Some(known) = self.0.get_mut(index) else {
+            return;
+        };
         if known.batches.last().is_some_and(|sent| sent.base >= base) {
             return;
         }
@@ -109,7 +131,11 @@ impl Producers {
         if known.batches.len() == BATCHES_KEPT {
             known.batches.remove(0);
         }
-        known.batches.push(Sent { first: batch.first, last: batch.last, base });
+        known.batches.push(Sent {
+            first: batch.first,
+            last: batch.last,
+            base,
+        });
         known.seen_at = now;
     }
 
@@ -149,10 +175,19 @@ impl Producers {
             let batches = (0..reader.u8()?)
                 .map(|_| {
                     let (first, last) = (reader.u32()?.cast_signed(), reader.u32()?.cast_signed());
-                    Some(Sent { first, last, base: Offset(reader.u64()?) })
+                    Some(Sent {
+                        first,
+                        last,
+                        base: Offset(reader.u64()?),
+                    })
                 })
                 .collect::<Option<_>>()?;
-            producers.push(Producer { id, epoch, seen_at, batches });
+            producers.push(Producer {
+                id,
+                epoch,
+                seen_at,
+                batches,
+            });
         }
         Some(Self(producers))
     }
@@ -169,7 +204,12 @@ mod tests {
     use super::*;
 
     fn batch(epoch: i16, first: i32, records: i32) -> Numbered {
-        Numbered { producer: ProducerId(9), epoch, first, last: sequence_after(first, records - 1) }
+        Numbered {
+            producer: ProducerId(9),
+            epoch,
+            first,
+            last: sequence_after(first, records - 1),
+        }
     }
 
     #[test]
@@ -177,20 +217,51 @@ mod tests {
         let mut producers = Producers::default();
         for n in 0..7 {
             assert_eq!(producers.judge(batch(0, n * 10, 10)), Verdict::Next);
-            producers.note(batch(0, n * 10, 10), Offset(100 + u64::from(n.cast_unsigned()) * 10), 1);
+            producers.note(
+                batch(0, n * 10, 10),
+                Offset(100 + u64::from(n.cast_unsigned()) * 10),
+                1,
+            );
         }
-        assert_eq!(producers.judge(batch(0, 60, 10)), Verdict::Duplicate { base: Offset(160) });
-        assert_eq!(producers.judge(batch(0, 20, 10)), Verdict::Duplicate { base: Offset(120) });
-        assert_eq!(producers.judge(batch(0, 10, 10)), Verdict::OutOfSequence { given: 10, expected: 70 });
-        assert_eq!(producers.judge(batch(0, 80, 1)), Verdict::OutOfSequence { given: 80, expected: 70 });
+        assert_eq!(
+            producers.judge(batch(0, 60, 10)),
+            Verdict::Duplicate { base: Offset(160) }
+        );
+        assert_eq!(
+            producers.judge(batch(0, 20, 10)),
+            Verdict::Duplicate { base: Offset(120) }
+        );
+        assert_eq!(
+            producers.judge(batch(0, 10, 10)),
+            Verdict::OutOfSequence {
+                given: 10,
+                expected: 70
+            }
+        );
+        assert_eq!(
+            producers.judge(batch(0, 80, 1)),
+            Verdict::OutOfSequence {
+                given: 80,
+                expected: 70
+            }
+        );
     }
 
     #[test]
     fn a_new_epoch_starts_at_zero_and_fences_the_old_one() {
         let mut producers = Producers::default();
         producers.note(batch(3, 5, 1), Offset(0), 1);
-        assert_eq!(producers.judge(batch(2, 6, 1)), Verdict::Stale { given: 2, current: 3 });
-        assert_eq!(producers.judge(batch(4, 6, 1)), Verdict::OutOfSequence { given: 6, expected: 0 });
+        assert_eq!(
+            producers.judge(batch(2, 6, 1)),
+            Verdict::Stale { given: 2, current: 3 }
+        );
+        assert_eq!(
+            producers.judge(batch(4, 6, 1)),
+            Verdict::OutOfSequence {
+                given: 6,
+                expected: 0
+            }
+        );
         assert_eq!(producers.judge(batch(4, 0, 1)), Verdict::Next);
     }
 
@@ -211,7 +282,10 @@ mod tests {
         let mut producers = Producers::default();
         for id in [4, 1, 9] {
             for n in 0..3 {
-                let sent = Numbered { producer: ProducerId(id), ..batch(1, n, 1) };
+                let sent = Numbered {
+                    producer: ProducerId(id),
+                    ..batch(1, n, 1)
+                };
                 producers.note(sent, Offset(n.cast_unsigned().into()), 5);
             }
         }
@@ -219,7 +293,14 @@ mod tests {
         producers.encode(&mut bytes);
         let mut read = Producers::decode(&mut Reader(&bytes)).unwrap();
         assert_eq!(read, producers);
-        read.note(Numbered { producer: ProducerId(4), ..batch(1, 1, 1) }, Offset(1), 6);
+        read.note(
+            Numbered {
+                producer: ProducerId(4),
+                ..batch(1, 1, 1)
+            },
+            Offset(1),
+            6,
+        );
         assert_eq!(read, producers);
     }
 }

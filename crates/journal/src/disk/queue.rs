@@ -59,6 +59,10 @@ pub(crate) struct Queue {
 }
 
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent conditions, not a state machine"
+)]
 struct State {
     staged: VecDeque<Staged>,
     bytes: usize,
@@ -108,7 +112,8 @@ impl Queue {
     pub(crate) fn take(&self, bytes_max: usize, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
         loop {
-            let gather = state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
+            let gather =
+                state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
             if !state.staged.is_empty() && !gather {
                 break;
             }
@@ -157,6 +162,11 @@ impl Queue {
         drop(dropped);
     }
 
+    /// Bytes that are staged and not yet written.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
@@ -173,7 +183,9 @@ impl State {
             if bytes > 0 && bytes + next.bytes > bytes_max {
                 break;
             }
-            let Some(next) = self.staged.pop_front() else { break };
+            let Some(next) = self.staged.pop_front() else {
+                break;
+            };
             bytes += next.bytes;
             self.bytes -= next.bytes;
             if next.wait != Wait::Synced {

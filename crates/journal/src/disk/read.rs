@@ -52,13 +52,16 @@ enum Listed {
     Sealed(Bounds),
 }
 
-pub(crate) fn read(core: &Arc<Core>, request: ReadRequest) -> ReadTicket {
-    let mut budget = Budget { bytes: request.bytes_max, whole: request.first_batch_whole };
+pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
+    let mut budget = Budget {
+        bytes: request.bytes_max,
+        whole: request.first_batch_whole,
+    };
     let mut results = Vec::with_capacity(request.logs.len());
     for (index, from) in request.logs.iter().enumerate() {
         match read_hot(core, *from, &mut budget) {
             Some(result) => results.push(result),
-            None => return read_on(core, &request, index, results, budget),
+            None => return read_on(core, request, index, results, budget),
         }
     }
     ReadTicket::Ready(results)
@@ -107,13 +110,19 @@ pub(crate) fn on_reading_thread<R: Send + 'static, T>(
 
 /// Reads a log if that needs memory alone.
 fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<Run, ReadError>> {
-    let Some(log) = core.logs.get(from.log) else { return Some(Err(ReadError::NoSuchLog(from.log))) };
+    let Some(log) = core.logs.get(from.log) else {
+        return Some(Err(ReadError::NoSuchLog(from.log)));
+    };
     let plan = match list(&log, from, *budget) {
         Ok(Listed::Recent(plan)) => plan,
         Ok(Listed::Sealed(_)) => return None,
         Err(error) => return Some(Err(error)),
     };
-    let mut run = Run { bounds: Some(plan.bounds), next: plan.next, ..Run::default() };
+    let mut run = Run {
+        bounds: Some(plan.bounds),
+        next: plan.next,
+        ..Run::default()
+    };
     if plan.frames.is_empty() {
         return Some(Ok(run));
     }
@@ -148,7 +157,11 @@ fn trim_padding(slices: &mut SmallVec<[Bytes; 2]>, run: &mut Run) -> Option<()> 
         left -= part;
         if part > 0 {
             run.bytes += part;
-            run.pieces.push(if part == slice.len() { slice } else { slice.slice(..part) });
+            run.pieces.push(if part == slice.len() {
+                slice
+            } else {
+                slice.slice(..part)
+            });
         }
     }
     (left == 0).then_some(())
@@ -161,7 +174,9 @@ fn body_bytes_of(frame: &IndexEntry) -> usize {
 
 fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, ReadError> {
     core.metrics.cold_reads.inc();
-    let Some(log) = core.logs.get(from.log) else { return Err(ReadError::NoSuchLog(from.log)) };
+    let Some(log) = core.logs.get(from.log) else {
+        return Err(ReadError::NoSuchLog(from.log));
+    };
     for attempt in 1.. {
         let plan = match list(&log, from, *budget)? {
             Listed::Recent(plan) => Ok(plan),
@@ -174,7 +189,10 @@ fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, Re
             }
             Err(Failed::Moved) if attempt < ATTEMPTS => {}
             Err(Failed::Moved) => {
-                return Err(ReadError::Io { log: from.log, reason: "its segments keep moving".into() });
+                return Err(ReadError::Io {
+                    log: from.log,
+                    reason: "its segments keep moving".into(),
+                });
             }
             Err(Failed::Error(error)) => {
                 core.metrics.damaged_reads.inc();
@@ -202,14 +220,23 @@ fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> 
     }
     if from.offset < bounds.start || from.offset > bounds.end {
         let (start, end) = (bounds.start, bounds.end);
-        return Err(ReadError::OutOfRange { log: log.id, wanted: from.offset, start, end });
+        return Err(ReadError::OutOfRange {
+            log: log.id,
+            wanted: from.offset,
+            start,
+            end,
+        });
     }
     check_damage(log.id, &state, from.offset)?;
     let first_recent = state.recent.first().map_or(bounds.end, |recent| recent.base);
     if from.offset < first_recent && !state.runs.is_empty() && from.offset < bounds.end {
         return Ok(Listed::Sealed(bounds));
     }
-    let mut plan = Plan { bounds, frames: Vec::new(), next: from.offset };
+    let mut plan = Plan {
+        bounds,
+        frames: Vec::new(),
+        next: from.offset,
+    };
     let mut room = Room::new(from, budget);
     let first = state.recent.partition_point(|recent| recent.end() <= from.offset);
     let rest = state.recent.get(first..).unwrap_or_default();
@@ -234,18 +261,36 @@ fn list_sealed(
 ) -> Result<Plan, Failed> {
     let (runs, recent) = {
         let state = log.lock();
-        let first = state.runs.partition_point(|run| run.first <= from.offset).saturating_sub(1);
-        let runs: Vec<_> = state.runs.get(first..).unwrap_or_default().iter().take(64).copied().collect();
+        let first = state
+            .runs
+            .partition_point(|run| run.first <= from.offset)
+            .saturating_sub(1);
+        let runs: Vec<_> = state
+            .runs
+            .get(first..)
+            .unwrap_or_default()
+            .iter()
+            .take(64)
+            .copied()
+            .collect();
         let all = first + runs.len() == state.runs.len();
         (runs, if all { state.recent.clone() } else { Vec::new() })
     };
-    let mut plan = Plan { bounds, frames: Vec::new(), next: from.offset };
+    let mut plan = Plan {
+        bounds,
+        frames: Vec::new(),
+        next: from.offset,
+    };
     let mut room = Room::new(from, budget);
     for run in runs {
-        let Some(segment) = core.segments.get(run.segment) else { return Err(Failed::Moved) };
+        let Some(segment) = core.segments.get(run.segment) else {
+            return Err(Failed::Moved);
+        };
         let wanted = plan.next;
         with_sidecar(core, log.id, segment.sidecar_role(), |sidecar| {
-            let Some(row) = sidecar.row(log.id)? else { return Ok(()) };
+            let Some(row) = sidecar.row(log.id)? else {
+                return Ok(());
+            };
             sidecar.entries_from(&row, wanted, |entry| {
                 entry.base >= bounds.end || plan.add(segment.id, segment.kind, entry, &mut room)
             })
@@ -265,17 +310,24 @@ pub(crate) fn with_sidecar<R>(
     role: FileRole,
     look: impl FnOnce(&Sidecar<'_>) -> Result<R, SidecarError>,
 ) -> Result<R, Failed> {
-    let FileRole::Sidecar(_, id) = role else { return Err(Failed::Moved) };
+    let FileRole::Sidecar(_, id) = role else {
+        return Err(Failed::Moved);
+    };
     let file = match core.files.get(role) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Failed::Moved),
         Err(error) => return Err(io_error(log, &error)),
     };
-    Sidecar::open(&*file, id).and_then(|sidecar| look(&sidecar)).map_err(|error| io_error(log, &error))
+    Sidecar::open(&*file, id)
+        .and_then(|sidecar| look(&sidecar))
+        .map_err(|error| io_error(log, &error))
 }
 
 fn io_error(log: LogId, error: &dyn std::fmt::Display) -> Failed {
-    Failed::Error(ReadError::Io { log, reason: error.to_string().into() })
+    Failed::Error(ReadError::Io {
+        log,
+        reason: error.to_string().into(),
+    })
 }
 
 /// How much of a log may still be taken.
@@ -287,7 +339,11 @@ struct Room {
 
 impl Room {
     fn new(from: ReadFrom, budget: Budget) -> Self {
-        Self { bytes: from.bytes_max.min(budget.bytes), whole: budget.whole, is_full: false }
+        Self {
+            bytes: from.bytes_max.min(budget.bytes),
+            whole: budget.whole,
+            is_full: false,
+        }
     }
 
     /// Whether a batch of so many bytes still fits.
@@ -334,18 +390,27 @@ impl Budget {
 
 /// Gets planned frames from the tail cache or from their segments.
 fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
-    let mut run = Run { bounds: Some(plan.bounds), next: plan.next, ..Run::default() };
+    let mut run = Run {
+        bounds: Some(plan.bounds),
+        next: plan.next,
+        ..Run::default()
+    };
     let mut left = plan.frames.as_slice();
     while let Some((segment, kind, _)) = left.first() {
         let together = contiguous(left);
         let (now, later) = left.split_at(together);
         left = later;
         // Whoever holds the segment keeps its file from being recycled.
-        let Some(pin) = core.segments.get(*segment) else { return Err(Failed::Moved) };
+        let Some(pin) = core.segments.get(*segment) else {
+            return Err(Failed::Moved);
+        };
         if pin.kind != *kind {
             return Err(Failed::Moved);
         }
-        let file = core.files.get(pin.role()).map_err(|error| io_error(log, &error))?;
+        let file = core
+            .files
+            .get(pin.role())
+            .map_err(|error| io_error(log, &error))?;
         let frames: SmallVec<[IndexEntry; 8]> = now.iter().map(|(_, _, frame)| *frame).collect();
         for body in read_frames(&*file, log, &frames)? {
             run.bytes += body.len();
@@ -358,7 +423,9 @@ fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
 
 /// How many of the frames lie in one stretch that is read at once.
 fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
-    let Some((segment, _, first)) = frames.first() else { return 0 };
+    let Some((segment, _, first)) = frames.first() else {
+        return 0;
+    };
     let mut end = first.byte + first.bytes;
     1 + frames
         .iter()
@@ -382,7 +449,9 @@ pub(crate) fn read_frames(
     log: LogId,
     frames: &[IndexEntry],
 ) -> Result<SmallVec<[Bytes; 8]>, Failed> {
-    let (Some(first), Some(last)) = (frames.first(), frames.last()) else { return Ok(SmallVec::new()) };
+    let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
+        return Ok(SmallVec::new());
+    };
     let mut buffer = BytesMut::zeroed(usize_of(last.byte + last.bytes - first.byte));
     super::storage::read_exact_at(file, &mut buffer, first.byte.into())
         .map_err(|error| io_error(log, &error))?;
@@ -391,14 +460,23 @@ pub(crate) fn read_frames(
         .iter()
         .map(|frame| {
             let damaged = || {
-                Failed::Error(ReadError::Damaged { log, from: frame.base, to: frame.end() })
+                Failed::Error(ReadError::Damaged {
+                    log,
+                    from: frame.base,
+                    to: frame.end(),
+                })
             };
             let at = usize_of(frame.byte - first.byte);
             let whole = bytes.get(at..at + usize_of(frame.bytes)).ok_or_else(damaged)?;
             let (head, _) = Head::decode(whole).map_err(|_| damaged())?;
-            let entry = head.entries.iter().find(|entry| entry.log == log && entry.base == frame.base);
+            let entry = head
+                .entries
+                .iter()
+                .find(|entry| entry.log == log && entry.base == frame.base);
             let entry = entry.ok_or_else(damaged)?;
-            let body = whole.get(head.bytes()..head.bytes() + head.body_bytes).ok_or_else(damaged)?;
+            let body = whole
+                .get(head.bytes()..head.bytes() + head.body_bytes)
+                .ok_or_else(damaged)?;
             head.verify_body(body).map_err(|_| damaged())?;
             part_of(&bytes.slice_ref(body), &head, entry).ok_or_else(damaged)
         })
@@ -417,7 +495,8 @@ fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
         }
         Selection::Range { first, count } => {
             let range = fan_out::Selection::Range(first..first.checked_add(count)?);
-            let part = fan_out::select(body, &range, Numbering::Renumber, entry.base, REBUILT_BYTES_MAX).ok()?;
+            let part =
+                fan_out::select(body, &range, Numbering::Renumber, entry.base, REBUILT_BYTES_MAX).ok()?;
             let mut copy = BytesMut::from(part.as_ref());
             let place = copy.get_mut(..PLACEMENT_BYTES)?;
             place.copy_from_slice(&placement(entry.base, entry.epoch, part.len()));

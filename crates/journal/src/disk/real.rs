@@ -23,6 +23,8 @@ pub struct Directory {
 pub enum OpenDirectoryError {
     #[error("{path} is in use by another process: stop it, or choose another data directory", path = .0.display())]
     InUse(PathBuf),
+    #[error("{path} holds no journal", path = .0.display())]
+    NotThere(PathBuf),
     #[error("{path} cannot be used: {error}", path = .path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -31,9 +33,24 @@ pub enum OpenDirectoryError {
 const LOCK_FILE: &str = "lock";
 
 impl Directory {
+    /// Opens a directory that has to be there.
+    pub fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
+        match path.join(super::checkpoint::FILE).try_exists() {
+            Ok(true) => Self::open(path),
+            Ok(false) => Err(OpenDirectoryError::NotThere(path.to_owned())),
+            Err(error) => Err(OpenDirectoryError::Io {
+                path: path.to_owned(),
+                error,
+            }),
+        }
+    }
+
     /// Opens the directory, which is created if there is none, and locks it.
     pub fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
-        let failed = |error| OpenDirectoryError::Io { path: path.to_owned(), error };
+        let failed = |error| OpenDirectoryError::Io {
+            path: path.to_owned(),
+            error,
+        };
         std::fs::create_dir_all(path).map_err(failed)?;
         let names = File::open(path).map_err(failed)?;
         let lock = OpenOptions::new()
@@ -43,21 +60,43 @@ impl Directory {
             .open(path.join(LOCK_FILE))
             .map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), names, _lock: lock }),
+            Ok(()) => Ok(Self {
+                path: path.to_owned(),
+                names,
+                _lock: lock,
+            }),
             Err(std::fs::TryLockError::WouldBlock) => Err(OpenDirectoryError::InUse(path.to_owned())),
             Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
         }
     }
 }
 
+/// Gives a file a second name in another directory of the same file system; copies it where that is not possible.
+pub(crate) fn link_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
+    std::fs::hard_link(from.join(name), to.join(name)).or_else(|_| copy_into(from, name, to))
+}
+
+/// Copies a file into another directory, durably.
+pub(crate) fn copy_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
+    std::fs::copy(from.join(name), to.join(name))?;
+    File::open(to.join(name))?.sync_all()
+}
+
 impl Storage for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.path.join(name))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(self.path.join(name))?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.path.join(name))?;
         Ok(Arc::new(RealFile(file)))
     }
 
@@ -100,6 +139,8 @@ impl StorageFile for RealFile {
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         /// The most slices that Linux takes in one call (`UIO_MAXIOV`).
         const SLICES_MAX: usize = 1024;
+        // Empty slices would look like a disk that takes nothing.
+        IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             let some = slices.get(..slices.len().min(SLICES_MAX)).unwrap_or_default();
             let written = match pwritev(&self.0, some, at) {
@@ -137,6 +178,11 @@ impl StorageFile for RealFile {
         Ok(self.0.metadata()?.len())
     }
 
+    fn is_shared(&self) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(self.0.metadata()?.nlink() > 1)
+    }
+
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
         self.0.set_len(bytes)
     }
@@ -153,7 +199,7 @@ impl StorageFile for RealFile {
 impl RealFile {
     /// For file systems that cannot reserve space: zeros take it as well.
     fn reserve_by_writing(&self, bytes: u64) -> io::Result<()> {
-        let zeros = [0; 64 * 1024];
+        let zeros = vec![0; 64 * 1024];
         let mut at = self.bytes()?;
         while at < bytes {
             let step = usize::try_from(bytes - at).map_or(zeros.len(), |left| left.min(zeros.len()));

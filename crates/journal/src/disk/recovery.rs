@@ -131,15 +131,13 @@ struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(
-        storage: &'a Arc<dyn Storage>,
-        meta: Meta,
-        checkpoint: &Checkpoint,
-    ) -> Result<Self, OpenError> {
+    fn new(storage: &'a Arc<dyn Storage>, meta: Meta, checkpoint: &Checkpoint) -> Result<Self, OpenError> {
         let mut logs = HashMap::new();
         let mut specs: HashMap<LogSpecKey, Arc<LogSpec>> = HashMap::new();
         checkpoint.for_each_log(|id, row| {
-            let spec = specs.entry(spec_key(&row.spec)).or_insert_with(|| Arc::new(row.spec));
+            let spec = specs
+                .entry(spec_key(&row.spec))
+                .or_insert_with(|| Arc::new(row.spec));
             let log = Log::new(id, Arc::clone(spec));
             {
                 let mut state = log.lock();
@@ -188,7 +186,7 @@ impl<'a> Recovery<'a> {
                 Some(FileRole::Segment(SegmentKind::Arrival, id)) => self.arrivals.push(id),
                 Some(FileRole::Segment(SegmentKind::Sorted, id)) => drop(self.sorted_files.insert(id)),
                 Some(FileRole::Sidecar(kind, id)) => drop(self.sidecars.insert((kind, id))),
-                None if name.ends_with(".tmp") => self.storage.remove(&name)?,
+                None if name.strip_suffix(".tmp").is_some() => self.storage.remove(&name)?,
                 None => {}
             }
         }
@@ -207,7 +205,7 @@ impl<'a> Recovery<'a> {
                 continue;
             }
             let file = self.storage.open(&role.name())?;
-            let Some(chain) = self.start_of(&*file, *id, &role)? else {
+            let Some(chain) = self.start_of(&*file, *id, role)? else {
                 self.spares.push(role);
                 continue;
             };
@@ -216,8 +214,12 @@ impl<'a> Recovery<'a> {
         }
         // A replayed rewrite may have replaced segments that were read before it was known.
         let removed = &self.removed;
-        let gone: Vec<SegmentId> =
-            self.segments.iter().map(|segment| segment.id).filter(|id| removed.contains(id)).collect();
+        let gone: Vec<SegmentId> = self
+            .segments
+            .iter()
+            .map(|segment| segment.id)
+            .filter(|id| removed.contains(id))
+            .collect();
         self.segments.retain(|segment| !removed.contains(&segment.id));
         self.rows.retain(|(id, _)| !removed.contains(id));
         for id in gone {
@@ -231,20 +233,27 @@ impl<'a> Recovery<'a> {
         &self,
         file: &dyn StorageFile,
         id: SegmentId,
-        role: &FileRole,
+        role: FileRole,
     ) -> Result<Option<Chain>, OpenError> {
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;
         block.truncate(got);
         match SegmentHead::decode(&block) {
-            HeadFound::Newer(version) => Err(OpenError::Newer { file: role.name(), version }),
-            HeadFound::Head(head) if head.segment == id => {
-                Ok(Some(Chain { sequence: head.first_sequence.saturating_sub(1), checksum: head.previous }))
-            }
+            HeadFound::Newer(version) => Err(OpenError::Newer {
+                file: role.name(),
+                version,
+            }),
+            HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
+                sequence: head.first_sequence.saturating_sub(1),
+                checksum: head.previous,
+            })),
             // A spare, unless the groups say otherwise: then only the header is damaged.
             HeadFound::Head(_) | HeadFound::Nothing => {
                 if self.sidecars.contains(&(SegmentKind::Arrival, id)) {
-                    return Ok(Some(self.chain.unwrap_or(Chain { sequence: 0, checksum: 0 })));
+                    return Ok(Some(self.chain.unwrap_or(Chain {
+                        sequence: 0,
+                        checksum: 0,
+                    })));
                 }
                 let Some(chain) = self.chain else { return Ok(None) };
                 let mut groups = 0;
@@ -262,9 +271,17 @@ impl<'a> Recovery<'a> {
         chain: Chain,
         next: &[SegmentId],
     ) -> Result<bool, OpenError> {
-        if id <= self.from.segment && let Some(summary) = self.believe_sidecar(SegmentKind::Arrival, id)? {
-            self.chain = Some(Chain { sequence: summary.last_sequence, checksum: summary.last_checksum });
-            self.segments.push(Segment { id, kind: SegmentKind::Arrival });
+        if id <= self.from.segment
+            && let Some(summary) = self.believe_sidecar(SegmentKind::Arrival, id)?
+        {
+            self.chain = Some(Chain {
+                sequence: summary.last_sequence,
+                checksum: summary.last_checksum,
+            });
+            self.segments.push(Segment {
+                id,
+                kind: SegmentKind::Arrival,
+            });
             return Ok(false);
         }
         self.report.scanned_segments += 1;
@@ -277,7 +294,10 @@ impl<'a> Recovery<'a> {
         let name = FileRole::Sidecar(SegmentKind::Arrival, id).name();
         sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;
         self.rows.extend(rows.into_iter().map(|row| (id, row)));
-        self.segments.push(Segment { id, kind: SegmentKind::Arrival });
+        self.segments.push(Segment {
+            id,
+            kind: SegmentKind::Arrival,
+        });
         Ok(is_last)
     }
 
@@ -293,7 +313,10 @@ impl<'a> Recovery<'a> {
         loop {
             let end = scan(file, id, from, chain, |group| {
                 self.highest_mark = self.highest_mark.max(group.head.synced);
-                let end = Position { segment: id, byte: group.byte + group.head.bytes };
+                let end = Position {
+                    segment: id,
+                    byte: group.byte + group.head.bytes,
+                };
                 for (number, frame) in (1..).zip(&group.frames) {
                     indexer.frame(frame);
                     self.replay(frame, id, end, number);
@@ -304,7 +327,10 @@ impl<'a> Recovery<'a> {
             {
                 return Ok((end, false));
             }
-            let at = Position { segment: id, byte: end.byte };
+            let at = Position {
+                segment: id,
+                byte: end.byte,
+            };
             let mark = self.marks_behind(file, id, &end, next)?.max(self.highest_mark);
             if mark <= at {
                 if end.reason != EndReason::NoGroup {
@@ -334,10 +360,14 @@ impl<'a> Recovery<'a> {
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;
         block.truncate(got);
-        let HeadFound::Head(head) = SegmentHead::decode(&block) else { return Ok(false) };
-        Ok(head.segment == id
-            && head.first_sequence == chain.sequence + 1
-            && head.previous == chain.checksum)
+        let HeadFound::Head(head) = SegmentHead::decode(&block) else {
+            return Ok(false);
+        };
+        Ok(
+            head.segment == id
+                && head.first_sequence == chain.sequence + 1
+                && head.previous == chain.checksum,
+        )
     }
 
     /// The highest synced mark in whatever lies behind a bad group.
@@ -350,7 +380,9 @@ impl<'a> Recovery<'a> {
     ) -> Result<Position, OpenError> {
         let mut highest = later_mark(file, id, end.byte, end.chain.sequence)?;
         for id in next {
-            let file = self.storage.open(&FileRole::Segment(SegmentKind::Arrival, *id).name())?;
+            let file = self
+                .storage
+                .open(&FileRole::Segment(SegmentKind::Arrival, *id).name())?;
             let from = u32_of(SEGMENT_HEAD_BYTES);
             highest = highest.max(later_mark(&*file, *id, from, end.chain.sequence)?);
         }
@@ -359,16 +391,23 @@ impl<'a> Recovery<'a> {
 
     /// Applies a frame that the checkpoint may not cover. Applying one again changes nothing.
     fn replay(&mut self, frame: &ScannedFrame, segment: SegmentId, group_end: Position, number: u32) {
-        if (Position { segment, byte: frame.byte }) < self.from {
+        if (Position {
+            segment,
+            byte: frame.byte,
+        }) < self.from
+        {
             return;
         }
         self.report.replayed_frames += 1;
         match frame.head.kind {
             Kind::Batch => self.replay_batch(frame),
-            Kind::Control => match Control::decode(&frame.body) {
-                Some(control) => self.replay_control(control, group_end, number),
-                None => tracing::warn!(segment = segment.0, byte = frame.byte, "an unknown control frame"),
-            },
+            Kind::Control => {
+                if let Some(control) = Control::decode(&frame.body) {
+                    self.replay_control(control, group_end, number);
+                } else {
+                    tracing::warn!(segment = segment.0, byte = frame.byte, "an unknown control frame");
+                }
+            }
         }
     }
 
@@ -394,7 +433,11 @@ impl<'a> Recovery<'a> {
             if let Some(header) = &header
                 && let (1, Some(numbered)) = (frame.head.entries.len(), Numbered::of(header))
             {
-                state.producers.get_or_insert_default().note(numbered, entry.base, header.max_timestamp.max(0));
+                state.producers.get_or_insert_default().note(
+                    numbered,
+                    entry.base,
+                    header.max_timestamp.max(0),
+                );
             }
             self.dirty.insert(entry.log);
         }
@@ -402,12 +445,18 @@ impl<'a> Recovery<'a> {
 
     fn replay_control(&mut self, control: Control, position: Position, number: u32) {
         match control {
-            Control::State(change) => self.state.push(StateAt { position, number, change }),
+            Control::State(change) => self.state.push(StateAt {
+                position,
+                number,
+                change,
+            }),
             Control::CreateLogs { first, count, spec } => {
                 let spec = Arc::new(spec);
                 for id in ids(first, count) {
                     self.meta.next_log = self.meta.next_log.max(id.0 + 1);
-                    self.logs.entry(id).or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
+                    self.logs
+                        .entry(id)
+                        .or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
                     self.dirty.insert(id);
                 }
             }
@@ -486,15 +535,23 @@ impl<'a> Recovery<'a> {
             Ok(sidecar.summary)
         });
         match read {
-            Ok(summary) if (Position { segment: id, byte: summary.valid_bytes }) > self.from
-                && kind == SegmentKind::Arrival => Ok(None),
+            Ok(summary)
+                if (Position {
+                    segment: id,
+                    byte: summary.valid_bytes,
+                }) > self.from
+                    && kind == SegmentKind::Arrival =>
+            {
+                Ok(None)
+            }
             Ok(summary) => {
                 self.rows.append(&mut rows);
                 Ok(Some(summary))
             }
-            Err(sidecar::SidecarError::Newer(version)) => {
-                Err(OpenError::Newer { file: role.name(), version })
-            }
+            Err(sidecar::SidecarError::Newer(version)) => Err(OpenError::Newer {
+                file: role.name(),
+                version,
+            }),
             Err(error) => {
                 tracing::error!(file = role.name(), %error, "a sidecar is damaged and is made anew");
                 Ok(None)
@@ -515,16 +572,25 @@ impl<'a> Recovery<'a> {
                 let mut block = vec![0; SEGMENT_HEAD_BYTES];
                 file.read_at(&mut block, 0)?;
                 let HeadFound::Head(head) = SegmentHead::decode(&block) else {
-                    return Err(OpenError::Start(format!("{} and its sidecar are damaged", role.name())));
+                    return Err(OpenError::Start(format!(
+                        "{} and its sidecar are damaged",
+                        role.name()
+                    )));
                 };
-                let chain = Chain { sequence: head.first_sequence.saturating_sub(1), checksum: head.previous };
+                let chain = Chain {
+                    sequence: head.first_sequence.saturating_sub(1),
+                    checksum: head.previous,
+                };
                 let (indexer, _) = index_segment(&*file, id, chain)?;
                 let (summary, rows, entries) = indexer.finish();
                 let name = FileRole::Sidecar(SegmentKind::Sorted, id).name();
                 sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;
                 self.rows.extend(rows.into_iter().map(|row| (id, row)));
             }
-            self.segments.push(Segment { id, kind: SegmentKind::Sorted });
+            self.segments.push(Segment {
+                id,
+                kind: SegmentKind::Sorted,
+            });
             self.sorted.insert(id, false);
         }
         match self.sorted.iter().find(|(_, missing)| **missing) {
@@ -537,13 +603,18 @@ impl<'a> Recovery<'a> {
     fn place_runs(&mut self) {
         let rows = std::mem::take(&mut self.rows);
         for (segment, row) in &rows {
-            let Some(log) = self.logs.get(&row.log) else { continue };
+            let Some(log) = self.logs.get(&row.log) else {
+                continue;
+            };
             let mut state = log.lock();
             state.next = state.next.max(row.end);
             if row.end > state.start {
                 state.bytes += row.bytes;
                 state.runs.reserve_exact(1);
-                state.runs.push(RunRef { first: row.first, segment: *segment });
+                state.runs.push(RunRef {
+                    first: row.first,
+                    segment: *segment,
+                });
             }
         }
         for log in self.logs.values() {
@@ -598,7 +669,9 @@ impl<'a> Recovery<'a> {
 
     /// Removes a segment's sidecar and keeps its file for other use.
     fn drop_segment(&mut self, role: FileRole) -> Result<(), OpenError> {
-        let FileRole::Segment(kind, id) = role else { return Ok(()) };
+        let FileRole::Segment(kind, id) = role else {
+            return Ok(());
+        };
         if self.sidecars.remove(&(kind, id)) {
             self.storage.remove(&FileRole::Sidecar(kind, id).name())?;
         }
@@ -612,7 +685,10 @@ impl<'a> Recovery<'a> {
         let highest = self.spares.iter().map(|role| match role {
             FileRole::Segment(_, id) | FileRole::Sidecar(_, id) => id.0 + 1,
         });
-        let highest = highest.chain(self.segments.iter().map(|segment| segment.id.0 + 1)).max().unwrap_or(1);
+        let highest = highest
+            .chain(self.segments.iter().map(|segment| segment.id.0 + 1))
+            .max()
+            .unwrap_or(1);
         self.meta.next_segment = self.meta.next_segment.max(highest);
         let logs = self.logs;
         let dirty = self.dirty.iter().filter_map(|id| logs.get(id).cloned()).collect();
@@ -627,7 +703,10 @@ impl<'a> Recovery<'a> {
             segments_added: self.segments_added,
             segments_forgotten: self.removed.iter().copied().collect(),
             segments_removed: self.segments_removed,
-            chain: self.chain.unwrap_or(Chain { sequence: 0, checksum: 0 }),
+            chain: self.chain.unwrap_or(Chain {
+                sequence: 0,
+                checksum: 0,
+            }),
             spares: self.spares,
             report: self.report,
         })

@@ -19,6 +19,7 @@ pub(crate) fn enforce(core: &Core) {
         if let Some(before) = freed_until(core, &log, now)
             && log.lock().truncate(before)
         {
+            core.freed.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
             append_control(core, Control::Truncate { log: log.id, before });
             core.metrics.truncations.inc();
         }
@@ -37,12 +38,21 @@ fn freed_until(core: &Core, log: &Log, now: i64) -> Option<Offset> {
         let next = state.recent.first().map_or(state.next, |recent| recent.base);
         (retention, runs, state.bytes, next)
     };
-    let oldest = retention.age.map(|age| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)));
+    let oldest = retention
+        .age
+        .map(|age| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)));
     let mut surplus = retention.bytes.map_or(0, |kept| bytes.saturating_sub(kept));
     let mut freed = None;
-    for (run, following) in runs.iter().zip(runs.iter().skip(1).map(|run| run.first).chain([next])) {
-        let Some(segment) = core.segments.get(run.segment) else { break };
-        let row = with_sidecar(core, log.id, segment.sidecar_role(), |sidecar| sidecar.row(log.id));
+    for (run, following) in runs
+        .iter()
+        .zip(runs.iter().skip(1).map(|run| run.first).chain([next]))
+    {
+        let Some(segment) = core.segments.get(run.segment) else {
+            break;
+        };
+        let row = with_sidecar(core, log.id, segment.sidecar_role(), |sidecar| {
+            sidecar.row(log.id)
+        });
         let Ok(Some(row)) = row else { break };
         let too_old = oldest.is_some_and(|oldest| row.max_timestamp < oldest);
         let too_much = surplus >= row.bytes && surplus > 0;

@@ -48,7 +48,10 @@ pub(crate) fn salvage(
             && let Some((head, _)) = GroupHead::decode(rest)
         {
             if head.segment == segment && head.sequence > sequence && at > 0 {
-                let chain = Chain { sequence: head.sequence - 1, checksum: head.previous };
+                let chain = Chain {
+                    sequence: head.sequence - 1,
+                    checksum: head.previous,
+                };
                 found.resume = Some((from + u32_of(at), chain));
                 return Ok(found);
             }
@@ -73,16 +76,21 @@ impl Salvage {
         };
         let whole = head.frame_bytes();
         let body = rest.get(head.bytes()..head.bytes() + head.body_bytes);
-        match body.filter(|body| head.verify_body(body).is_ok()) {
-            Some(body) => {
-                let body = bytes.slice_ref(body);
-                self.frames.push(ScannedFrame { byte: from + u32_of(at), head, body });
-            }
-            None => {
-                self.lost.extend(head.entries.iter().map(|entry| (entry.log, entry.base, entry.end())));
-                // A control frame names no log: what it said is lost.
-                self.unknown |= head.entries.is_empty();
-            }
+        if let Some(body) = body.filter(|body| head.verify_body(body).is_ok()) {
+            let body = bytes.slice_ref(body);
+            self.frames.push(ScannedFrame {
+                byte: from + u32_of(at),
+                head,
+                body,
+            });
+        } else {
+            self.lost.extend(
+                head.entries
+                    .iter()
+                    .map(|entry| (entry.log, entry.base, entry.end())),
+            );
+            // A control frame names no log: what it said is lost.
+            self.unknown |= head.entries.is_empty();
         }
         whole.min(usize_of(u32::MAX))
     }

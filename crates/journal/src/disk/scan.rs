@@ -74,11 +74,18 @@ pub(crate) fn scan(
     mut visit: impl FnMut(ScannedGroup),
 ) -> io::Result<ScanEnd> {
     let mut byte = from.max(u32_of(SEGMENT_HEAD_BYTES));
-    let mut window = Window { file, start: 0, bytes: Bytes::new() };
+    let mut window = Window {
+        file,
+        start: 0,
+        bytes: Bytes::new(),
+    };
     loop {
         match next_group(&mut window, segment, byte, chain)? {
             Ok((group, checksum)) => {
-                chain = Chain { sequence: group.head.sequence, checksum };
+                chain = Chain {
+                    sequence: group.head.sequence,
+                    checksum,
+                };
                 byte += group.head.bytes;
                 visit(group);
             }
@@ -95,7 +102,11 @@ pub(crate) fn later_mark(
     from: u32,
     sequence: u64,
 ) -> io::Result<Option<Position>> {
-    let mut window = Window { file, start: 0, bytes: Bytes::new() };
+    let mut window = Window {
+        file,
+        start: 0,
+        bytes: Bytes::new(),
+    };
     let mut at = from;
     let mut highest = None;
     loop {
@@ -127,7 +138,9 @@ fn next_group(
     chain: Chain,
 ) -> io::Result<GroupOrReason> {
     let front = window.at(byte, GROUP_HEAD_BYTES)?;
-    let Some((head, checksum)) = GroupHead::decode(&front) else { return Ok(Err(EndReason::NoGroup)) };
+    let Some((head, checksum)) = GroupHead::decode(&front) else {
+        return Ok(Err(EndReason::NoGroup));
+    };
     if head.segment != segment {
         return Ok(Err(EndReason::Stranger));
     }
@@ -136,7 +149,7 @@ fn next_group(
     }
     let bytes = usize_of(head.bytes);
     let mut whole = window.at(byte, bytes)?;
-    if bytes < GROUP_HEAD_BYTES || bytes % ALIGN != 0 || whole.len() < bytes {
+    if bytes < GROUP_HEAD_BYTES || !bytes.is_multiple_of(ALIGN) || whole.len() < bytes {
         return Ok(Err(EndReason::Shape));
     }
     whole.truncate(bytes);
@@ -160,7 +173,7 @@ fn frames_of(
         let body = bytes
             .get(body_at..body_at + head.body_bytes)
             .map(|body| bytes.slice_ref(body))
-            .ok_or(bad(FrameError::Truncated))?;
+            .ok_or_else(|| bad(FrameError::Truncated))?;
         head.verify_body(&body).map_err(bad)?;
         checksums.update(&checksum.to_le_bytes());
         at += frame_bytes(head.entries.len(), head.body_bytes);

@@ -116,7 +116,13 @@ impl SegmentHead {
             _ => return None,
         };
         let (first_sequence, previous, _zero) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        Some(HeadFound::Head(Self { segment, kind, first_sequence, previous, created_at: reader.i64()? }))
+        Some(HeadFound::Head(Self {
+            segment,
+            kind,
+            first_sequence,
+            previous,
+            created_at: reader.i64()?,
+        }))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::rewrite::RewritePolicy;
+
 /// Milliseconds since 1970, from whoever keeps the time.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
@@ -19,8 +21,7 @@ pub struct Settings {
     pub kept_back_segments: usize,
     /// Ordinary appends are refused when the disk has less than this left.
     pub disk_free_bytes_min: u64,
-    /// Bytes of arrival segments beyond which rewriting is no longer put off.
-    pub arrival_bytes_max: u64,
+    pub rewrite: RewritePolicy,
     /// Bytes per second that rewriting may read and write.
     pub rewrite_bytes_per_second: u64,
     /// Identifies the boot of the machine: another one means that unsynced data may be gone.
@@ -38,7 +39,7 @@ impl Default for Settings {
             checkpoint_bytes: 128 << 20,
             kept_back_segments: 2,
             disk_free_bytes_min: 256 << 20,
-            arrival_bytes_max: 8 << 30,
+            rewrite: RewritePolicy::default(),
             rewrite_bytes_per_second: 64 << 20,
             boot: this_boot(),
             clock: Clock::system(),

@@ -7,7 +7,8 @@
 //! ```text
 //! header  4 8 bytes "STAFIDX\0", 12 u32 version, 16 u32 segment, 20 u32 valid bytes of the segment,
 //!         24 u32 rows, 28 u32 entries, 32 u64 first sequence, 40 u64 last sequence, 48 u32 checksum of the last
-//!         group, 52 u32 0, 56 i64 latest timestamp, 64 u64 bytes in control frames
+//!         group, 52 u32 0, 56 i64 latest timestamp, 64 u64 bytes in control frames,
+//!         72 u32 stretches of consecutive frames of one log
 //! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest timestamp,
 //!         40 u32 first entry, 44 u32 entries
 //! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame,
@@ -17,6 +18,7 @@
 //! It is written under another name, synced, and renamed: a sidecar that is there is whole, or damaged.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use stafett_model::checksum::crc32c;
 use stafett_model::{LogId, Offset};
@@ -75,6 +77,8 @@ pub(crate) struct Summary {
     pub(crate) last_checksum: u32,
     pub(crate) max_timestamp: i64,
     pub(crate) control_bytes: u64,
+    /// Stretches of consecutive frames of one log.
+    pub(crate) runs: u32,
 }
 
 /// Why a sidecar cannot be used. It can be made anew from its segment.
@@ -115,7 +119,16 @@ impl IndexEntry {
         let (span, byte, bytes, flags) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
         let entries = u16::try_from(flags & !PLACED_BIT).ok()?;
         let placed = flags & PLACED_BIT != 0;
-        Some(Self { log, base, span, byte, bytes, entries, placed, max_timestamp: reader.i64()? })
+        Some(Self {
+            log,
+            base,
+            span,
+            byte,
+            bytes,
+            entries,
+            placed,
+            max_timestamp: reader.i64()?,
+        })
     }
 }
 
@@ -182,7 +195,11 @@ pub(crate) fn write(
     let temporary = format!("{name}.tmp");
     let _ = storage.remove(&temporary);
     let file = storage.create(&temporary)?;
-    let mut out = BlockWriter { file: &*file, pending: Vec::with_capacity(64 * BLOCK_BYTES), at: 0 };
+    let mut out = BlockWriter {
+        file: &*file,
+        pending: Vec::with_capacity(64 * BLOCK_BYTES),
+        at: 0,
+    };
     out.block(|block| summary.encode(block))?;
     for chunk in rows.chunks(usize_of(ROWS_PER_BLOCK)) {
         out.block(|block| {
@@ -218,10 +235,17 @@ impl BlockWriter<'_> {
         fill(block);
         let checksum = crc32c(block.get(4..).unwrap_or_default());
         patch(block, 0, &checksum.to_le_bytes());
-        if self.pending.len() >= 64 * BLOCK_BYTES { self.flush() } else { Ok(()) }
+        if self.pending.len() >= 64 * BLOCK_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
         self.file.write_at(&mut [IoSlice::new(&self.pending)], self.at)?;
         self.at += self.pending.len() as u64;
         self.pending.clear();
@@ -242,6 +266,7 @@ impl Summary {
         patch(out, 48, &self.last_checksum.to_le_bytes());
         patch(out, 56, &self.max_timestamp.to_le_bytes());
         patch(out, 64, &self.control_bytes.to_le_bytes());
+        patch(out, 72, &self.runs.to_le_bytes());
     }
 
     fn decode(block: &[u8]) -> Option<Result<Self, SidecarError>> {
@@ -257,7 +282,7 @@ impl Summary {
         let (valid_bytes, rows, entries) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (first_sequence, last_sequence) = (reader.u64()?, reader.u64()?);
         let (last_checksum, _zero) = (reader.u32()?, reader.u32()?);
-        let (max_timestamp, control_bytes) = (reader.i64()?, reader.u64()?);
+        let (max_timestamp, control_bytes, runs) = (reader.i64()?, reader.u64()?, reader.u32()?);
         Some(Ok(Self {
             segment,
             valid_bytes,
@@ -268,6 +293,7 @@ impl Summary {
             last_checksum,
             max_timestamp,
             control_bytes,
+            runs,
         }))
     }
 }
@@ -349,15 +375,6 @@ impl<'a> Sidecar<'a> {
         Ok(())
     }
 
-    /// Visits every entry, in order.
-    pub(crate) fn for_each_entry(&self, mut visit: impl FnMut(IndexEntry)) -> Result<(), SidecarError> {
-        let mut cached = None;
-        for number in 0..self.summary.entries {
-            visit(self.entry_number(number, &mut cached)?);
-        }
-        Ok(())
-    }
-
     fn row_number(&self, number: u32, cached: &mut Option<(u32, Box<Block>)>) -> Result<Row, SidecarError> {
         let block = 1 + number / ROWS_PER_BLOCK;
         row_at(self.cached(block, cached)?, number % ROWS_PER_BLOCK).ok_or(SidecarError::Damaged(block))
@@ -391,6 +408,39 @@ impl<'a> Sidecar<'a> {
     }
 }
 
+/// Walks all entries of a sidecar in order, a block at a time.
+#[derive(Debug)]
+pub(crate) struct EntryCursor {
+    file: Arc<dyn StorageFile>,
+    summary: Summary,
+    next: u32,
+    cached: Option<(u32, Box<Block>)>,
+}
+
+impl EntryCursor {
+    pub(crate) fn new(file: Arc<dyn StorageFile>, summary: Summary) -> Self {
+        Self {
+            file,
+            summary,
+            next: 0,
+            cached: None,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<IndexEntry>, SidecarError> {
+        if self.next == self.summary.entries {
+            return Ok(None);
+        }
+        let sidecar = Sidecar {
+            file: &*self.file,
+            summary: self.summary,
+        };
+        let entry = sidecar.entry_number(self.next, &mut self.cached)?;
+        self.next += 1;
+        Ok(Some(entry))
+    }
+}
+
 fn row_at(block: &Block, index: u32) -> Option<Row> {
     block.get(4 + usize_of(index) * ROW_BYTES..).and_then(Row::decode)
 }
@@ -410,5 +460,127 @@ fn read_block_into(file: &dyn StorageFile, number: u32, block: &mut Block) -> Re
         Err(error) => return Err(error.into()),
     }
     let (checksum, covered) = block.split_at(4);
-    if checksum == crc32c(covered).to_le_bytes() { Ok(()) } else { Err(SidecarError::Damaged(number)) }
+    if checksum == crc32c(covered).to_le_bytes() {
+        Ok(())
+    } else {
+        Err(SidecarError::Damaged(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::real::Directory;
+
+    fn entries(logs: u64, per_log: u64) -> Vec<IndexEntry> {
+        let entry = |log, n| IndexEntry {
+            log: LogId(log),
+            base: Offset(n * 10),
+            span: 5,
+            byte: 4096,
+            bytes: 100,
+            entries: 1,
+            placed: true,
+            max_timestamp: i64::try_from(n).unwrap(),
+        };
+        (0..logs)
+            .flat_map(|log| (0..per_log).map(move |n| entry(log * 3, n)))
+            .collect()
+    }
+
+    fn summary() -> Summary {
+        Summary {
+            segment: SegmentId(7),
+            valid_bytes: 9,
+            rows: 0,
+            entries: 0,
+            first_sequence: 1,
+            last_sequence: 2,
+            last_checksum: 3,
+            max_timestamp: 4,
+            control_bytes: 5,
+            runs: 6,
+        }
+    }
+
+    #[test]
+    fn sidecars_of_every_size_read_back_also_those_that_fill_their_buffer() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Directory::open(directory.path()).unwrap();
+        // 63 blocks behind the header fill the write buffer to the byte: 21 of rows, 42 of entries.
+        for (logs, per_log) in [
+            (0, 0),
+            (1, 1),
+            (85, 2),
+            (21 * 85, 42 * 102 / (21 * 85)),
+            (1785, 2),
+            (300, 30),
+        ] {
+            let entries = entries(logs, per_log);
+            let rows = rows_of(&entries);
+            let written = write(&storage, "x.idx", summary(), &rows, &entries).unwrap();
+            let file = storage.open("x.idx").unwrap();
+            let sidecar = Sidecar::open(&*file, SegmentId(7)).unwrap();
+            assert_eq!(sidecar.summary, written);
+            let mut read = Vec::new();
+            sidecar.for_each_row(|row| read.push(row)).unwrap();
+            assert_eq!(read, rows);
+            let mut cursor = EntryCursor::new(file.clone(), written);
+            let mut read = Vec::new();
+            while let Some(entry) = cursor.next().unwrap() {
+                read.push(entry);
+            }
+            assert_eq!(read, entries);
+        }
+    }
+
+    #[test]
+    fn a_search_finds_the_batch_that_holds_an_offset_or_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Directory::open(directory.path()).unwrap();
+        let entries = entries(200, 7);
+        write(&storage, "x.idx", summary(), &rows_of(&entries), &entries).unwrap();
+        let file = storage.open("x.idx").unwrap();
+        let sidecar = Sidecar::open(&*file, SegmentId(7)).unwrap();
+        assert_eq!(sidecar.row(LogId(1)).unwrap(), None);
+        let row = sidecar.row(LogId(99)).unwrap().unwrap();
+        for (offset, expected) in [
+            (0, Some(0)),
+            (4, Some(0)),
+            (5, Some(10)),
+            (63, Some(60)),
+            (65, None),
+        ] {
+            let mut found = None;
+            let visit = |entry: IndexEntry| {
+                found = Some(entry.base.0);
+                false
+            };
+            sidecar.entries_from(&row, Offset(offset), visit).unwrap();
+            assert_eq!(found, expected, "offset {offset}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Directory::open(directory.path()).unwrap();
+        let entries = entries(3, 3);
+        write(&storage, "x.idx", summary(), &rows_of(&entries), &entries).unwrap();
+        let path = directory.path().join("x.idx");
+        let whole = std::fs::read(&path).unwrap();
+        for bit in (0..whole.len() * 8).step_by(97) {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &damaged).unwrap();
+            let file = storage.open("x.idx").unwrap();
+            let read = Sidecar::open(&*file, SegmentId(7)).and_then(|sidecar| {
+                sidecar.for_each_row(|_| ())?;
+                let mut cursor = EntryCursor::new(file.clone(), sidecar.summary);
+                while cursor.next()?.is_some() {}
+                Ok(())
+            });
+            assert!(read.is_err(), "bit {bit}");
+        }
+    }
 }

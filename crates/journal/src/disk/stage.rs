@@ -1,7 +1,7 @@
 //! Staging: preconditions, offsets and the place in the queue, decided under the locks of the logs concerned.
 
-use std::sync::Arc;
-use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -26,6 +26,8 @@ use crate::ticket::{Settler, Ticket};
 const STATE_SYNC_WITHIN_MS: u32 = 100;
 /// What logs at `os` and `memory` leave unsynced at most.
 const IDLE_SYNC_WITHIN_MS: u32 = 1000;
+/// Staged bytes beyond which even appends to logs at `memory` wait until they are written.
+const UNWRITTEN_BYTES_MAX: usize = 32 << 20;
 /// Offsets that a log below `sync` reserves ahead: as many as it has given out, within these bounds.
 const RESERVE_MIN: u64 = 1 << 12;
 const RESERVE_MAX: u64 = 1 << 20;
@@ -72,6 +74,42 @@ pub(crate) fn append_control(core: &Core, control: Control) {
     }
 }
 
+/// Stages a control frame and waits until it is synced. False if it may not be.
+pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
+    let frame = control_frame(control);
+    core.pool
+        .take_space(frame.head.frame_bytes() + GROUP_HEAD_BYTES, true);
+    wait_synced(core, SmallVec::from_buf([frame]))
+}
+
+/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
+pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bool {
+    let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
+        0 => 0,
+        bytes => bytes + GROUP_HEAD_BYTES,
+    };
+    let (ticket, settlers) = Ticket::new(1);
+    for (settler, frames) in settlers.zip([frames]) {
+        core.queue.push(Staged {
+            frames,
+            settler: Some(settler),
+            placed: SmallVec::new(),
+            wait: Wait::Synced,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            pinned_bytes: 0,
+        });
+    }
+    if core.settings.threads {
+        core.queue.wake();
+    } else {
+        while super::writer::pump(core) {}
+        super::syncer::pump(core);
+    }
+    matches!(ticket.wait().as_slice(), [Outcome::Committed(_)])
+}
+
 fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler, Refusal)> {
     let prepared = match Prepared::of(core, append) {
         Ok(prepared) => prepared,
@@ -89,11 +127,17 @@ struct Prepared {
     state: StateWait,
     bytes: usize,
     pinned_bytes: usize,
+    has_batches: bool,
+    /// It may use the space that is kept back.
     frees_space: bool,
 }
 
 enum Part {
-    Batch { header: BatchHeader, body: Bytes, targets: SmallVec<[Target; 1]> },
+    Batch {
+        header: BatchHeader,
+        body: Bytes,
+        targets: SmallVec<[Target; 1]>,
+    },
     Control(StagedFrame),
 }
 
@@ -113,11 +157,12 @@ impl Prepared {
         }
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;
+        let mut frees_space = true;
         let mut frames = SmallVec::new();
         for frame in append.frames {
             let part = match frame {
                 Frame::Batch(batch) => {
-                    has_batches = true;
+                    (has_batches, frees_space) = (true, false);
                     for target in &batch.targets {
                         find(target.log)?;
                     }
@@ -126,7 +171,11 @@ impl Prepared {
                         + batch.targets.len() * frame_bytes(0, 24);
                     batch_part(batch)
                 }
-                other => {
+                other @ (Frame::State(_)
+                | Frame::CreateLogs { .. }
+                | Frame::ChangeLogs { .. }
+                | Frame::DeleteLogs { .. }
+                | Frame::Truncate { .. }) => {
                     match &other {
                         Frame::Truncate { log, .. } => find(*log)?,
                         Frame::ChangeLogs { first, count, .. } | Frame::DeleteLogs { first, count } => {
@@ -134,7 +183,8 @@ impl Prepared {
                                 find(LogId(id))?;
                             }
                         }
-                        Frame::Batch(_) | Frame::State(_) | Frame::CreateLogs { .. } => {}
+                        Frame::CreateLogs { .. } => frees_space = false,
+                        Frame::Batch(_) | Frame::State(_) => {}
                     }
                     let frame = control_frame(control_of(other));
                     bytes += frame.head.frame_bytes();
@@ -156,7 +206,8 @@ impl Prepared {
             state: append.state,
             bytes,
             pinned_bytes: append.pinned_bytes,
-            frees_space: !has_batches,
+            has_batches,
+            frees_space,
         })
     }
 
@@ -178,24 +229,39 @@ impl Prepared {
             frames: SmallVec::new(),
             placed: SmallVec::new(),
             wait: match self.state {
-                _ if !self.frees_space => Wait::Nothing,
+                _ if self.has_batches => Wait::Nothing,
                 StateWait::Synced => Wait::Synced,
                 StateWait::Written => Wait::Written,
             },
-            sync_within_ms: if self.frees_space { STATE_SYNC_WITHIN_MS } else { IDLE_SYNC_WITHIN_MS },
+            sync_within_ms: if self.has_batches {
+                IDLE_SYNC_WITHIN_MS
+            } else {
+                STATE_SYNC_WITHIN_MS
+            },
             interval: None,
             duplicate_shown: true,
         };
         for (part, verdict) in self.frames.into_iter().zip(verdicts) {
             match (part, verdict) {
-                (Part::Batch { header, body, targets }, None) => out.batch(header, body, &targets, &mut locked),
+                (
+                    Part::Batch {
+                        header,
+                        body,
+                        targets,
+                    },
+                    None,
+                ) => out.batch(header, body, &targets, &mut locked),
                 (Part::Batch { header, targets, .. }, Some(base)) => {
                     out.duplicate(&header, base, &targets, &locked);
                 }
                 (Part::Control(frame), _) => out.control(frame, &mut locked),
             }
         }
-        let wait = if out.frames.is_empty() && out.duplicate_shown { Wait::Nothing } else { out.wait };
+        let wait = if out.frames.is_empty() && out.duplicate_shown {
+            Wait::Nothing
+        } else {
+            out.wait
+        };
         let staged = Staged {
             frames: out.frames,
             settler: Some(settler),
@@ -220,14 +286,20 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
     if !staged.frames.is_empty() {
         staged.bytes += GROUP_HEAD_BYTES;
     }
-    core.pool.give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
-    if staged.wait > Wait::Nothing {
+    core.pool
+        .give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
+    if staged.wait > Wait::Nothing || core.queue.bytes() > UNWRITTEN_BYTES_MAX {
+        staged.wait = staged.wait.max(Wait::Written);
         return core.queue.push(staged);
     }
     let (settler, placed) = (staged.settler.take(), std::mem::take(&mut staged.placed));
     let accepted = staged.frames.is_empty() || core.queue.push(staged);
     if let Some(settler) = settler {
-        settler.settle(if accepted { Outcome::Committed(placed) } else { Outcome::Refused(Refusal::Closed) });
+        settler.settle(if accepted {
+            Outcome::Committed(placed)
+        } else {
+            Outcome::Refused(Refusal::Closed)
+        });
     }
     accepted
 }
@@ -235,15 +307,15 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
 /// The earlier base offset of each frame that is a duplicate.
 type Verdicts = SmallVec<[Option<Offset>; 1]>;
 
-fn check(
-    frames: &[Part],
-    require: &[Precondition],
-    locked: &Locked<'_>,
-) -> Result<Verdicts, Refusal> {
+fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Result<Verdicts, Refusal> {
     for Precondition::NextOffset { log, offset } in require {
         let state = state_of(locked, *log);
         if state.next != *offset {
-            return Err(Refusal::NotAtOffset { log: *log, next: state.next, expected: *offset });
+            return Err(Refusal::NotAtOffset {
+                log: *log,
+                next: state.next,
+                expected: *offset,
+            });
         }
     }
     for (id, state) in locked {
@@ -271,19 +343,37 @@ fn check_batch(
         if state.fenced {
             return Err(Refusal::Fenced { log: target.log });
         }
-        if state.next.checked_add(span_of(header, target.records).into()).is_none() {
+        if state
+            .next
+            .checked_add(span_of(header, target.records).into())
+            .is_none()
+        {
             return Err(Refusal::OffsetsExhausted(target.log));
         }
     }
-    let ([target], Some(numbered)) = (targets, Numbered::of(header)) else { return Ok(None) };
+    let ([target], Some(numbered)) = (targets, Numbered::of(header)) else {
+        return Ok(None);
+    };
     let (log, producer) = (target.log, numbered.producer);
-    match state_of(locked, log).producers.as_ref().map_or(Verdict::Next, |known| known.judge(numbered)) {
+    match state_of(locked, log)
+        .producers
+        .as_ref()
+        .map_or(Verdict::Next, |known| known.judge(numbered))
+    {
         Verdict::Next => Ok(None),
         Verdict::Duplicate { base } => Ok(Some(base)),
-        Verdict::OutOfSequence { given, expected } => {
-            Err(Refusal::OutOfSequence { log, producer, given, expected })
-        }
-        Verdict::Stale { given, current } => Err(Refusal::StaleProducer { log, producer, given, current }),
+        Verdict::OutOfSequence { given, expected } => Err(Refusal::OutOfSequence {
+            log,
+            producer,
+            given,
+            expected,
+        }),
+        Verdict::Stale { given, current } => Err(Refusal::StaleProducer {
+            log,
+            producer,
+            given,
+            current,
+        }),
     }
 }
 
@@ -313,8 +403,18 @@ impl Staging<'_> {
             self.mark_dirty(&log, state);
             let spec = Arc::clone(&state.spec);
             self.wait = self.wait.max(self.wait_for(&log, state, spec.durability, span));
-            entries.push(Entry { log: log.id, base, span, epoch: self.core.epoch, records: target.records });
-            self.placed.push(Placed { log: log.id, base, duplicate: false });
+            entries.push(Entry {
+                log: log.id,
+                base,
+                span,
+                epoch: self.core.epoch,
+                records: target.records,
+            });
+            self.placed.push(Placed {
+                log: log.id,
+                base,
+                duplicate: false,
+            });
             if let (1, Some(numbered)) = (targets.len(), Numbered::of(&header)) {
                 let now = self.core.now_ms();
                 state.producers.get_or_insert_default().note(numbered, base, now);
@@ -330,7 +430,13 @@ impl Staging<'_> {
             span: span_of(&header, Selection::All),
             entries,
         };
-        self.frames.push(StagedFrame { head, body, logs, control: None, reserves: None });
+        self.frames.push(StagedFrame {
+            head,
+            body,
+            logs,
+            control: None,
+            reserves: None,
+        });
     }
 
     fn duplicate(&mut self, header: &BatchHeader, base: Offset, targets: &[Target], locked: &Locked<'_>) {
@@ -343,7 +449,11 @@ impl Staging<'_> {
                 Durability::Os | Durability::Interval { .. } => Wait::Written,
                 Durability::Sync => Wait::Synced,
             });
-            self.placed.push(Placed { log: target.log, base, duplicate: true });
+            self.placed.push(Placed {
+                log: target.log,
+                base,
+                duplicate: true,
+            });
         }
     }
 
@@ -364,11 +474,13 @@ impl Staging<'_> {
                     state_of_mut(locked, LogId(id)).deleted = true;
                     self.core.logs.remove(LogId(id));
                 }
+                self.core.freed.fetch_add(1, Ordering::AcqRel);
             }
             Some(Control::Truncate { log, before }) => {
                 let log = self.log(*log);
                 let state = state_of_mut(locked, log.id);
                 state.truncate(*before);
+                self.core.freed.fetch_add(1, Ordering::AcqRel);
                 self.mark_dirty(&log, state);
             }
             _ => {}
@@ -379,7 +491,9 @@ impl Staging<'_> {
     fn create(&self, first: LogId, count: u32, spec: LogSpec) {
         let spec = Arc::new(spec);
         let ids = first.0..first.0 + u64::from(count);
-        self.core.logs.insert(ids.clone().map(|id| Log::new(LogId(id), Arc::clone(&spec))));
+        self.core
+            .logs
+            .insert(ids.clone().map(|id| Log::new(LogId(id), Arc::clone(&spec))));
         for id in ids {
             if let Some(log) = self.core.logs.get(LogId(id)) {
                 let mut state = log.lock();
@@ -411,12 +525,21 @@ impl Staging<'_> {
             self.frames.push(frame);
             self.sync_within_ms = self.sync_within_ms.min(STATE_SYNC_WITHIN_MS);
         }
-        if state.next > state.reserved_durably { Wait::Synced } else { level }
+        if state.next > state.reserved_durably {
+            Wait::Synced
+        } else {
+            level
+        }
     }
 
     fn log(&self, id: LogId) -> Arc<Log> {
         let index = self.logs.binary_search_by_key(&id, |log| log.id);
-        Arc::clone(index.ok().and_then(|index| self.logs.get(index)).expect("every target's log was found"))
+        Arc::clone(
+            index
+                .ok()
+                .and_then(|index| self.logs.get(index))
+                .expect("every target's log was found"),
+        )
     }
 
     fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
@@ -429,12 +552,20 @@ impl Staging<'_> {
 
 fn state_of<'a>(locked: &'a Locked<'_>, id: LogId) -> &'a LogState {
     let index = locked.binary_search_by_key(&id, |(id, _)| *id);
-    &index.ok().and_then(|index| locked.get(index)).expect("every target's log is locked").1
+    &index
+        .ok()
+        .and_then(|index| locked.get(index))
+        .expect("every target's log is locked")
+        .1
 }
 
 fn state_of_mut<'a>(locked: &'a mut Locked<'_>, id: LogId) -> &'a mut LogState {
     let index = locked.binary_search_by_key(&id, |(id, _)| *id);
-    &mut index.ok().and_then(|index| locked.get_mut(index)).expect("every target's log is locked").1
+    &mut index
+        .ok()
+        .and_then(|index| locked.get_mut(index))
+        .expect("every target's log is locked")
+        .1
 }
 
 /// Offsets that a selection of a batch takes.
@@ -446,13 +577,20 @@ fn span_of(header: &BatchHeader, records: Selection) -> u32 {
 }
 
 fn batch_part(batch: BatchFrame) -> Part {
-    assert!(batch.targets.len() <= ENTRIES_MAX, "the caller splits wider fan-outs");
+    assert!(
+        batch.targets.len() <= ENTRIES_MAX,
+        "the caller splits wider fan-outs"
+    );
     let header = BatchHeader::parse(&batch.body).expect("the caller has verified the batch");
     assert!(
         header.magic == MAGIC && header.bytes == batch.body.len() && batch.body.len() >= HEADER_BYTES,
         "the caller has verified the batch"
     );
-    Part::Batch { header, body: batch.body, targets: batch.targets }
+    Part::Batch {
+        header,
+        body: batch.body,
+        targets: batch.targets,
+    }
 }
 
 fn control_of(frame: Frame) -> Control {
@@ -477,5 +615,11 @@ fn control_frame(control: Control) -> StagedFrame {
         span: 0,
         entries: SmallVec::new(),
     };
-    StagedFrame { head, body, logs: SmallVec::new(), control: Some(Box::new(control)), reserves: None }
+    StagedFrame {
+        head,
+        body,
+        logs: SmallVec::new(),
+        control: Some(Box::new(control)),
+        reserves: None,
+    }
 }

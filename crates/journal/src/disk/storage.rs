@@ -34,6 +34,10 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// Makes everything written so far durable, the file's length included.
     fn sync(&self) -> io::Result<()>;
     fn bytes(&self) -> io::Result<u64>;
+    /// Whether the file has another name somewhere, so that its content has to stay as it is.
+    fn is_shared(&self) -> io::Result<bool> {
+        Ok(false)
+    }
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
     /// Takes space for `bytes` in all, so that writing there cannot meet a full disk.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
@@ -46,5 +50,8 @@ pub(crate) fn read_exact_at(file: &dyn StorageFile, buffer: &mut [u8], at: u64) 
     if got == wanted {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{got} of {wanted} bytes at {at}")))
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        format!("{got} of {wanted} bytes at {at}"),
+    ))
 }

@@ -76,20 +76,9 @@ struct Round {
 }
 
 impl SyncGate {
-    /// Starts where recovery ended: everything before is synced.
-    pub(crate) fn starting_at(position: Position) -> Self {
-        let state = State { written: position, synced: position, ..State::default() };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
-    }
-
     /// Everything before this is synced.
     pub(crate) fn synced(&self) -> Position {
         self.lock().synced
-    }
-
-    pub(crate) fn is_all_synced(&self) -> bool {
-        let state = self.lock();
-        state.synced == state.written
     }
 
     pub(crate) fn on_written(&self, core: &Core, written: Written) {
@@ -163,7 +152,10 @@ impl SyncGate {
             state = match state.due {
                 Some(due) => {
                     let patience = due.saturating_duration_since(now);
-                    self.wake.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
+                    self.wake
+                        .wait_timeout(state, patience)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
                 }
                 None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
             };

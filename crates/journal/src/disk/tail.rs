@@ -37,7 +37,10 @@ pub(crate) type Slices = SmallVec<[Bytes; 2]>;
 
 impl TailCache {
     pub(crate) fn new(budget_bytes: usize) -> Self {
-        Self { groups: Mutex::default(), budget_bytes }
+        Self {
+            groups: Mutex::default(),
+            budget_bytes,
+        }
     }
 
     /// Adds the newest group and drops the oldest as the budget wants.
@@ -56,13 +59,18 @@ impl TailCache {
     }
 
     pub(crate) fn pinned_bytes(&self) -> usize {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).pinned_bytes
+        self.groups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pinned_bytes
     }
 
     /// A cursor for a read of several ranges under one lock.
     pub(crate) fn with<R>(&self, read: impl FnOnce(&TailReader<'_>) -> R) -> R {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        read(&TailReader { groups: &groups.groups })
+        read(&TailReader {
+            groups: &groups.groups,
+        })
     }
 }
 
@@ -77,10 +85,16 @@ impl TailReader<'_> {
     pub(crate) fn get(&self, segment: SegmentId, byte: u32, bytes: usize) -> Option<Slices> {
         let wanted = Position { segment, byte };
         let behind = self.groups.partition_point(|group| group.start <= wanted);
-        let group = self.groups.get(behind.checked_sub(1)?).filter(|group| group.start.segment == segment)?;
+        let group = self
+            .groups
+            .get(behind.checked_sub(1)?)
+            .filter(|group| group.start.segment == segment)?;
         let mut at = byte;
         let mut left = bytes;
-        let first = group.pieces.partition_point(|(start, _)| *start <= at).checked_sub(1)?;
+        let first = group
+            .pieces
+            .partition_point(|(start, _)| *start <= at)
+            .checked_sub(1)?;
         let mut slices = Slices::new();
         for (start, piece) in group.pieces.get(first..)? {
             let skip = usize_of(at - start);
@@ -110,8 +124,15 @@ mod tests {
                 (place, Bytes::from_static(piece))
             })
             .collect();
-        let start = Position { segment: SegmentId(segment), byte: start };
-        TailGroup { start, pieces, pinned_bytes: usize_of(at - start.byte) }
+        let start = Position {
+            segment: SegmentId(segment),
+            byte: start,
+        };
+        TailGroup {
+            start,
+            pieces,
+            pinned_bytes: usize_of(at - start.byte),
+        }
     }
 
     fn get(cache: &TailCache, segment: u32, byte: u32, bytes: usize) -> Option<Vec<u8>> {

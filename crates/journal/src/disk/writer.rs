@@ -3,17 +3,17 @@
 use std::io::{self, IoSlice};
 use std::sync::{Arc, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::batch::PLACEMENT_BYTES;
-use stafett_model::checksum::Crc32c;
 
-use super::codec::u32_of;
 use super::checkpoint::StateAt;
+use super::codec::u32_of;
 use super::control::Control;
 use super::core::Core;
-use super::frame::{ALIGN, Kind};
+use super::frame::Kind;
 use super::group::{GROUP_HEAD_BYTES, GroupHead};
+use super::index::count_runs;
+use super::layout::Layout;
 use super::log::Recent;
 use super::pool::Spare;
 use super::position::{Position, SegmentId};
@@ -28,9 +28,6 @@ use crate::contract::Outcome;
 
 /// Bytes of a write group, if no single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// Bodies of this size and more are written from where they lie; smaller ones are copied, so that a small message
-/// does not keep a large buffer alive.
-const COPY_BYTES_MAX: usize = 16 * 1024;
 
 /// The writer's own state.
 #[derive(Debug)]
@@ -38,6 +35,9 @@ pub(crate) struct Writer {
     pub(crate) active: Option<Active>,
     pub(crate) chain: Chain,
     pub(crate) run: u64,
+    /// The end of the last group with frames, and the highest mark that a group carries.
+    pub(crate) frames_end: Position,
+    pub(crate) marked: Position,
 }
 
 /// The segment that is being written.
@@ -57,16 +57,6 @@ pub(crate) struct Active {
 pub(crate) struct Sealed {
     pub(crate) summary: Summary,
     pub(crate) index: Vec<IndexEntry>,
-}
-
-/// A group that is being laid out: small parts in one buffer, large bodies between them.
-struct Layout {
-    small: BytesMut,
-    /// Where a large body goes, as a place in `small`, and the body.
-    large: SmallVec<[(usize, Bytes); 4]>,
-    large_bytes: usize,
-    checksums: Crc32c,
-    frames: u32,
 }
 
 /// Writes until the journal is closed.
@@ -93,10 +83,25 @@ pub(crate) fn pump(core: &Core) -> bool {
     some
 }
 
+/// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last groups
+/// is told from a torn end.
+pub(crate) fn write_idle_mark(core: &Core) {
+    let due = {
+        let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.marked < writer.frames_end && core.sync.synced() >= writer.frames_end
+    };
+    if due && !core.queue.is_closed() {
+        write_all(core, &mut Vec::new(), true);
+    }
+}
+
 /// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
 pub(crate) fn write_last_mark(core: &Core) {
     write_all(core, &mut Vec::new(), true);
-    core.writer.lock().unwrap_or_else(PoisonError::into_inner).seal(core);
+    core.writer
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .seal(core);
 }
 
 fn write(core: &Core, staged: &mut Vec<Staged>) {
@@ -115,7 +120,9 @@ fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
     match writer.write_group(core, staged, mark) {
         Ok(written) => {
             drop(writer);
-            core.metrics.write_seconds.observe(started.elapsed().as_secs_f64());
+            core.metrics
+                .write_seconds
+                .observe(started.elapsed().as_secs_f64());
             core.sync.on_written(core, written);
         }
         Err(error) => {
@@ -129,34 +136,12 @@ fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
 impl Writer {
     fn write_group(&mut self, core: &Core, staged: &mut Vec<Staged>, mark: bool) -> io::Result<Written> {
         let frames_bytes: usize = staged.iter().map(|append| append.bytes).sum();
-        let files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES))?;
-        let active = self.active.as_mut().ok_or_else(|| io::Error::other("there is no segment to write to"))?;
-        let start = Position { segment: active.id, byte: active.at };
-        let mut layout = Layout::new(staged);
-        let mut recents: SmallVec<[Recent; 8]> = SmallVec::new();
-        for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
-            let byte = start.byte + u32_of(layout.bytes());
-            layout.frame(&frame.head, std::mem::take(&mut frame.body));
-            let bytes = u32_of(frame.head.frame_bytes());
-            if frame.head.kind == Kind::Control {
-                active.control_bytes += u64::from(bytes);
-            }
-            for entry in &frame.head.entries {
-                let indexed = IndexEntry {
-                    log: entry.log,
-                    base: entry.base,
-                    span: entry.span,
-                    byte,
-                    bytes,
-                    entries: u16::try_from(frame.head.entries.len()).unwrap_or(u16::MAX),
-                    placed: frame.head.is_placed(),
-                    max_timestamp: frame.head.max_timestamp,
-                };
-                active.index.push(indexed);
-                active.max_timestamp = active.max_timestamp.max(indexed.max_timestamp);
-                recents.push(Recent::of(active.id, &indexed));
-            }
-        }
+        let mut files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES))?;
+        let active = self
+            .active
+            .as_mut()
+            .ok_or_else(|| io::Error::other("there is no segment to write to"))?;
+        let (layout, recents) = active.lay_out(staged);
         let mut group_bytes = 0;
         if layout.frames > 0 || mark {
             group_bytes = layout.bytes();
@@ -171,26 +156,36 @@ impl Writer {
                 written_at: core.now_ms(),
                 frames_checksum: layout.checksums.finish(),
             };
-            let checksum = head.encode(&mut layout.small);
-            let pieces = layout.into_pieces(start.byte);
-            let mut slices: SmallVec<[IoSlice<'_>; 8]> =
-                pieces.iter().map(|(_, piece)| IoSlice::new(piece)).collect();
-            active.file.write_at(&mut slices, u64::from(start.byte))?;
-            drop(slices);
-            active.at += u32_of(group_bytes);
-            self.chain = Chain { sequence: head.sequence, checksum };
-            core.pool.give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
-            let pinned_bytes = pinned(&pieces, staged);
-            core.tail.push(TailGroup { start, pieces, pinned_bytes });
+            self.chain = Chain {
+                sequence: head.sequence,
+                checksum: active.write(core, &head, layout, staged)?,
+            };
+            core.pool
+                .give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
+            self.marked = head.synced;
+            if head.frames > 0 {
+                self.frames_end = Position {
+                    segment: active.id,
+                    byte: active.at,
+                };
+            }
             core.metrics.on_group(group_bytes, head.frames);
         }
-        let end = Position { segment: active.id, byte: active.at };
-        let file = Arc::clone(&active.file);
+        let end = Position {
+            segment: active.id,
+            byte: active.at,
+        };
+        files.push(Arc::clone(&active.file));
         note_changes(core, staged, end, group_bytes);
-        let (waiting, deadline_ms, urgent) = publish(core, staged, &mut recents.into_iter());
-        let mut files = files;
-        files.push(file);
-        Ok(Written { end, bytes: group_bytes, files, waiting, sync_within_ms: deadline_ms, urgent })
+        let (waiting, sync_within_ms, urgent) = publish(core, staged, &mut recents.into_iter());
+        Ok(Written {
+            end,
+            bytes: group_bytes,
+            files,
+            waiting,
+            sync_within_ms,
+            urgent,
+        })
     }
 
     /// Goes to the next segment if the active one has no room; returns files that still have to be synced.
@@ -203,7 +198,10 @@ impl Writer {
             files.push(Arc::clone(&active.file));
         }
         self.seal(core);
-        let Spare { id, file } = core.pool.take().map_err(|error| io::Error::other(error.to_string()))?;
+        let Spare { id, file } = core
+            .pool
+            .take()
+            .map_err(|error| io::Error::other(error.to_string()))?;
         let head = SegmentHead {
             segment: id,
             kind: SegmentKind::Arrival,
@@ -212,7 +210,10 @@ impl Writer {
             created_at: core.now_ms(),
         };
         file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
-        core.segments.insert(Segment { id, kind: SegmentKind::Arrival });
+        core.segments.insert(Segment {
+            id,
+            kind: SegmentKind::Arrival,
+        });
         self.active = Some(Active {
             id,
             file,
@@ -230,7 +231,8 @@ impl Writer {
     pub(crate) fn seal(&mut self, core: &Core) {
         let Some(active) = self.active.take() else { return };
         // What the segment had left cannot be used any more.
-        core.pool.give_space(-i64::from(core.settings.segment_bytes - active.at));
+        core.pool
+            .give_space(-i64::from(core.settings.segment_bytes - active.at));
         let summary = Summary {
             segment: active.id,
             valid_bytes: active.at,
@@ -241,9 +243,73 @@ impl Writer {
             last_checksum: self.chain.checksum,
             max_timestamp: active.max_timestamp,
             control_bytes: active.control_bytes,
+            runs: count_runs(&active.index),
         };
-        let sealed = Sealed { summary, index: active.index };
-        core.chores.add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
+        let sealed = Sealed {
+            summary,
+            index: active.index,
+        };
+        core.chores.add_sealed(sealed);
+    }
+}
+
+impl Active {
+    /// Lays the staged frames out behind what is written, and lists where each batch of each log will be.
+    fn lay_out(&mut self, staged: &mut [Staged]) -> (Layout, SmallVec<[Recent; 8]>) {
+        let mut layout = Layout::new(staged);
+        let mut recents = SmallVec::new();
+        for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
+            let byte = self.at + u32_of(layout.bytes());
+            layout.frame(&frame.head, &std::mem::take(&mut frame.body));
+            let bytes = u32_of(frame.head.frame_bytes());
+            if frame.head.kind == Kind::Control {
+                self.control_bytes += u64::from(bytes);
+            }
+            for entry in &frame.head.entries {
+                let indexed = IndexEntry {
+                    log: entry.log,
+                    base: entry.base,
+                    span: entry.span,
+                    byte,
+                    bytes,
+                    entries: u16::try_from(frame.head.entries.len()).unwrap_or(u16::MAX),
+                    placed: frame.head.is_placed(),
+                    max_timestamp: frame.head.max_timestamp,
+                };
+                self.index.push(indexed);
+                self.max_timestamp = self.max_timestamp.max(indexed.max_timestamp);
+                recents.push(Recent::of(self.id, &indexed));
+            }
+        }
+        (layout, recents)
+    }
+
+    /// Writes a group with one call and leaves it in the tail cache; returns its checksum.
+    fn write(
+        &mut self,
+        core: &Core,
+        head: &GroupHead,
+        mut layout: Layout,
+        staged: &[Staged],
+    ) -> io::Result<u32> {
+        let start = Position {
+            segment: self.id,
+            byte: self.at,
+        };
+        let checksum = head.encode(&mut layout.small);
+        let pieces = layout.into_pieces(start.byte);
+        let mut slices: SmallVec<[IoSlice<'_>; 8]> =
+            pieces.iter().map(|(_, piece)| IoSlice::new(piece)).collect();
+        self.file.write_at(&mut slices, u64::from(start.byte))?;
+        drop(slices);
+        self.at += head.bytes;
+        let pinned_bytes = pinned(&pieces, staged);
+        core.tail.push(TailGroup {
+            start,
+            pieces,
+            pinned_bytes,
+        });
+        Ok(checksum)
     }
 }
 
@@ -262,14 +328,18 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
     let mut pending = core.pending();
     pending.position = end;
     pending.bytes += bytes as u64;
-    let mut number = 0;
-    for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
-        number += 1;
+    for (number, frame) in (1..).zip(staged.iter_mut().flat_map(|append| &mut append.frames)) {
         match frame.control.take().map(|control| *control) {
-            Some(Control::State(change)) => pending.state.push(StateAt { position: end, number, change }),
+            Some(Control::State(change)) => pending.state.push(StateAt {
+                position: end,
+                number,
+                change,
+            }),
             Some(Control::RunEnd { .. }) => pending.run.ended = true,
             Some(Control::DeleteLogs { first, count }) => {
-                pending.deleted.extend((first.0..first.0 + u64::from(count)).map(stafett_model::LogId));
+                pending
+                    .deleted
+                    .extend((first.0..first.0 + u64::from(count)).map(stafett_model::LogId));
             }
             Some(Control::Segments { added, removed }) => {
                 pending.segments_added.extend(added);
@@ -318,13 +388,23 @@ fn publish(
                 shows.push(Shown::Reserve { log, below });
             }
         }
-        let committed = append.settler.map(|settler| (settler, Outcome::Committed(append.placed)));
+        let committed = append
+            .settler
+            .map(|settler| (settler, Outcome::Committed(append.placed)));
         if synced {
-            waiting.push(Waiting { shows, settler: committed, interval: append.interval });
+            waiting.push(Waiting {
+                shows,
+                settler: committed,
+                interval: append.interval,
+            });
             continue;
         }
         if !shows.is_empty() || append.interval.is_some() {
-            waiting.push(Waiting { shows, settler: None, interval: append.interval });
+            waiting.push(Waiting {
+                shows,
+                settler: None,
+                interval: append.interval,
+            });
         }
         if let Some((settler, outcome)) = committed {
             settler.settle(outcome);
@@ -332,67 +412,4 @@ fn publish(
     }
     core.metrics.appends.inc();
     (waiting, sync_within_ms, urgent)
-}
-
-impl Layout {
-    fn new(staged: &[Staged]) -> Self {
-        let small = staged
-            .iter()
-            .flat_map(|append| &append.frames)
-            .map(|frame| match frame.body.len() {
-                large if large >= COPY_BYTES_MAX => frame.head.bytes() + PLACEMENT_BYTES + ALIGN,
-                small => frame.head.bytes() + small + ALIGN,
-            })
-            .sum::<usize>();
-        let mut buffer = BytesMut::with_capacity(GROUP_HEAD_BYTES + small);
-        buffer.resize(GROUP_HEAD_BYTES, 0);
-        Self { small: buffer, large: SmallVec::new(), large_bytes: 0, checksums: Crc32c::new(), frames: 0 }
-    }
-
-    fn bytes(&self) -> usize {
-        self.small.len() + self.large_bytes
-    }
-
-    fn frame(&mut self, head: &super::frame::Head, body: Bytes) {
-        let checksum = head.encode(&mut self.small);
-        self.checksums.update(&checksum.to_le_bytes());
-        self.frames += 1;
-        match head.kind {
-            Kind::Control => self.small.extend_from_slice(&body),
-            Kind::Batch => {
-                self.small.extend_from_slice(&head.placement());
-                if body.len() < COPY_BYTES_MAX {
-                    self.small.extend_from_slice(body.get(PLACEMENT_BYTES..).unwrap_or_default());
-                } else {
-                    let rest = body.slice(PLACEMENT_BYTES..);
-                    self.large_bytes += rest.len();
-                    self.large.push((self.small.len(), rest));
-                }
-            }
-        }
-        let padding = self.bytes().next_multiple_of(ALIGN) - self.bytes();
-        self.small.resize(self.small.len() + padding, 0);
-    }
-
-    /// The group's bytes in order, each piece with its place in the segment.
-    fn into_pieces(self, start: u32) -> SmallVec<[(u32, Bytes); 1]> {
-        let small = self.small.freeze();
-        let mut pieces = SmallVec::new();
-        let mut at = start;
-        let mut cut = 0;
-        let mut push = |piece: Bytes| {
-            if !piece.is_empty() {
-                let bytes = u32_of(piece.len());
-                pieces.push((at, piece));
-                at += bytes;
-            }
-        };
-        for (place, body) in self.large {
-            push(small.slice(cut..place));
-            push(body);
-            cut = place;
-        }
-        push(small.slice(cut..));
-        pieces
-    }
 }

@@ -101,7 +101,12 @@ impl Holding {
                     holding.state.entry((space, text(key))).or_default().0 = Some(text(value).into());
                 }
                 StateItem::Delta { key, delta } => {
-                    holding.state.entry((space, text(key))).or_default().1.push(text(delta).into());
+                    holding
+                        .state
+                        .entry((space, text(key)))
+                        .or_default()
+                        .1
+                        .push(text(delta).into());
                 }
             });
             load.map_err(|error| error.to_string())?;
@@ -113,11 +118,24 @@ impl Holding {
     pub fn logs_of(journal: &dyn Journal, logs: &BTreeSet<LogId>, like: &Self) -> Result<Self, String> {
         let mut holding = Self::default();
         for id in logs {
-            let Some(bounds) = journal.bounds(*id) else { continue };
+            let Some(bounds) = journal.bounds(*id) else {
+                continue;
+            };
             let read = read_all(journal, *id, 3000).map_err(|error| error.to_string())?;
-            let records = read.into_iter().map(|(at, value)| (at, Rc::from(value))).collect();
+            let records = read
+                .into_iter()
+                .map(|(at, value)| (at, Rc::from(value)))
+                .collect();
             let level = like.logs.get(id).map_or(Durability::Sync, |log| log.level);
-            holding.logs.insert(*id, HeldLog { level, start: bounds.start.0, next: bounds.end.0, records });
+            holding.logs.insert(
+                *id,
+                HeldLog {
+                    level,
+                    start: bounds.start.0,
+                    next: bounds.end.0,
+                    records,
+                },
+            );
         }
         Ok(holding)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
+use proptest::prelude::*;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -318,4 +319,81 @@ async fn draining_ends_the_wait_for_a_frame() {
     peer.nothing_yet().await;
     peer.drain.cancel();
     assert_eq!(peer.next().await.unwrap().0, Status::Draining);
+}
+
+/// What a stream of bytes means: its frames, and the kind of error that ends it.
+fn naive(mut bytes: &[u8], max: u32) -> (Vec<Vec<u8>>, Option<&'static str>) {
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let Some((length, rest)) = bytes.split_first_chunk() else {
+            return (frames, Some("frame_truncated"));
+        };
+        let Some(length) = u32::try_from(i32::from_be_bytes(*length))
+            .ok()
+            .filter(|n| (1..=max).contains(n))
+        else {
+            return (frames, Some("frame_length"));
+        };
+        let Some((payload, rest)) = rest.split_at_checked(length as usize) else {
+            return (frames, Some("frame_truncated"));
+        };
+        frames.push(payload.to_vec());
+        bytes = rest;
+    }
+    (frames, None)
+}
+
+/// Frames, and now and then something else.
+fn streams() -> impl Strategy<Value = Vec<u8>> {
+    let whole = prop_oneof![4 => 1..100_usize, 1 => 1..100_000_usize]
+        .prop_map(|size| encoded([&vec![size.to_le_bytes()[0]; size][..]]).to_vec());
+    let piece = prop_oneof![20 => whole, 1 => prop::collection::vec(any::<u8>(), 0..10)];
+    prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn any_stream_in_any_pieces_means_what_a_naive_reading_says(
+        stream in streams(),
+        sizes in prop::collection::vec(1..50_000_usize, 1..20),
+    ) {
+        let limits = FrameLimits { frame_bytes_max: 90_000, frames_max: 7, ..FrameLimits::default() };
+        let (expected, ending) = naive(&stream, limits.frame_bytes_max);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let Peer { mut reader, mut near, mut far, budget, .. } = peer(limits);
+            let send = async {
+                let mut rest = &stream[..];
+                for size in sizes.iter().cycle() {
+                    let (piece, after) = rest.split_at((*size).min(rest.len()));
+                    far.write_all(piece).await.unwrap();
+                    tokio::task::yield_now().await;
+                    rest = after;
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                far.shutdown().await.unwrap();
+            };
+            let receive = async {
+                let (mut received, mut frames) = (Vec::new(), Vec::new());
+                let end = loop {
+                    match reader.next_frames(&mut near, &mut frames).await {
+                        Ok(Status::Frames) => assert!((1..=7).contains(&frames.len())),
+                        Ok(_) => break None,
+                        Err(error) => break Some(error.kind()),
+                    }
+                    received.extend(frames.drain(..).map(|frame| frame.payload.to_vec()));
+                };
+                (received, end)
+            };
+            let ((), (received, end)) = tokio::join!(send, receive);
+            drop(reader);
+            assert_eq!(budget.in_use(), 0);
+            assert!(received == expected);
+            assert_eq!(end, ending);
+        });
+    }
 }

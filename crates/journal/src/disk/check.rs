@@ -1,0 +1,321 @@
+//! Looks through a stopped journal and says what it found; changes nothing.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::checkpoint::Checkpoint;
+use super::codec::usize_of;
+use super::control::Control;
+use super::frame::Kind;
+use super::index::{Indexer, sort};
+use super::position::{Position, SegmentId};
+use super::real::Directory;
+use super::recovery::OpenError;
+use super::scan::{Chain, EndReason, ScanEnd, ScannedGroup, scan};
+use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
+use super::sidecar::{EntryCursor, Sidecar, SidecarError};
+use super::storage::{Storage, StorageFile};
+use crate::contract::{Change, Selection};
+
+/// What a look through a journal found.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    pub segments: Vec<SegmentReport>,
+    /// Files that hold nothing yet.
+    pub spares: usize,
+    pub groups: u64,
+    pub frames: u64,
+    pub bytes: u64,
+    /// Logs and pieces of state in the checkpoint.
+    pub logs: u64,
+    pub checkpoint: Option<String>,
+}
+
+/// What was found in one segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentReport {
+    pub file: String,
+    pub groups: u64,
+    pub frames: u64,
+    pub bytes: u64,
+    /// Why the scan ended where it did, where that is not simply the end of what was written.
+    pub damage: Option<String>,
+    pub sidecar: SidecarReport,
+}
+
+/// What was found of a segment's sidecar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SidecarReport {
+    Sound,
+    /// The segment was being written: it gets its sidecar at the next start.
+    Missing,
+    Damaged(String),
+}
+
+/// One frame, readable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpedFrame {
+    pub file: String,
+    pub byte: u32,
+    pub group: u64,
+    pub written_at: i64,
+    pub synced: String,
+    pub bytes: usize,
+    /// What it holds, as name and value.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl CheckReport {
+    /// Whether everything is as it should be.
+    pub fn is_sound(&self) -> bool {
+        self.checkpoint.is_none()
+            && self.segments.iter().all(|segment| {
+                segment.damage.is_none() && !matches!(segment.sidecar, SidecarReport::Damaged(_))
+            })
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            let SegmentReport {
+                file,
+                groups,
+                frames,
+                bytes,
+                ..
+            } = segment;
+            write!(f, "{file}  {groups} groups, {frames} frames, {bytes} bytes")?;
+            match &segment.sidecar {
+                SidecarReport::Sound => {}
+                SidecarReport::Missing => f.write_str("; no sidecar yet")?,
+                SidecarReport::Damaged(why) => write!(f, "; SIDECAR DAMAGED: {why}")?,
+            }
+            match &segment.damage {
+                Some(damage) => writeln!(f, "; DAMAGED: {damage}")?,
+                None => writeln!(f)?,
+            }
+        }
+        if let Some(damage) = &self.checkpoint {
+            writeln!(f, "CHECKPOINT DAMAGED: {damage}")?;
+        }
+        let (segments, spares) = (self.segments.len(), self.spares);
+        writeln!(
+            f,
+            "{segments} segments, {spares} spares, {} groups, {} frames, {} bytes, {} logs: {}",
+            self.groups,
+            self.frames,
+            self.bytes,
+            self.logs,
+            if self.is_sound() { "sound" } else { "DAMAGED" }
+        )
+    }
+}
+
+/// Looks through the stopped journal in a directory.
+pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
+    let storage: Arc<dyn Storage> = Arc::new(Directory::open_existing(path)?);
+    let mut report = CheckReport::default();
+    match look_at_checkpoint(&storage) {
+        Ok(logs) => report.logs = logs,
+        Err(error) => report.checkpoint = Some(error),
+    }
+    for (name, id, kind) in segments_of(&*storage)? {
+        let file = storage.open(&name)?;
+        let Some(chain) = start_of(&*file, id, &name)? else {
+            report.spares += 1;
+            continue;
+        };
+        let segment = check_segment(&*storage, &*file, &name, (id, kind), chain)?;
+        report.groups += segment.groups;
+        report.frames += segment.frames;
+        report.bytes += segment.bytes;
+        report.segments.push(segment);
+    }
+    Ok(report)
+}
+
+/// Visits the frames of the stopped journal in a directory, segment by segment, from a position on.
+pub fn dump(
+    path: &Path,
+    from: (u32, u32),
+    mut visit: impl FnMut(DumpedFrame) -> bool,
+) -> Result<(), OpenError> {
+    let storage = Directory::open_existing(path)?;
+    let mut going = true;
+    for (name, id, _) in segments_of(&storage)? {
+        if id.0 < from.0 || !going {
+            continue;
+        }
+        let file = storage.open(&name)?;
+        let Some(chain) = start_of(&*file, id, &name)? else {
+            continue;
+        };
+        scan(&*file, id, 0, chain, |group| {
+            for frame in dumped(&name, &group) {
+                let wanted = id.0 > from.0 || frame.byte >= from.1;
+                going = going && (!wanted || visit(frame));
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn segments_of(storage: &dyn Storage) -> io::Result<Vec<(String, SegmentId, SegmentKind)>> {
+    let mut segments: Vec<_> = storage
+        .list()?
+        .into_iter()
+        .filter_map(|name| match FileRole::of(&name) {
+            Some(FileRole::Segment(kind, id)) => Some((name, id, kind)),
+            _ => None,
+        })
+        .collect();
+    segments.sort_by_key(|(_, id, _)| *id);
+    Ok(segments)
+}
+
+fn look_at_checkpoint(storage: &Arc<dyn Storage>) -> Result<u64, String> {
+    let checkpoint = Checkpoint::open(Arc::clone(storage)).map_err(|error| error.to_string())?;
+    let mut logs = 0;
+    checkpoint
+        .for_each_log(|_, _| logs += 1)
+        .map_err(|error| error.to_string())?;
+    Ok(logs)
+}
+
+fn start_of(file: &dyn StorageFile, id: SegmentId, name: &str) -> Result<Option<Chain>, OpenError> {
+    let mut block = vec![0; SEGMENT_HEAD_BYTES];
+    let got = file.read_at(&mut block, 0)?;
+    block.truncate(got);
+    match SegmentHead::decode(&block) {
+        HeadFound::Newer(version) => Err(OpenError::Newer {
+            file: name.to_owned(),
+            version,
+        }),
+        HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
+            sequence: head.first_sequence.saturating_sub(1),
+            checksum: head.previous,
+        })),
+        HeadFound::Head(_) | HeadFound::Nothing => Ok(None),
+    }
+}
+
+fn check_segment(
+    storage: &dyn Storage,
+    file: &dyn StorageFile,
+    name: &str,
+    (id, kind): (SegmentId, SegmentKind),
+    chain: Chain,
+) -> Result<SegmentReport, OpenError> {
+    let mut indexer = Indexer::new(id, chain);
+    let (mut groups, mut frames) = (0, 0);
+    let mut mark = Position::default();
+    let end = scan(file, id, 0, chain, |group| {
+        groups += 1;
+        frames += group.frames.len() as u64;
+        mark = mark.max(group.head.synced);
+        indexer.group(&group);
+    })?;
+    indexer.end(&end);
+    let (_, _, mut entries) = indexer.finish();
+    sort(&mut entries);
+    let role = FileRole::Sidecar(kind, id);
+    let (sidecar, valid_bytes) = match storage.open(&role.name()) {
+        Err(_) => (SidecarReport::Missing, None),
+        Ok(index) => match compare(index, id, &entries) {
+            Ok(valid_bytes) => (SidecarReport::Sound, Some(valid_bytes)),
+            Err(why) => (SidecarReport::Damaged(why), None),
+        },
+    };
+    let damage = damage_of(&end, id, valid_bytes, mark);
+    let bytes = u64::from(end.byte).saturating_sub(SEGMENT_HEAD_BYTES as u64);
+    Ok(SegmentReport {
+        file: name.to_owned(),
+        groups,
+        frames,
+        bytes,
+        damage,
+        sidecar,
+    })
+}
+
+/// A scan that ends before the sidecar says, or before what was synced, met damage.
+fn damage_of(end: &ScanEnd, id: SegmentId, valid_bytes: Option<u32>, mark: Position) -> Option<String> {
+    let at = Position {
+        segment: id,
+        byte: end.byte,
+    };
+    let short = valid_bytes.is_some_and(|valid| end.byte < valid);
+    let lost = valid_bytes.is_none() && mark > at;
+    (short || lost || matches!(end.reason, EndReason::Frame { .. } if valid_bytes.is_none()))
+        .then(|| format!("at byte {}: {}", end.byte, end.reason))
+}
+
+/// Compares a sidecar with what its segment holds; returns how far it says that the segment goes.
+fn compare(
+    file: Arc<dyn StorageFile>,
+    id: SegmentId,
+    entries: &[super::sidecar::IndexEntry],
+) -> Result<u32, String> {
+    let text = |error: SidecarError| error.to_string();
+    let summary = Sidecar::open(&*file, id).map_err(text)?.summary;
+    let mut cursor = EntryCursor::new(file, summary);
+    // A sorted segment's sidecar leaves out entries that were dead: each that it has must be there.
+    while let Some(entry) = cursor.next().map_err(text)? {
+        if entries
+            .binary_search_by_key(&(entry.log, entry.base), |it| (it.log, it.base))
+            .is_err()
+        {
+            return Err(format!(
+                "{} at offset {} is not in the segment",
+                entry.log, entry.base
+            ));
+        }
+    }
+    Ok(summary.valid_bytes)
+}
+
+fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
+    let frames = group.frames.iter().map(|frame| {
+        let mut fields = Vec::new();
+        match frame.head.kind {
+            Kind::Batch => {
+                for entry in &frame.head.entries {
+                    let which = match entry.records {
+                        Selection::All => String::new(),
+                        Selection::Range { first, count } => format!(" records {first}+{count}"),
+                    };
+                    let (log, base, span, epoch) = (entry.log.0, entry.base, entry.span, entry.epoch.0);
+                    fields.push(("log", format!("{log} offsets {base}+{span} epoch {epoch}{which}")));
+                }
+                fields.push(("body_bytes", frame.head.body_bytes.to_string()));
+                fields.push(("latest", frame.head.max_timestamp.to_string()));
+            }
+            Kind::Control => match Control::decode(&frame.body) {
+                Some(Control::State(change)) => {
+                    fields.push(("state", change.space.0.to_string()));
+                    fields.push(("key", change.key.escape_ascii().to_string()));
+                    fields.push(match &change.change {
+                        Change::Put(value) => ("put", value.escape_ascii().to_string()),
+                        Change::Delta(value) => ("delta", value.escape_ascii().to_string()),
+                        Change::Delete => ("delete", String::new()),
+                    });
+                }
+                Some(control) => fields.push(("control", format!("{control:?}"))),
+                None => fields.push(("unknown", frame.body.escape_ascii().to_string())),
+            },
+        }
+        DumpedFrame {
+            file: name.to_owned(),
+            byte: frame.byte,
+            group: group.head.sequence,
+            written_at: group.head.written_at,
+            synced: group.head.synced.to_string(),
+            bytes: frame.head.frame_bytes().min(usize_of(u32::MAX)),
+            fields,
+        }
+    });
+    frames.collect()
+}

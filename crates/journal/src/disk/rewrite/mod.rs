@@ -1,0 +1,84 @@
+//! Rewriting: arrival segments, in which the batches of many logs lie mixed, become sorted segments, in which each log
+//! lies in long runs; what is dead is left behind; and segments that hold nothing alive are used again.
+//!
+//! `policy` decides what to do from a few numbers per segment, `merge` does it, `retire` swaps the result in and lets
+//! go of what it replaces. It can be interrupted anywhere: what it writes comes into force by one control frame.
+
+mod merge;
+mod policy;
+mod retire;
+mod stats;
+
+use std::time::Duration;
+
+use super::core::Core;
+use super::position::SegmentId;
+use super::scrub::Scrubber;
+
+use self::policy::Plan;
+pub use self::policy::RewritePolicy;
+pub(crate) use self::retire::Retiring;
+pub(crate) use self::stats::Statistics;
+
+/// How often the rewriter looks whether there is something to do.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Rewrites until the journal is closed.
+pub(crate) fn run(core: &Core) {
+    let mut rewriter = Rewriter::default();
+    let mut scrubber = Scrubber::default();
+    while core.rewriting.wait(PATIENCE) {
+        while rewriter.step(core) {}
+        scrubber.step(core);
+    }
+}
+
+/// What the rewriter remembers between its steps.
+#[derive(Debug, Default)]
+pub(crate) struct Rewriter {
+    statistics: Statistics,
+    retiring: Retiring,
+    /// Segments that turned out to be damaged: they stay as they are.
+    damaged: Vec<SegmentId>,
+}
+
+impl Rewriter {
+    /// Does the most useful thing there is to do, if there is one.
+    pub(crate) fn step(&mut self, core: &Core) -> bool {
+        self.retiring.release(core);
+        self.statistics.refresh(core);
+        self.statistics.show(core);
+        let covered = core.checkpointed();
+        let segments = self.statistics.segments(core, covered, &self.damaged);
+        let Some(plan) = core.settings.rewrite.plan(&segments, core.now_ms()) else {
+            return false;
+        };
+        if core.has_failed() || core.rewriting.is_closed() {
+            return false;
+        }
+        let (inputs, outputs) = match plan {
+            Plan::Recycle(dead) => (dead, Vec::new()),
+            Plan::Merge(inputs) => match merge::merge(core, &inputs) {
+                Ok(outputs) => (inputs, outputs),
+                Err(merge::MergeError::Stopped) => return false,
+                Err(merge::MergeError::Damaged { segment, byte }) => {
+                    tracing::error!(
+                        segment = segment.0,
+                        byte,
+                        "a segment that was to be rewritten is damaged"
+                    );
+                    self.damaged.push(segment);
+                    return true;
+                }
+                Err(merge::MergeError::Io(error)) => {
+                    tracing::warn!(%error, "segments could not be rewritten now");
+                    return false;
+                }
+            },
+        };
+        let swapped = self.retiring.swap(core, &inputs, outputs);
+        self.statistics.forget(&inputs);
+        self.retiring.release(core);
+        swapped
+    }
+}

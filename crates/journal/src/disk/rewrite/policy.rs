@@ -1,0 +1,203 @@
+//! What to rewrite next: decided from a few numbers per segment, without touching any.
+
+use std::time::Duration;
+
+use super::super::position::SegmentId;
+use super::super::segment::SegmentKind;
+
+/// When segments are rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RewritePolicy {
+    /// Arrival segments younger than this are left alone, unless there are too many.
+    pub young: Duration,
+    /// Bytes of arrival segments that one merge takes together.
+    pub merge_bytes: u64,
+    /// Bytes of arrival segments beyond which merging is no longer put off.
+    pub arrival_bytes_max: u64,
+    /// Segments whose stretches of one log are this long on average are good as they are.
+    pub run_bytes_good: u64,
+    /// Dead bytes that are tolerated beyond half of the live ones.
+    pub dead_bytes_tolerated: u64,
+}
+
+/// A sealed segment, as the policy sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentView {
+    pub(crate) id: SegmentId,
+    pub(crate) kind: SegmentKind,
+    pub(crate) bytes: u64,
+    pub(crate) dead_bytes: u64,
+    /// Stretches of consecutive frames of one log.
+    pub(crate) runs: u32,
+    pub(crate) sealed_at: i64,
+    /// The checkpoint covers its control frames, and nothing keeps it from being rewritten.
+    pub(crate) free: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// These hold nothing alive.
+    Recycle(Vec<SegmentId>),
+    /// These become sorted segments.
+    Merge(Vec<SegmentId>),
+}
+
+impl Default for RewritePolicy {
+    fn default() -> Self {
+        Self {
+            young: Duration::from_mins(1),
+            merge_bytes: 1 << 30,
+            arrival_bytes_max: 8 << 30,
+            run_bytes_good: 256 << 10,
+            dead_bytes_tolerated: 1 << 30,
+        }
+    }
+}
+
+impl RewritePolicy {
+    /// The next thing to do with `segments`, which are sorted by id.
+    pub(crate) fn plan(&self, segments: &[SegmentView], now: i64) -> Option<Plan> {
+        let dead: Vec<_> = segments
+            .iter()
+            .filter(|it| it.free && it.dead_bytes >= it.bytes)
+            .map(|it| it.id)
+            .collect();
+        if !dead.is_empty() {
+            return Some(Plan::Recycle(dead));
+        }
+        self.merge_arrivals(segments, now)
+            .or_else(|| self.compact(segments))
+            .map(Plan::Merge)
+    }
+
+    /// The oldest stretch of arrival segments that is worth a merge. A merge takes neighbours only, so that the
+    /// offsets of a log stay in one piece.
+    fn merge_arrivals(&self, segments: &[SegmentView], now: i64) -> Option<Vec<SegmentId>> {
+        let arrivals: Vec<_> = segments
+            .iter()
+            .filter(|it| it.kind == SegmentKind::Arrival)
+            .collect();
+        let total: u64 = arrivals
+            .iter()
+            .filter(|it| self.is_mixed(it))
+            .map(|it| it.bytes)
+            .sum();
+        let pressed = total > self.arrival_bytes_max;
+        let young = i64::try_from(self.young.as_millis()).unwrap_or(i64::MAX);
+        let mut stretch: Vec<SegmentId> = Vec::new();
+        let mut bytes = 0;
+        for segment in arrivals {
+            let old = now.saturating_sub(segment.sealed_at) >= young;
+            if segment.free && self.is_mixed(segment) && (old || pressed) {
+                stretch.push(segment.id);
+                bytes += segment.bytes;
+                if bytes >= self.merge_bytes {
+                    return Some(stretch);
+                }
+            } else if pressed && stretch.len() > 1 {
+                return Some(stretch);
+            } else {
+                stretch.clear();
+                bytes = 0;
+            }
+        }
+        (pressed && stretch.len() > 1).then_some(stretch)
+    }
+
+    /// The segment with the largest dead part, if there is too much that is dead.
+    fn compact(&self, segments: &[SegmentView]) -> Option<Vec<SegmentId>> {
+        let dead: u64 = segments.iter().map(|it| it.dead_bytes).sum();
+        let live: u64 = segments
+            .iter()
+            .map(|it| it.bytes.saturating_sub(it.dead_bytes))
+            .sum();
+        if dead <= live / 2 + self.dead_bytes_tolerated {
+            return None;
+        }
+        let worst = segments
+            .iter()
+            .filter(|it| it.free && it.bytes > 0)
+            .max_by_key(|it| it.dead_bytes.saturating_mul(1000) / it.bytes)?;
+        (worst.dead_bytes.saturating_mul(4) >= worst.bytes).then(|| vec![worst.id])
+    }
+
+    fn is_mixed(&self, segment: &SegmentView) -> bool {
+        segment.bytes / u64::from(segment.runs.max(1)) < self.run_bytes_good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn policy() -> RewritePolicy {
+        RewritePolicy {
+            young: Duration::from_mins(1),
+            merge_bytes: 4 * 64 * MIB,
+            arrival_bytes_max: 8 * 64 * MIB,
+            run_bytes_good: MIB,
+            dead_bytes_tolerated: 64 * MIB,
+        }
+    }
+
+    fn mixed(id: u32) -> SegmentView {
+        SegmentView {
+            id: SegmentId(id),
+            kind: SegmentKind::Arrival,
+            bytes: 64 * MIB,
+            dead_bytes: 0,
+            runs: 1000,
+            sealed_at: 0,
+            free: true,
+        }
+    }
+
+    fn ids(ids: impl IntoIterator<Item = u32>) -> Vec<SegmentId> {
+        ids.into_iter().map(SegmentId).collect()
+    }
+
+    #[test]
+    fn enough_old_neighbours_are_merged_and_fewer_are_not() {
+        let segments: Vec<_> = (1..=4).map(mixed).collect();
+        assert_eq!(policy().plan(&segments, 100_000), Some(Plan::Merge(ids(1..=4))));
+        assert_eq!(policy().plan(&segments[..3], 100_000), None);
+        assert_eq!(policy().plan(&segments, 10_000), None, "they are young");
+    }
+
+    #[test]
+    fn long_runs_are_left_alone_and_part_the_stretch() {
+        let mut segments: Vec<_> = (1..=7).map(mixed).collect();
+        segments[2].runs = 3;
+        assert_eq!(policy().plan(&segments, 100_000), Some(Plan::Merge(ids(4..=7))));
+        segments[5].free = false;
+        assert_eq!(policy().plan(&segments, 100_000), None);
+    }
+
+    #[test]
+    fn too_many_arrivals_are_merged_though_they_are_young() {
+        let segments: Vec<_> = (1..=9).map(mixed).collect();
+        assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids(1..=4))));
+    }
+
+    #[test]
+    fn dead_segments_are_recycled_first() {
+        let mut segments: Vec<_> = (1..=4).map(mixed).collect();
+        segments[1].dead_bytes = segments[1].bytes;
+        assert_eq!(policy().plan(&segments, 100_000), Some(Plan::Recycle(ids([2]))));
+    }
+
+    #[test]
+    fn the_deadest_segment_is_rewritten_when_too_much_is_dead() {
+        let mut segments: Vec<_> = (1..=4).map(mixed).collect();
+        for segment in &mut segments {
+            segment.kind = SegmentKind::Sorted;
+            segment.dead_bytes = 40 * MIB;
+        }
+        segments[2].dead_bytes = 60 * MIB;
+        assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids([3]))));
+        segments.truncate(1);
+        assert_eq!(policy().plan(&segments, 0), None, "a little is tolerated");
+    }
+}

@@ -1,0 +1,86 @@
+//! Brings rewritten segments into force, and lets go of those that they replace once nobody reads them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stafett_model::LogId;
+
+use super::super::control::Control;
+use super::super::core::Core;
+use super::super::log::RunRef;
+use super::super::position::SegmentId;
+use super::super::segment::Segment;
+use super::super::stage::append_control_synced;
+use super::merge::Merged;
+
+/// Segments that are replaced, but that somebody may still be reading.
+#[derive(Debug, Default)]
+pub(crate) struct Retiring(Vec<Arc<Segment>>);
+
+impl Retiring {
+    /// Puts `merged` in the place of `inputs`. One durable control frame decides; then every log learns of it.
+    pub(crate) fn swap(&mut self, core: &Core, inputs: &[SegmentId], merged: Vec<Merged>) -> bool {
+        let _turn = core.checkpoint.turn();
+        let added = merged.iter().map(|it| it.segment.id).collect();
+        if !append_control_synced(
+            core,
+            Control::Segments {
+                added,
+                removed: inputs.to_vec(),
+            },
+        ) {
+            return false;
+        }
+        let mut runs: HashMap<LogId, Vec<RunRef>> = HashMap::new();
+        for output in merged {
+            let segment = output.segment.id;
+            core.segments.insert(output.segment);
+            for (log, first) in output.logs {
+                runs.entry(log).or_default().push(RunRef { first, segment });
+            }
+        }
+        for log in core.logs.all() {
+            let new = runs.remove(&log.id);
+            let mut state = log.lock();
+            let before = state.runs.len();
+            state.runs.retain(|run| !inputs.contains(&run.segment));
+            if let Some(new) = new {
+                state.runs.extend(new);
+                state.runs.sort_unstable_by_key(|run| (run.first, run.segment));
+            }
+            if state.runs.len() != before {
+                state.runs.shrink_to_fit();
+            }
+        }
+        for id in inputs {
+            self.0.extend(core.segments.remove(*id));
+        }
+        true
+    }
+
+    /// Recycles or removes the files of those that nobody holds any more.
+    pub(crate) fn release(&mut self, core: &Core) {
+        if self.0.is_empty() {
+            return;
+        }
+        let _turn = core.checkpoint.turn();
+        self.0.retain_mut(|segment| {
+            if Arc::strong_count(segment) > 1 {
+                return true;
+            }
+            match let_go(core, segment) {
+                Ok(()) => core.pending().segments_forgotten.push(segment.id),
+                Err(error) => tracing::warn!(%error, segment = segment.id.0, "a dead segment stays"),
+            }
+            false
+        });
+    }
+}
+
+fn let_go(core: &Core, segment: &Segment) -> std::io::Result<()> {
+    core.files.forget(segment.role());
+    core.files.forget(segment.sidecar_role());
+    core.storage.remove(&segment.sidecar_role().name())?;
+    core.pool.recycle(segment.role())?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Scrubbing: reads cold segments now and then, so that damage is named while a backup still has what was there.
+
+use std::time::{Duration, Instant};
+
+use super::core::Core;
+use super::position::SegmentId;
+use super::scan::{Chain, scan};
+use super::segment::{HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead};
+use super::sidecar::Sidecar;
+
+/// How long after one segment the next is read.
+const SEGMENT_EVERY: Duration = Duration::from_mins(10);
+
+/// Goes through the sealed segments, one at a time.
+#[derive(Debug)]
+pub(crate) struct Scrubber {
+    next: SegmentId,
+    due: Instant,
+}
+
+impl Default for Scrubber {
+    fn default() -> Self {
+        Self {
+            next: SegmentId::default(),
+            due: Instant::now() + SEGMENT_EVERY,
+        }
+    }
+}
+
+impl Scrubber {
+    /// Reads the next segment if it is time.
+    pub(crate) fn step(&mut self, core: &Core) {
+        if self.due.elapsed() == Duration::ZERO {
+            return;
+        }
+        self.due = Instant::now() + SEGMENT_EVERY;
+        let segments = core.segments.all();
+        let Some(segment) = segments
+            .iter()
+            .find(|it| it.id >= self.next)
+            .or_else(|| segments.first())
+        else {
+            return;
+        };
+        self.next = SegmentId(segment.id.0 + 1);
+        scrub(core, segment);
+    }
+}
+
+/// Reads a sealed segment whole and names what is damaged. True if it is sound, or has no sidecar yet.
+pub(crate) fn scrub(core: &Core, segment: &Segment) -> bool {
+    match damage(core, segment) {
+        Ok(None) => {
+            core.metrics.scrubbed_segments.inc();
+            true
+        }
+        Ok(Some(damage)) => {
+            core.metrics.damaged_segments.inc();
+            tracing::error!(segment = segment.id.0, damage, "a stored segment is damaged");
+            false
+        }
+        Err(error) => {
+            core.metrics.damaged_segments.inc();
+            tracing::error!(segment = segment.id.0, %error, "a stored segment cannot be read");
+            false
+        }
+    }
+}
+
+fn damage(core: &Core, segment: &Segment) -> std::io::Result<Option<String>> {
+    let index = match core.files.get(segment.sidecar_role()) {
+        Ok(index) => index,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let summary = match Sidecar::open(&*index, segment.id) {
+        Ok(sidecar) => sidecar.summary,
+        Err(error) => return Ok(Some(format!("its sidecar: {error}"))),
+    };
+    let file = core.files.get(segment.role())?;
+    let mut block = vec![0; SEGMENT_HEAD_BYTES];
+    super::storage::read_exact_at(&*file, &mut block, 0)?;
+    let HeadFound::Head(head) = SegmentHead::decode(&block) else {
+        return Ok(Some("its header".into()));
+    };
+    let chain = Chain {
+        sequence: head.first_sequence.saturating_sub(1),
+        checksum: head.previous,
+    };
+    let end = scan(&*file, segment.id, 0, chain, |_| ())?;
+    Ok((end.byte < summary.valid_bytes).then(|| format!("at byte {}: {}", end.byte, end.reason)))
+}

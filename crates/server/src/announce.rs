@@ -1,0 +1,42 @@
+//! What is said on standard output: where the listeners are, that everything is ready, and what to try.
+//!
+//! The lines are read by programs; their form is a promise.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Says where a listener is: `NAME listening on ADDR`.
+pub(crate) fn listening(name: &str, address: SocketAddr) {
+    say(&format!("{name} listening on {address}"));
+}
+
+/// Says `ready`, and three lines to try.
+pub(crate) fn ready(kafka: Option<SocketAddr>, http: SocketAddr) {
+    let http = reachable(http);
+    let lines = match kafka.map(reachable) {
+        Some(kafka) => format!(
+            "ready\n  echo hello | kcat -b {kafka} -t demo -P\n  kcat -b {kafka} -t demo -C -e\n  \
+             curl http://{http}/health"
+        ),
+        None => {
+            format!("ready\n  curl http://{http}/\n  curl http://{http}/health\n  curl http://{http}/metrics")
+        }
+    };
+    say(&lines);
+}
+
+/// An address to reach a listener by from the same machine.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn say(line: &str) {
+    if let Err(error) = writeln!(io::stdout(), "{line}") {
+        tracing::debug!(%error, "nobody reads standard output");
+    }
+}

@@ -1,0 +1,62 @@
+//! The command line: one file per command. A new command is a file here and a line in [`COMMANDS`].
+
+mod config_docs;
+mod journal;
+mod serve;
+
+use clap::{ArgMatches, Command};
+
+use crate::failure::Failure;
+
+/// One command: how it is described, and what it does.
+struct Entry {
+    describe: fn() -> Command,
+    run: fn(&ArgMatches) -> Result<(), Failure>,
+}
+
+const COMMANDS: &[Entry] = &[
+    Entry {
+        describe: serve::describe,
+        run: serve::run,
+    },
+    Entry {
+        describe: journal::describe,
+        run: journal::run,
+    },
+    Entry {
+        describe: config_docs::describe,
+        run: config_docs::run,
+    },
+];
+
+/// Reads the command line and does what it says. Mistakes in it end the process here, with exit code 2.
+pub(crate) fn run() -> Result<(), Failure> {
+    let matches = describe().get_matches();
+    let Some((name, matches)) = matches.subcommand() else {
+        return Ok(());
+    };
+    match COMMANDS
+        .iter()
+        .find(|entry| (entry.describe)().get_name() == name)
+    {
+        Some(entry) => (entry.run)(matches),
+        None => Ok(()),
+    }
+}
+
+fn describe() -> Command {
+    Command::new("stafett")
+        .about("A message broker: logs, queues and live topics over one journal")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(COMMANDS.iter().map(|entry| (entry.describe)()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::describe().debug_assert();
+    }
+}

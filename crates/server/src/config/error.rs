@@ -1,0 +1,72 @@
+//! What can be wrong with settings. Every message says where it was given and what would be right.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::definition;
+
+/// One mistake, in one sentence.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("the settings in {} cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{place}: this is not TOML: {message}")]
+    NotToml { place: String, message: String },
+    #[error("{place}: unknown setting {key}; the nearest known one is {nearest}")]
+    UnknownKey {
+        place: String,
+        key: String,
+        nearest: String,
+    },
+    #[error("unknown environment variable {name}; the nearest known one is {nearest}")]
+    UnknownVariable { name: String, nearest: String },
+    #[error("the environment variable {name} is not UTF-8")]
+    NotUnicode { name: String },
+    #[error("--set takes KEY=VALUE, not {given:?}")]
+    NotAnAssignment { given: String },
+    #[error("{place}: {key} takes one plain value, not {found}")]
+    NotPlain {
+        place: String,
+        key: String,
+        found: &'static str,
+    },
+    #[error("{place}: {key} cannot be {given:?}: {expected}")]
+    Invalid {
+        place: String,
+        key: &'static str,
+        given: String,
+        expected: String,
+    },
+    #[error(
+        "kafka.request_bytes_max ({request}) is more than a single request may take of request_memory_bytes ({max}): \
+         lower the first or raise the second"
+    )]
+    RequestBeyondMemory { request: u64, max: u64 },
+    #[error(
+        "kafka.message_bytes_max ({message}) is more than kafka.request_bytes_max ({request}): lower the first or \
+         raise the second"
+    )]
+    MessageBeyondRequest { message: u64, request: u64 },
+    #[error("{key} = {address} is no address to listen on: {reason}")]
+    Unresolved {
+        key: &'static str,
+        address: String,
+        reason: String,
+    },
+    #[error(
+        "{key} = {address} can be reached from other machines, and nobody has to authenticate there: listen on a \
+         loopback address such as 127.0.0.1, or set allow_unauthenticated = true if this is meant"
+    )]
+    Unauthenticated { key: &'static str, address: String },
+}
+
+impl ConfigError {
+    /// An unknown key, with the known one that is most like it.
+    pub(super) fn unknown_key(place: String, key: &str) -> Self {
+        Self::UnknownKey {
+            place,
+            key: key.to_owned(),
+            nearest: definition::nearest_key(key),
+        }
+    }
+}

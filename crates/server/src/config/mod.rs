@@ -1,0 +1,79 @@
+//! The settings: a TOML file, over it the environment, over that the flags.
+//!
+//! Everything about a setting is said once, in the table in [`settings`]; the typed struct, the names in file and
+//! environment, the flags and `docs/configuration.md` are made from it. All values are text with the place where it
+//! was given until they are read by their [`kind`], so that every source takes the same notations and every error
+//! names its place.
+//!
+//! - [`settings`]: the table; [`table`]: the macro behind it
+//! - [`definition`]: one row of it
+//! - [`kind`]: how text becomes a value
+//! - [`quantity`]: sizes and durations with units
+//! - [`file`], [`environment`]: two of the sources
+//! - [`values`]: what was given, by key
+//! - [`error`]: what can be wrong
+//! - [`docs`]: the page about it all
+
+pub(crate) mod definition;
+pub(crate) mod docs;
+pub(crate) mod environment;
+pub(crate) mod error;
+pub(crate) mod file;
+pub(crate) mod kind;
+pub(crate) mod quantity;
+pub(crate) mod settings;
+mod table;
+#[cfg(test)]
+mod tests;
+pub(crate) mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(crate) use definition::Definition;
+pub(crate) use error::ConfigError;
+pub(crate) use kind::LogFormat;
+pub(crate) use settings::{DEFINITIONS, Log, Settings};
+
+use values::{Source, Values};
+
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) file: Option<PathBuf>,
+    /// Settings that have a flag of their own.
+    pub(crate) given: Vec<(&'static Definition, String)>,
+    /// `KEY=VALUE`, as it was given.
+    pub(crate) set: Vec<String>,
+}
+
+/// All settings, checked. `environment` is that of the process.
+pub(crate) fn load(
+    flags: Flags,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Settings, ConfigError> {
+    let (variables, file) = environment::read(environment)?;
+    let mut values = Values::default();
+    if let Some(path) = flags.file.or(file) {
+        file::read(&path, &mut values)?;
+    }
+    for (definition, text) in variables {
+        values.give(definition, text, Source::Environment);
+    }
+    for assignment in flags.set {
+        let (key, text) = assignment
+            .split_once('=')
+            .ok_or_else(|| ConfigError::NotAnAssignment {
+                given: assignment.clone(),
+            })?;
+        let definition =
+            definition::find(key).ok_or_else(|| ConfigError::unknown_key("--set".to_owned(), key))?;
+        values.give(definition, text.to_owned(), Source::Set);
+    }
+    for (definition, text) in flags.given {
+        values.give(definition, text, Source::Flag);
+    }
+    let settings = Settings::read(&values)?;
+    settings.check()?;
+    Ok(settings)
+}

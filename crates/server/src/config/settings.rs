@@ -1,0 +1,157 @@
+//! The table of settings.
+//!
+//! A row is `name: Kind = "default", in MIN..=MAX, flag "name";` with its text above it, where range and flag may be
+//! absent. Rows stand in the table of the file in which they are looked up; the first has no name.
+
+use std::net::SocketAddr;
+
+use stafett_net::{BudgetSettings, ByteBudget};
+
+use super::definition::Definition;
+use super::error::ConfigError;
+use super::kind::{
+    Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
+    Switch, Time, TimeLimit,
+};
+use super::table::settings;
+use super::values::Values;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+const SECOND: u64 = 1000;
+const DAY: u64 = 86_400_000;
+
+settings! {
+    Settings {
+        /// Folder of everything that is stored. It is created if it is absent.
+        data_dir: Folder = "./data", flag "data-dir";
+
+        /// When a write is acknowledged, for topics that say nothing else. `memory`: accepted; `os`: written to the
+        /// operating system, survives a killed process; `interval:RECORDS,MILLISECONDS`: like `os`, and synced at the
+        /// latest after so many records or milliseconds; `sync`: synced to the disk, survives a power loss.
+        durability: Level = "sync", flag "durability";
+
+        /// How long topics keep their records that say nothing else. -1: for ever.
+        retention_ms: TimeLimit = "7d", in 1..=100_000 * DAY;
+
+        /// How many bytes each partition keeps of topics that say nothing else. -1: all.
+        retention_bytes: BytesLimit = "-1", in 1..=1024 * TIB;
+
+        /// Bytes of requests that may be in memory at once. What is beyond waits in the sockets. A quarter is for
+        /// requests of up to 64 KiB, so that they never wait behind large ones.
+        request_memory_bytes: Bytes = "256MiB", in 4 * MIB..=TIB;
+
+        /// Connections to the message listeners. It is lowered to what the limit of open descriptors allows, which is
+        /// raised as far as the user may at start.
+        connections_max: Count = "20000", in 1..=10_000_000;
+
+        /// Threads that serve connections. `auto`: one per processor core.
+        worker_threads: AutoCount = "auto", in 1..=1024;
+
+        /// Allows listeners that can be reached from other machines without authentication. Without it, only loopback
+        /// addresses are listened on.
+        allow_unauthenticated: Switch = "false";
+    }
+    kafka: Kafka {
+        /// Where clients of the Kafka protocol connect. Port 0 picks a free one and prints it.
+        listen: Listen = "127.0.0.1:9092", flag "kafka";
+
+        /// The address that clients are told to connect to. Empty: the address that they came by.
+        advertised: Advertised = "";
+
+        /// Whether a client that asks about a topic that does not exist can create it by that, if its request allows
+        /// it.
+        auto_create_topics: Switch = "true";
+
+        /// Partitions of topics whose creator does not say how many.
+        default_partitions: Count = "1", in 1..=100_000;
+
+        /// Size of the largest batch of records that is accepted, as it is sent.
+        message_bytes_max: Bytes = "1048588", in KIB..=GIB;
+
+        /// Size of the largest request that is read.
+        request_bytes_max: Bytes = "100MiB", in 64 * KIB..=GIB;
+
+        /// A connection without a request for this long is closed.
+        idle_timeout_ms: Time = "10m", in SECOND..=DAY;
+    }
+    http: Http {
+        /// Where `/health` and `/metrics` are served. Port 0 picks a free one and prints it.
+        listen: Listen = "127.0.0.1:7070", flag "http";
+
+        /// Connections to this listener.
+        connections_max: Count = "256", in 1..=100_000;
+    }
+    journal: Journal {
+        /// Size of a segment file.
+        segment_bytes: Bytes = "64MiB", in MIB..=GIB;
+
+        /// Recently written batches that are kept in memory for readers who are close behind.
+        tail_cache_bytes: Bytes = "32MiB", in MIB..=TIB;
+
+        /// Bytes of segments in the order of arrival, before their batches are gathered per log.
+        arrival_bytes_max: Bytes = "8GiB", in 256 * MIB..=1024 * TIB;
+
+        /// How fast the background may rewrite segments, so that it leaves the disk to writers and readers.
+        rewrite_bytes_per_second: Bytes = "64MiB", in MIB..=TIB;
+
+        /// Empty segment files that ordinary appends leave alone, so that there is always room to delete and to free
+        /// space.
+        recycle_segments: Count = "2", in 0..=1024;
+
+        /// Below so much free space on the disk, appends are refused; reading and freeing go on.
+        disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
+    }
+    log: Log {
+        /// What is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
+        /// `info,stafett_net=debug`.
+        level: LogFilter = "info", flag "log-level";
+
+        /// How log lines look.
+        format: LogFormat = "text", flag "log-format";
+    }
+}
+
+impl Settings {
+    /// What a single setting cannot say about itself.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let kafka = &self.kafka;
+        let max = ByteBudget::new(self.budget()).reservation_max() as u64;
+        if kafka.request_bytes_max >= max {
+            return Err(ConfigError::RequestBeyondMemory {
+                request: kafka.request_bytes_max,
+                max,
+            });
+        }
+        if kafka.message_bytes_max > kafka.request_bytes_max {
+            return Err(ConfigError::MessageBeyondRequest {
+                message: kafka.message_bytes_max,
+                request: kafka.request_bytes_max,
+            });
+        }
+        Ok(())
+    }
+
+    /// The bound on requests in memory.
+    pub(crate) fn budget(&self) -> BudgetSettings {
+        BudgetSettings {
+            bytes: usize::try_from(self.request_memory_bytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Refuses addresses that others can reach, unless that is allowed. `key` is the setting that gave them.
+    pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
+        let open = addresses
+            .iter()
+            .find(|address| !address.ip().to_canonical().is_loopback());
+        match open {
+            Some(address) if !self.allow_unauthenticated => Err(ConfigError::Unauthenticated {
+                key,
+                address: address.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The macro that makes typed settings and their definitions out of a table.
+
+/// See [`super::settings`] for the form of a table.
+macro_rules! settings {
+    (
+        $root:ident { $(
+            $(#[doc = $doc:literal])+
+            $name:ident: $kind:ty = $default:literal $(, in $range:expr)? $(, flag $flag:literal)? ;
+        )* }
+        $( $group:ident: $type:ident { $(
+            $(#[doc = $group_doc:literal])+
+            $group_name:ident: $group_kind:ty = $group_default:literal
+                $(, in $group_range:expr)? $(, flag $group_flag:literal)? ;
+        )* } )*
+    ) => {
+        /// All settings, in the order of the table.
+        pub(crate) static DEFINITIONS: &[Definition] = &[
+            $( settings!(@definition stringify!($name); [$($doc),+]; $kind; $default; $($range)?; $($flag)?), )*
+            $( $( settings!(
+                @definition concat!(stringify!($group), ".", stringify!($group_name));
+                [$($group_doc),+]; $group_kind; $group_default; $($group_range)?; $($group_flag)?
+            ), )* )*
+        ];
+
+        settings!(@struct $root { $( $([$doc])+ $name: <$kind as Kind>::Value, )* $( [" One table of the file."] $group: $type, )* });
+        $( settings!(@struct $type { $( $([$group_doc])+ $group_name: <$group_kind as Kind>::Value, )* }); )*
+
+        impl $root {
+            /// All settings out of what was given.
+            pub(super) fn read(values: &Values) -> Result<Self, ConfigError> {
+                Ok(Self {
+                    $( $name: values.read::<$kind>(stringify!($name))?, )*
+                    $( $group: $type {
+                        $( $group_name: values.read::<$group_kind>(
+                            concat!(stringify!($group), ".", stringify!($group_name))
+                        )?, )*
+                    }, )*
+                })
+            }
+        }
+    };
+    (@struct $type:ident { $( $([$doc:literal])+ $name:ident: $value:ty, )* }) => {
+        #[derive(Debug)]
+        #[allow(dead_code, reason = "which part of the program reads a setting is not the business of the table")]
+        pub(crate) struct $type {
+            $( $(#[doc = $doc])+ pub(crate) $name: $value, )*
+        }
+    };
+    (@definition $key:expr; [$($doc:literal),+]; $kind:ty; $default:literal; $($range:expr)?; $($flag:literal)?) => {
+        Definition {
+            key: $key,
+            doc: &[$($doc),+],
+            default: $default,
+            shape: <$kind as Kind>::SHAPE,
+            range: settings!(@range $($range)?),
+            write: <$kind as Kind>::WRITE,
+            flag: settings!(@flag $($flag)?),
+        }
+    };
+    (@range) => { None };
+    (@range $range:expr) => {{
+        const RANGE: std::ops::RangeInclusive<u64> = $range;
+        Some((*RANGE.start(), *RANGE.end()))
+    }};
+    (@flag) => { None };
+    (@flag $flag:literal) => { Some($flag) };
+}
+
+pub(super) use settings;

@@ -1,0 +1,52 @@
+//! What was given, by key: text, and where it came from.
+
+use std::collections::BTreeMap;
+
+use super::definition::{self, Definition};
+use super::error::ConfigError;
+use super::kind::Kind;
+
+/// Where a value was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `FILE:LINE`.
+    File(String),
+    Environment,
+    Set,
+    Flag,
+}
+
+/// Later sources replace earlier ones.
+#[derive(Debug, Default)]
+pub(crate) struct Values(BTreeMap<&'static str, (String, Source)>);
+
+impl Values {
+    pub(crate) fn give(&mut self, definition: &'static Definition, text: String, source: Source) {
+        self.0.insert(definition.key, (text, source));
+    }
+
+    /// The value of the setting `key` as its kind reads it.
+    pub(crate) fn read<K: Kind>(&self, key: &str) -> Result<K::Value, ConfigError> {
+        let definition = definition::find(key)
+            .ok_or_else(|| ConfigError::unknown_key("the table of settings".to_owned(), key))?;
+        let (text, place) = match self.0.get(definition.key) {
+            None => (definition.default, "default".to_owned()),
+            Some((text, source)) => (text.as_str(), place(definition, source)),
+        };
+        K::read(text.trim(), definition.range).map_err(|expected| ConfigError::Invalid {
+            place,
+            key: definition.key,
+            given: text.to_owned(),
+            expected,
+        })
+    }
+}
+
+fn place(definition: &Definition, source: &Source) -> String {
+    match source {
+        Source::File(place) => place.clone(),
+        Source::Environment => definition.variable(),
+        Source::Set => "--set".to_owned(),
+        Source::Flag => format!("--{}", definition.flag.unwrap_or(definition.key)),
+    }
+}

@@ -1,0 +1,113 @@
+//! What is behind the front ends: the journal and the broker on it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::disk::RewritePolicy;
+use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
+
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::serve::Process;
+
+/// How often the journal is asked whether it still works.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+
+/// The stored part of the process.
+pub(crate) struct Core {
+    journal: Arc<DiskJournal>,
+    broker: Arc<Broker>,
+}
+
+impl Core {
+    /// Reads what is stored.
+    pub(crate) async fn open(process: &Process) -> Result<Self, Failure> {
+        let settings = &process.settings;
+        let metrics = Metrics::new();
+        metrics.register(&mut process.registry.write().unwrap_or_else(PoisonError::into_inner));
+        let (path, journal_settings) = (settings.data_dir.clone(), journal_settings(settings));
+        let opened =
+            tokio::task::spawn_blocking(move || DiskJournal::open(&path, journal_settings, metrics)).await;
+        let journal = opened.context("recovery was interrupted")?.with_context(|| {
+            format!(
+                "the data directory {} cannot be opened",
+                settings.data_dir.display()
+            )
+        })?;
+        for fenced in &journal.report().fenced {
+            tracing::error!(log = fenced.0, "damaged: it takes no appends");
+        }
+        for (log, from, to) in &journal.report().damaged {
+            tracing::error!(log = log.0, from = from.0, to = to.0, "lost to damage");
+        }
+        let journal = Arc::new(journal);
+        let _ = process.journal.set(Arc::clone(&journal));
+        let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
+        let broker = Broker::start(shared, broker_settings(settings))
+            .await
+            .context("the broker cannot start")?;
+        Ok(Self {
+            journal,
+            broker: Arc::new(broker),
+        })
+    }
+
+    /// Opens the listeners of the message protocols; gives the address of the Kafka one.
+    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Option<SocketAddr>, Failure> {
+        crate::front_ends::open(&self.broker, process).await
+    }
+
+    /// Returns when the journal has failed, with the reason: the process has to start again.
+    pub(crate) async fn failed(&self) -> String {
+        loop {
+            if let Some(reason) = self.journal.failure() {
+                return reason;
+            }
+            tokio::time::sleep(WATCH_EVERY).await;
+        }
+    }
+
+    /// Writes what is staged and stops. Called when no front end is left.
+    pub(crate) async fn close(self) {
+        let journal = self.journal;
+        let closed = tokio::task::spawn_blocking(move || journal.close()).await;
+        if let Err(error) = closed {
+            tracing::error!(%error, "the journal did not close");
+        }
+    }
+}
+
+fn journal_settings(settings: &Settings) -> stafett_journal::Settings {
+    let journal = &settings.journal;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    stafett_journal::Settings {
+        segment_bytes: u32::try_from(journal.segment_bytes).unwrap_or(u32::MAX),
+        tail_cache_bytes: size(journal.tail_cache_bytes),
+        kept_back_segments: size(journal.recycle_segments),
+        disk_free_bytes_min: journal.disk_free_bytes_min,
+        rewrite_bytes_per_second: journal.rewrite_bytes_per_second,
+        rewrite: RewritePolicy {
+            arrival_bytes_max: journal.arrival_bytes_max,
+            ..RewritePolicy::default()
+        },
+        ..stafett_journal::Settings::default()
+    }
+}
+
+fn broker_settings(settings: &Settings) -> BrokerSettings {
+    BrokerSettings {
+        logs: LogSpec {
+            durability: settings.durability,
+            retention: Retention {
+                age: settings.retention_ms,
+                bytes: settings.retention_bytes,
+            },
+        },
+        message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
+        append_time: false,
+        partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
+    }
+}

@@ -1,0 +1,42 @@
+//! The listeners of the message protocols.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+
+use stafett_broker::Broker;
+use stafett_kafka::{Endpoint, Kafka, KafkaSettings};
+use stafett_net::ListenerSettings;
+
+use crate::failure::Failure;
+use crate::limits;
+use crate::serve::Process;
+
+/// Opens them; gives the address of the Kafka one.
+pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Option<SocketAddr>, Failure> {
+    let settings = &process.settings;
+    let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
+    let limits = ListenerSettings::new("kafka", connections_max);
+    let (listener, address) = process
+        .bind("kafka.listen", &settings.kafka.listen, limits)
+        .await?;
+    let kafka = {
+        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        Kafka::new(Arc::clone(broker), kafka_settings(settings), &mut registry)
+    };
+    process.front_ends.serve(listener, kafka);
+    Ok(Some(address))
+}
+
+fn kafka_settings(settings: &crate::config::Settings) -> KafkaSettings {
+    let kafka = &settings.kafka;
+    KafkaSettings {
+        advertised: kafka
+            .advertised
+            .clone()
+            .map(|(host, port)| Endpoint { host, port }),
+        auto_create_topics: kafka.auto_create_topics,
+        request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
+        idle_timeout: kafka.idle_timeout_ms,
+        ..KafkaSettings::default()
+    }
+}

@@ -1,0 +1,47 @@
+//! What the operating system allows.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors that are not for connections: files of the journal, the runtime, listeners.
+const DESCRIPTORS_RESERVED: u64 = 512;
+
+/// Raises the limit of open descriptors as far as this user may, and says where it is then.
+pub(crate) fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "the limit of open descriptors stays as it is");
+        }
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many connections there can be of the `wanted`.
+pub(crate) fn connections_max(wanted: u64, descriptors: u64) -> usize {
+    let possible = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(16);
+    if possible < wanted {
+        tracing::info!(
+            connections_max = possible,
+            wanted,
+            descriptors,
+            "fewer connections than connections_max allows, as the operating system limits open descriptors"
+        );
+    }
+    usize::try_from(wanted.min(possible)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_files() {
+        assert_eq!(connections_max(20_000, 1_000_000), 20_000);
+        assert_eq!(connections_max(20_000, 20_000), 19_488);
+        assert_eq!(connections_max(20_000, 100), 16);
+    }
+}

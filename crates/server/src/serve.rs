@@ -1,0 +1,236 @@
+//! The process, from its start to its end.
+//!
+//! ```text
+//! settings → logs → runtime → metrics → HTTP (/health says 503)
+//!   → core: what is stored is read     recovering
+//!   → front ends: listeners open       ready
+//!   → SIGTERM or SIGINT                draining: no new connections, what was begun is finished
+//!   → core is closed → HTTP ends → exit code 0
+//! ```
+//!
+//! All of the end takes [`END_MAX`] at most; a second signal cuts the draining short.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use stafett_http::{Health, HttpServer, State};
+use stafett_net::{
+    BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use crate::announce;
+use crate::config::{ConfigError, Settings, definition};
+use crate::core::Core;
+use crate::failure::Failure;
+use crate::journal_routes::{self, JournalSlot};
+use crate::limits;
+use crate::logging;
+use crate::signals::StopSignals;
+use crate::usage;
+
+/// From the first signal to the exit, whatever happens.
+const END_MAX: Duration = Duration::from_millis(9500);
+/// Of that, what connections have to finish what they have begun.
+const DRAIN_MAX: Duration = Duration::from_secs(7);
+/// Of that, what the HTTP listener has, and then whatever else is left.
+const HTTP_END_MAX: Duration = Duration::from_millis(500);
+const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
+
+/// Runs the broker until it is told to stop.
+pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
+    logging::start(&settings.log)?;
+    let descriptors = limits::raise_descriptors();
+    let runtime = runtime(&settings).context("the runtime cannot be started")?;
+    let ended = runtime.block_on(async { Process::new(settings, descriptors).run().await });
+    runtime.shutdown_timeout(BACKGROUND_END_MAX);
+    ended
+}
+
+fn runtime(settings: &Settings) -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(count) = settings
+        .worker_threads
+        .and_then(|count| usize::try_from(count).ok())
+    {
+        builder.worker_threads(count);
+    }
+    builder.thread_name("stafett").enable_all().build()
+}
+
+/// What the parts of the process share.
+pub(crate) struct Process {
+    pub(crate) settings: Settings,
+    /// How many files and sockets the process may have open.
+    pub(crate) descriptors: u64,
+    pub(crate) registry: Arc<RwLock<Registry>>,
+    /// For those who answer before it is open.
+    pub(crate) journal: JournalSlot,
+    net: NetMetrics,
+    health: Health,
+    /// The listeners of the message protocols.
+    pub(crate) front_ends: Listeners,
+    /// The one that answers until all others are done.
+    http: Listeners,
+}
+
+/// Listeners that end together.
+pub(crate) struct Listeners {
+    shared: Shared,
+    tasks: TaskTracker,
+}
+
+impl Listeners {
+    fn new(shared: Shared) -> Self {
+        Self {
+            shared,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Serves a protocol on a listener, until these listeners drain.
+    pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
+        self.tasks.spawn(stafett_net::serve(
+            listener,
+            Arc::new(protocol),
+            self.shared.clone(),
+        ));
+    }
+
+    /// Ends them: at their own pace, up to the limit, or until `hurry` is done.
+    async fn end(&self, limit: Duration, hurry: impl Future<Output = ()>) {
+        self.shared.shutdown.drain();
+        self.tasks.close();
+        tokio::select! {
+            () = self.tasks.wait() => return,
+            () = sleep(limit) => {}
+            () = hurry => {}
+        }
+        tracing::warn!("connections that did not end in time are cut off");
+        self.shared.shutdown.abort();
+        self.tasks.wait().await;
+    }
+}
+
+impl Process {
+    fn new(settings: Settings, descriptors: u64) -> Self {
+        let mut registry = Registry::with_prefix("stafett");
+        let net = NetMetrics::register(&mut registry);
+        usage::register(&mut registry);
+        let budget = ByteBudget::new(settings.budget());
+        budget.register(&mut registry);
+        let shared = Shared::new(Shutdown::new(), budget);
+        Self {
+            settings,
+            descriptors,
+            registry: Arc::new(RwLock::new(registry)),
+            journal: JournalSlot::default(),
+            net,
+            health: Health::new(),
+            http: Listeners::new(shared.ending_with(Shutdown::new())),
+            front_ends: Listeners::new(shared),
+        }
+    }
+
+    async fn run(self) -> Result<(), Failure> {
+        let mut signals = StopSignals::listen().context("signals cannot be taken over")?;
+        let http = self.serve_http().await?;
+        self.health.set(State::Recovering);
+        let core = tokio::select! {
+            core = Core::open(&self) => core?,
+            signal = signals.next() => {
+                tracing::info!(signal, "stopped while recovering");
+                return Ok(());
+            }
+        };
+        let kafka = match core.open_front_ends(&self).await {
+            Ok(kafka) => kafka,
+            Err(failure) => {
+                core.close().await;
+                return Err(failure);
+            }
+        };
+        self.health.set(State::Ready);
+        announce::ready(kafka, http);
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
+
+        let failure = tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "draining");
+                None
+            }
+            reason = core.failed() => Some(reason),
+        };
+        exit_at_the_latest_after(END_MAX);
+        self.health.set(State::Draining);
+        let hurry = async {
+            signals.next().await;
+        };
+        self.front_ends.end(DRAIN_MAX, hurry).await;
+        core.close().await;
+        self.http.end(HTTP_END_MAX, pending()).await;
+        tracing::info!("stopped");
+        match failure {
+            None => Ok(()),
+            Some(reason) => Err(anyhow::anyhow!("the journal failed: {reason}").into()),
+        }
+    }
+
+    /// Starts what answers from the beginning to the end.
+    async fn serve_http(&self) -> Result<SocketAddr, Failure> {
+        let settings = &self.settings.http;
+        let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
+        let limits = ListenerSettings::new("http", connections_max);
+        let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
+        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
+            .merge(journal_routes::router(Arc::clone(&self.journal)));
+        self.http.serve(listener, HttpServer::new(router));
+        Ok(address)
+    }
+
+    /// Opens a listener on the address of the setting `key`, says where, and checks that it may be there.
+    pub(crate) async fn bind(
+        &self,
+        key: &'static str,
+        address: &str,
+        settings: ListenerSettings,
+    ) -> Result<(Listener, SocketAddr), Failure> {
+        let name = settings.name;
+        let unresolved = |error: BindError| ConfigError::Unresolved {
+            key,
+            address: address.to_owned(),
+            reason: error.to_string(),
+        };
+        let addresses = stafett_net::resolve(address).await.map_err(unresolved)?;
+        self.settings.check_reach(key, &addresses)?;
+        let listener = Listener::bind(&addresses, settings, &self.net).with_context(|| {
+            let ways = definition::find(key)
+                .map(definition::Definition::ways)
+                .unwrap_or_default();
+            format!("the {name} listener cannot start (another address: {ways})")
+        })?;
+        let address = listener.local_addr().context("a listener has no address")?;
+        announce::listening(name, address);
+        Ok((listener, address))
+    }
+}
+
+/// Guards the end against whatever may hang in it.
+fn exit_at_the_latest_after(limit: Duration) {
+    let guard = thread::Builder::new().name("end".to_owned()).spawn(move || {
+        thread::sleep(limit);
+        tracing::error!("the end took too long; what was not written is not acknowledged");
+        std::process::exit(1);
+    });
+    if let Err(error) = guard {
+        tracing::warn!(%error, "the end is not guarded");
+    }
+}

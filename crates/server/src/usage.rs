@@ -1,0 +1,81 @@
+//! Metrics of what the process takes from the machine, read from `/proc` when they are asked for. Where that is absent
+//! (proc(5) is Linux's), so are they.
+
+use std::fmt;
+use std::fs;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Makes them visible.
+pub(crate) fn register(registry: &mut Registry) {
+    registry.register_collector(Box::new(Usage));
+}
+
+#[derive(Debug)]
+struct Usage;
+
+impl Collector for Usage {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        if let Some(bytes) = resident_bytes() {
+            let gauge = ConstGauge::new(bytes);
+            let kind = gauge.metric_type();
+            let unit = Some(&Unit::Bytes);
+            gauge.encode(encoder.encode_descriptor(
+                "process_resident_memory",
+                "Memory in use.",
+                unit,
+                kind,
+            )?)?;
+        }
+        if let Some(seconds) = cpu_seconds() {
+            let counter = ConstCounter::new(seconds);
+            let kind = counter.metric_type();
+            let unit = Some(&Unit::Seconds);
+            counter.encode(encoder.encode_descriptor(
+                "process_cpu",
+                "Processor time taken.",
+                unit,
+                kind,
+            )?)?;
+        }
+        if let Some(count) = open_descriptors() {
+            let gauge = ConstGauge::new(count);
+            let kind = gauge.metric_type();
+            let help = "Open files and sockets.";
+            gauge.encode(encoder.encode_descriptor("process_descriptors_open", help, None, kind)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn resident_bytes() -> Option<i64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+fn cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, which is in parentheses, may hold spaces; behind it, user and system time are the 12th
+    // and 13th field.
+    let fields = stat.get(stat.rfind(')')? + 1..)?;
+    let ticks: Option<u64> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse::<u64>().ok())
+        .sum();
+    Some(ticks? as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+fn open_descriptors() -> Option<i64> {
+    // One of them is for reading the folder.
+    i64::try_from(fs::read_dir("/proc/self/fd").ok()?.count())
+        .ok()
+        .map(|count| count - 1)
+}

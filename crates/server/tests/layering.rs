@@ -1,0 +1,80 @@
+//! Which crate may depend on which.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Think hard about the layering before changing this table.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("journal", &["model"]),
+    ("broker", &["journal", "model"]),
+    ("net", &[]),
+    ("kafka-wire", &[]),
+    ("kafka", &["broker", "kafka-wire", "model", "net"]),
+    ("http", &["net"]),
+    ("server", &["broker", "http", "journal", "kafka", "model", "net"]),
+];
+
+/// Words of protocols that the core must not speak.
+const PROTOCOL_WORDS: &[&str] = &["amqp", "rabbitmq", "websocket", "librdkafka"];
+
+fn crates() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn dependencies(name: &str) -> BTreeSet<String> {
+    let manifest = std::fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
+    let normal = manifest.split("[dev-dependencies]").next().unwrap();
+    normal
+        .lines()
+        .filter_map(|line| line.strip_prefix("stafett-"))
+        .filter_map(|rest| rest.split(['.', ' ', '=']).next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn crates_depend_only_on_what_the_table_allows() {
+    let mut found: Vec<_> = std::fs::read_dir(crates())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    let mut listed: Vec<_> = ALLOWED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    listed.sort();
+    assert_eq!(found, listed, "every crate stands in the table");
+    for (name, allowed) in ALLOWED {
+        for dependency in dependencies(name) {
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{name} must not depend on {dependency}"
+            );
+        }
+    }
+}
+
+fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, visit);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            visit(&path, &std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn below_the_front_ends_no_protocol_is_in_the_code() {
+    for name in ["model", "journal", "broker", "net"] {
+        sources(&crates().join(name).join("src"), &mut |path, text| {
+            for (number, line) in text.lines().enumerate() {
+                // A comment may name where a fact or a format is from; code may not.
+                let code = line.split("//").next().unwrap().to_lowercase();
+                for word in PROTOCOL_WORDS.iter().chain(&["kafka"]) {
+                    assert!(!code.contains(word), "{}:{}: {word}", path.display(), number + 1);
+                }
+            }
+        });
+    }
+}
