@@ -490,6 +490,8 @@ impl<'a> Recovery<'a> {
                 }
             }
             Control::Run { epoch, boot, .. } => {
+                // Where the recovery before that run ended, whose checkpoint was not stored.
+                self.pass_lost_offsets(boot);
                 self.meta.run.epoch = epoch.0;
                 self.meta.run.boot = boot;
                 self.meta.run.ended = false;
@@ -625,22 +627,32 @@ impl<'a> Recovery<'a> {
         self.segments = segments;
     }
 
-    /// Decides which offsets may have been given out and lost.
-    fn settle_run(&mut self, settings: &Settings) {
+    /// Goes past the offsets that the last run may have given out and lost, before a run that began on `boot`.
+    fn pass_lost_offsets(&mut self, boot: [u8; 16]) {
         let run = self.meta.run;
         self.report.clean = run.ended || run.epoch == 0;
-        self.report.rebooted = run.epoch != 0 && run.boot != settings.boot;
+        self.report.rebooted = run.epoch != 0 && run.boot != boot;
+        if self.report.clean {
+            return;
+        }
         for log in self.logs.values() {
             let mut state = log.lock();
-            let lost = !self.report.clean
-                && match state.spec.durability {
-                    Durability::Memory => true,
-                    Durability::Os | Durability::Interval { .. } | Durability::Sync => self.report.rebooted,
-                };
+            let lost = match state.spec.durability {
+                Durability::Memory => true,
+                Durability::Os | Durability::Interval { .. } | Durability::Sync => self.report.rebooted,
+            };
             if lost && state.reserved > state.next {
                 state.next = state.reserved;
                 self.dirty.insert(log.id);
             }
+        }
+    }
+
+    /// Decides where every log goes on.
+    fn settle_run(&mut self, settings: &Settings) {
+        self.pass_lost_offsets(settings.boot);
+        for log in self.logs.values() {
+            let mut state = log.lock();
             if self.suspect && !self.proven.contains(&log.id) {
                 state.fenced = true;
                 self.report.fenced.push(log.id);

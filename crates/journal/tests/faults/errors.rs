@@ -44,7 +44,7 @@ fn fail_at(change: u64, effect: Effect) -> &'static str {
 
 /// What is there after a kill, and after losses of power.
 fn check(disk: &SimulatedDisk, ledger: &Ledger, closed: bool) {
-    for seed in 0..=more(2, 10) {
+    for seed in 0..=more(2, 12) {
         let disk = disk.fork();
         let (failure, boots) = match seed {
             0 => {
