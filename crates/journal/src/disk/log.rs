@@ -204,16 +204,28 @@ impl LogState {
             .take_while(|recent| recent.end() <= before)
             .count();
         self.recent.drain(..gone);
+        if let Some(damaged) = &mut self.damaged {
+            damaged.retain(|(_, end)| *end > before);
+        }
         true
     }
 
-    /// Whether an offset at or behind `from` and before `to` was lost to damage.
-    pub(crate) fn damage_between(&self, from: Offset, to: Offset) -> Option<(Offset, Offset)> {
+    /// Notes that offsets were lost to damage.
+    pub(crate) fn lose(&mut self, from: Offset, to: Offset) {
+        let damaged = self.damaged.get_or_insert_default();
+        if !damaged.iter().any(|(start, end)| *start <= from && to <= *end) {
+            damaged.push((from, to));
+            damaged.sort_unstable();
+        }
+    }
+
+    /// The first range at or behind `from` that was lost to damage.
+    pub(crate) fn damage_from(&self, from: Offset) -> Option<(Offset, Offset)> {
         self.damaged
             .as_ref()?
             .iter()
             .copied()
-            .find(|(start, end)| *start < to && from < *end)
+            .find(|(_, end)| from < *end)
     }
 }
 

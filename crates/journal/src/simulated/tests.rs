@@ -97,7 +97,10 @@ fn a_sync_that_fails_loses_something_for_good() {
             storage.sync_names().unwrap();
         }
         write(&*file, 0, &[7; 5000]).unwrap();
-        disk.set_fault(Some(Fault { change: disk.changes() + 1, effect: Effect::Error }));
+        disk.set_fault(Some(Fault {
+            change: disk.changes() + 1,
+            effect: Effect::Error,
+        }));
         assert!(file.sync().is_err());
         file.sync().unwrap();
         assert_eq!(disk.contents("file").unwrap(), [7; 5000]);

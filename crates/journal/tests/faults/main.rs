@@ -16,6 +16,7 @@
 mod support;
 
 mod errors;
+mod flips;
 mod ledger;
 mod power;
 mod run;
