@@ -14,11 +14,13 @@ use crate::session::{Call, Close, Context};
 
 pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: InitProducerIdRequest = call.read(body)?;
-    if request.transactional_id.is_some() {
-        let code = context
-            .shared
-            .metrics
-            .error(call.api, ErrorCode::TransactionalIdAuthorizationFailed);
+    if let Some(name) = &request.transactional_id {
+        let code = if name.is_empty() {
+            ErrorCode::InvalidRequest
+        } else {
+            ErrorCode::TransactionalIdAuthorizationFailed
+        };
+        let code = context.shared.metrics.error(call.api, code);
         let response = InitProducerIdResponse {
             error_code: code,
             ..refused()

@@ -6,6 +6,7 @@ mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod fetch;
+mod find_coordinator;
 mod init_producer_id;
 mod list_offsets;
 mod metadata;
@@ -22,6 +23,7 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::Fetch,
     ApiKey::ListOffsets,
     ApiKey::Metadata,
+    ApiKey::FindCoordinator,
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
@@ -47,6 +49,7 @@ pub(crate) fn dispatch(
         ApiKey::Fetch => fetch::fetch(context, call, body),
         ApiKey::ListOffsets => list_offsets::list_offsets(context, call, body),
         ApiKey::Metadata => metadata::metadata(context, call, body),
+        ApiKey::FindCoordinator => find_coordinator::find_coordinator(context, call, body),
         ApiKey::ApiVersions => api_versions::api_versions(context, call, body),
         ApiKey::CreateTopics => create_topics::create_topics(context, call, body),
         ApiKey::DeleteTopics => delete_topics::delete_topics(context, call, body),
