@@ -672,6 +672,7 @@ impl<'a> Recovery<'a> {
                 state.runs.push(RunRef {
                     first: row.first,
                     segment: *segment,
+                    bytes: u32::try_from(row.bytes).unwrap_or(u32::MAX),
                 });
             }
         }
