@@ -4,7 +4,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | name | bytes |
-//! | `logs` | log | spec, start, next, reserved, producers |
+//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers |
 //! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still be there |
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
@@ -99,6 +99,8 @@ pub(crate) struct LogRow {
     pub(crate) start: Offset,
     pub(crate) next: Offset,
     pub(crate) reserved: Offset,
+    pub(crate) fenced: bool,
+    pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
     pub(crate) producers: Option<Box<Producers>>,
 }
 
@@ -246,6 +248,8 @@ fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), C
 fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
     Database::builder()
         .set_cache_size(CACHE_BYTES)
+        // Without, a damaged file may be believed, or make the database panic.
+        .set_check_integrity_on_open(true)
         .create_with_backend(Backend { file })
         .map_err(failed)
 }
@@ -403,6 +407,13 @@ impl LogRow {
         for offset in [state.start, state.next, state.reserved] {
             out.extend_from_slice(&offset.0.to_le_bytes());
         }
+        out.push(state.fenced.into());
+        let damaged = state.damaged.as_deref().map_or(&[][..], Vec::as_slice);
+        out.extend_from_slice(&u32_of(damaged.len()).to_le_bytes());
+        for (from, to) in damaged {
+            out.extend_from_slice(&from.0.to_le_bytes());
+            out.extend_from_slice(&to.0.to_le_bytes());
+        }
         if let Some(producers) = &state.producers {
             producers.encode(&mut out);
         }
@@ -413,6 +424,10 @@ impl LogRow {
         let mut reader = Reader(bytes);
         let spec = decode_spec(&mut reader)?;
         let (start, next, reserved) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let fenced = reader.u8()? != 0;
+        let damaged = (0..reader.u32()?)
+            .map(|_| Some((Offset(reader.u64()?), Offset(reader.u64()?))))
+            .collect::<Option<Vec<_>>>()?;
         let producers = match reader.0 {
             [] => None,
             _ => Some(Box::new(Producers::decode(&mut reader)?)),
@@ -422,6 +437,8 @@ impl LogRow {
             start: Offset(start),
             next: Offset(next),
             reserved: Offset(reserved),
+            fenced,
+            damaged: (!damaged.is_empty()).then(|| Box::new(damaged)),
             producers,
         })
     }

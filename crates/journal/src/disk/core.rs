@@ -8,7 +8,7 @@ use stafett_model::{Epoch, LogId};
 
 use super::checkpoint::{Checkpoint, RunInfo, StateAt};
 use super::files::Files;
-use super::log::{Log, LogTable};
+use super::log::{Log, LogState, LogTable};
 use super::pool::Pool;
 use super::position::{Position, SegmentId};
 use super::queue::Queue;
@@ -106,6 +106,14 @@ impl Core {
 
     pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the next checkpoint store a log's row.
+    pub(crate) fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
+        if !state.dirty {
+            state.dirty = true;
+            self.pending().dirty.push(Arc::clone(log));
+        }
     }
 
     /// Control frames before this are in the checkpoint.

@@ -143,6 +143,7 @@ impl DiskJournal {
         while writer::pump(&self.core) {}
         syncer::pump(&self.core);
         keeper::pump(&self.core);
+        writer::write_idle_mark(&self.core);
     }
 
     /// Stores a checkpoint now.

@@ -400,7 +400,7 @@ impl Staging<'_> {
             let state = state_of_mut(locked, target.log);
             let base = state.next;
             state.next = Offset(base.0 + u64::from(span));
-            self.mark_dirty(&log, state);
+            self.core.mark_dirty(&log, state);
             let spec = Arc::clone(&state.spec);
             self.wait = self.wait.max(self.wait_for(&log, state, spec.durability, span));
             entries.push(Entry {
@@ -466,7 +466,7 @@ impl Staging<'_> {
                     let log = self.log(LogId(id));
                     let state = state_of_mut(locked, log.id);
                     state.spec = Arc::clone(&spec);
-                    self.mark_dirty(&log, state);
+                    self.core.mark_dirty(&log, state);
                 }
             }
             Some(Control::DeleteLogs { first, count }) => {
@@ -481,7 +481,7 @@ impl Staging<'_> {
                 let state = state_of_mut(locked, log.id);
                 state.truncate(*before);
                 self.core.freed.fetch_add(1, Ordering::AcqRel);
-                self.mark_dirty(&log, state);
+                self.core.mark_dirty(&log, state);
             }
             _ => {}
         }
@@ -497,7 +497,7 @@ impl Staging<'_> {
         for id in ids {
             if let Some(log) = self.core.logs.get(LogId(id)) {
                 let mut state = log.lock();
-                self.mark_dirty(&log, &mut state);
+                self.core.mark_dirty(&log, &mut state);
             }
         }
     }
@@ -540,13 +540,6 @@ impl Staging<'_> {
                 .and_then(|index| self.logs.get(index))
                 .expect("every target's log was found"),
         )
-    }
-
-    fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
-        if !state.dirty {
-            state.dirty = true;
-            self.core.pending().dirty.push(Arc::clone(log));
-        }
     }
 }
 

@@ -35,13 +35,20 @@ fn played(end: End) -> (SimulatedDisk, Ledger) {
 /// Tries a bit of every so many bytes of the files that have a part in their names; the bits differ.
 fn flip(end: End, part: &str, step: usize, used_only: bool) {
     let (disk, ledger) = played(end);
-    let names: Vec<_> = disk.names().into_iter().filter(|name| name.contains(part)).collect();
+    let names: Vec<_> = disk
+        .names()
+        .into_iter()
+        .filter(|name| name.contains(part))
+        .collect();
     assert!(!names.is_empty());
     let mut named = 0;
     let mut tried = 0;
     for name in names {
         let contents = disk.contents(&name).unwrap();
-        let used = contents.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let used = contents
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
         let used = if used_only { used } else { contents.len() };
         for byte in (0..used).step_by(step) {
             let bit = 8 * byte as u64 + (byte as u64 / step as u64) % 8;
@@ -49,7 +56,13 @@ fn flip(end: End, part: &str, step: usize, used_only: bool) {
             impl Drop for Place<'_> {
                 fn drop(&mut self) {
                     if std::thread::panicking() {
-                        eprintln!("at bit {} (byte {}) of {}, {:?}", self.1, self.1 / 8, self.0, self.2);
+                        eprintln!(
+                            "at bit {} (byte {}) of {}, {:?}",
+                            self.1,
+                            self.1 / 8,
+                            self.0,
+                            self.2
+                        );
                     }
                 }
             }
@@ -78,10 +91,15 @@ fn check(disk: &SimulatedDisk, ledger: &Ledger, end: End) -> bool {
     let first = compare(&journal, ledger, end);
     disk.kill();
     drop(journal);
-    let Ok(journal) = open(disk, 1) else { panic!("it could be opened once, and no more") };
+    let Ok(journal) = open(disk, 1) else {
+        panic!("it could be opened once, and no more")
+    };
     let second = look(&journal, ledger);
     for log in &first.logs {
-        assert!(second.0.logs.contains(log), "the damage of {log} was forgotten by the next start");
+        assert!(
+            second.0.logs.contains(log),
+            "the damage of {log} was forgotten by the next start"
+        );
     }
     first.something || !first.logs.is_empty()
 }
@@ -104,7 +122,10 @@ fn compare(journal: &DiskJournal, ledger: &Ledger, end: End) -> Named {
             continue;
         };
         for record in &seen.records {
-            assert!(mine.records.contains(record) || record.0 < mine.start, "{id} has {record:.20?}");
+            assert!(
+                mine.records.contains(record) || record.0 < mine.start,
+                "{id} has {record:.20?}"
+            );
         }
         if !named.logs.contains(id) && !named.something {
             assert_eq!(seen.records, mine.records, "{id} was not named");
@@ -119,8 +140,12 @@ fn compare(journal: &DiskJournal, ledger: &Ledger, end: End) -> Named {
 /// What can be read, and what is said to be damaged.
 fn look(journal: &DiskJournal, ledger: &Ledger) -> (Named, Holding) {
     let report = journal.report();
-    let mut named = Named { something: report.is_damaged(), logs: BTreeSet::new() };
-    named.logs.extend(journal.damaged_logs());
+    let mut named = Named {
+        something: report.torn || report.damaged_groups > 0,
+        logs: BTreeSet::new(),
+    };
+    named.logs.extend(report.damaged.iter().map(|(log, _, _)| *log));
+    named.logs.extend(report.fenced.iter().copied());
     let mut holding = Holding::default();
     let mut whole = Holding::default();
     for id in ledger.logs() {
@@ -151,7 +176,8 @@ fn salvaged(journal: &DiskJournal, id: LogId) -> Option<(LogId, crate::ledger::H
             Ok(run) if run.pieces.is_empty() => break,
             Ok(run) => {
                 let records = seen(&run).into_iter().filter(|(offset, _)| *offset >= at);
-                log.records.extend(records.map(|(offset, value)| (offset, Rc::from(value))));
+                log.records
+                    .extend(records.map(|(offset, value)| (offset, Rc::from(value))));
                 at = run.next.0;
             }
             Err(ReadError::Damaged { to, .. }) => {

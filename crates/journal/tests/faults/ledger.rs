@@ -94,15 +94,20 @@ impl Holding {
     /// What a journal holds. The level of logs cannot be seen: it is as `like` has it.
     pub fn of(journal: &dyn Journal, logs: &BTreeSet<LogId>, like: &Self) -> Result<Self, String> {
         let mut holding = Self::logs_of(journal, logs, like)?;
+        holding.state = Self::state_of(journal)?;
+        Ok(holding)
+    }
+
+    pub fn state_of(journal: &dyn Journal) -> Result<BTreeMap<(u16, String), Kept>, String> {
+        let mut state = BTreeMap::<_, Kept>::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         for space in SPACES {
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             let load = journal.load_state(StateSpace(space), &mut |item| match item {
                 StateItem::Value { key, value } => {
-                    holding.state.entry((space, text(key))).or_default().0 = Some(text(value).into());
+                    state.entry((space, text(key))).or_default().0 = Some(text(value).into());
                 }
                 StateItem::Delta { key, delta } => {
-                    holding
-                        .state
+                    state
                         .entry((space, text(key)))
                         .or_default()
                         .1
@@ -111,7 +116,7 @@ impl Holding {
             });
             load.map_err(|error| error.to_string())?;
         }
-        Ok(holding)
+        Ok(state)
     }
 
     /// The same without state, which can only be seen right behind a start.

@@ -16,6 +16,8 @@
 mod support;
 
 mod errors;
+mod flips;
+mod house;
 mod ledger;
 mod power;
 mod run;

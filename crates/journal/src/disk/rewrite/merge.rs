@@ -42,11 +42,11 @@ impl From<io::Error> for MergeError {
     }
 }
 
-/// A new segment and the logs in it, with the first offset of each.
+/// A new segment and the logs in it, with the first offset and the bytes of each.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) segment: Segment,
-    pub(crate) logs: Vec<(LogId, Offset)>,
+    pub(crate) logs: Vec<(LogId, Offset, u64)>,
 }
 
 struct Input {
@@ -263,7 +263,7 @@ impl<'a> Output<'a> {
             let file = self.core.files.get(segment.sidecar_role())?;
             let mut logs = Vec::new();
             Sidecar::open(&*file, *id)
-                .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first))))
+                .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first, row.bytes))))
                 .map_err(|_| MergeError::Damaged {
                     segment: *id,
                     byte: 0,
