@@ -15,6 +15,8 @@ use super::storage::{Storage, StorageFile};
 
 /// Spares beyond those that are kept back: what is written while the next is being prepared.
 const AHEAD: usize = 2;
+/// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
+const UNFINISHED: &str = "spare.seg.tmp";
 /// Bytes of a spare that are written and synced at once.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -179,8 +181,6 @@ impl Pool {
     /// what makes a sync fast, and keeps writes from waiting for one.
     fn add_written_spare(&self) -> Result<(), NoSpare> {
         self.check_free()?;
-        // A name that is not a segment's: what is left of it after a crash is removed.
-        const UNFINISHED: &str = "spare.seg.tmp";
         let _ = self.storage.remove(UNFINISHED);
         let file = self.storage.create(UNFINISHED)?;
         let written = file
