@@ -19,6 +19,7 @@ use crate::answers::{Answer, Answered, Answers, Kind};
 use crate::api;
 use crate::kafka::Shared;
 use crate::settings::Endpoint;
+use crate::writer::answer_buffer;
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +65,8 @@ impl Call {
     }
 
     pub(crate) fn encode<R: Request>(&self, response: &R::Response) -> Result<Encoded, Close> {
-        Ok(frame::write_response::<R>(
+        Ok(frame::write_response_into::<R>(
+            answer_buffer(),
             self.version,
             self.correlation_id,
             response,
@@ -155,6 +157,10 @@ impl Context {
         };
         if !api::SERVED.contains(&call.api) {
             return Err(Close::NotServed(call.api));
+        }
+        if !call.api.versions().contains(call.version) && call.api != ApiKey::ApiVersions {
+            let Call { api, version, .. } = call;
+            return Err(DecodeError::UnsupportedVersion { api, version }.into());
         }
         Ok((call, body))
     }

@@ -9,7 +9,7 @@ use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, InitProducerIdRequest, MetadataRequest,
+    DescribeConfigsRequest, FindCoordinatorRequest, InitProducerIdRequest, MetadataRequest,
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode, Message, Str, Uuid};
 
@@ -69,6 +69,7 @@ async fn every_api_that_is_named_is_answered_in_every_version_that_is_served() {
     let server = Server::start().await;
     ask(&server, MetadataRequest::default()).await;
     ask(&server, CreateTopicsRequest::default()).await;
+    ask(&server, FindCoordinatorRequest::default()).await;
     ask(&server, DeleteTopicsRequest::default()).await;
     ask(&server, DescribeConfigsRequest::default()).await;
     ask(
@@ -100,7 +101,7 @@ async fn every_api_that_is_named_is_answered_in_every_version_that_is_served() {
         .await;
     assert_eq!(
         response.api_keys.len(),
-        10,
+        11,
         "all that is named is asked for above"
     );
 }
