@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
         .init();
     let args = Args::parse();
     let temporary = tempfile::tempdir()?;
-    let directory = args.data_dir.as_deref().unwrap_or(temporary.path());
+    let directory = args.data_dir.as_deref().unwrap_or_else(|| temporary.path());
     let journal = Arc::new(DiskJournal::open(directory, Settings::default(), Metrics::new())?);
     let settings = BrokerSettings {
         logs: LogSpec {

@@ -229,10 +229,9 @@ impl PartitionResult {
     }
 
     fn refuse(&mut self, shared: &Shared, call: Call, refusal: &Refusal) {
-        let code = match error::refusal(refusal) {
-            ErrorCode::UnknownTopicOrPartition if call.version >= IDS_FROM => ErrorCode::UnknownTopicId,
-            code => code,
-        };
+        let code = error::refusal(refusal);
+        let names_id = code == ErrorCode::UnknownTopicOrPartition && call.version >= IDS_FROM;
+        let code = if names_id { ErrorCode::UnknownTopicId } else { code };
         *self = Self::failed(shared, call, self.index, code, refusal.to_string().into());
     }
 
@@ -254,9 +253,13 @@ impl PartitionResult {
 }
 
 fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
-    let unknown = || match key.unknown() {
-        ErrorCode::UnknownTopicId => (ErrorCode::UnknownTopicId, "no topic has this id".into()),
-        code => (code, "there is no such topic".into()),
+    let unknown = || {
+        let message = if key.id.is_zero() {
+            "there is no such topic"
+        } else {
+            "no topic has this id"
+        };
+        (key.unknown(), message.into())
     };
     key.find(shared).ok_or_else(unknown)
 }
@@ -311,7 +314,6 @@ fn check(
     })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn bad_batch(batch: BatchError) -> Refused {
     (error::batch(&batch), batch.to_string().into())
 }

@@ -96,7 +96,7 @@ async fn frames_that_mean_nothing_end_the_connection_and_are_counted() {
 #[tokio::test]
 async fn versions_that_are_not_served_end_the_connection_but_for_the_question_which_are() {
     let server = Server::start().await;
-    let served = [
+    let apis = [
         ApiKey::Produce,
         ApiKey::Fetch,
         ApiKey::ListOffsets,
@@ -107,7 +107,7 @@ async fn versions_that_are_not_served_end_the_connection_but_for_the_question_wh
         ApiKey::DescribeConfigs,
         ApiKey::DescribeCluster,
     ];
-    for api in served {
+    for api in apis {
         for version in [api.versions().max + 1, -1, i16::MAX, api.versions().min - 1] {
             let mut client = server.client().await;
             let rest = [&NO_CLIENT[..], &[0; 64]].concat();
@@ -214,7 +214,7 @@ async fn a_client_that_says_nothing_or_too_little_is_let_go() {
     assert!(client.is_closed().await);
     assert_eq!(
         server.metric("connection_errors_total{listener=\"kafka\",kind=\"idle\"}"),
-        2.0
+        2
     );
 }
 
