@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use smallvec::SmallVec;
 use stafett_broker::{Outcome, Ticket};
 use stafett_kafka_wire::{ApiKey, Encoded};
 use stafett_net::Permit;
@@ -47,7 +48,7 @@ impl From<Encoded> for Reply {
 pub(crate) enum Kind {
     Ready(Answered),
     /// Waits for the first group's outcomes.
-    Produce(Box<ProduceAnswer>),
+    Produce(ProduceAnswer),
     Task(Task),
     /// A task that later requests may depend on: none of them is looked at before it is done.
     Barrier(Task),
@@ -65,7 +66,7 @@ pub(crate) struct Answer {
 /// Produce requests whose batches were appended together.
 struct Group {
     waiting: Option<Ticket>,
-    outcomes: VecDeque<Outcome>,
+    outcomes: smallvec::IntoIter<[Outcome; 2]>,
     /// Answers that have not taken their outcomes.
     answers: usize,
 }
@@ -92,13 +93,13 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// Whether requests have to wait for an answer before they are looked at.
+    /// Whether requests have to wait for an answer before they are looked at; for ever if it ends the connection.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked
     }
 
     pub(crate) fn push(&mut self, answer: Answer) {
-        self.is_blocked |= matches!(answer.kind, Kind::Barrier(_));
+        self.is_blocked |= matches!(answer.kind, Kind::Barrier(_) | Kind::Ready(Err(_)));
         self.queue.push_back(answer);
     }
 
@@ -106,7 +107,7 @@ impl Answers {
     pub(crate) fn push_group(&mut self, ticket: Ticket, answers: usize) {
         self.groups.push_back(Group {
             waiting: Some(ticket),
-            outcomes: VecDeque::new(),
+            outcomes: SmallVec::new().into_iter(),
             answers,
         });
     }
@@ -129,7 +130,7 @@ impl Answers {
                 };
                 if let Some(ticket) = &mut group.waiting {
                     let outcomes = ready!(Pin::new(ticket).poll(context));
-                    group.outcomes = outcomes.into_iter().collect();
+                    group.outcomes = outcomes.into_iter();
                     group.waiting = None;
                 }
                 let answered = answer.finish(shared, &mut group.outcomes);

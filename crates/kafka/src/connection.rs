@@ -101,6 +101,10 @@ struct Loop<'a> {
     is_reading: bool,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would cost memory for each answer"
+)]
 enum Event {
     Answer(Next),
     Read(Status),

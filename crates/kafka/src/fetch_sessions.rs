@@ -76,13 +76,18 @@ impl FetchSessions {
         }
     }
 
-    /// Keeps what a client asked for; gives the id of its session, or [`NO_SESSION`] if there is no room.
-    pub(crate) fn create(&self, state: Box<FetchState>, uses_ids: bool) -> i32 {
+    /// Begins a session with what a client asked for, unless there is no room. It is taken out until its first answer
+    /// is written.
+    pub(crate) fn create(
+        &self,
+        state: Box<FetchState>,
+        uses_ids: bool,
+    ) -> Result<Taken<'_>, Box<FetchState>> {
         let partitions = state.live();
         let mut inner = self.lock();
         while inner.slots.len() >= self.sessions_max || inner.partitions + partitions > self.partitions_max {
             if !self.evict(&mut inner) {
-                return NO_SESSION;
+                return Err(state);
             }
         }
         let id = loop {
@@ -91,18 +96,21 @@ impl FetchSessions {
                 break id;
             }
         };
-        let used = Instant::now();
         let slot = Slot {
             epoch: EPOCH_FIRST + 1,
             uses_ids,
-            state: Some(state),
+            state: None,
             partitions,
-            used,
+            used: Instant::now(),
         };
         inner.slots.insert(id, slot);
         inner.partitions += partitions;
         self.show(&inner);
-        id
+        Ok(Taken {
+            sessions: self,
+            id,
+            state: Some(state),
+        })
     }
 
     /// Takes a session out for the request of the given epoch.

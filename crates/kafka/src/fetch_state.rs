@@ -13,30 +13,22 @@
 //! Invariant: a partition that is not active is watched, and was watched before it was read last. So nothing that
 //! became visible is missed.
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 
 use hashbrown::HashTable;
-use stafett_broker::{Bounds, Broker, ReadFrom, ReadRequest, Run, TopicId, Watch};
-use stafett_kafka_wire::messages::fetch::FetchPartition;
-use stafett_kafka_wire::{ErrorCode, Str, Uuid};
+use smallvec::SmallVec;
+use stafett_broker::{Bounds, Broker, ReadFrom, ReadRequest, Run, Watch};
+use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
 
 use crate::error;
 use crate::kafka::Shared;
+use crate::reader::TopicKey;
 
 /// An offset that nobody has been told.
 const UNTOLD: i64 = -1;
 /// Forgotten partitions that a session carries along beyond as many as it has live ones.
 const FORGOTTEN_SLACK: usize = 64;
-
-/// How a client names a topic: by its name, or by its id.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct TopicKey {
-    pub name: Str,
-    pub id: Uuid,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -55,6 +47,8 @@ pub(crate) struct Partition {
     pub number: i32,
     stage: Stage,
     log: Result<LogId, ErrorCode>,
+    /// Why it was not even tried to read it.
+    failed: Option<ErrorCode>,
     watched: Option<LogId>,
     fetch_offset: i64,
     bytes_max: usize,
@@ -65,15 +59,25 @@ pub(crate) struct Partition {
     told: (i64, i64),
 }
 
+/// What a client asks of a partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub partition: i32,
+    /// The epoch that the client believes in, or -1.
+    pub leader_epoch: i32,
+    pub fetch_offset: i64,
+    pub bytes_max: i32,
+}
+
 #[derive(Debug)]
 pub(crate) struct FetchState {
     /// By number: what a watch calls them.
-    partitions: Vec<Partition>,
+    partitions: SmallVec<[Partition; 1]>,
     /// Numbers by name; only in a session.
     by_name: HashTable<u32>,
     hash: RandomState,
     live: usize,
-    active: VecDeque<u32>,
+    active: SmallVec<[u32; 4]>,
     quiet: Vec<u32>,
     watch: Option<Watch>,
     /// Deletions of topics that have been noticed.
@@ -83,28 +87,30 @@ pub(crate) struct FetchState {
 /// What one look at the active partitions brought.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    pub results: Vec<(u32, Result<Run, ErrorCode>)>,
+    results: Tellings,
     pub bytes: usize,
     pub has_error: bool,
 }
 
 /// What a client is told of a partition.
 #[derive(Debug)]
-pub(crate) struct Told<'a> {
-    pub partition: &'a Partition,
+pub(crate) struct Telling {
+    number: u32,
     pub end: i64,
     pub start: i64,
-    pub records: Result<Option<Run>, ErrorCode>,
+    pub result: Result<Run, ErrorCode>,
 }
+
+pub(crate) type Tellings = SmallVec<[Telling; 1]>;
 
 impl FetchState {
     pub(crate) fn new(shared: &Shared) -> Self {
         Self {
-            partitions: Vec::new(),
+            partitions: SmallVec::new(),
             by_name: HashTable::new(),
             hash: RandomState::new(),
             live: 0,
-            active: VecDeque::new(),
+            active: SmallVec::new(),
             quiet: Vec::new(),
             watch: None,
             deletions: shared.deletions(),
@@ -123,28 +129,29 @@ impl FetchState {
     }
 
     /// Adds a partition to a fetch that ends with its request.
-    pub(crate) fn add(&mut self, shared: &Shared, topic: &TopicKey, asked: &FetchPartition) {
+    pub(crate) fn add(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
         let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
         let mut partition = Partition {
             topic: topic.clone(),
             number: asked.partition,
             stage: Stage::Active,
             log: Err(ErrorCode::UnknownTopicOrPartition),
+            failed: None,
             watched: None,
             fetch_offset: asked.fetch_offset,
-            bytes_max: usize::try_from(asked.partition_max_bytes).unwrap_or(0),
-            leader_epoch: asked.current_leader_epoch,
+            bytes_max: usize::try_from(asked.bytes_max).unwrap_or(0),
+            leader_epoch: asked.leader_epoch,
             bounds: None,
             told: (UNTOLD, UNTOLD),
         };
         partition.resolve(shared);
         self.partitions.push(partition);
-        self.active.push_back(number);
+        self.active.push(number);
         self.live += 1;
     }
 
     /// Adds a partition to a session, or changes where it is to be read from.
-    pub(crate) fn put(&mut self, shared: &Shared, topic: &TopicKey, asked: &FetchPartition) {
+    pub(crate) fn put(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
         let Some(number) = self.find(topic, asked.partition) else {
             let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
             self.add(shared, topic, asked);
@@ -171,8 +178,8 @@ impl FetchState {
             self.live += 1;
         }
         partition.fetch_offset = asked.fetch_offset;
-        partition.bytes_max = usize::try_from(asked.partition_max_bytes).unwrap_or(0);
-        partition.leader_epoch = asked.current_leader_epoch;
+        partition.bytes_max = usize::try_from(asked.bytes_max).unwrap_or(0);
+        partition.leader_epoch = asked.leader_epoch;
         self.activate(number);
     }
 
@@ -226,56 +233,57 @@ impl FetchState {
         }
     }
 
-    /// What to read now, and of which partitions: every active one.
-    fn request(&mut self, shared: &Shared, bytes_max: usize) -> (ReadRequest, Vec<(u32, Option<ErrorCode>)>) {
+    /// What to read now: every active partition, in their order, but for those that failed.
+    fn request(&mut self, shared: &Shared, bytes_max: usize) -> ReadRequest {
         let mut logs = Vec::with_capacity(self.active.len());
-        let mut tried = Vec::with_capacity(self.active.len());
-        for number in std::mem::take(&mut self.active) {
-            let Some(partition) = self.partitions.get_mut(index(number)) else {
-                continue;
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|number| {
+            let Some(partition) = self.partitions.get_mut(index(*number)) else {
+                return false;
             };
             if partition.stage != Stage::Active {
-                continue;
+                return false;
             }
             if partition.log.is_err() {
                 partition.resolve(shared);
-                self.watch_one(&shared.broker, number);
+                self.watch_one(&shared.broker, *number);
             }
-            let Some(partition) = self.partitions.get(index(number)) else {
-                continue;
+            let Some(partition) = self.partitions.get_mut(index(*number)) else {
+                return false;
             };
-            match partition.readable(shared) {
-                Ok(from) => {
-                    logs.push(from);
-                    tried.push((number, None));
-                }
-                Err(code) => tried.push((number, Some(code))),
-            }
+            let readable = partition.readable(shared);
+            partition.failed = readable.err();
+            logs.extend(readable);
+            true
+        });
+        self.active = active;
+        ReadRequest {
+            logs,
+            bytes_max,
+            first_batch_whole: true,
         }
-        (
-            ReadRequest {
-                logs,
-                bytes_max,
-                first_batch_whole: true,
-            },
-            tried,
-        )
     }
 
     /// Reads every active partition, as far as the bytes go.
     pub(crate) async fn read(&mut self, shared: &Shared, bytes_max: usize) -> Round {
-        let (request, tried) = self.request(shared, bytes_max);
+        let request = self.request(shared, bytes_max);
         let read = if request.logs.is_empty() {
             Vec::new()
         } else {
+            // A journal that stops has nothing to say: then every partition fails.
             shared.broker.read(request).finish().await.unwrap_or_default()
         };
         let mut read = read.into_iter();
         let mut round = Round {
-            results: Vec::with_capacity(tried.len()),
+            results: SmallVec::with_capacity(self.active.len()),
             ..Round::default()
         };
-        for (number, failed) in tried {
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|number| {
+            let failed = self
+                .partitions
+                .get(index(*number))
+                .and_then(|partition| partition.failed);
             let result = match failed {
                 Some(code) => Err(code),
                 None => match read.next() {
@@ -284,15 +292,17 @@ impl FetchState {
                     None => Err(ErrorCode::KafkaStorageError),
                 },
             };
-            self.on_read(number, result, &mut round);
-        }
+            self.is_active_after(*number, result, &mut round)
+        });
+        self.active = active;
         round
     }
 
-    fn on_read(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) {
+    /// Adds what was read to a round, unless it is nothing; then the partition need not be read before it grows.
+    fn is_active_after(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) -> bool {
         let is_watching = self.watch.is_some();
         let Some(partition) = self.partitions.get_mut(index(number)) else {
-            return;
+            return false;
         };
         match &result {
             Ok(run) => {
@@ -301,7 +311,7 @@ impl FetchState {
                 if is_watching && run.bytes == 0 && is_at_end {
                     partition.stage = Stage::Quiet;
                     self.quiet.push(number);
-                    return;
+                    return false;
                 }
                 round.bytes += run.bytes;
             }
@@ -313,60 +323,64 @@ impl FetchState {
                 round.has_error = true;
             }
         }
-        self.active.push_back(number);
-        round.results.push((number, result));
+        round.results.push(Telling {
+            number,
+            end: UNTOLD,
+            start: UNTOLD,
+            result,
+        });
+        true
     }
 
     /// What to tell the client of a round: of all partitions, or of those of which there is something new. Partitions
     /// that had records are read after all others next time.
-    pub(crate) fn tell(&mut self, round: Round, all: bool, mut tell: impl FnMut(Told<'_>)) {
+    pub(crate) fn tell(&mut self, round: Round, all: bool) -> Tellings {
         let mut results = round.results;
-        let has_records = |result: &Result<Run, ErrorCode>| result.as_ref().is_ok_and(|run| run.bytes > 0);
+        let numbers = |with_records| {
+            let wanted = results
+                .iter()
+                .filter(move |telling| telling.has_records() == with_records);
+            wanted.map(|telling| telling.number)
+        };
         self.active.clear();
-        self.active.extend(
-            results
-                .iter()
-                .filter(|(_, result)| !has_records(result))
-                .map(|(number, _)| number),
-        );
-        self.active.extend(
-            results
-                .iter()
-                .filter(|(_, result)| has_records(result))
-                .map(|(number, _)| number),
-        );
-        let mut quiet = std::mem::take(&mut self.quiet);
-        quiet.retain(|number| {
-            let partition = self.partitions.get_mut(index(*number));
-            partition.is_some_and(|partition| {
-                let is_quiet = partition.stage == Stage::Quiet;
-                if is_quiet {
-                    partition.stage = Stage::Idle;
-                }
-                is_quiet
-            })
-        });
-        // In the order of the request, so that the partitions of a topic are told together.
-        results.extend(quiet.into_iter().map(|number| (number, Ok(Run::default()))));
-        results.sort_unstable_by_key(|(number, _)| *number);
-        for (number, result) in results {
+        self.active.extend(numbers(false).chain(numbers(true)));
+        for number in std::mem::take(&mut self.quiet) {
             let Some(partition) = self.partitions.get_mut(index(number)) else {
                 continue;
             };
-            let bounds = partition.bounds;
-            let now = bounds.map_or((UNTOLD, UNTOLD), |bounds| (wire(bounds.end), wire(bounds.start)));
-            let records = result.map(|run| Some(run).filter(|run| run.bytes > 0));
-            if !all && matches!(records, Ok(None)) && now == partition.told {
-                continue;
+            if partition.stage == Stage::Quiet {
+                partition.stage = Stage::Idle;
+                let result = Ok(Run::default());
+                results.push(Telling {
+                    number,
+                    end: UNTOLD,
+                    start: UNTOLD,
+                    result,
+                });
+            }
+        }
+        // In the order of the request, so that the partitions of a topic are told together.
+        results.sort_unstable_by_key(|telling| telling.number);
+        results.retain(|telling| {
+            let Some(partition) = self.partitions.get_mut(index(telling.number)) else {
+                return false;
+            };
+            let now = partition
+                .bounds
+                .map_or((UNTOLD, UNTOLD), |bounds| (wire(bounds.end), wire(bounds.start)));
+            if !all && telling.result.is_ok() && !telling.has_records() && now == partition.told {
+                return false;
             }
             partition.told = now;
-            tell(Told {
-                partition,
-                end: now.0,
-                start: now.1,
-                records,
-            });
-        }
+            (telling.end, telling.start) = now;
+            true
+        });
+        results
+    }
+
+    /// Which partition it is about.
+    pub(crate) fn partition(&self, telling: &Telling) -> Option<&Partition> {
+        self.partitions.get(index(telling.number))
     }
 
     fn activate(&mut self, number: u32) {
@@ -375,7 +389,7 @@ impl FetchState {
         };
         if matches!(partition.stage, Stage::Idle | Stage::Quiet) {
             partition.stage = Stage::Active;
-            self.active.push_back(number);
+            self.active.push(number);
         }
     }
 
@@ -458,36 +472,29 @@ impl FetchState {
     }
 }
 
-impl TopicKey {
-    /// The error for a topic that is not there.
-    fn unknown(&self) -> ErrorCode {
-        if self.id.is_zero() {
-            ErrorCode::UnknownTopicOrPartition
-        } else {
-            ErrorCode::UnknownTopicId
-        }
+impl Telling {
+    fn has_records(&self) -> bool {
+        self.result.as_ref().is_ok_and(|run| run.bytes > 0)
     }
 }
 
 impl Partition {
-    pub(crate) fn fetch_offset(&self) -> i64 {
-        self.fetch_offset
+    /// About how many records a run holds: those before the offset that was asked for are in its first batch too.
+    pub(crate) fn records_of(&self, run: &Run) -> u64 {
+        let from = u64::try_from(self.fetch_offset).unwrap_or(0);
+        run.next.0.saturating_sub(from)
     }
 
     fn resolve(&mut self, shared: &Shared) {
-        let topics = shared.broker.topics();
-        let topic = if self.topic.id.is_zero() {
-            topics.named(&self.topic.name)
-        } else {
-            topics.with_id(TopicId(self.topic.id.into()))
-        };
-        self.log = topic
+        self.log = self
+            .topic
+            .find(shared)
             .ok_or_else(|| self.topic.unknown())
-            .and_then(|topic: Arc<_>| {
-                let number = u32::try_from(self.number).ok();
-                number
-                    .and_then(|number| topic.log(number))
-                    .ok_or(ErrorCode::UnknownTopicOrPartition)
+            .and_then(|topic| {
+                let log = u32::try_from(self.number)
+                    .ok()
+                    .and_then(|number| topic.log(number));
+                log.ok_or(ErrorCode::UnknownTopicOrPartition)
             });
     }
 

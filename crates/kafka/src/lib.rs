@@ -14,8 +14,10 @@
 //! - `session`: turns a frame into an answer that is there or to come
 //! - `answers`: what a connection still owes, in order
 //! - `api`: one file per request
-//! - `fetch_sessions`, `fetch_state`: what a fetch session remembers (KIP-227)
+//! - `fetch_request`: what a fetch asks for; `fetch_state`: which partitions are worth a look; `fetch_sessions`: what is
+//!   remembered between requests (KIP-227)
 //! - `configs`: the names of Kafka's topic settings and what they mean here
+//! - `reader`, `writer`: requests and answers that are read and written without structs between
 //! - `error`: from every error of the core to its code
 //! - `metrics`, `settings`
 //!
@@ -27,12 +29,15 @@ mod api;
 mod configs;
 mod connection;
 mod error;
+mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
 mod kafka;
 mod metrics;
+mod reader;
 mod session;
 mod settings;
+mod writer;
 
 pub use kafka::Kafka;
 pub use settings::{Endpoint, KafkaSettings};

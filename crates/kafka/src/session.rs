@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use stafett_broker::Append;
 use stafett_kafka_wire::{
     ApiKey, DecodeError, DecodeLimits, Decoder, EncodeError, Encoded, Request, Str, frame,
@@ -19,6 +20,7 @@ use crate::answers::{Answer, Answered, Answers, Kind};
 use crate::api;
 use crate::kafka::Shared;
 use crate::settings::Endpoint;
+use crate::writer::answer_buffer;
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +66,8 @@ impl Call {
     }
 
     pub(crate) fn encode<R: Request>(self, response: &R::Response) -> Result<Encoded, Close> {
-        Ok(frame::write_response::<R>(
+        Ok(frame::write_response_into::<R>(
+            answer_buffer(),
             self.version,
             self.correlation_id,
             response,
@@ -105,7 +108,7 @@ impl Context {
             };
             let begun = Instant::now();
             let frame_bytes = payload.len();
-            let (api, kind) = match Self::open(payload) {
+            let (api, kind) = match open(payload) {
                 Err(close) => (None, Kind::Ready(Err(close))),
                 Ok((call, body)) => {
                     let kind = api::dispatch(self, call, body, frame_bytes, &mut staging);
@@ -145,17 +148,22 @@ impl Context {
             ),
         }
     }
+}
 
-    fn open(payload: bytes::Bytes) -> Result<(Call, Decoder), Close> {
-        let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
-        let call = Call {
-            api: header.api,
-            version: header.version,
-            correlation_id: header.correlation_id,
-        };
-        if !api::SERVED.contains(&call.api) {
-            return Err(Close::NotServed(call.api));
-        }
-        Ok((call, body))
+/// Reads the header of a request that is served.
+fn open(payload: Bytes) -> Result<(Call, Decoder), Close> {
+    let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
+    let call = Call {
+        api: header.api,
+        version: header.version,
+        correlation_id: header.correlation_id,
+    };
+    if !api::SERVED.contains(&call.api) {
+        return Err(Close::NotServed(call.api));
     }
+    if !call.api.versions().contains(call.version) && call.api != ApiKey::ApiVersions {
+        let Call { api, version, .. } = call;
+        return Err(DecodeError::UnsupportedVersion { api, version }.into());
+    }
+    Ok((call, body))
 }

@@ -5,31 +5,32 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use stafett_broker::Run;
-use stafett_kafka_wire::messages::fetch::{
-    FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData,
-};
-use stafett_kafka_wire::messages::{FetchRequest, FetchResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_kafka_wire::messages::{self, FetchResponse};
+use stafett_kafka_wire::{ApiKey, Decoder, Encoded, ErrorCode, Records};
 use stafett_net::Permit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::answers::{Answered, Kind, Reply};
+use crate::fetch_request::{FetchRequest, IDS_FROM, SESSIONS_FROM};
 use crate::fetch_sessions::{EPOCH_FIRST, EPOCH_NONE, NO_SESSION, Taken};
-use crate::fetch_state::{FetchState, Round, Told, TopicKey};
+use crate::fetch_state::{FetchState, Round, Telling, Tellings};
 use crate::kafka::Shared;
+use crate::reader::TopicKey;
 use crate::session::{Call, Close, Context};
+use crate::writer::Writer;
 
-/// From this version on, topics are named by their ids.
-const IDS_FROM: i16 = 13;
 const READ_COMMITTED: i8 = 1;
+/// Nobody else has what is asked for.
+const NO_OTHER_REPLICA: i32 = -1;
 /// What a fetch reads where memory is short, reserved if possible.
 const SHORT_BYTES: usize = 1 << 20;
 /// What it reads where there is none, without asking.
 const LEAST_BYTES: usize = 64 << 10;
 
 pub(super) fn fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
-    let request: FetchRequest = call.read(body)?;
+    let request = FetchRequest::read(call, body)?;
     let context = context.clone();
     Ok(Kind::Task(Box::pin(
         async move { run(&context, call, request).await },
@@ -47,10 +48,11 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
             Ok(taken) => go_on(context, call, &request, taken).await,
             Err(code) => {
                 let error_code = shared.metrics.error(call.api, code);
-                call.answer::<FetchRequest>(&FetchResponse {
+                let response = FetchResponse {
                     error_code,
                     ..FetchResponse::default()
-                })
+                };
+                call.answer::<messages::FetchRequest>(&response)
             }
         };
     }
@@ -58,31 +60,36 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
         shared.fetch_sessions.remove(request.session_id);
     }
     let mut state = FetchState::new(shared);
-    state.reserve(request.topics.iter().map(|topic| topic.partitions.len()).sum());
+    state.reserve(request.partitions());
     let wants_session = request.session_epoch == EPOCH_FIRST;
     if wants_session {
         state.start_watching(&shared.broker);
-        put(&mut state, shared, &request.topics);
+        put(&mut state, shared, &request);
     } else {
-        for topic in &request.topics {
-            let key = TopicKey {
-                name: topic.topic.clone(),
-                id: topic.topic_id,
-            };
-            for partition in &topic.partitions {
-                state.add(shared, &key, partition);
-            }
-        }
+        request
+            .asked()
+            .for_each(|(key, asked)| state.add(shared, key, asked));
     }
     let (round, memory) = collect(context, &request, &mut state).await;
-    let mut response = tell(shared, &request, &mut state, round, true);
-    if wants_session {
-        response.session_id = shared.fetch_sessions.create(Box::new(state), uses_ids);
+    let tellings = state.tell(round, true);
+    let isolation = request.isolation_level;
+    if !wants_session {
+        let written = write(call, shared, isolation, &state, tellings, NO_SESSION)?;
+        return Ok(Reply {
+            memory,
+            ..written.into()
+        });
     }
-    Ok(Reply {
-        memory,
-        ..call.encode::<FetchRequest>(&response)?.into()
-    })
+    match shared.fetch_sessions.create(Box::new(state), uses_ids) {
+        Ok(taken) => finish(call, shared, isolation, taken, tellings, memory),
+        Err(state) => {
+            let written = write(call, shared, isolation, &state, tellings, NO_SESSION)?;
+            Ok(Reply {
+                memory,
+                ..written.into()
+            })
+        }
+    }
 }
 
 /// Answers a request of a session that there is.
@@ -91,46 +98,53 @@ async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken:
     let Some(state) = taken.state() else {
         return Err(Close::OutcomeUnknown);
     };
-    put(state, shared, &request.topics);
-    for ForgottenTopic {
-        topic,
-        topic_id,
-        partitions,
-    } in &request.forgotten_topics_data
-    {
-        let key = TopicKey {
-            name: topic.clone(),
-            id: *topic_id,
-        };
-        for partition in partitions {
-            state.forget(&key, *partition);
-        }
-    }
+    put(state, shared, request);
+    request
+        .forgotten()
+        .for_each(|(key, partition)| state.forget(key, partition));
     state.changed(shared);
     let (round, memory) = collect(context, request, state).await;
-    let is_empty = state.live() == 0;
-    let mut response = tell(shared, request, state, round, false);
-    if is_empty {
-        shared.fetch_sessions.remove(taken.id);
-    } else {
-        response.session_id = taken.id;
+    let tellings = state.tell(round, false);
+    finish(call, shared, request.isolation_level, taken, tellings, memory)
+}
+
+/// Writes the answer of a session and keeps it for its next request, unless the client has forgotten all of it.
+fn finish(
+    call: Call,
+    shared: &Shared,
+    isolation: i8,
+    mut taken: Taken<'_>,
+    tellings: Tellings,
+    memory: Option<Permit>,
+) -> Answered {
+    let id = taken.id;
+    let Some(state) = taken.state() else {
+        return Err(Close::OutcomeUnknown);
+    };
+    let is_kept = state.live() > 0;
+    let session = if is_kept { id } else { NO_SESSION };
+    let written = write(call, shared, isolation, state, tellings, session)?;
+    if is_kept {
         taken.put_back();
     }
     Ok(Reply {
         memory,
-        ..call.encode::<FetchRequest>(&response)?.into()
+        ..written.into()
     })
 }
 
 /// Adds what is asked for to a session; texts are copied, since the session outlives the request.
-fn put(state: &mut FetchState, shared: &Shared, topics: &[FetchTopic]) {
-    for topic in topics {
-        let key = TopicKey {
-            name: topic.topic.detach(),
-            id: topic.topic_id,
-        };
-        for partition in &topic.partitions {
-            state.put(shared, &key, partition);
+fn put(state: &mut FetchState, shared: &Shared, request: &FetchRequest) {
+    let mut last: Option<TopicKey> = None;
+    for (key, asked) in request.asked() {
+        if last.as_ref() != Some(key) {
+            last = Some(TopicKey {
+                name: key.name.detach(),
+                id: key.id,
+            });
+        }
+        if let Some(key) = &last {
+            state.put(shared, key, asked);
         }
     }
 }
@@ -192,67 +206,76 @@ fn reserve(context: &Context, bytes_max: usize) -> (Option<Permit>, usize) {
     (None, bytes_max.min(LEAST_BYTES))
 }
 
-fn tell(
+/// Writes what there is to tell. Partitions of a topic that follow each other are told under one name.
+fn write(
+    call: Call,
     shared: &Shared,
-    request: &FetchRequest,
-    state: &mut FetchState,
-    round: Round,
-    all: bool,
-) -> FetchResponse {
-    let mut topics: Vec<FetchableTopicResponse> = Vec::new();
+    isolation: i8,
+    state: &FetchState,
+    tellings: Tellings,
+    session: i32,
+) -> Result<Encoded, Close> {
+    let topic_of = |telling: &Telling| state.partition(telling).map(|partition| &partition.topic);
+    let is_same = |one: &Telling, other: &Telling| topic_of(one) == topic_of(other);
+    let mut w = Writer::new(call);
+    // How long the client is to keep still.
+    w.e.i32(0);
+    if w.version >= SESSIONS_FROM {
+        w.e.i16(ErrorCode::None.code());
+        w.e.i32(session);
+    }
+    let lengths: SmallVec<[usize; 4]> = tellings.chunk_by(is_same).map(<[_]>::len).collect();
+    w.count(lengths.len());
     let (mut records, mut bytes) = (0, 0);
-    state.tell(round, all, |told| {
-        if let Ok(Some(run)) = &told.records {
-            bytes += run.bytes as u64;
-            let from = u64::try_from(told.partition.fetch_offset()).unwrap_or(0);
-            records += run.next.0.saturating_sub(from);
+    let mut tellings = tellings.into_iter();
+    for length in lengths {
+        for (place, telling) in tellings.by_ref().take(length).enumerate() {
+            let Some(partition) = state.partition(&telling) else {
+                continue;
+            };
+            if place == 0 {
+                w.topic(&partition.topic, IDS_FROM);
+                w.count(length);
+            }
+            if let Ok(run) = &telling.result {
+                bytes += run.bytes as u64;
+                records += partition.records_of(run);
+            }
+            write_partition(&mut w, shared, isolation, partition.number, telling);
         }
-        let TopicKey { name, id } = &told.partition.topic;
-        let is_same = |last: &&mut FetchableTopicResponse| last.topic_id == *id && last.topic == *name;
-        let (name, id) = (name.clone(), *id);
-        let data = partition_data(shared, request, told);
-        match topics.last_mut().filter(is_same) {
-            Some(last) => last.partitions.push(data),
-            None => topics.push(topic_of(name, id, data)),
-        }
-    });
+        w.tags();
+    }
+    w.tags();
     shared.metrics.fetched_records.inc_by(records);
     shared.metrics.fetched_bytes.inc_by(bytes);
-    FetchResponse {
-        responses: topics,
-        ..FetchResponse::default()
-    }
+    w.finish()
 }
 
-fn topic_of(topic: Str, topic_id: Uuid, first: PartitionData) -> FetchableTopicResponse {
-    FetchableTopicResponse {
-        topic,
-        topic_id,
-        partitions: vec![first],
-    }
-}
-
-fn partition_data(shared: &Shared, request: &FetchRequest, told: Told<'_>) -> PartitionData {
-    let Told {
-        partition,
-        end,
-        start,
-        records,
-    } = told;
-    let (code, run) = match records {
-        Ok(run) => (ErrorCode::None, run),
-        Err(code) => (code, None),
+fn write_partition(w: &mut Writer, shared: &Shared, isolation: i8, number: i32, telling: Telling) {
+    let Telling {
+        end, start, result, ..
+    } = telling;
+    let (code, pieces) = match result {
+        Ok(Run { pieces, .. }) => (ErrorCode::None, pieces),
+        Err(code) => (code, Vec::new()),
     };
-    let pieces = run.map(|Run { pieces, .. }| pieces).unwrap_or_default();
-    PartitionData {
-        partition_index: partition.number,
-        error_code: shared.metrics.error(stafett_kafka_wire::ApiKey::Fetch, code),
-        high_watermark: end,
-        // No transaction is ever open.
-        last_stable_offset: end,
-        log_start_offset: start,
-        aborted_transactions: (request.isolation_level == READ_COMMITTED).then(Vec::new),
-        records: Some(pieces.into_iter().collect()),
-        ..PartitionData::default()
+    w.e.i32(number);
+    w.e.i16(shared.metrics.error(ApiKey::Fetch, code));
+    w.e.i64(end);
+    // No transaction is ever open: all that is there is stable, and none was aborted.
+    w.e.i64(end);
+    if w.version >= 5 {
+        w.e.i64(start);
     }
+    if isolation == READ_COMMITTED {
+        w.count(0);
+    } else {
+        w.null_count();
+    }
+    if w.version >= 11 {
+        w.e.i32(NO_OTHER_REPLICA);
+    }
+    let is_flexible = w.is_flexible();
+    w.e.records(&Records::from(pieces), is_flexible);
+    w.tags();
 }

@@ -6,11 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use stafett_broker::{CreateError, NewTopic, Topic, TopicId, TopicSettings};
 use stafett_kafka_wire::messages::MetadataRequest;
 use stafett_kafka_wire::messages::metadata::{MetadataRequestTopic, MetadataResponseBroker};
-use stafett_kafka_wire::{ApiKey, Decoder, Encoder, ErrorCode, ResponseHeader, Str, Uuid};
+use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
 
 use crate::answers::{Answered, Kind, Reply};
@@ -18,6 +17,7 @@ use crate::error;
 use crate::kafka::{Shared, large_answer};
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
+use crate::writer::Writer;
 
 /// What may be done with a cluster where nobody is asked who they are, as bits of the numbers of Kafka's
 /// `AclOperation`: create, alter, describe, cluster action, describe and alter configs, idempotent write.
@@ -112,9 +112,7 @@ async fn answer(
         None
     };
     let (host, port) = context.endpoint();
-    let writer = Writer {
-        version: call.version,
-        is_flexible: ApiKey::Metadata.is_flexible(call.version),
+    let told = Told {
         broker: MetadataResponseBroker {
             node_id: BROKER_ID,
             host,
@@ -134,7 +132,7 @@ async fn answer(
             NOT_ASKED
         },
     };
-    let write = move || writer.answer(call.correlation_id, &entries, bytes);
+    let write = move || told.write(call, &entries, bytes);
     if turn.is_none() {
         return write();
     }
@@ -222,10 +220,8 @@ fn look_up(
         .unwrap_or(ErrorCode::UnknownTopicOrPartition))
 }
 
-/// Writes the answer straight into its bytes: the structs of a million partitions would take many times as much.
-struct Writer {
-    version: i16,
-    is_flexible: bool,
+/// What is the same in all of an answer.
+struct Told {
     broker: MetadataResponseBroker,
     cluster_id: Str,
     leader_epoch: i32,
@@ -233,98 +229,86 @@ struct Writer {
     cluster_operations: i32,
 }
 
-impl Writer {
-    fn answer(&self, correlation_id: i32, entries: &[Entry], bytes: usize) -> Answered {
-        let mut e = Encoder::frame_into(BytesMut::with_capacity(256 + bytes));
-        ResponseHeader { correlation_id }.encode(&mut e, ApiKey::Metadata, self.version);
-        self.head(&mut e);
-        self.count(&mut e, entries.len());
+impl Told {
+    fn write(&self, call: Call, entries: &[Entry], bytes: usize) -> Answered {
+        let mut w = Writer::with_capacity(call, 256 + bytes);
+        self.head(&mut w);
+        w.count(entries.len());
         for entry in entries {
             match entry {
-                Entry::Known(topic) => self.topic(&mut e, topic),
-                Entry::Failed { name, id, code } => self.failed(&mut e, name.as_ref(), *id, *code),
+                Entry::Known(topic) => self.topic(&mut w, topic),
+                Entry::Failed { name, id, code } => failed(&mut w, name.as_ref(), *id, *code),
             }
         }
-        if (8..=10).contains(&self.version) {
-            e.i32(self.cluster_operations);
+        if (8..=10).contains(&w.version) {
+            w.e.i32(self.cluster_operations);
         }
-        if self.version >= 13 {
-            e.i16(ErrorCode::None.code());
+        if w.version >= 13 {
+            w.e.i16(ErrorCode::None.code());
         }
-        self.tags(&mut e);
-        Ok(e.finish()?.into())
+        w.tags();
+        Ok(w.finish()?.into())
     }
 
-    fn head(&self, e: &mut Encoder) {
-        if self.version >= 3 {
-            e.i32(0);
+    fn head(&self, w: &mut Writer) {
+        if w.version >= 3 {
+            w.e.i32(0);
         }
-        e.array(std::slice::from_ref(&self.broker), self.version, self.is_flexible);
-        if self.version >= 2 {
-            e.string(&self.cluster_id, self.is_flexible);
+        w.e.array(std::slice::from_ref(&self.broker), w.version, w.is_flexible());
+        if w.version >= 2 {
+            w.string(&self.cluster_id);
         }
-        if self.version >= 1 {
-            e.i32(BROKER_ID);
+        if w.version >= 1 {
+            w.e.i32(BROKER_ID);
         }
     }
 
-    fn topic(&self, e: &mut Encoder, topic: &Topic) {
+    fn topic(&self, w: &mut Writer, topic: &Topic) {
         let id = Uuid::from(topic.id.0);
-        self.topic_head(e, ErrorCode::None.code(), Some(&Str::copy_from(&topic.name)), id);
+        topic_head(w, ErrorCode::None.code(), Some(&Str::copy_from(&topic.name)), id);
         let partitions = i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
-        self.count(e, usize::try_from(partitions).unwrap_or(0));
+        w.count(usize::try_from(partitions).unwrap_or(0));
         for partition in 0..partitions {
-            e.i16(ErrorCode::None.code());
-            e.i32(partition);
-            e.i32(BROKER_ID);
-            if self.version >= 7 {
-                e.i32(self.leader_epoch);
+            w.e.i16(ErrorCode::None.code());
+            w.e.i32(partition);
+            w.e.i32(BROKER_ID);
+            if w.version >= 7 {
+                w.e.i32(self.leader_epoch);
             }
-            e.array(&[BROKER_ID], self.version, self.is_flexible);
-            e.array(&[BROKER_ID], self.version, self.is_flexible);
-            if self.version >= 5 {
-                self.count(e, 0);
+            // Those who have a copy, and those of them that are up to date.
+            for _ in 0..2 {
+                w.count(1);
+                w.e.i32(BROKER_ID);
             }
-            self.tags(e);
+            if w.version >= 5 {
+                w.count(0);
+            }
+            w.tags();
         }
-        self.topic_end(e, self.topic_operations);
+        topic_end(w, self.topic_operations);
     }
+}
 
-    fn failed(&self, e: &mut Encoder, name: Option<&Str>, id: Uuid, code: i16) {
-        self.topic_head(e, code, name, id);
-        self.count(e, 0);
-        self.topic_end(e, NOT_ASKED);
-    }
+fn failed(w: &mut Writer, name: Option<&Str>, id: Uuid, code: i16) {
+    topic_head(w, code, name, id);
+    w.count(0);
+    topic_end(w, NOT_ASKED);
+}
 
-    fn topic_head(&self, e: &mut Encoder, code: i16, name: Option<&Str>, id: Uuid) {
-        e.i16(code);
-        e.opt_string(name, self.is_flexible);
-        if self.version >= 10 {
-            e.uuid(id);
-        }
-        if self.version >= 1 {
-            e.bool(false);
-        }
+fn topic_head(w: &mut Writer, code: i16, name: Option<&Str>, id: Uuid) {
+    w.e.i16(code);
+    w.opt_string(name);
+    if w.version >= 10 {
+        w.e.uuid(id);
     }
+    if w.version >= 1 {
+        w.e.bool(false);
+    }
+}
 
-    fn topic_end(&self, e: &mut Encoder, operations: i32) {
-        if self.version >= 8 {
-            e.i32(operations);
-        }
-        self.tags(e);
+fn topic_end(w: &mut Writer, operations: i32) {
+    if w.version >= 8 {
+        w.e.i32(operations);
     }
-
-    fn count(&self, e: &mut Encoder, count: usize) {
-        if self.is_flexible {
-            e.uvarint(u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1));
-        } else {
-            e.i32(i32::try_from(count).unwrap_or(i32::MAX));
-        }
-    }
-
-    fn tags(&self, e: &mut Encoder) {
-        if self.is_flexible {
-            e.tags(&[]);
-        }
-    }
+    w.tags();
 }

@@ -1,28 +1,30 @@
 //! `Produce`: batches in. Each is checked once and passed on as the bytes that came in; whatever requests were read
 //! together is appended in one call.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_broker::{Append, Outcome, Placed, Refusal, Topic, TopicId};
-use stafett_kafka_wire::messages::produce::{
-    PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
-};
-use stafett_kafka_wire::messages::{ProduceRequest, ProduceResponse};
-use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_broker::{Append, Outcome, Placed, Refusal, Topic};
+use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{BatchError, BatchHeader, Codec, LogId, ProduceLimits, sole_batch, with_append_time};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
 use crate::kafka::{Shared, now_ms};
+use crate::reader::{Reader, TopicKey};
 use crate::session::{Call, Close, Context, Staging};
+use crate::writer::Writer;
 
 /// From this version on, topics are named by their ids.
 const IDS_FROM: i16 = 13;
 /// From this version on, clients know zstd.
 const ZSTD_FROM: i16 = 7;
+/// From this version on, errors come with words.
+const MESSAGES_FROM: i16 = 8;
+/// The least that a topic and a partition take in a request.
+const TOPIC_BYTES_MIN: usize = 3;
+const PARTITION_BYTES_MIN: usize = 5;
 /// An offset or a time that there is none of.
 const NONE: i64 = -1;
 
@@ -31,17 +33,22 @@ pub(crate) struct ProduceAnswer {
     call: Call,
     /// False if the producer wants no answer; then an error ends the connection, as there is no other way to tell.
     is_wanted: bool,
-    has_failed: bool,
-    response: ProduceResponse,
-    staged: SmallVec<[Staged; 2]>,
+    /// Each with the number of its partitions.
+    topics: SmallVec<[(TopicKey, usize); 1]>,
+    /// One for each partition, in the order of the request.
+    results: SmallVec<[PartitionResult; 1]>,
 }
 
-/// Where in the answer a staged batch belongs.
-struct Staged {
-    topic: u32,
-    partition: u32,
-    records: u32,
-    bytes: usize,
+/// What became of one partition of a request.
+struct PartitionResult {
+    index: i32,
+    code: ErrorCode,
+    base_offset: i64,
+    append_time: i64,
+    log_start: i64,
+    /// Records and bytes of a batch whose outcome is not there yet.
+    staged: Option<(u32, usize)>,
+    message: Option<Str>,
 }
 
 /// Why a batch is not taken.
@@ -63,174 +70,198 @@ pub(super) fn stage(
     frame_bytes: usize,
     staging: &mut Staging,
 ) -> Result<Kind, Close> {
-    let request: ProduceRequest = call.read(body)?;
-    let mut answer = ProduceAnswer {
-        call,
-        is_wanted: request.acks != 0,
-        has_failed: false,
-        response: ProduceResponse::default(),
-        staged: SmallVec::new(),
-    };
-    answer.response.responses.reserve_exact(request.topic_data.len());
-    let mut pinned_bytes = frame_bytes;
-    for topic in request.topic_data {
-        answer.stage_topic(&context.shared, request.acks, topic, &mut pinned_bytes, staging);
-    }
-    if answer.staged.is_empty() {
-        return Ok(Kind::Ready(answer.finish(&context.shared, &mut VecDeque::new())));
+    let before = staging.appends.len();
+    let read = read(context, call, body, frame_bytes, &mut staging.appends);
+    let mut answer = read.inspect_err(|_| staging.appends.truncate(before))?;
+    if staging.appends.len() == before {
+        return Ok(Kind::Ready(
+            answer.finish(&context.shared, &mut std::iter::empty()),
+        ));
     }
     staging.answers += 1;
-    Ok(Kind::Produce(Box::new(answer)))
+    Ok(Kind::Produce(answer))
 }
 
-impl ProduceAnswer {
-    fn stage_topic(
-        &mut self,
-        shared: &Shared,
-        acks: i16,
-        data: TopicProduceData,
-        pinned_bytes: &mut usize,
-        staging: &mut Staging,
-    ) {
-        let topic = find_topic(shared, self.call.version, &data);
-        let topic_index = index(self.response.responses.len());
-        let mut answers = Vec::with_capacity(data.partition_data.len());
-        for partition in data.partition_data {
+/// Reads a request, checks its batches as they come and adds those that are fit to `appends`.
+fn read(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+    frame_bytes: usize,
+    appends: &mut Vec<Append>,
+) -> Result<ProduceAnswer, DecodeError> {
+    let shared = &*context.shared;
+    let mut r = Reader::new(call, body);
+    let _transactional_id = r.opt_string()?;
+    let acks = r.d.i16()?;
+    // How long to wait for replicas.
+    let _timeout_ms = r.d.i32()?;
+    let mut answer = ProduceAnswer {
+        call,
+        is_wanted: acks != 0,
+        topics: SmallVec::new(),
+        results: SmallVec::new(),
+    };
+    // What keeps the first body keeps the others of the same frame.
+    let mut pinned_bytes = frame_bytes;
+    for _ in 0..r.count(TOPIC_BYTES_MIN)? {
+        let key = r.topic(IDS_FROM)?;
+        let topic = find_topic(shared, &key);
+        let partitions = r.count(PARTITION_BYTES_MIN)?;
+        for _ in 0..partitions {
+            let index = r.d.i32()?;
+            let records = r.opt_bytes()?;
+            r.tags()?;
             let checked = match &topic {
                 _ if !(-1..=1).contains(&acks) => Err((
                     ErrorCode::InvalidRequiredAcks,
                     "acks is one of -1, 0 and 1".into(),
                 )),
-                Ok(topic) => check(
-                    shared,
-                    self.call.version,
-                    topic,
-                    partition.index,
-                    partition.records,
-                ),
+                Ok(topic) => check(shared, call.version, topic, index, records),
                 Err(refused) => Err(refused.clone()),
             };
-            let mut answer = PartitionProduceResponse {
-                index: partition.index,
-                ..Default::default()
-            };
-            match checked {
-                Ok(Checked {
-                    log,
-                    body,
-                    header,
-                    append_time,
-                }) => {
-                    answer.log_append_time_ms = append_time;
-                    self.staged.push(Staged {
-                        topic: topic_index,
-                        partition: index(answers.len()),
-                        records: header.record_count.cast_unsigned(),
-                        bytes: body.len(),
+            answer.results.push(match checked {
+                Ok(checked) => {
+                    let result = PartitionResult::staged(index, &checked);
+                    let pinned_bytes = std::mem::take(&mut pinned_bytes);
+                    appends.push(Append {
+                        pinned_bytes,
+                        ..Append::batch(checked.log, checked.body)
                     });
-                    let append = Append {
-                        pinned_bytes: std::mem::take(pinned_bytes),
-                        ..Append::batch(log, body)
-                    };
-                    staging.appends.push(append);
+                    result
                 }
-                Err((code, message)) => self.fail(shared, &mut answer, code, message),
-            }
-            answers.push(answer);
+                Err((code, message)) => PartitionResult::failed(shared, call, index, code, message),
+            });
         }
-        self.response.responses.push(TopicProduceResponse {
-            name: data.name,
-            topic_id: data.topic_id,
-            partition_responses: answers,
-        });
+        r.tags()?;
+        answer.topics.push((key, partitions));
     }
+    r.tags()?;
+    Ok(answer)
+}
 
-    /// Completes the answer with the outcomes of its batches, which are the first of `outcomes`.
-    pub(crate) fn finish(&mut self, shared: &Shared, outcomes: &mut VecDeque<Outcome>) -> Answered {
+impl ProduceAnswer {
+    /// Completes the answer with the outcomes of its batches, which are the next of `outcomes`.
+    pub(crate) fn finish(
+        &mut self,
+        shared: &Shared,
+        outcomes: &mut impl Iterator<Item = Outcome>,
+    ) -> Answered {
         let (mut batches, mut records, mut bytes) = (0, 0, 0);
-        let mut response = std::mem::take(&mut self.response);
         let mut is_unknown = false;
-        for staged in std::mem::take(&mut self.staged) {
-            let outcome = outcomes.pop_front().unwrap_or(Outcome::Unknown);
-            let topic = usize::try_from(staged.topic)
-                .ok()
-                .and_then(|at| response.responses.get_mut(at));
-            let Some(answer) = topic.and_then(|topic| {
-                usize::try_from(staged.partition)
-                    .ok()
-                    .and_then(|at| topic.partition_responses.get_mut(at))
-            }) else {
-                continue;
-            };
-            match outcome {
-                Outcome::Committed(placed) => {
+        for result in &mut self.results {
+            let Some(staged) = result.staged else { continue };
+            match outcomes.next() {
+                Some(Outcome::Committed(placed)) => {
                     batches += 1;
-                    records += u64::from(staged.records);
-                    bytes += staged.bytes as u64;
-                    self.commit(shared, answer, placed.first());
+                    records += u64::from(staged.0);
+                    bytes += staged.1 as u64;
+                    result.commit(shared, self.call, placed.first());
                 }
-                Outcome::Refused(refusal) => self.refuse(shared, answer, &refusal),
-                Outcome::Unknown => is_unknown = true,
+                Some(Outcome::Refused(refusal)) => result.refuse(shared, self.call, &refusal),
+                Some(Outcome::Unknown) | None => is_unknown = true,
             }
         }
         shared.metrics.produced_batches.inc_by(batches);
         shared.metrics.produced_records.inc_by(records);
         shared.metrics.produced_bytes.inc_by(bytes);
-        if is_unknown {
-            return Err(Close::OutcomeUnknown);
-        }
-        match (self.is_wanted, self.has_failed) {
-            (true, _) => self.call.answer::<ProduceRequest>(&response),
+        let has_failed = self.results.iter().any(|result| !result.code.is_none());
+        match (self.is_wanted, has_failed) {
+            _ if is_unknown => Err(Close::OutcomeUnknown),
+            (true, _) => self.write(),
             (false, false) => Ok(Reply::default()),
             (false, true) => Err(Close::SilentFailure),
         }
     }
 
-    fn commit(&self, shared: &Shared, answer: &mut PartitionProduceResponse, placed: Option<&Placed>) {
-        let Some(placed) = placed else { return };
-        answer.base_offset = wire_offset(placed.base.0);
-        if self.call.version >= 5 && self.is_wanted {
-            let bounds = shared.broker.bounds(placed.log);
-            answer.log_start_offset = bounds.map_or(NONE, |bounds| wire_offset(bounds.start.0));
+    fn write(&self) -> Answered {
+        let mut w = Writer::new(self.call);
+        w.count(self.topics.len());
+        let mut results = self.results.iter();
+        for (key, partitions) in &self.topics {
+            w.topic(key, IDS_FROM);
+            w.count(*partitions);
+            for result in results.by_ref().take(*partitions) {
+                result.write(&mut w);
+            }
+            w.tags();
         }
-    }
-
-    fn refuse(&mut self, shared: &Shared, answer: &mut PartitionProduceResponse, refusal: &Refusal) {
-        let code = error::refusal(refusal);
-        let by_id = self.call.version >= IDS_FROM && code == ErrorCode::UnknownTopicOrPartition;
-        let code = if by_id { ErrorCode::UnknownTopicId } else { code };
-        self.fail(shared, answer, code, refusal.to_string().into());
-    }
-
-    fn fail(
-        &mut self,
-        shared: &Shared,
-        answer: &mut PartitionProduceResponse,
-        code: ErrorCode,
-        message: Str,
-    ) {
-        self.has_failed = true;
-        answer.error_code = shared.metrics.error(self.call.api, code);
-        answer.base_offset = NONE;
-        answer.log_append_time_ms = NONE;
-        answer.error_message = (self.call.version >= 8).then_some(message);
+        // How long the client is to keep still.
+        w.e.i32(0);
+        w.tags();
+        Ok(w.finish()?.into())
     }
 }
 
-fn find_topic(shared: &Shared, version: i16, data: &TopicProduceData) -> Result<Arc<Topic>, Refused> {
-    let topics = shared.broker.topics();
-    if version >= IDS_FROM {
-        let unknown = || (ErrorCode::UnknownTopicId, "no topic has this id".into());
-        topics.with_id(TopicId(data.topic_id.into())).ok_or_else(unknown)
-    } else {
-        let unknown = || {
-            (
-                ErrorCode::UnknownTopicOrPartition,
-                "there is no such topic".into(),
-            )
-        };
-        topics.named(&data.name).ok_or_else(unknown)
+impl PartitionResult {
+    fn staged(index: i32, checked: &Checked) -> Self {
+        Self {
+            index,
+            code: ErrorCode::None,
+            base_offset: NONE,
+            append_time: checked.append_time,
+            log_start: NONE,
+            staged: Some((checked.header.record_count.cast_unsigned(), checked.body.len())),
+            message: None,
+        }
     }
+
+    fn failed(shared: &Shared, call: Call, index: i32, code: ErrorCode, message: Str) -> Self {
+        shared.metrics.error(call.api, code);
+        Self {
+            index,
+            code,
+            base_offset: NONE,
+            append_time: NONE,
+            log_start: NONE,
+            staged: None,
+            message: Some(message),
+        }
+    }
+
+    fn commit(&mut self, shared: &Shared, call: Call, placed: Option<&Placed>) {
+        let Some(placed) = placed else { return };
+        self.base_offset = wire_offset(placed.base.0);
+        if call.version >= 5 {
+            let bounds = shared.broker.bounds(placed.log);
+            self.log_start = bounds.map_or(NONE, |bounds| wire_offset(bounds.start.0));
+        }
+    }
+
+    fn refuse(&mut self, shared: &Shared, call: Call, refusal: &Refusal) {
+        let code = error::refusal(refusal);
+        let names_id = code == ErrorCode::UnknownTopicOrPartition && call.version >= IDS_FROM;
+        let code = if names_id { ErrorCode::UnknownTopicId } else { code };
+        *self = Self::failed(shared, call, self.index, code, refusal.to_string().into());
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.e.i32(self.index);
+        w.e.i16(self.code.code());
+        w.e.i64(self.base_offset);
+        w.e.i64(self.append_time);
+        if w.version >= 5 {
+            w.e.i64(self.log_start);
+        }
+        if w.version >= MESSAGES_FROM {
+            // Errors of single records: batches are taken whole or not at all.
+            w.count(0);
+            w.opt_string(self.message.as_ref());
+        }
+        w.tags();
+    }
+}
+
+fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
+    let unknown = || {
+        let message = if key.id.is_zero() {
+            "there is no such topic"
+        } else {
+            "no topic has this id"
+        };
+        (key.unknown(), message.into())
+    };
+    key.find(shared).ok_or_else(unknown)
 }
 
 /// Whether a batch may be appended to a partition, and as what.
@@ -285,10 +316,6 @@ fn check(
 
 fn bad_batch(batch: BatchError) -> Refused {
     (error::batch(&batch), batch.to_string().into())
-}
-
-fn index(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 fn wire_offset(offset: u64) -> i64 {

@@ -50,7 +50,6 @@ fn check(what: &str, batches: usize, make: impl AsyncFnOnce(&Server) -> Bytes) {
     count(&runtime, &server, &request);
     let total = count(&runtime, &server, &request);
     let batches = (batches * REQUESTS) as u64;
-    println!("{what}: {:.2} per batch", total as f64 / batches as f64);
     assert!(
         total <= PER_BATCH_MAX * batches,
         "{what}: {total} for {batches} batches"

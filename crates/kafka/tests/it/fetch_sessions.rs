@@ -83,7 +83,7 @@ async fn only_what_is_new_is_told() {
     assert_eq!(told(&moved), []);
     let added = client.call(12, &next(id, 5, &[(3, 0)])).await;
     assert_eq!(values(&added), ["not asked for"]);
-    assert_eq!(server.metric("kafka_fetch_session_partitions"), 4.0);
+    assert_eq!(server.metric("kafka_fetch_session_partitions"), 4);
     let moved = client.call(12, &next(id, 6, &[(3, 1)])).await;
     assert_eq!(told(&moved), []);
 }
@@ -144,7 +144,7 @@ async fn forgotten_partitions_are_not_told_and_may_come_back() {
         [(0, 0, BYTES)],
         "nothing to forget"
     );
-    assert_eq!(server.metric("kafka_fetch_session_partitions"), 2.0);
+    assert_eq!(server.metric("kafka_fetch_session_partitions"), 2);
     client.call(12, &forget(epoch + 1, 0)).await;
     let empty = client.call(12, &forget(epoch + 2, 1)).await;
     assert_eq!(
@@ -152,7 +152,7 @@ async fn forgotten_partitions_are_not_told_and_may_come_back() {
         (0, Vec::new()),
         "an empty session ends"
     );
-    assert_eq!(server.metric("kafka_fetch_sessions"), 0.0);
+    assert_eq!(server.metric("kafka_fetch_sessions"), 0);
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn wrong_ids_and_epochs_are_named_and_the_session_goes_on() {
         .await
         .session_id;
     assert_ne!(first, second);
-    assert_eq!(server.metric("kafka_fetch_sessions"), 1.0);
+    assert_eq!(server.metric("kafka_fetch_sessions"), 1);
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn sessions_and_their_partitions_are_bounded() {
         "it had outgrown the bound"
     );
     assert_eq!(client.call(12, &next(first, 1, &[])).await.session_id, first);
-    assert_eq!(server.metric("kafka_fetch_session_partitions"), 1.0);
+    assert_eq!(server.metric("kafka_fetch_session_partitions"), 1);
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn a_session_that_was_idle_for_long_makes_way() {
     assert!(second > 0 && second != first);
     let gone = client.call(12, &next(first, 1, &[])).await;
     assert_eq!(gone.error_code, ErrorCode::FetchSessionIdNotFound.code());
-    assert_eq!(server.metric("kafka_fetch_sessions_evicted_total"), 1.0);
+    assert_eq!(server.metric("kafka_fetch_sessions_evicted_total"), 1);
 }
 
 /// Lets time pass at once. It only stands still meanwhile: the journal's threads know nothing of it.

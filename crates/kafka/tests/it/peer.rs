@@ -29,7 +29,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
     pub address: SocketAddr,
-    pub journal: Arc<DiskJournal>,
     pub broker: Arc<Broker>,
     registry: Registry,
     shutdown: Shutdown,
@@ -59,7 +58,7 @@ impl Server {
             append_time: false,
             partitions: 2,
         };
-        let broker = Arc::new(Broker::start(Arc::clone(&journal) as _, broker).await.unwrap());
+        let broker = Arc::new(Broker::start(journal, broker).await.unwrap());
         let mut registry = Registry::default();
         let kafka = Kafka::new(Arc::clone(&broker), settings, &mut registry);
         let net = NetMetrics::register(&mut registry);
@@ -75,7 +74,6 @@ impl Server {
         tasks.spawn(stafett_net::serve(listener, Arc::new(kafka), shared));
         Self {
             address,
-            journal,
             broker,
             registry,
             shutdown,
@@ -103,13 +101,13 @@ impl Server {
     }
 
     /// The value of a metric, by its name and labels as they are shown.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
+    pub(crate) fn metric(&self, name: &str) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.map_or(0.0, |value| value.parse().unwrap())
+        line.map_or(0, |value| value.parse().unwrap())
     }
 }
 
