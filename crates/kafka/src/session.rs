@@ -59,11 +59,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn answer<R: Request>(&self, response: &R::Response) -> Answered {
+    pub(crate) fn answer<R: Request>(self, response: &R::Response) -> Answered {
         Ok(self.encode::<R>(response)?.into())
     }
 
-    pub(crate) fn encode<R: Request>(&self, response: &R::Response) -> Result<Encoded, Close> {
+    pub(crate) fn encode<R: Request>(self, response: &R::Response) -> Result<Encoded, Close> {
         Ok(frame::write_response::<R>(
             self.version,
             self.correlation_id,
@@ -71,7 +71,7 @@ impl Call {
         )?)
     }
 
-    pub(crate) fn read<R: Request>(&self, body: Decoder) -> Result<R, Close> {
+    pub(crate) fn read<R: Request>(self, body: Decoder) -> Result<R, Close> {
         Ok(frame::read_request(body, self.version)?)
     }
 }
@@ -105,7 +105,7 @@ impl Context {
             };
             let begun = Instant::now();
             let frame_bytes = payload.len();
-            let (api, kind) = match self.open(payload) {
+            let (api, kind) = match Self::open(payload) {
                 Err(close) => (None, Kind::Ready(Err(close))),
                 Ok((call, body)) => {
                     let kind = api::dispatch(self, call, body, frame_bytes, &mut staging);
@@ -146,7 +146,7 @@ impl Context {
         }
     }
 
-    fn open(&self, payload: bytes::Bytes) -> Result<(Call, Decoder), Close> {
+    fn open(payload: bytes::Bytes) -> Result<(Call, Decoder), Close> {
         let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
         let call = Call {
             api: header.api,

@@ -94,6 +94,10 @@ pub(crate) struct RunInfo {
 
 /// A log as the checkpoint knows it.
 #[derive(Debug)]
+#[expect(
+    clippy::box_collection,
+    reason = "moved into the log as it is, which pays a pointer"
+)]
 pub(crate) struct LogRow {
     pub(crate) spec: LogSpec,
     pub(crate) start: Offset,

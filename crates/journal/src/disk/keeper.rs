@@ -6,6 +6,7 @@ use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
+use super::pool::Pool;
 use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
@@ -76,9 +77,12 @@ fn do_chores(core: &Core, chores: ChoreList) {
             }
         }
     }
-    if core.pool.wants()
-        && let Err(error) = core.pool.refill()
-    {
+    let refill = if core.settings.threads {
+        Pool::refill_written
+    } else {
+        Pool::refill
+    };
+    if let Err(error) = refill(&core.pool) {
         tracing::warn!(%error, "no spare segment could be made");
     }
     core.metrics

@@ -4,7 +4,7 @@
 //! one write. A recycled file keeps its blocks and the groups of its former life, whose segment id gives them away.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +17,10 @@ use super::storage::{Storage, StorageFile};
 const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Spares beyond those that are kept back: what is written while the next is being prepared.
 const AHEAD: usize = 2;
+/// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
+const UNFINISHED: &str = "spare.seg.tmp";
+/// Bytes of a spare that are written and synced at once.
+const FILL_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -135,10 +139,18 @@ impl Pool {
         }
     }
 
-    /// Brings the spares up to their number.
+    /// Brings the spares up to their number at once.
     pub(crate) fn refill(&self) -> Result<(), NoSpare> {
-        while self.lock().len() < self.kept_back + AHEAD {
+        while self.wants() {
             self.add_spare(self.free_bytes_min)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the spares up to their number in peace.
+    pub(crate) fn refill_written(&self) -> Result<(), NoSpare> {
+        while self.wants() {
+            self.add_written_spare()?;
         }
         Ok(())
     }
@@ -175,17 +187,11 @@ impl Pool {
         Ok(true)
     }
 
-    /// Makes a spare, unless the disk would have less than so many bytes left.
+    /// Makes a spare at once, by reserving its space alone, unless the disk would have less than so many bytes left.
     fn add_spare(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
+        self.check_free(free_bytes_min)?;
         // One at a time, so that the ids in the queue rise.
         let mut spares = self.lock();
-        let (free, wanted) = (
-            self.storage.free_bytes()?,
-            free_bytes_min + u64::from(self.segment_bytes),
-        );
-        if free < wanted {
-            return Err(NoSpare::LowWater { free, wanted });
-        }
         let id = self.new_id();
         let name = FileRole::Segment(SegmentKind::Arrival, id).name();
         let file = self.storage.create(&name)?;
@@ -200,6 +206,55 @@ impl Pool {
         drop(spares);
         self.give_space(self.capacity());
         Ok(())
+    }
+
+    /// Makes a spare in peace, by writing it: a file system need not note anything when it is written again, which is
+    /// what makes a sync fast, and keeps writes from waiting for one.
+    fn add_written_spare(&self) -> Result<(), NoSpare> {
+        self.check_free(self.free_bytes_min)?;
+        let _ = self.storage.remove(UNFINISHED);
+        let file = self.storage.create(UNFINISHED)?;
+        let written = file
+            .reserve(u64::from(self.segment_bytes))
+            .and_then(|()| self.fill(&*file));
+        if let Err(error) = written {
+            let _ = self.storage.remove(UNFINISHED);
+            return Err(error.into());
+        }
+        let mut spares = self.lock();
+        let id = self.new_id();
+        self.storage
+            .rename(UNFINISHED, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
+        self.storage.sync_names()?;
+        spares.push_back(Spare { id, file });
+        drop(spares);
+        self.give_space(self.capacity());
+        Ok(())
+    }
+
+    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it.
+    fn fill(&self, file: &dyn StorageFile) -> io::Result<()> {
+        let zeros = vec![0; FILL_BYTES];
+        let mut at = 0;
+        while at < u64::from(self.segment_bytes) {
+            let left = u64::from(self.segment_bytes) - at;
+            let step = usize::try_from(left).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
+            file.write_at(&mut [IoSlice::new(zeros.get(..step).unwrap_or_default())], at)?;
+            file.sync()?;
+            at += step as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether the disk would have so many bytes left besides one more segment.
+    fn check_free(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
+        let free = self.storage.free_bytes()?;
+        let wanted = free_bytes_min + u64::from(self.segment_bytes);
+        if free < wanted {
+            Err(NoSpare::LowWater { free, wanted })
+        } else {
+            Ok(())
+        }
     }
 
     /// Bytes of a segment that frames can use.

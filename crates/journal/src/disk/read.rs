@@ -11,7 +11,7 @@ use stafett_model::{LogId, Offset};
 use super::codec::{u32_of, usize_of};
 use super::core::Core;
 use super::frame::{Entry, Head};
-use super::log::{Log, LogState, Recent};
+use super::log::{Log, Recent};
 use super::position::SegmentId;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};

@@ -192,7 +192,9 @@ fn made(
     topic: Option<&Topic>,
     shows: bool,
 ) -> CreatableTopicResult {
-    let partitions = new.partitions.unwrap_or(shared.broker.settings().partitions);
+    let partitions = new
+        .partitions
+        .unwrap_or_else(|| shared.broker.settings().partitions);
     let value_of = |config: &'static configs::Config| {
         let own = configs::value_in(&new.settings, config.name);
         let config_source = if own.is_some() {

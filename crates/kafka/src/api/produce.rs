@@ -196,10 +196,9 @@ impl ProduceAnswer {
     }
 
     fn refuse(&mut self, shared: &Shared, answer: &mut PartitionProduceResponse, refusal: &Refusal) {
-        let code = match error::refusal(refusal) {
-            ErrorCode::UnknownTopicOrPartition if self.call.version >= IDS_FROM => ErrorCode::UnknownTopicId,
-            code => code,
-        };
+        let code = error::refusal(refusal);
+        let by_id = self.call.version >= IDS_FROM && code == ErrorCode::UnknownTopicOrPartition;
+        let code = if by_id { ErrorCode::UnknownTopicId } else { code };
         self.fail(shared, answer, code, refusal.to_string().into());
     }
 
@@ -284,7 +283,6 @@ fn check(
     })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn bad_batch(batch: BatchError) -> Refused {
     (error::batch(&batch), batch.to_string().into())
 }
