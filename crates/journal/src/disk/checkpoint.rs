@@ -12,7 +12,7 @@
 use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use stafett_model::{LogId, Offset};
@@ -127,6 +127,15 @@ impl Checkpoint {
 
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn, if nobody has it.
+    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn store(&self, changes: &Changes) -> Result<(), CheckpointError> {

@@ -1,7 +1,7 @@
 //! What the threads of the engine share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use stafett_model::{Epoch, LogId};
@@ -41,6 +41,8 @@ pub(crate) struct Core {
     /// Counts truncations and deletions.
     pub(crate) freed: AtomicU64,
     pub(crate) rewriting: Bell,
+    /// It takes no more appends, no thread is at work, and everything that was taken is synced.
+    pub(crate) drained: AtomicBool,
     pub(crate) epoch: Epoch,
     pub(crate) failure: OnceLock<String>,
     pub(crate) metrics: Metrics,

@@ -27,10 +27,11 @@ const IDLE_CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
 pub(crate) fn run(core: &Core) {
     let mut retention_at = Instant::now();
     let mut checkpoint_at = Instant::now();
+    let mut checkpoint = false;
     loop {
         let chores = core.chores.take(PATIENCE);
         let closed = chores.closed;
-        let mut checkpoint = chores.checkpoint;
+        checkpoint |= chores.checkpoint;
         do_chores(core, chores);
         if core.has_failed() {
             return;
@@ -41,9 +42,16 @@ pub(crate) fn run(core: &Core) {
             retention_at = Instant::now();
         }
         checkpoint |= checkpoint_at.elapsed() >= IDLE_CHECKPOINT_AFTER && core.pending().bytes > 0;
-        if checkpoint && !closed {
+        // Whoever holds the turn may be waiting for a sidecar: then later.
+        if checkpoint
+            && !closed
+            && let Some(_turn) = core.checkpoint.try_turn()
+        {
+            checkpoint = false;
             checkpoint_at = Instant::now();
-            try_checkpoint(core);
+            if let Err(error) = checkpoint_in_turn(core) {
+                log_failure(&error);
+            }
         }
         if closed {
             return;
@@ -120,8 +128,12 @@ pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
 
 pub(crate) fn try_checkpoint(core: &Core) {
     if let Err(error) = checkpoint(core) {
-        tracing::error!(%error, "no checkpoint could be stored: the next start will replay more");
+        log_failure(&error);
     }
+}
+
+fn log_failure(error: &CheckpointError) {
+    tracing::error!(%error, "no checkpoint could be stored: the next start will replay more");
 }
 
 /// Stores a checkpoint of everything up to now.
@@ -159,7 +171,8 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         next_segment: core.pool.next_id(),
         run: taken.run,
     };
-    barrier(core);
+    let is_durable =
+        wait_synced(core, SmallVec::new()) || core.drained.load(std::sync::atomic::Ordering::Acquire);
     let changes = Changes {
         meta,
         logs,
@@ -169,10 +182,14 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         segments_removed: std::mem::take(&mut taken.segments_removed),
         segments_forgotten: std::mem::take(&mut taken.segments_forgotten),
     };
-    let stored = match core.failure.get() {
-        Some(_) => return Ok(()),
-        None => core.checkpoint.store(&changes),
-    };
+    if core.has_failed() {
+        return Ok(());
+    }
+    if !is_durable {
+        give_back(core, taken, changes);
+        return Ok(());
+    }
+    let stored = core.checkpoint.store(&changes);
     if stored.is_ok() {
         core.checkpointed
             .store(meta.position.packed(), std::sync::atomic::Ordering::Release);
@@ -198,11 +215,6 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
     pending.segments_added.extend(changes.segments_added);
     pending.segments_removed.extend(changes.segments_removed);
     pending.segments_forgotten.extend(changes.segments_forgotten);
-}
-
-/// Returns when everything that is staged now is synced, or the journal failed.
-fn barrier(core: &Core) {
-    wait_synced(core, SmallVec::new());
 }
 
 /// Everything is written and synced: says so, so that the next start need not suspect anything.

@@ -51,7 +51,7 @@ mod tail;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -242,6 +242,7 @@ fn start(
         checkpointed: AtomicU64::new(meta.position.packed()),
         freed: AtomicU64::new(0),
         rewriting: Bell::default(),
+        drained: AtomicBool::new(false),
         epoch,
         failure: OnceLock::new(),
         metrics,
@@ -355,10 +356,9 @@ impl Journal for DiskJournal {
 
     fn close(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        if self.core.queue.is_closed() {
-            return;
-        }
-        if !self.core.has_failed() {
+        // A journal that failed has closed its queue; its threads are waited for all the same.
+        let is_first = !self.core.queue.is_closed();
+        if is_first {
             keeper::end_run(&self.core);
         }
         self.core.queue.close();
@@ -372,11 +372,12 @@ impl Journal for DiskJournal {
         for thread in threads {
             let _ = thread.join();
         }
-        if !self.core.has_failed() {
+        if is_first && !self.core.has_failed() {
             while writer::pump(&self.core) {}
             syncer::pump(&self.core);
             writer::write_last_mark(&self.core);
             syncer::pump(&self.core);
+            self.core.drained.store(true, Ordering::Release);
             keeper::pump(&self.core);
             keeper::try_checkpoint(&self.core);
         }

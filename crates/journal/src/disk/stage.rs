@@ -58,7 +58,7 @@ pub(crate) fn append(core: &Core, appends: Vec<Append>) -> Ticket {
 pub(crate) fn append_control(core: &Core, control: Control) {
     let frame = control_frame(control);
     let bytes = frame.head.frame_bytes() + GROUP_HEAD_BYTES;
-    core.pool.take_space(bytes, true);
+    let charge = core.pool.take_space(bytes, true).unwrap_or(0);
     let staged = Staged {
         frames: SmallVec::from_buf([frame]),
         settler: None,
@@ -67,6 +67,7 @@ pub(crate) fn append_control(core: &Core, control: Control) {
         sync_within_ms: STATE_SYNC_WITHIN_MS,
         interval: None,
         bytes,
+        charge,
         pinned_bytes: 0,
     };
     if core.queue.push(staged) {
@@ -76,10 +77,7 @@ pub(crate) fn append_control(core: &Core, control: Control) {
 
 /// Stages a control frame and waits until it is synced. False if it may not be.
 pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
-    let frame = control_frame(control);
-    core.pool
-        .take_space(frame.head.frame_bytes() + GROUP_HEAD_BYTES, true);
-    wait_synced(core, SmallVec::from_buf([frame]))
+    wait_synced(core, SmallVec::from_buf([control_frame(control)]))
 }
 
 /// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
@@ -87,6 +85,10 @@ pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bo
     let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
         0 => 0,
         bytes => bytes + GROUP_HEAD_BYTES,
+    };
+    let charge = match bytes {
+        0 => 0,
+        bytes => core.pool.take_space(bytes, true).unwrap_or(0),
     };
     let (ticket, settlers) = Ticket::new(1);
     for (settler, frames) in settlers.zip([frames]) {
@@ -98,6 +100,7 @@ pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bo
             sync_within_ms: u32::MAX,
             interval: None,
             bytes,
+            charge,
             pinned_bytes: 0,
         });
     }
@@ -219,10 +222,10 @@ impl Prepared {
             Ok(verdicts) => verdicts,
             Err(refusal) => return Err((settler, refusal)),
         };
-        if !core.pool.take_space(self.bytes, self.frees_space) {
+        let Some(charge) = core.pool.take_space(self.bytes, self.frees_space) else {
             core.metrics.disk_full.inc();
             return Err((settler, Refusal::DiskFull));
-        }
+        };
         let mut out = Staging {
             core,
             logs: &logs,
@@ -270,14 +273,15 @@ impl Prepared {
             sync_within_ms: out.sync_within_ms,
             interval: out.interval,
             bytes: 0,
+            charge,
             pinned_bytes: self.pinned_bytes,
         };
-        Ok(finish(core, staged, self.bytes))
+        Ok(finish(core, staged))
     }
 }
 
 /// Puts the frames into the queue, still under the locks. What waits for nothing is acknowledged at once.
-fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
+fn finish(core: &Core, mut staged: Staged) -> bool {
     let last = staged.frames.len().saturating_sub(1);
     for (index, frame) in staged.frames.iter_mut().enumerate() {
         frame.head.more = index < last;
@@ -286,8 +290,7 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
     if !staged.frames.is_empty() {
         staged.bytes += GROUP_HEAD_BYTES;
     }
-    core.pool
-        .give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
+    staged.charge = core.pool.keep_space(staged.charge, staged.bytes);
     if staged.wait > Wait::Nothing || core.queue.bytes() > UNWRITTEN_BYTES_MAX {
         staged.wait = staged.wait.max(Wait::Written);
         return core.queue.push(staged);

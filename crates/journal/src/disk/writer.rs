@@ -26,9 +26,6 @@ use super::syncer::{Shown, Waiting, Written};
 use super::tail::TailGroup;
 use crate::contract::Outcome;
 
-/// Bytes of a write group, if no single append is larger.
-const GROUP_BYTES_MAX: usize = 1 << 20;
-
 /// The writer's own state.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -62,22 +59,16 @@ pub(crate) struct Sealed {
 /// Writes until the journal is closed.
 pub(crate) fn run(core: &Core) {
     let mut staged = Vec::new();
-    while let Taken::Some = core.queue.take(group_bytes_max(core), &mut staged) {
+    while let Taken::Some = core.queue.take(core.pool.group_bytes_max(), &mut staged) {
         write(core, &mut staged);
     }
     core.sync.close();
 }
 
-/// A group has to fit into a segment, and small segments should not stay half empty.
-fn group_bytes_max(core: &Core) -> usize {
-    let segment = usize::try_from(core.settings.segment_bytes).unwrap_or(usize::MAX);
-    GROUP_BYTES_MAX.min(segment / 4)
-}
-
 /// Writes what is staged now and returns whether there was anything.
 pub(crate) fn pump(core: &Core) -> bool {
     let mut staged = Vec::new();
-    core.queue.take_now(group_bytes_max(core), &mut staged);
+    core.queue.take_now(core.pool.group_bytes_max(), &mut staged);
     let some = !staged.is_empty();
     write(core, &mut staged);
     some
@@ -161,7 +152,7 @@ impl Writer {
                 checksum: active.write(core, &head, layout, staged)?,
             };
             core.pool
-                .give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
+                .give_space(staged.iter().map(|append| append.charge).sum());
             self.marked = head.synced;
             if head.frames > 0 {
                 self.frames_end = Position {
@@ -230,9 +221,6 @@ impl Writer {
     /// Hands the active segment over to get its sidecar.
     pub(crate) fn seal(&mut self, core: &Core) {
         let Some(active) = self.active.take() else { return };
-        // What the segment had left cannot be used any more.
-        core.pool
-            .give_space(-i64::from(core.settings.segment_bytes - active.at));
         let summary = Summary {
             segment: active.id,
             valid_bytes: active.at,

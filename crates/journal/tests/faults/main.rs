@@ -17,6 +17,7 @@ mod support;
 
 mod errors;
 mod flips;
+mod full;
 mod house;
 mod ledger;
 mod power;
