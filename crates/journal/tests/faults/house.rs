@@ -131,11 +131,11 @@ fn a_log_stays_in_order_when_segments_are_rewritten_out_of_order() {
         assert_eq!(read, listed(expected.iter().map(String::as_str)));
     };
     journal.checkpoint();
-    assert!(journal.rewrite() > 0);
+    journal.rewrite();
     check(&journal);
     journal.close();
     drop(journal);
     let journal = open(policy(40_000));
-    journal.rewrite();
+    assert!(journal.rewrite() > 0);
     check(&journal);
 }

@@ -64,12 +64,14 @@ fn the_script_makes_every_kind_of_change() {
     let names = disk.names();
     let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
     assert!(count(".seg") > 5 && count(".idx") > 3, "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("sorted")), "{names:?}");
     let kinds: BTreeSet<_> = (1..=disk.changes())
         .map(|number| disk.change(number).unwrap().0)
         .collect();
     for kind in [
         Change::Create,
         Change::Rename,
+        Change::Remove,
         Change::SyncNames,
         Change::Write,
         Change::SetBytes,

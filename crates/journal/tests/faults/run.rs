@@ -3,9 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use stafett_journal::disk::RewritePolicy;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
     Append, BatchFrame, Change, DiskJournal, Frame, Journal, LogSpec, Metrics, OpenError, Selection,
@@ -25,6 +27,13 @@ pub fn settings(boots: u8) -> Settings {
         tail_cache_bytes: 8 << 10,
         checkpoint_bytes: 1 << 40,
         disk_free_bytes_min: 0,
+        rewrite: RewritePolicy {
+            young: Duration::ZERO,
+            merge_bytes: 20 << 10,
+            dead_bytes_tolerated: 0,
+            ..RewritePolicy::default()
+        },
+        rewrite_bytes_per_second: u64::MAX,
         boot: [boots; 16],
         clock: stafett_journal::disk::Clock::new(move || time.fetch_add(1, Ordering::Relaxed)),
         threads: false,

@@ -93,11 +93,20 @@ fn special(run: &mut Run, round: i32, logs: [stafett_model::LogId; 6]) {
             run.pump();
             run.fan_out(&[(late, None), (memory, Some((0, 1)))], 2, 100);
             run.journal.checkpoint();
+            run.journal.rewrite();
         }
         5 => {
             run.change_level(os, Durability::Os);
             run.append(os, 1, 9000);
             run.truncate(numbered, 2);
+            run.pump();
+            run.journal.rewrite();
+        }
+        6 => {
+            run.journal.checkpoint();
+            run.truncate(sync, 30);
+            run.pump();
+            run.journal.rewrite();
         }
         _ => {}
     }
