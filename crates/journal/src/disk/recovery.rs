@@ -639,7 +639,17 @@ impl<'a> Recovery<'a> {
                     sequence: head.first_sequence.saturating_sub(1),
                     checksum: head.previous,
                 };
-                let (indexer, _) = index_segment(&*file, id, chain)?;
+                let (mut indexer, end) = index_segment(&*file, id, chain)?;
+                if later_mark(&*file, id, end.byte, end.chain.sequence, end.run)?.is_some() {
+                    return Err(OpenError::Start(format!(
+                        "{} is damaged at byte {}, and so is its sidecar",
+                        role.name(),
+                        end.byte
+                    )));
+                }
+                indexer
+                    .entries
+                    .retain(|entry| (head.first..=head.last).contains(&(entry.log, entry.base)));
                 let (summary, rows, entries) = indexer.finish();
                 let name = FileRole::Sidecar(SegmentKind::Sorted, id).name();
                 sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;

@@ -199,6 +199,8 @@ impl Writer {
             first_sequence: self.chain.sequence + 1,
             previous: self.chain.checksum,
             created_at: core.now_ms(),
+            first: <_>::default(),
+            last: <_>::default(),
         };
         file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
         core.segments.insert(Segment {

@@ -192,22 +192,22 @@ fn salvaged(journal: &DiskJournal, id: LogId) -> Option<(LogId, crate::ledger::H
 
 #[test]
 fn bits_of_segments_behind_a_clean_stop() {
-    flip(End::Closed, ".seg", more(61, 1), true);
+    flip(End::Closed, ".seg", more(251, 3), true);
 }
 
 #[test]
 fn bits_of_segments_behind_a_kill() {
-    flip(End::Killed, ".seg", more(61, 1), true);
+    flip(End::Killed, ".seg", more(251, 3), true);
 }
 
 #[test]
 fn bits_of_sidecars() {
-    flip(End::Closed, ".idx", more(331, 7), false);
-    flip(End::Killed, ".idx", more(331, 7), false);
+    flip(End::Closed, ".idx", more(1201, 11), false);
+    flip(End::Killed, ".idx", more(1201, 11), false);
 }
 
 #[test]
 fn bits_of_the_checkpoint() {
-    flip(End::Closed, "checkpoint", more(997, 3), false);
-    flip(End::Killed, "checkpoint", more(997, 3), false);
+    flip(End::Closed, "checkpoint", more(1601, 101), false);
+    flip(End::Killed, "checkpoint", more(1601, 101), false);
 }

@@ -23,3 +23,4 @@ mod ledger;
 mod power;
 mod run;
 mod script;
+mod threads;

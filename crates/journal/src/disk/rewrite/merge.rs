@@ -221,6 +221,7 @@ impl<'a> Output<'a> {
             return Ok(());
         };
         writing.write_group(self.core)?;
+        writing.write_head(self.core)?;
         let (id, valid_bytes) = (writing.id, writing.at);
         writing.file.sync()?;
         // Space that a sorted segment took and did not fill goes back.
@@ -306,14 +307,6 @@ impl Writing {
                 .remove(&FileRole::Segment(SegmentKind::Sorted, id).name());
             return Err(error);
         }
-        let head = SegmentHead {
-            segment: id,
-            kind: SegmentKind::Sorted,
-            first_sequence: 1,
-            previous: 0,
-            created_at: core.now_ms(),
-        };
-        file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
         Ok(Self {
             id,
             file,
@@ -325,6 +318,20 @@ impl Writing {
             previous: 0,
             index: Vec::new(),
         })
+    }
+
+    fn write_head(&self, core: &Core) -> io::Result<()> {
+        let place = |entry: Option<&IndexEntry>| entry.map_or_else(<_>::default, |it| (it.log, it.base));
+        let head = SegmentHead {
+            segment: self.id,
+            kind: SegmentKind::Sorted,
+            first_sequence: 1,
+            previous: 0,
+            created_at: core.now_ms(),
+            first: place(self.index.first()),
+            last: place(self.index.last()),
+        };
+        self.file.write_at(&mut [IoSlice::new(&head.encode())], 0)
     }
 
     fn write_group(&mut self, core: &Core) -> io::Result<u64> {
