@@ -107,12 +107,11 @@ fn a_recovery_that_fails_can_be_tried_again() {
         for effect in [Effect::Error, Effect::Full, Effect::Broken] {
             for steps in (1..).step_by(more(5, 1)) {
                 let disk = disk.fork();
-                let (failure, boots) = match power {
-                    true => {
-                        disk.lose_power(7);
-                        (Failure::PowerLoss, 2)
-                    }
-                    false => (Failure::Kill, 1),
+                let (failure, boots) = if power {
+                    disk.lose_power(7);
+                    (Failure::PowerLoss, 2)
+                } else {
+                    (Failure::Kill, 1)
                 };
                 let before = disk.changes();
                 disk.set_fault(Some(Fault {

@@ -10,6 +10,16 @@
     clippy::panic,
     reason = "a test fails by panicking, in its helpers too"
 )]
+#![allow(
+    clippy::print_stderr,
+    clippy::format_push_string,
+    clippy::items_after_statements,
+    clippy::similar_names,
+    clippy::needless_pass_by_value,
+    clippy::needless_for_each,
+    clippy::wildcard_enum_match_arm,
+    reason = "what a failing test says matters more than how fast it says it"
+)]
 #![allow(unreachable_pub, reason = "a test's crate has no outside")]
 
 #[path = "../support/mod.rs"]

@@ -96,7 +96,7 @@ impl Run {
     }
 
     /// Kills the program and starts it again: nothing that the recovery found may change by that.
-    pub fn restart(mut self) -> Self {
+    pub fn restart(self) -> Self {
         self.disk.kill();
         let (disk, boots, values) = (self.disk.clone(), self.boots, self.values);
         let ledger = self.into_ledger();
@@ -168,7 +168,7 @@ impl Run {
 
     pub fn delete(&mut self, log: LogId) {
         self.control(Frame::DeleteLogs { first: log, count: 1 }, |now| {
-            drop(now.logs.remove(&log))
+            drop(now.logs.remove(&log));
         });
     }
 

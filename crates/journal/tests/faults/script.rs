@@ -30,7 +30,7 @@ pub fn play(run: &mut Run) {
             return;
         }
         // Rounds differ in whether a write group holds one append or many.
-        let mut between = |run: &mut Run| {
+        let between = |run: &mut Run| {
             if round % 2 == 0 {
                 run.pump();
             }
