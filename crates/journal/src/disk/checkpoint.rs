@@ -358,7 +358,7 @@ fn delta_name(space: StateSpace, key: &[u8], position: u64, number: u32) -> Vec<
 }
 
 impl Meta {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&self.position.packed().to_le_bytes());
         out.extend_from_slice(&self.next_log.to_le_bytes());
@@ -369,7 +369,7 @@ impl Meta {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let position = Position::unpacked(reader.u64()?);
         let (next_log, next_segment) = (reader.u64()?, reader.u32()?);
@@ -400,7 +400,7 @@ impl LogRow {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let spec = decode_spec(&mut reader)?;
         let (start, next, reserved) = (reader.u64()?, reader.u64()?, reader.u64()?);

@@ -24,6 +24,8 @@ mod core;
 mod files;
 mod find_time;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod group;
 mod index;
 mod keeper;

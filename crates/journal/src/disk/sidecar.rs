@@ -30,11 +30,11 @@ use super::segment::FORMAT_VERSION;
 use super::storage::{Storage, StorageFile, read_exact_at};
 
 const MAGIC: [u8; 8] = *b"STAFIDX\0";
-const BLOCK_BYTES: usize = 4096;
-const ROW_BYTES: usize = 48;
-const INDEX_ENTRY_BYTES: usize = 40;
-const ROWS_PER_BLOCK: u32 = 85;
-const ENTRIES_PER_BLOCK: u32 = 102;
+pub(crate) const BLOCK_BYTES: usize = 4096;
+pub(crate) const ROW_BYTES: usize = 48;
+pub(crate) const INDEX_ENTRY_BYTES: usize = 40;
+pub(crate) const ROWS_PER_BLOCK: u32 = 85;
+pub(crate) const ENTRIES_PER_BLOCK: u32 = 102;
 const PLACED_BIT: u32 = 1 << 31;
 
 /// Where one log's part of a frame lies.
