@@ -84,7 +84,7 @@ pub enum StateWait {
 pub enum Frame {
     Batch(BatchFrame),
     State(StateChange),
-    /// Creates the logs `first..first + count`, which [`Journal::allocate`] gave out.
+    /// Creates the logs `first..first + count`, which [`Journal::allocate`] gave out: at most 65,536 of them.
     CreateLogs {
         first: LogId,
         count: u32,

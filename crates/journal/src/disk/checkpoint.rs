@@ -18,7 +18,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefin
 use stafett_model::{LogId, Offset};
 
 use super::codec::{Reader, u32_of};
-use super::control::{decode_spec, encode_spec};
+use super::control::{decode_offset, decode_spec, encode_spec};
 use super::log::LogState;
 use super::position::{Position, SegmentId};
 use super::producers::Producers;
@@ -384,7 +384,7 @@ fn delta_name(space: StateSpace, key: &[u8], position: u64, number: u32) -> Vec<
 }
 
 impl Meta {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&self.position.packed().to_le_bytes());
         out.extend_from_slice(&self.next_log.to_le_bytes());
@@ -395,7 +395,7 @@ impl Meta {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let position = Position::unpacked(reader.u64()?);
         let (next_log, next_segment) = (reader.u64()?, reader.u32()?);
@@ -433,10 +433,11 @@ impl LogRow {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let spec = decode_spec(&mut reader)?;
-        let (start, next, reserved) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let start = decode_offset(&mut reader)?;
+        let (next, reserved) = (decode_offset(&mut reader)?, decode_offset(&mut reader)?);
         let fenced = reader.u8()? != 0;
         let damaged = (0..reader.u32()?)
             .map(|_| Some((Offset(reader.u64()?), Offset(reader.u64()?))))
@@ -447,9 +448,9 @@ impl LogRow {
         };
         Some(Self {
             spec,
-            start: Offset(start),
-            next: Offset(next),
-            reserved: Offset(reserved),
+            start,
+            next,
+            reserved,
             fenced,
             damaged: (!damaged.is_empty()).then(|| Box::new(damaged)),
             producers,
@@ -482,5 +483,26 @@ impl StorageBackend for Backend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.file.write_at(&mut [IoSlice::new(data)], offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::log::Log;
+
+    #[test]
+    fn a_row_whose_offsets_there_cannot_be_is_malformed() {
+        let encoded = |start, next, reserved| {
+            let log = Log::new(LogId(1), Arc::default());
+            let mut state = log.lock();
+            (state.start, state.next, state.reserved) = (Offset(start), Offset(next), Offset(reserved));
+            LogRow::encode(&state)
+        };
+        assert!(LogRow::decode(&encoded(1, 2, 3)).is_some());
+        let beyond = 1 << 63;
+        for (start, next, reserved) in [(beyond, 2, 3), (1, u64::MAX, 3), (1, 2, beyond)] {
+            assert!(LogRow::decode(&encoded(start, next, reserved)).is_none());
+        }
     }
 }

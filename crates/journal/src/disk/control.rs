@@ -64,6 +64,8 @@ pub(crate) enum Control {
 }
 
 const FOR_EVER: u64 = u64::MAX;
+/// Logs that one frame creates, changes or deletes.
+pub(crate) const LOGS_MAX: u32 = 1 << 16;
 
 impl Control {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -109,7 +111,7 @@ impl Control {
         let control = match reader.u8()? {
             1 => return decode_state(&mut reader, body),
             2 => {
-                let (first, count) = (LogId(reader.u64()?), reader.u32()?);
+                let (first, count) = decode_logs(&mut reader)?;
                 Self::CreateLogs {
                     first,
                     count,
@@ -117,24 +119,24 @@ impl Control {
                 }
             }
             3 => {
-                let (first, count) = (LogId(reader.u64()?), reader.u32()?);
+                let (first, count) = decode_logs(&mut reader)?;
                 Self::ChangeLogs {
                     first,
                     count,
                     spec: decode_spec(&mut reader)?,
                 }
             }
-            4 => Self::DeleteLogs {
-                first: LogId(reader.u64()?),
-                count: reader.u32()?,
-            },
+            4 => {
+                let (first, count) = decode_logs(&mut reader)?;
+                Self::DeleteLogs { first, count }
+            }
             5 => Self::Truncate {
                 log: LogId(reader.u64()?),
-                before: Offset(reader.u64()?),
+                before: decode_offset(&mut reader)?,
             },
             6 => Self::Reserve {
                 log: LogId(reader.u64()?),
-                below: Offset(reader.u64()?),
+                below: decode_offset(&mut reader)?,
             },
             7 => Self::Run {
                 epoch: Epoch(reader.u32()?),
@@ -166,6 +168,18 @@ fn encode_logs(what: u8, first: LogId, count: u32, out: &mut Vec<u8>) {
     out.push(what);
     out.extend_from_slice(&first.0.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
+}
+
+/// A run of ids that is neither too long nor goes past the largest.
+fn decode_logs(reader: &mut Reader<'_>) -> Option<(LogId, u32)> {
+    let (first, count) = (reader.u64()?, reader.u32()?);
+    let fits = count <= LOGS_MAX && first.checked_add(count.into()).is_some();
+    fits.then_some((LogId(first), count))
+}
+
+/// An offset that there can be.
+pub(crate) fn decode_offset(reader: &mut Reader<'_>) -> Option<Offset> {
+    Offset::ZERO.checked_add(reader.u64()?)
 }
 
 fn encode_offset(what: u8, log: LogId, offset: Offset, out: &mut Vec<u8>) {
@@ -310,6 +324,28 @@ mod tests {
     fn every_control_reads_back_as_written() {
         for control in samples() {
             assert_eq!(Control::decode(&control.encode().into()), Some(control));
+        }
+    }
+
+    #[test]
+    fn ids_and_offsets_that_there_cannot_be_are_not_understood() {
+        let decode = |control: Control| Control::decode(&control.encode().into());
+        let spec = LogSpec::default();
+        for (first, count) in [
+            (u64::MAX, 1),
+            (u64::MAX - 5, 10),
+            (1, LOGS_MAX + 1),
+            (1, u32::MAX),
+        ] {
+            let first = LogId(first);
+            assert_eq!(decode(Control::CreateLogs { first, count, spec }), None);
+            assert_eq!(decode(Control::ChangeLogs { first, count, spec }), None);
+            assert_eq!(decode(Control::DeleteLogs { first, count }), None);
+        }
+        for offset in [u64::MAX, 1 << 63] {
+            let (log, offset) = (LogId(1), Offset(offset));
+            assert_eq!(decode(Control::Truncate { log, before: offset }), None);
+            assert_eq!(decode(Control::Reserve { log, below: offset }), None);
         }
     }
 

@@ -81,6 +81,8 @@ pub(crate) enum FrameError {
     HeadChecksum,
     #[error("its kind or flags are unknown")]
     Unknown,
+    #[error("it takes offsets beyond the largest there can be")]
+    Offsets,
     #[error("its body's checksum does not match")]
     BodyChecksum,
 }
@@ -157,7 +159,11 @@ impl Head {
                 .collect::<Option<_>>()?;
             Some((max_timestamp, span, entries))
         })();
-        let (max_timestamp, span, entries) = rest.ok_or(FrameError::Truncated)?;
+        let (max_timestamp, span, entries): (_, _, SmallVec<[Entry; 1]>) =
+            rest.ok_or(FrameError::Truncated)?;
+        if !entries.iter().all(Entry::is_possible) {
+            return Err(FrameError::Offsets);
+        }
         let head = Self {
             kind,
             more: flags & MORE_BIT != 0,
@@ -213,6 +219,11 @@ impl Entry {
     /// Behind the last offset taken.
     pub(crate) fn end(&self) -> Offset {
         Offset(self.base.0 + u64::from(self.span))
+    }
+
+    /// Whether there can be such offsets: nothing that is computed with them overflows.
+    fn is_possible(&self) -> bool {
+        self.base.checked_add(self.span.into()).is_some()
     }
 
     fn encode(&self, out: &mut BytesMut) {
@@ -283,6 +294,18 @@ mod tests {
         let checksum = sample().encode(&mut bytes);
         assert_eq!(bytes.len(), sample().bytes());
         assert_eq!(Head::decode(&bytes), Ok((sample(), checksum)));
+    }
+
+    #[test]
+    fn offsets_beyond_the_largest_are_refused_though_the_checksum_holds() {
+        let mut head = sample();
+        for (base, span) in [(u64::MAX, 1), (i64::MAX as u64, 1), (u64::MAX - 7, u32::MAX)] {
+            head.entries[1].base = Offset(base);
+            head.entries[1].span = span;
+            let mut bytes = BytesMut::new();
+            head.encode(&mut bytes);
+            assert_eq!(Head::decode(&bytes), Err(FrameError::Offsets));
+        }
     }
 
     #[test]

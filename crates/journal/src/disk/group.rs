@@ -22,6 +22,8 @@ use stafett_model::checksum::crc32c;
 
 pub(crate) const GROUP_HEAD_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"SGRP";
+/// No journal gets this far: one that says so is not believed, and the next sequence can always be computed.
+pub(crate) const SEQUENCE_MAX: u64 = u64::MAX >> 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupHead {
@@ -77,7 +79,7 @@ impl GroupHead {
             written_at: reader.i64()?,
             frames_checksum: reader.u32()?,
         };
-        Some((group, checksum))
+        (group.sequence <= SEQUENCE_MAX).then_some((group, checksum))
     }
 
     /// Whether a group may start with these bytes: a cheap look before [`GroupHead::decode`].
@@ -90,9 +92,8 @@ impl GroupHead {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_head_reads_back_and_every_flipped_bit_is_found() {
-        let head = GroupHead {
+    fn sample() -> GroupHead {
+        GroupHead {
             segment: SegmentId(3),
             bytes: 4096,
             run: 0x1234_5678_9abc_def0,
@@ -105,7 +106,12 @@ mod tests {
             },
             written_at: 1_700_000_000_000,
             frames_checksum: 5,
-        };
+        }
+    }
+
+    #[test]
+    fn a_head_reads_back_and_every_flipped_bit_is_found() {
+        let head = sample();
         let mut bytes = [0; GROUP_HEAD_BYTES];
         let checksum = head.encode(&mut bytes);
         assert_eq!(GroupHead::decode(&bytes), Some((head, checksum)));
@@ -113,6 +119,15 @@ mod tests {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(GroupHead::decode(&damaged), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_that_nothing_can_follow_is_refused_though_the_checksum_holds() {
+        let mut bytes = [0; GROUP_HEAD_BYTES];
+        for sequence in [u64::MAX, SEQUENCE_MAX + 1] {
+            GroupHead { sequence, ..sample() }.encode(&mut bytes);
+            assert_eq!(GroupHead::decode(&bytes), None);
         }
     }
 }

@@ -152,7 +152,7 @@ impl LogState {
         if self.recent.capacity() == 0 {
             self.recent.reserve_exact(1);
         }
-        self.bytes += u64::from(recent.bytes);
+        self.bytes = self.bytes.saturating_add(recent.bytes.into());
         self.recent.push(recent);
     }
 

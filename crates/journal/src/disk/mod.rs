@@ -24,6 +24,8 @@ mod core;
 mod files;
 mod find_time;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod group;
 mod index;
 mod keeper;
@@ -193,7 +195,7 @@ fn start(
     recovered: Recovered,
 ) -> Result<Core, OpenError> {
     let meta = recovered.meta;
-    let epoch = Epoch(meta.run.epoch + 1);
+    let epoch = next_epoch(meta.run.epoch)?;
     let run = RunInfo {
         epoch: epoch.0,
         boot: settings.boot,
@@ -256,6 +258,13 @@ fn start(
         Some(reason) => Err(OpenError::Start(reason.clone())),
         None => Ok(core),
     }
+}
+
+/// Epochs are numbers that clients know, with a sign.
+fn next_epoch(last: u32) -> Result<Epoch, OpenError> {
+    let next = last.checked_add(1).filter(|next| i32::try_from(*next).is_ok());
+    next.map(Epoch)
+        .ok_or_else(|| OpenError::Start(format!("it has been started {last} times")))
 }
 
 /// Takes over the files that recovery found of no use, and makes spares.
@@ -387,5 +396,18 @@ impl Journal for DiskJournal {
 impl Drop for DiskJournal {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_epoch_that_clients_can_name_is_not_followed_by_another() {
+        assert_eq!(next_epoch(0).unwrap(), Epoch(1));
+        for last in [i32::MAX.unsigned_abs(), u32::MAX] {
+            assert!(matches!(next_epoch(last), Err(OpenError::Start(_))));
+        }
     }
 }

@@ -468,7 +468,16 @@ pub(crate) fn read_frames(
     let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
         return Ok(SmallVec::new());
     };
-    let mut buffer = BytesMut::zeroed(usize_of(last.byte + last.bytes - first.byte));
+    let length = usize_of(last.byte + last.bytes - first.byte);
+    // What a damaged length asks for is not taken before the file is known to have it.
+    if length > usize_of(READ_BYTES) && file.bytes().unwrap_or(0) < u64::from(last.byte + last.bytes) {
+        return Err(Failed::Error(ReadError::Damaged {
+            log,
+            from: first.base,
+            to: last.end(),
+        }));
+    }
+    let mut buffer = BytesMut::zeroed(length);
     super::storage::read_exact_at(file, &mut buffer, first.byte.into())
         .map_err(|error| io_error(log, &error))?;
     let bytes = buffer.freeze();

@@ -677,7 +677,7 @@ impl<'a> Recovery<'a> {
             let mut state = log.lock();
             state.next = state.next.max(row.end);
             if row.end > state.start {
-                state.bytes += row.bytes;
+                state.bytes = state.bytes.saturating_add(row.bytes);
                 state.runs.reserve_exact(1);
                 state.runs.push(RunRef {
                     first: row.first,

@@ -144,7 +144,10 @@ pub(crate) fn later_mark(
             }
             skipped += ALIGN;
         }
-        at += u32_of(skipped.max(ALIGN));
+        let Some(next) = at.checked_add(u32_of(skipped.max(ALIGN))) else {
+            return Ok(highest);
+        };
+        at = next;
     }
 }
 
@@ -189,7 +192,8 @@ fn next_group(
     }
     let bytes = usize_of(head.bytes);
     let mut whole = window.at(byte, bytes)?;
-    if bytes < GROUP_HEAD_BYTES || !bytes.is_multiple_of(ALIGN) || whole.len() < bytes {
+    let lies_there = byte.checked_add(head.bytes).is_some() && whole.len() >= bytes;
+    if bytes < GROUP_HEAD_BYTES || !bytes.is_multiple_of(ALIGN) || !lies_there {
         return Ok(Err(EndReason::Shape));
     }
     whole.truncate(bytes);
@@ -243,11 +247,81 @@ impl Window<'_> {
         {
             return Ok(self.bytes.slice(skip..));
         }
-        let mut buffer = BytesMut::zeroed(wanted.max(WINDOW_BYTES));
+        // What a damaged length asks for is not taken before the file is known to have it.
+        let left = self.file.bytes()?.saturating_sub(byte.into());
+        let there = usize::try_from(left).unwrap_or(usize::MAX);
+        let mut buffer = BytesMut::zeroed(wanted.max(WINDOW_BYTES).min(there));
         let got = self.file.read_at(&mut buffer, u64::from(byte))?;
         buffer.truncate(got);
         self.start = byte;
         self.bytes = buffer.freeze();
         Ok(self.bytes.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A file that notes the largest buffer that it was asked to fill.
+    #[derive(Debug)]
+    struct Asked(Vec<u8>, AtomicUsize);
+
+    impl StorageFile for Asked {
+        fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+            self.1.fetch_max(buffer.len(), Ordering::Relaxed);
+            let rest = self.0.get(usize_of(u32::try_from(at).unwrap())..).unwrap_or(&[]);
+            let got = rest.len().min(buffer.len());
+            buffer[..got].copy_from_slice(&rest[..got]);
+            Ok(got)
+        }
+
+        fn bytes(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn write_at(&self, _: &mut [IoSlice<'_>], _: u64) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+
+        fn set_bytes(&self, _: u64) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+
+        fn reserve(&self, _: u64) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_longer_than_its_file_is_not_given_memory() {
+        let head = GroupHead {
+            segment: SegmentId(3),
+            bytes: u32::MAX - 7,
+            run: 1,
+            sequence: 1,
+            previous: 0,
+            frames: 1,
+            synced: Position::default(),
+            written_at: 0,
+            frames_checksum: 0,
+        };
+        let mut bytes = vec![0; SEGMENT_HEAD_BYTES + 2 * GROUP_HEAD_BYTES];
+        head.encode(&mut bytes[SEGMENT_HEAD_BYTES..]);
+        let file = Asked(bytes, AtomicUsize::new(0));
+        let chain = Chain {
+            sequence: 0,
+            checksum: 0,
+        };
+        let end = scan(&file, SegmentId(3), 0, chain, |_| ()).unwrap();
+        assert_eq!(end.reason, EndReason::Shape);
+        assert!(file.1.load(Ordering::Relaxed) <= file.0.len());
     }
 }

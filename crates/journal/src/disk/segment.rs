@@ -26,6 +26,7 @@ use stafett_model::checksum::crc32c;
 use stafett_model::{LogId, Offset};
 
 use super::codec::{Reader, patch};
+use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
@@ -126,6 +127,9 @@ impl SegmentHead {
             _ => return None,
         };
         let (first_sequence, previous, _zero) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        if first_sequence > SEQUENCE_MAX {
+            return None;
+        }
         let created_at = reader.i64()?;
         let mut place = || Some((LogId(reader.u64()?), Offset(reader.u64()?)));
         Some(HeadFound::Head(Self {
@@ -164,6 +168,8 @@ impl FileRole {
         }
     }
 
+    /// `None` for a name that no file of a journal has: also if it is another way to write one that a file has, or
+    /// leaves no id for the next segment.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
         let (prefix, number) = stem.split_once('-')?;
@@ -173,11 +179,12 @@ impl FileRole {
             "sorted" => SegmentKind::Sorted,
             _ => return None,
         };
-        match extension {
-            "seg" => Some(Self::Segment(kind, id)),
-            "idx" => Some(Self::Sidecar(kind, id)),
-            _ => None,
-        }
+        let role = match extension {
+            "seg" => Self::Segment(kind, id),
+            "idx" => Self::Sidecar(kind, id),
+            _ => return None,
+        };
+        (role.name() == name && id.0 < u32::MAX).then_some(role)
     }
 }
 
@@ -194,8 +201,25 @@ mod tests {
         ] {
             assert_eq!(FileRole::of(&role.name()), Some(role));
         }
-        for stranger in ["lock", "checkpoint.redb", "arrival-x.seg", "sorted-1.tmp"] {
+        for stranger in [
+            "lock",
+            "checkpoint.redb",
+            "arrival-x.seg",
+            "sorted-0000000001.tmp",
+        ] {
             assert_eq!(FileRole::of(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn other_ways_to_write_a_name_are_no_files_of_the_journal() {
+        for name in [
+            "arrival-12.seg",
+            "arrival-+000000012.seg",
+            "sorted-00000000012.idx",
+            "arrival-4294967295.seg",
+        ] {
+            assert_eq!(FileRole::of(name), None, "{name}");
         }
     }
 
@@ -222,5 +246,19 @@ mod tests {
         let checksum = crc32c(&newer[COVERED]);
         patch(&mut newer, 8, &checksum.to_le_bytes());
         assert_eq!(SegmentHead::decode(&newer), HeadFound::Newer(FORMAT_VERSION + 1));
+    }
+
+    #[test]
+    fn a_first_sequence_that_nothing_can_follow_is_refused_though_the_checksum_holds() {
+        let head = SegmentHead {
+            segment: SegmentId(5),
+            kind: SegmentKind::Arrival,
+            first_sequence: u64::MAX,
+            previous: 8,
+            created_at: 9,
+            first: (LogId(0), Offset(0)),
+            last: (LogId(0), Offset(0)),
+        };
+        assert_eq!(SegmentHead::decode(&head.encode()), HeadFound::Nothing);
     }
 }

@@ -25,16 +25,17 @@ use stafett_model::{LogId, Offset};
 
 use super::codec::{Reader, patch, u32_of, usize_of};
 use super::frame::{ENTRY_BYTES, HEAD_BYTES};
+use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 use super::segment::FORMAT_VERSION;
 use super::storage::{Storage, StorageFile, read_exact_at};
 
 const MAGIC: [u8; 8] = *b"STAFIDX\0";
-const BLOCK_BYTES: usize = 4096;
-const ROW_BYTES: usize = 48;
-const INDEX_ENTRY_BYTES: usize = 40;
-const ROWS_PER_BLOCK: u32 = 85;
-const ENTRIES_PER_BLOCK: u32 = 102;
+pub(crate) const BLOCK_BYTES: usize = 4096;
+pub(crate) const ROW_BYTES: usize = 48;
+pub(crate) const INDEX_ENTRY_BYTES: usize = 40;
+pub(crate) const ROWS_PER_BLOCK: u32 = 85;
+pub(crate) const ENTRIES_PER_BLOCK: u32 = 102;
 const PLACED_BIT: u32 = 1 << 31;
 
 /// Where one log's part of a frame lies.
@@ -113,13 +114,14 @@ impl IndexEntry {
         patch(out, at + 32, &self.max_timestamp.to_le_bytes());
     }
 
+    /// `None` also for one that no frame can have: nothing that is computed with an entry overflows.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let (log, base) = (LogId(reader.u64()?), Offset(reader.u64()?));
         let (span, byte, bytes, flags) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
         let entries = u16::try_from(flags & !PLACED_BIT).ok()?;
         let placed = flags & PLACED_BIT != 0;
-        Some(Self {
+        let entry = Self {
             log,
             base,
             span,
@@ -128,7 +130,12 @@ impl IndexEntry {
             entries,
             placed,
             max_timestamp: reader.i64()?,
-        })
+        };
+        let possible = base.checked_add(span.into()).is_some()
+            && byte.checked_add(bytes).is_some()
+            && entries > 0
+            && entry.head_bytes() <= usize_of(bytes);
+        possible.then_some(entry)
     }
 }
 
@@ -143,9 +150,10 @@ impl Row {
         patch(out, at + 44, &self.entry_count.to_le_bytes());
     }
 
+    /// `None` also for one that no entries can have: nothing that is computed with a row overflows.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        Some(Self {
+        let row = Self {
             log: LogId(reader.u64()?),
             first: Offset(reader.u64()?),
             end: Offset(reader.u64()?),
@@ -153,7 +161,12 @@ impl Row {
             max_timestamp: reader.i64()?,
             entry_first: reader.u32()?,
             entry_count: reader.u32()?,
-        })
+        };
+        let possible = row.first <= row.end
+            && Offset::ZERO.checked_add(row.end.0).is_some()
+            && row.entry_first.checked_add(row.entry_count).is_some()
+            && row.bytes <= u64::from(row.entry_count) * u64::from(u32::MAX);
+        possible.then_some(row)
     }
 }
 
@@ -283,6 +296,9 @@ impl Summary {
         let (first_sequence, last_sequence) = (reader.u64()?, reader.u64()?);
         let (last_checksum, _zero) = (reader.u32()?, reader.u32()?);
         let (max_timestamp, control_bytes, runs) = (reader.i64()?, reader.u64()?, reader.u32()?);
+        if last_sequence > SEQUENCE_MAX || control_bytes > valid_bytes.into() {
+            return None;
+        }
         Some(Ok(Self {
             segment,
             valid_bytes,
@@ -531,6 +547,37 @@ mod tests {
                 read.push(entry);
             }
             assert_eq!(read, entries);
+        }
+    }
+
+    #[test]
+    fn what_no_frames_can_have_is_damage_though_the_checksums_hold() {
+        type Change = fn(&mut Summary, &mut Row, &mut IndexEntry);
+        let changes: [Change; 10] = [
+            |summary, _, _| summary.last_sequence = u64::MAX,
+            |summary, _, _| summary.control_bytes = u64::MAX,
+            |_, row, _| row.first = Offset(row.end.0 + 1),
+            |_, row, _| row.end = Offset(1 << 63),
+            |_, row, _| row.entry_first = u32::MAX,
+            |_, row, _| row.bytes = u64::MAX,
+            |_, _, entry| entry.base = Offset(u64::MAX),
+            |_, _, entry| entry.byte = u32::MAX,
+            |_, _, entry| entry.entries = 0,
+            |_, _, entry| entry.entries = 9,
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Directory::open(directory.path()).unwrap();
+        for (number, change) in changes.iter().enumerate() {
+            let mut entries = entries(1, 1);
+            let (mut summary, mut rows) = (summary(), rows_of(&entries));
+            change(&mut summary, &mut rows[0], &mut entries[0]);
+            write(&storage, "x.idx", summary, &rows, &entries).unwrap();
+            let file = storage.open("x.idx").unwrap();
+            let read = Sidecar::open(&*file, SegmentId(7)).and_then(|sidecar| {
+                sidecar.for_each_row(|_| ())?;
+                EntryCursor::new(file.clone(), sidecar.summary).next()
+            });
+            assert!(matches!(read, Err(SidecarError::Damaged(_))), "change {number}");
         }
     }
 

@@ -9,7 +9,7 @@ use stafett_model::batch::{HEADER_BYTES, MAGIC};
 use stafett_model::checksum::crc32c;
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
-use super::control::Control;
+use super::control::{Control, LOGS_MAX};
 use super::core::Core;
 use super::frame::{ENTRIES_MAX, Entry, Head, Kind, frame_bytes};
 use super::group::GROUP_HEAD_BYTES;
@@ -521,7 +521,10 @@ impl Staging<'_> {
         };
         let ahead = (state.next.0 - state.start.0).clamp(RESERVE_MIN, RESERVE_MAX);
         if state.next.0 + ahead / 2 > state.reserved.0 {
-            let below = Offset(state.next.0 + ahead);
+            let below = state
+                .next
+                .checked_add(ahead)
+                .unwrap_or(Offset(i64::MAX.unsigned_abs()));
             state.reserved = below;
             let mut frame = control_frame(Control::Reserve { log: log.id, below });
             frame.reserves = Some((Arc::clone(log), below));
@@ -590,6 +593,12 @@ fn batch_part(batch: BatchFrame) -> Part {
 }
 
 fn control_of(frame: Frame) -> Control {
+    if let Frame::CreateLogs { count, .. }
+    | Frame::ChangeLogs { count, .. }
+    | Frame::DeleteLogs { count, .. } = &frame
+    {
+        assert!(*count <= LOGS_MAX, "the caller splits longer runs of logs");
+    }
     match frame {
         Frame::State(change) => Control::State(change),
         Frame::CreateLogs { first, count, spec } => Control::CreateLogs { first, count, spec },

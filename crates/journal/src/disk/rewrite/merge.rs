@@ -14,7 +14,7 @@ use stafett_model::{LogId, Offset};
 
 use super::super::codec::{u32_of, usize_of};
 use super::super::core::Core;
-use super::super::frame::Head;
+use super::super::frame::{Entry, Head};
 use super::super::group::{GROUP_HEAD_BYTES, GroupHead};
 use super::super::index::{count_runs, sort};
 use super::super::position::{Position, SegmentId};
@@ -53,6 +53,7 @@ struct Input {
     /// Whoever holds it keeps its file from being recycled.
     segment: Arc<Segment>,
     file: Arc<dyn StorageFile>,
+    bytes: u64,
     entries: EntryCursor,
 }
 
@@ -147,6 +148,7 @@ impl<'a> Output<'a> {
                 let summary = Sidecar::open(&*index, *id).map_err(damaged)?.summary;
                 Ok(Input {
                     segment,
+                    bytes: file.bytes()?,
                     file,
                     entries: EntryCursor::new(index, summary),
                 })
@@ -165,27 +167,28 @@ impl<'a> Output<'a> {
             writing.index.push(IndexEntry { byte: *byte, ..entry });
             return Ok(());
         }
+        let damaged = || MergeError::Damaged {
+            segment: input.segment.id,
+            byte: entry.byte,
+        };
         let bytes = usize_of(entry.bytes);
+        // What a damaged length asks for is not taken before the file is known to have it.
+        if input.bytes < u64::from(entry.byte) + u64::from(entry.bytes) {
+            return Err(damaged());
+        }
         self.make_room(bytes)?;
         let writing = self.active.as_mut().ok_or(MergeError::Stopped)?;
         let start = writing.group.len();
         writing.group.resize(start + bytes, 0);
         let frame = writing.group.get_mut(start..).unwrap_or_default();
         read_exact_at(&*input.file, frame, entry.byte.into())?;
-        let damaged = || MergeError::Damaged {
-            segment: input.segment.id,
-            byte: entry.byte,
-        };
         let (head, checksum) = Head::decode(frame).map_err(|_| damaged())?;
         let body = frame
             .get(head.bytes()..head.bytes() + head.body_bytes)
             .ok_or_else(damaged)?;
         head.verify_body(body).map_err(|_| damaged())?;
-        if !head
-            .entries
-            .iter()
-            .any(|it| it.log == entry.log && it.base == entry.base)
-        {
+        let is_listed = |it: &Entry| it.log == entry.log && it.base == entry.base;
+        if head.frame_bytes() != bytes || !head.entries.iter().any(is_listed) {
             return Err(damaged());
         }
         writing.checksums.update(&checksum.to_le_bytes());

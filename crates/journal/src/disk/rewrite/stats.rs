@@ -93,8 +93,8 @@ fn measure(core: &Core, segment: &Segment) -> Result<Known, SidecarError> {
     let sidecar = Sidecar::open(&*file, segment.id)?;
     let (mut all, mut dead) = (0, 0);
     sidecar.for_each_row(|row| {
-        all += row.bytes;
-        dead += dead_bytes(core, &row);
+        all = row.bytes.saturating_add(all);
+        dead = dead_bytes(core, &row).saturating_add(dead);
     })?;
     let control = sidecar.summary.control_bytes;
     let bytes = u64::from(sidecar.summary.valid_bytes).saturating_sub(SEGMENT_HEAD_BYTES as u64);
