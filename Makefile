@@ -29,7 +29,7 @@ fmt:
 	cargo fmt --all
 
 setup:
-	scripts/setup --bench
+	scripts/setup
 
 bench: build
 	bench/kafka.sh

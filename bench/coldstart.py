@@ -99,4 +99,5 @@ def main():
             show(f"{what}, after {end}", options.subject, restarts(options.subject, folder / "filled", options.runs, end))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ def in_venv():
     """Starts the script again with the Python that has confluent-kafka; call it before importing that."""
     if Path(sys.prefix) != VENV.parent.parent:
         if not VENV.exists():
-            sys.exit("confluent-kafka is not there: run scripts/setup --bench")
+            sys.exit("confluent-kafka is not there: run scripts/setup")
         os.execv(VENV, [str(VENV), *sys.argv])
 
 
@@ -127,8 +127,14 @@ class Broker:
 
     def open_files(self):
         """Open regular files; sockets and the like are left out."""
-        links = [os.readlink(link) for link in (self.proc / "fd").iterdir() if link.is_symlink()]
-        return sum(1 for link in links if link.startswith("/") and not link.startswith("/dev/"))
+        count = 0
+        for link in (self.proc / "fd").iterdir():
+            try:
+                path = os.readlink(link)
+            except FileNotFoundError:
+                continue
+            count += path.startswith("/") and not path.startswith("/dev/")
+        return count
 
     def written_bytes(self):
         for line in (self.proc / "io").read_text().splitlines():

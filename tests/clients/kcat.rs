@@ -11,7 +11,7 @@ const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 
 fn kcat(broker: &Broker) -> Option<Command> {
     let mut command = peer::command(&peer::kcat()?);
-    command.args(["-q", "-b", broker.kafka()]);
+    command.args(["-b", broker.kafka()]);
     Some(command)
 }
 
@@ -50,7 +50,7 @@ fn a_file_comes_back_byte_for_byte_after_a_restart_with_every_codec() {
     broker.restart();
     for codec in CODECS {
         let topic = format!("kcat.{codec}");
-        let read = ["-C", "-e", "-o", "beginning", "-p", "0", "-t", &topic];
+        let read = ["-C", "-q", "-e", "-o", "beginning", "-p", "0", "-t", &topic];
         let received = peer::run(kcat(&broker).unwrap().args(read));
         assert!(
             received == sent.as_bytes(),

@@ -71,7 +71,6 @@ struct State {
     program: u64,
     changes: Vec<(Change, String)>,
     fault: Option<Fault>,
-    random: Random,
     powered: bool,
     broken: bool,
 }
@@ -215,7 +214,6 @@ impl Default for State {
             program: 0,
             changes: Vec::new(),
             fault: None,
-            random: Random::new(0),
             powered: true,
             broken: false,
         }
@@ -470,7 +468,7 @@ impl StorageFile for FileHandle {
         let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         match fate {
             Fate::Done => file.sync(),
-            Fate::Failed => file.fail_to_sync(&mut state.random),
+            Fate::Failed => file.fail_to_sync(&mut Random::new(state.changes.len() as u64)),
             Fate::Cut => {}
         }
         end(fate)

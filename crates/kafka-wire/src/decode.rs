@@ -166,6 +166,13 @@ impl Decoder {
         Ok(self.opt_bytes(flexible, nullable)?.map(Records::from))
     }
 
+    /// The count of elements of at least `bytes_min` bytes each that follow, for who reads them one by one. What they take
+    /// in memory is not charged: it is up to the reader.
+    pub fn count_of(&mut self, flexible: bool, bytes_min: usize) -> Result<usize, DecodeError> {
+        self.count(flexible, false, bytes_min, 0)
+            .map(Option::unwrap_or_default)
+    }
+
     /// An array of anything but strings, which need to know how their own lengths are written.
     pub fn array<T: Wire>(&mut self, version: i16, flexible: bool) -> Result<Vec<T>, DecodeError> {
         self.opt_array(version, flexible, false)

@@ -7,6 +7,7 @@
 //! [`Encoder::finish`], so that generated code is a straight line.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
 
 use crate::decode::STRING_BYTES_MAX;
 use crate::encoded::Encoded;
@@ -33,7 +34,7 @@ struct Splice {
 #[derive(Debug)]
 pub struct Encoder {
     buffer: BytesMut,
-    splices: Vec<Splice>,
+    splices: SmallVec<[Splice; 1]>,
     spliced_bytes: usize,
     framed: bool,
     error: Option<EncodeError>,
@@ -52,7 +53,7 @@ impl Encoder {
         buffer.put_bytes(0, PREFIX_BYTES);
         Self {
             buffer,
-            splices: Vec::new(),
+            splices: SmallVec::new(),
             spliced_bytes: 0,
             framed: true,
             error: None,
@@ -63,7 +64,7 @@ impl Encoder {
     pub fn bare() -> Self {
         Self {
             buffer: BytesMut::new(),
-            splices: Vec::new(),
+            splices: SmallVec::new(),
             spliced_bytes: 0,
             framed: false,
             error: None,
@@ -93,9 +94,9 @@ impl Encoder {
             return Err(error);
         }
         if self.splices.is_empty() {
-            return Ok(Encoded::new(self.buffer.freeze(), Vec::new(), bytes));
+            return Ok(Encoded::new(self.buffer.freeze(), SmallVec::new(), bytes));
         }
-        let mut chunks = Vec::with_capacity(2 * self.splices.len() + 1);
+        let mut chunks = SmallVec::with_capacity(2 * self.splices.len() + 1);
         let mut cut_at = 0;
         for Splice { at, bytes } in self.splices {
             if at > cut_at {

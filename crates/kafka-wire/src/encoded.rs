@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 
 /// Finished bytes in one or more chunks. Take the chunks one by one by iterating, or write it as a [`Buf`], which
 /// supports vectored writes.
@@ -10,14 +11,14 @@ use bytes::{Buf, Bytes};
 pub struct Encoded {
     /// What comes first; may be empty.
     head: Bytes,
-    rest: Vec<Bytes>,
+    rest: SmallVec<[Bytes; 3]>,
     /// The first of `rest` that has not been consumed.
     next: usize,
     bytes: usize,
 }
 
 impl Encoded {
-    pub(crate) fn new(head: Bytes, rest: Vec<Bytes>, bytes: usize) -> Self {
+    pub(crate) fn new(head: Bytes, rest: SmallVec<[Bytes; 3]>, bytes: usize) -> Self {
         Self {
             head,
             rest,
@@ -51,7 +52,7 @@ impl Encoded {
 impl IntoIterator for Encoded {
     type Item = Bytes;
     type IntoIter = std::iter::Filter<
-        std::iter::Chain<std::iter::Once<Bytes>, std::iter::Skip<std::vec::IntoIter<Bytes>>>,
+        std::iter::Chain<std::iter::Once<Bytes>, std::iter::Skip<smallvec::IntoIter<[Bytes; 3]>>>,
         fn(&Bytes) -> bool,
     >;
 

@@ -26,7 +26,7 @@ impl Records {
             return;
         }
         self.bytes += piece.len();
-        if self.first.is_empty() {
+        if self.first.is_empty() && self.rest.is_empty() {
             self.first = piece;
         } else {
             self.rest.push(piece);
@@ -66,6 +66,17 @@ impl From<Bytes> for Records {
             bytes: piece.len(),
             first: piece,
             rest: Vec::new(),
+        }
+    }
+}
+
+impl From<Vec<Bytes>> for Records {
+    /// Takes the pieces over as they are: no memory is taken for them again.
+    fn from(pieces: Vec<Bytes>) -> Self {
+        Self {
+            first: Bytes::new(),
+            bytes: pieces.iter().map(Bytes::len).sum(),
+            rest: pieces,
         }
     }
 }
@@ -115,6 +126,9 @@ mod tests {
             .into_iter()
             .collect();
         assert_eq!(whole, cut);
+        let mut taken = Records::from(vec![Bytes::from_static(b"abc"), Bytes::from_static(b"de")]);
+        taken.push(Bytes::from_static(b"f"));
+        assert_eq!(whole, taken);
         assert_eq!(cut.pieces().count(), 2);
         assert_eq!(cut.len(), 6);
         assert_eq!(cut.into_bytes(), whole.into_bytes());

@@ -107,15 +107,15 @@ fn an_unknown_key_is_named() {
 }
 
 #[test]
-fn bytes_behind_a_request_are_an_error() {
+fn bytes_behind_a_request_are_ignored() {
     let sent = frame::write_request(0, 1, None, &ApiVersionsRequest::default())
         .unwrap()
         .into_bytes();
     let mut longer = BytesMut::from(&body(&sent)[..]);
     longer.put_u8(0);
     let (header, rest) = frame::open_request(longer.freeze(), limits()).unwrap();
-    let refused = frame::read_request::<ApiVersionsRequest>(rest, header.version);
-    assert_eq!(refused, Err(DecodeError::Trailing { at: 10, left: 1 }));
+    let read = frame::read_request::<ApiVersionsRequest>(rest, header.version);
+    assert_eq!(read, Ok(ApiVersionsRequest::default()), "as Kafka does");
 }
 
 #[test]

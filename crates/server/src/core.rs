@@ -31,9 +31,12 @@ impl Core {
         let (path, journal_settings) = (settings.data_dir.clone(), journal_settings(settings));
         let opened =
             tokio::task::spawn_blocking(move || DiskJournal::open(&path, journal_settings, metrics)).await;
-        let journal = opened
-            .context("recovery was interrupted")?
-            .with_context(|| format!("the data directory {} cannot be opened", settings.data_dir.display()))?;
+        let journal = opened.context("recovery was interrupted")?.with_context(|| {
+            format!(
+                "the data directory {} cannot be opened",
+                settings.data_dir.display()
+            )
+        })?;
         for fenced in &journal.report().fenced {
             tracing::error!(log = fenced.0, "damaged: it takes no appends");
         }
@@ -43,9 +46,13 @@ impl Core {
         let journal = Arc::new(journal);
         let _ = process.journal.set(Arc::clone(&journal));
         let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
-        let broker =
-            Broker::start(shared, broker_settings(settings)).await.context("the broker cannot start")?;
-        Ok(Self { journal, broker: Arc::new(broker) })
+        let broker = Broker::start(shared, broker_settings(settings))
+            .await
+            .context("the broker cannot start")?;
+        Ok(Self {
+            journal,
+            broker: Arc::new(broker),
+        })
     }
 
     /// Opens the listeners of the message protocols; gives the address of the Kafka one.
@@ -82,7 +89,10 @@ fn journal_settings(settings: &Settings) -> stafett_journal::Settings {
         kept_back_segments: size(journal.recycle_segments),
         disk_free_bytes_min: journal.disk_free_bytes_min,
         rewrite_bytes_per_second: journal.rewrite_bytes_per_second,
-        rewrite: RewritePolicy { arrival_bytes_max: journal.arrival_bytes_max, ..RewritePolicy::default() },
+        rewrite: RewritePolicy {
+            arrival_bytes_max: journal.arrival_bytes_max,
+            ..RewritePolicy::default()
+        },
         ..stafett_journal::Settings::default()
     }
 }
@@ -91,7 +101,10 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
     BrokerSettings {
         logs: LogSpec {
             durability: settings.durability,
-            retention: Retention { age: settings.retention_ms, bytes: settings.retention_bytes },
+            retention: Retention {
+                age: settings.retention_ms,
+                bytes: settings.retention_bytes,
+            },
         },
         message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
         append_time: false,

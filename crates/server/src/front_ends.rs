@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use stafett_broker::Broker;
-use stafett_kafka::{Kafka, KafkaSettings};
+use stafett_kafka::{Endpoint, Kafka, KafkaSettings};
 use stafett_net::ListenerSettings;
 
 use crate::failure::Failure;
@@ -16,7 +16,9 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Opti
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
     let limits = ListenerSettings::new("kafka", connections_max);
-    let (listener, address) = process.bind("kafka.listen", &settings.kafka.listen, limits).await?;
+    let (listener, address) = process
+        .bind("kafka.listen", &settings.kafka.listen, limits)
+        .await?;
     let kafka = {
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         Kafka::new(Arc::clone(broker), kafka_settings(settings), &mut registry)
@@ -28,7 +30,10 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Opti
 fn kafka_settings(settings: &crate::config::Settings) -> KafkaSettings {
     let kafka = &settings.kafka;
     KafkaSettings {
-        advertised: kafka.advertised.clone(),
+        advertised: kafka
+            .advertised
+            .clone()
+            .map(|(host, port)| Endpoint { host, port }),
         auto_create_topics: kafka.auto_create_topics,
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
         idle_timeout: kafka.idle_timeout_ms,

@@ -12,7 +12,9 @@ use stafett_journal::DiskJournal;
 pub(crate) type JournalSlot = Arc<OnceLock<Arc<DiskJournal>>>;
 
 pub(crate) fn router(journal: JournalSlot) -> Router {
-    Router::new().route("/journal/backup", routing::post(backup)).with_state(journal)
+    Router::new()
+        .route("/journal/backup", routing::post(backup))
+        .with_state(journal)
 }
 
 /// `POST /journal/backup?target=DIR`: the path as it is, or percent-encoded; absolute, and not there yet.
@@ -25,14 +27,26 @@ async fn backup(
         return (StatusCode::FORBIDDEN, "not from a web page\n".into());
     }
     let Some(journal) = journal.get().map(Arc::clone) else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the journal is still recovering\n".into());
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the journal is still recovering\n".into(),
+        );
     };
-    let target = query.as_deref().and_then(|query| query.strip_prefix("target=")).and_then(decoded);
+    let target = query
+        .as_deref()
+        .and_then(|query| query.strip_prefix("target="))
+        .and_then(decoded);
     let Some(target) = target.map(PathBuf::from).filter(|target| target.is_absolute()) else {
-        return (StatusCode::BAD_REQUEST, "say where to: POST /journal/backup?target=/absolute/path\n".into());
+        return (
+            StatusCode::BAD_REQUEST,
+            "say where to: POST /journal/backup?target=/absolute/path\n".into(),
+        );
     };
     match tokio::task::spawn_blocking(move || journal.backup(&target)).await {
-        Ok(Ok(report)) => (StatusCode::OK, format!("{} segments, {} bytes\n", report.segments, report.bytes)),
+        Ok(Ok(report)) => (
+            StatusCode::OK,
+            format!("{} segments, {} bytes\n", report.segments, report.bytes),
+        ),
         Ok(Err(error)) => (StatusCode::CONFLICT, format!("{error}\n")),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

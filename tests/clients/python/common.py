@@ -15,14 +15,17 @@ LIMIT = 60
 ADMIN = AdminClient({"bootstrap.servers": BOOTSTRAP})
 
 
+def dotted(settings):
+    """`linger_ms` for `linger.ms`, so that settings can be arguments; the names of callbacks stay."""
+    return {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
+
+
 def producer(**settings):
-    settings = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, **settings})
+    return Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, **dotted(settings)})
 
 
 def consumer(**settings):
     """A consumer without a group: the id is demanded by the library, and never reaches the broker."""
-    settings = {name.replace("_", "."): value for name, value in settings.items()}
     return Consumer(
         {
             "bootstrap.servers": BOOTSTRAP,
@@ -31,14 +34,13 @@ def consumer(**settings):
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            **settings,
+            **dotted(settings),
         }
     )
 
 
 def create(topic, partitions=1, **config):
-    config = {name.replace("_", "."): value for name, value in config.items()}
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dotted(config))
     ADMIN.create_topics([new])[topic].result(LIMIT)
 
 

@@ -4,7 +4,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | name | bytes |
-//! | `logs` | log | spec, start, next, reserved, producers |
+//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers |
 //! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still be there |
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
@@ -12,7 +12,7 @@
 use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use stafett_model::{LogId, Offset};
@@ -26,6 +26,7 @@ use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
 
 pub(crate) const FILE: &str = "checkpoint.redb";
+const NEW_FILE: &str = "checkpoint.redb.tmp";
 /// Pages that the database keeps in memory.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -93,11 +94,17 @@ pub(crate) struct RunInfo {
 
 /// A log as the checkpoint knows it.
 #[derive(Debug)]
+#[expect(
+    clippy::box_collection,
+    reason = "moved into the log as it is, which pays a pointer"
+)]
 pub(crate) struct LogRow {
     pub(crate) spec: LogSpec,
     pub(crate) start: Offset,
     pub(crate) next: Offset,
     pub(crate) reserved: Offset,
+    pub(crate) fenced: bool,
+    pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
     pub(crate) producers: Option<Box<Producers>>,
 }
 
@@ -120,6 +127,15 @@ impl Checkpoint {
 
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn, if nobody has it.
+    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn store(&self, changes: &Changes) -> Result<(), CheckpointError> {
@@ -213,32 +229,42 @@ fn failed(error: impl Display) -> CheckpointError {
 }
 
 fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError> {
-    let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
-    let file = if is_new {
-        storage.create(FILE)
-    } else {
-        storage.open(FILE)
+    let names = storage.list().map_err(failed)?;
+    if !names.iter().any(|name| name == FILE) {
+        create_database(storage, &names)?;
     }
-    .map_err(failed)?;
-    let database = Database::builder()
-        .set_cache_size(CACHE_BYTES)
-        .create_with_backend(Backend { file })
-        .map_err(failed)?;
-    // Reading a table that was never written is an error: make them all.
+    build(storage.open(FILE).map_err(failed)?)
+}
+
+/// Makes the database under another name, so that one that is there was made to the end.
+fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), CheckpointError> {
+    if names.iter().any(|name| name == NEW_FILE) {
+        storage.remove(NEW_FILE).map_err(failed)?;
+    }
+    let file = storage.create(NEW_FILE).map_err(failed)?;
+    let database = build(Arc::clone(&file))?;
     let transaction = database.begin_write().map_err(failed)?;
+    // Reading a table that was never written is an error: make them all.
     for table in [STATE, DELTAS] {
         transaction.open_table(table).map_err(failed)?;
     }
     transaction.open_table(META).map_err(failed)?;
     transaction.open_table(LOGS).map_err(failed)?;
     transaction.open_table(SEGMENTS).map_err(failed)?;
-    if is_new {
-        transaction.commit().map_err(failed)?;
-        storage.sync_names().map_err(failed)?;
-    } else {
-        transaction.abort().map_err(failed)?;
-    }
-    Ok(database)
+    transaction.commit().map_err(failed)?;
+    drop(database);
+    file.sync().map_err(failed)?;
+    storage.rename(NEW_FILE, FILE).map_err(failed)?;
+    storage.sync_names().map_err(failed)
+}
+
+fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
+    Database::builder()
+        .set_cache_size(CACHE_BYTES)
+        // Without, a damaged file may be believed, or make the database panic.
+        .set_check_integrity_on_open(true)
+        .create_with_backend(Backend { file })
+        .map_err(failed)
 }
 
 fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> {
@@ -394,6 +420,13 @@ impl LogRow {
         for offset in [state.start, state.next, state.reserved] {
             out.extend_from_slice(&offset.0.to_le_bytes());
         }
+        out.push(state.fenced.into());
+        let damaged = state.damaged.as_deref().map_or(&[][..], Vec::as_slice);
+        out.extend_from_slice(&u32_of(damaged.len()).to_le_bytes());
+        for (from, to) in damaged {
+            out.extend_from_slice(&from.0.to_le_bytes());
+            out.extend_from_slice(&to.0.to_le_bytes());
+        }
         if let Some(producers) = &state.producers {
             producers.encode(&mut out);
         }
@@ -405,6 +438,10 @@ impl LogRow {
         let spec = decode_spec(&mut reader)?;
         let start = decode_offset(&mut reader)?;
         let (next, reserved) = (decode_offset(&mut reader)?, decode_offset(&mut reader)?);
+        let fenced = reader.u8()? != 0;
+        let damaged = (0..reader.u32()?)
+            .map(|_| Some((decode_offset(&mut reader)?, decode_offset(&mut reader)?)))
+            .collect::<Option<Vec<_>>>()?;
         let producers = match reader.0 {
             [] => None,
             _ => Some(Box::new(Producers::decode(&mut reader)?)),
@@ -414,6 +451,8 @@ impl LogRow {
             start,
             next,
             reserved,
+            fenced,
+            damaged: (!damaged.is_empty()).then(|| Box::new(damaged)),
             producers,
         })
     }

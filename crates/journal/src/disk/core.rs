@@ -1,14 +1,14 @@
 //! What the threads of the engine share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use stafett_model::{Epoch, LogId};
 
 use super::checkpoint::{Checkpoint, RunInfo, StateAt};
 use super::files::Files;
-use super::log::{Log, LogTable};
+use super::log::{Log, LogState, LogTable};
 use super::pool::Pool;
 use super::position::{Position, SegmentId};
 use super::queue::Queue;
@@ -41,6 +41,8 @@ pub(crate) struct Core {
     /// Counts truncations and deletions.
     pub(crate) freed: AtomicU64,
     pub(crate) rewriting: Bell,
+    /// It takes no more appends, no thread is at work, and everything that was taken is synced.
+    pub(crate) drained: AtomicBool,
     pub(crate) epoch: Epoch,
     pub(crate) failure: OnceLock<String>,
     pub(crate) metrics: Metrics,
@@ -79,24 +81,12 @@ pub(crate) struct ChoreList {
     pub(crate) sealed: Vec<Sealed>,
     /// Segments that were sealed and have no sidecar yet.
     unfinished: usize,
+    /// Older ones whose sidecars could not be written: they are tried again with whatever comes next.
+    late: Vec<Sealed>,
     pub(crate) checkpoint: bool,
     pub(crate) refill: bool,
     pub(crate) closed: bool,
 }
-
-/// A sidecar that is being written.
-#[derive(Debug)]
-pub(crate) struct Sealing<'a>(&'a Chores);
-
-impl Drop for Sealing<'_> {
-    fn drop(&mut self) {
-        self.0.lock().unfinished -= 1;
-        self.0.wake.notify_all();
-    }
-}
-
-/// Segments that may wait for their sidecars before the writer waits too.
-const SEALED_MAX: usize = 8;
 
 impl Core {
     /// Stops taking appends for good: what was written may or may not be there after the next start.
@@ -118,6 +108,14 @@ impl Core {
 
     pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the next checkpoint store a log's row.
+    pub(crate) fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
+        if !state.dirty {
+            state.dirty = true;
+            self.pending().dirty.push(Arc::clone(log));
+        }
     }
 
     /// Control frames before this are in the checkpoint.
@@ -190,12 +188,9 @@ impl SegmentTable {
 }
 
 impl Chores {
-    /// Adds a sealed segment; waits while too many of them wait, if threads are there to do the work.
-    pub(crate) fn add_sealed(&self, sealed: Sealed, wait: bool) {
+    /// Adds a sealed segment. The writer never waits here: the keeper may be waiting for the writer.
+    pub(crate) fn add_sealed(&self, sealed: Sealed) {
         let mut state = self.lock();
-        while wait && state.sealed.len() >= SEALED_MAX && !state.closed {
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
         state.sealed.push(sealed);
         state.unfinished += 1;
         state.refill = true;
@@ -203,9 +198,16 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    /// Notes, when it is dropped, that a sealed segment has its sidecar, or never will.
-    pub(crate) fn sealing(&self) -> Sealing<'_> {
-        Sealing(self)
+    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's batches in
+    /// sidecars up to some segment, and in memory behind it.
+    pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
+        self.lock().late = sealed;
+    }
+
+    /// Notes that a sealed segment has its sidecar.
+    pub(crate) fn on_sidecar(&self) {
+        self.lock().unfinished -= 1;
+        self.wake.notify_all();
     }
 
     /// Returns when every segment that was sealed has its sidecar.
@@ -235,8 +237,10 @@ impl Chores {
             .wait_timeout_while(state, patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
         let (closed, unfinished) = (state.closed, state.unfinished);
-        let list = std::mem::take(&mut *state);
+        let mut list = std::mem::take(&mut *state);
         (state.closed, state.unfinished) = (closed, unfinished);
+        let newer = std::mem::replace(&mut list.sealed, std::mem::take(&mut list.late));
+        list.sealed.extend(newer);
         drop(state);
         self.wake.notify_all();
         list

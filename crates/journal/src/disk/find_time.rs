@@ -104,7 +104,7 @@ impl Best {
     }
 
     fn consider(&mut self, segment: SegmentId, entry: IndexEntry) {
-        let visible = entry.end() > self.start && entry.base < self.end;
+        let visible = entry.end() > self.start && entry.end() <= self.end;
         if visible && !self.is_done() && self.wants(entry.max_timestamp) {
             self.found = Some((segment, entry));
         }

@@ -6,11 +6,12 @@ use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
+use super::pool::Pool;
 use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
 use super::stage::{append_control, wait_synced};
-use super::writer::Sealed;
+use super::writer::{self, Sealed};
 use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
@@ -26,22 +27,31 @@ const IDLE_CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
 pub(crate) fn run(core: &Core) {
     let mut retention_at = Instant::now();
     let mut checkpoint_at = Instant::now();
+    let mut checkpoint = false;
     loop {
         let chores = core.chores.take(PATIENCE);
         let closed = chores.closed;
-        let mut checkpoint = chores.checkpoint;
+        checkpoint |= chores.checkpoint;
         do_chores(core, chores);
         if core.has_failed() {
             return;
         }
+        writer::write_idle_mark(core);
         if retention_at.elapsed() >= RETENTION_EVERY {
             retention::enforce(core);
             retention_at = Instant::now();
         }
         checkpoint |= checkpoint_at.elapsed() >= IDLE_CHECKPOINT_AFTER && core.pending().bytes > 0;
-        if checkpoint && !closed {
+        // Whoever holds the turn may be waiting for a sidecar: then later.
+        if checkpoint
+            && !closed
+            && let Some(_turn) = core.checkpoint.try_turn()
+        {
+            checkpoint = false;
             checkpoint_at = Instant::now();
-            try_checkpoint(core);
+            if let Err(error) = checkpoint_in_turn(core) {
+                log_failure(&error);
+            }
         }
         if closed {
             return;
@@ -55,17 +65,24 @@ pub(crate) fn pump(core: &Core) {
 }
 
 fn do_chores(core: &Core, chores: ChoreList) {
-    for sealed in chores.sealed {
-        let _done = core.chores.sealing();
-        let segment = sealed.summary.segment;
-        if let Err(error) = write_sidecar(core, sealed) {
-            // The batches stay listed in memory, and recovery makes the sidecar from the segment.
-            tracing::error!(%error, %segment, "a sidecar could not be written");
+    let mut sealed = chores.sealed.into_iter();
+    while let Some(mut next) = sealed.next() {
+        match write_sidecar(core, &mut next) {
+            Ok(()) => core.chores.on_sidecar(),
+            Err(error) => {
+                // Its batches stay listed in memory, and those of later segments too, so that each log is in order.
+                tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
+                core.chores
+                    .put_back([next].into_iter().chain(sealed.by_ref()).collect());
+            }
         }
     }
-    if core.pool.wants()
-        && let Err(error) = core.pool.refill()
-    {
+    let refill = if core.settings.threads {
+        Pool::refill_written
+    } else {
+        Pool::refill
+    };
+    if let Err(error) = refill(&core.pool) {
         tracing::warn!(%error, "no spare segment could be made");
     }
     core.metrics
@@ -77,7 +94,7 @@ fn do_chores(core: &Core, chores: ChoreList) {
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
-pub(crate) fn write_sidecar(core: &Core, mut sealed: Sealed) -> std::io::Result<()> {
+fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
     let segment = sealed.summary.segment;
     sort(&mut sealed.index);
     let rows = rows_of(&sealed.index);
@@ -111,8 +128,12 @@ pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
 
 pub(crate) fn try_checkpoint(core: &Core) {
     if let Err(error) = checkpoint(core) {
-        tracing::error!(%error, "no checkpoint could be stored: the next start will replay more");
+        log_failure(&error);
     }
+}
+
+fn log_failure(error: &CheckpointError) {
+    tracing::error!(%error, "no checkpoint could be stored: the next start will replay more");
 }
 
 /// Stores a checkpoint of everything up to now.
@@ -150,7 +171,8 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         next_segment: core.pool.next_id(),
         run: taken.run,
     };
-    barrier(core);
+    let is_durable =
+        wait_synced(core, SmallVec::new()) || core.drained.load(std::sync::atomic::Ordering::Acquire);
     let changes = Changes {
         meta,
         logs,
@@ -160,10 +182,14 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         segments_removed: std::mem::take(&mut taken.segments_removed),
         segments_forgotten: std::mem::take(&mut taken.segments_forgotten),
     };
-    let stored = match core.failure.get() {
-        Some(_) => return Ok(()),
-        None => core.checkpoint.store(&changes),
-    };
+    if core.has_failed() {
+        return Ok(());
+    }
+    if !is_durable {
+        give_back(core, taken, changes);
+        return Ok(());
+    }
+    let stored = core.checkpoint.store(&changes);
     if stored.is_ok() {
         core.checkpointed
             .store(meta.position.packed(), std::sync::atomic::Ordering::Release);
@@ -189,11 +215,6 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
     pending.segments_added.extend(changes.segments_added);
     pending.segments_removed.extend(changes.segments_removed);
     pending.segments_forgotten.extend(changes.segments_forgotten);
-}
-
-/// Returns when everything that is staged now is synced, or the journal failed.
-fn barrier(core: &Core) {
-    wait_synced(core, SmallVec::new());
 }
 
 /// Everything is written and synced: says so, so that the next start need not suspect anything.

@@ -72,6 +72,8 @@ pub(crate) struct Recent {
 pub(crate) struct RunRef {
     pub(crate) first: Offset,
     pub(crate) segment: SegmentId,
+    /// Bytes of the log's frames in it.
+    pub(crate) bytes: u32,
 }
 
 impl Recent {
@@ -173,9 +175,11 @@ impl LogState {
             return;
         };
         self.runs.reserve_exact(1);
+        let bytes = self.recent.iter().filter(|recent| recent.segment == segment);
         self.runs.push(RunRef {
             first: first.base,
             segment,
+            bytes: bytes.map(|recent| recent.bytes).sum(),
         });
         self.recent.drain(..mine);
         if self.recent.is_empty() {
@@ -204,16 +208,36 @@ impl LogState {
             .take_while(|recent| recent.end() <= before)
             .count();
         self.recent.drain(..gone);
+        self.count_bytes();
+        if let Some(damaged) = &mut self.damaged {
+            damaged.retain(|(_, end)| *end > before);
+        }
         true
     }
 
-    /// Whether an offset at or behind `from` and before `to` was lost to damage.
-    pub(crate) fn damage_between(&self, from: Offset, to: Offset) -> Option<(Offset, Offset)> {
+    /// Counts the bytes anew, after something was let go of.
+    pub(crate) fn count_bytes(&mut self) {
+        let sealed: u64 = self.runs.iter().map(|run| u64::from(run.bytes)).sum();
+        let recent: u64 = self.recent.iter().map(|recent| u64::from(recent.bytes)).sum();
+        self.bytes = sealed + recent;
+    }
+
+    /// Notes that offsets were lost to damage.
+    pub(crate) fn lose(&mut self, from: Offset, to: Offset) {
+        let damaged = self.damaged.get_or_insert_default();
+        if !damaged.iter().any(|(start, end)| *start <= from && to <= *end) {
+            damaged.push((from, to));
+            damaged.sort_unstable();
+        }
+    }
+
+    /// The first range at or behind `from` that was lost to damage.
+    pub(crate) fn damage_from(&self, from: Offset) -> Option<(Offset, Offset)> {
         self.damaged
             .as_ref()?
             .iter()
             .copied()
-            .find(|(start, end)| *start < to && from < *end)
+            .find(|(_, end)| from < *end)
     }
 }
 
@@ -314,11 +338,13 @@ mod tests {
             state.runs,
             [RunRef {
                 first: Offset(20),
-                segment: SegmentId(2)
+                segment: SegmentId(2),
+                bytes: 100
             }]
         );
+        assert_eq!(state.bytes, 300);
         assert!(state.truncate(Offset(41)));
-        assert_eq!(state.recent.len(), 1);
+        assert_eq!((state.recent.len(), state.bytes), (1, 200));
         assert!(!state.truncate(Offset(41)));
         assert!(state.truncate(Offset(1000)));
         assert_eq!(state.bounds().start, Offset(50));

@@ -53,7 +53,7 @@ mod tail;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -65,6 +65,7 @@ use self::control::Control;
 use self::core::{Bell, Chores, Core, Pending, SegmentTable};
 use self::files::Files;
 use self::pool::Pool;
+use self::position::Position;
 use self::queue::Queue;
 use self::real::Directory;
 pub use self::recovery::{OpenError, RecoveryReport};
@@ -144,6 +145,7 @@ impl DiskJournal {
         while writer::pump(&self.core) {}
         syncer::pump(&self.core);
         keeper::pump(&self.core);
+        writer::write_idle_mark(&self.core);
     }
 
     /// Stores a checkpoint now.
@@ -234,12 +236,15 @@ fn start(
             active: None,
             chain: recovered.chain,
             run: settings::random_u64(),
+            frames_end: Position::default(),
+            marked: Position::default(),
         }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,
         checkpointed: AtomicU64::new(meta.position.packed()),
         freed: AtomicU64::new(0),
         rewriting: Bell::default(),
+        drained: AtomicBool::new(false),
         epoch,
         failure: OnceLock::new(),
         metrics,
@@ -360,10 +365,9 @@ impl Journal for DiskJournal {
 
     fn close(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        if self.core.queue.is_closed() {
-            return;
-        }
-        if !self.core.has_failed() {
+        // A journal that failed has closed its queue; its threads are waited for all the same.
+        let is_first = !self.core.queue.is_closed();
+        if is_first {
             keeper::end_run(&self.core);
         }
         self.core.queue.close();
@@ -377,11 +381,12 @@ impl Journal for DiskJournal {
         for thread in threads {
             let _ = thread.join();
         }
-        if !self.core.has_failed() {
+        if is_first && !self.core.has_failed() {
             while writer::pump(&self.core) {}
             syncer::pump(&self.core);
             writer::write_last_mark(&self.core);
             syncer::pump(&self.core);
+            self.core.drained.store(true, Ordering::Release);
             keeper::pump(&self.core);
             keeper::try_checkpoint(&self.core);
         }

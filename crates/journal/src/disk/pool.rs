@@ -4,17 +4,23 @@
 //! one write. A recycled file keeps its blocks and the groups of its former life, whose segment id gives them away.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::codec::u32_of;
+use super::codec::{u32_of, usize_of};
 use super::position::SegmentId;
 use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
 use super::storage::{Storage, StorageFile};
 
+/// Bytes of a write group in large segments, if no single append is larger.
+const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Spares beyond those that are kept back: what is written while the next is being prepared.
 const AHEAD: usize = 2;
+/// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
+const UNFINISHED: &str = "spare.seg.tmp";
+/// Bytes of a spare that are written and synced at once.
+const FILL_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -26,7 +32,7 @@ pub(crate) struct Pool {
     free_bytes_min: u64,
     next_id: AtomicU32,
     spares: Mutex<VecDeque<Spare>>,
-    /// Bytes that can still be staged before the spares run out. What is kept back counts.
+    /// Bytes of the spares, less what is staged takes of them at most. What is kept back counts.
     space: AtomicI64,
 }
 
@@ -74,9 +80,25 @@ impl Pool {
         self.next_id.load(Ordering::Relaxed)
     }
 
-    /// Takes space for a frame. Without `kept_back`, some spares stay untouched.
-    pub(crate) fn take_space(&self, bytes: usize, kept_back: bool) -> bool {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    /// Bytes of a write group, if no single append is larger: small segments should not stay half empty.
+    pub(crate) fn group_bytes_max(&self) -> usize {
+        GROUP_BYTES_MAX.min(usize_of(self.segment_bytes / 4))
+    }
+
+    /// What an append takes of the spares at most. A segment is sealed when the next group does not fit, and loses less
+    /// than that group: so what lies in it is charged for an end as large as a group, and an append that is larger for
+    /// the end that it may cause. What the segment that is being written has left counts for nothing.
+    fn charge(&self, bytes: usize) -> i64 {
+        let group = self.group_bytes_max();
+        let capacity = usize_of(self.segment_bytes) - SEGMENT_HEAD_BYTES;
+        let used = (bytes * capacity).div_ceil(capacity - group);
+        let charge = if bytes > group { used + bytes } else { used };
+        i64::try_from(charge).unwrap_or(i64::MAX)
+    }
+
+    /// Takes space for an append, and says how much. Without `kept_back`, some spares stay untouched.
+    pub(crate) fn take_space(&self, bytes: usize, kept_back: bool) -> Option<i64> {
+        let charge = self.charge(bytes);
         let floor = if kept_back {
             0
         } else {
@@ -84,33 +106,51 @@ impl Pool {
         };
         let taken = |space: &AtomicI64| {
             space.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| {
-                left.checked_sub(bytes).filter(|rest| *rest >= floor)
+                left.checked_sub(charge).filter(|rest| *rest >= floor)
             })
         };
         // The spares may only be late: make some here before a frame is refused.
-        taken(&self.space).is_ok()
-            || (0..=self.kept_back + AHEAD).any(|_| self.add_spare().is_ok() && taken(&self.space).is_ok())
+        let is_taken = taken(&self.space).is_ok()
+            || (0..=self.kept_back + AHEAD)
+                .any(|_| self.add_spare(self.free_bytes_min).is_ok() && taken(&self.space).is_ok());
+        is_taken.then_some(charge)
     }
 
-    /// Gives back space that was taken and not used, or notes (negative) that some was lost.
-    pub(crate) fn give_space(&self, bytes: i64) {
-        self.space.fetch_add(bytes, Ordering::AcqRel);
+    /// Gives back what an append turned out not to take, of what was taken for it.
+    pub(crate) fn keep_space(&self, taken: i64, bytes: usize) -> i64 {
+        let charge = self.charge(bytes);
+        self.give_space(taken - charge);
+        charge
     }
 
-    /// The next spare, in the order of their ids.
+    /// Gives back what was taken for appends that are written, or that will not be.
+    pub(crate) fn give_space(&self, charge: i64) {
+        self.space.fetch_add(charge, Ordering::AcqRel);
+    }
+
+    /// The next spare, in the order of their ids. If there is none, one is made of what should stay free.
     pub(crate) fn take(&self) -> Result<Spare, NoSpare> {
         loop {
             if let Some(spare) = self.lock().pop_front() {
+                self.give_space(-self.capacity());
                 return Ok(spare);
             }
-            self.add_spare()?;
+            self.add_spare(0)?;
         }
     }
 
-    /// Brings the spares up to their number.
+    /// Brings the spares up to their number at once.
     pub(crate) fn refill(&self) -> Result<(), NoSpare> {
-        while self.lock().len() < self.kept_back + AHEAD {
-            self.add_spare()?;
+        while self.wants() {
+            self.add_spare(self.free_bytes_min)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the spares up to their number in peace.
+    pub(crate) fn refill_written(&self) -> Result<(), NoSpare> {
+        while self.wants() {
+            self.add_written_spare()?;
         }
         Ok(())
     }
@@ -119,20 +159,23 @@ impl Pool {
         self.lock().len() < self.kept_back + AHEAD
     }
 
-    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, or if a backup
-    /// shares the file: then it is removed.
+    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, if a backup
+    /// shares the file, or if there is no space to make it as long as a segment: then it is removed.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
         let name = role.name();
         let file = self.storage.open(&name)?;
         let shared = file.is_shared()?;
         let mut spares = self.lock();
-        if shared || spares.len() >= self.kept_back + AHEAD {
+        let is_wanted = !shared && spares.len() < self.kept_back + AHEAD;
+        let is_long = |file: &dyn StorageFile| {
+            file.bytes()
+                .is_ok_and(|bytes| bytes >= u64::from(self.segment_bytes))
+                || file.reserve(u64::from(self.segment_bytes)).is_ok()
+        };
+        if !is_wanted || !is_long(&*file) {
             drop(spares);
             self.storage.remove(&name)?;
             return Ok(false);
-        }
-        if file.bytes()? < u64::from(self.segment_bytes) {
-            file.reserve(u64::from(self.segment_bytes))?;
         }
         let id = self.new_id();
         self.storage
@@ -144,16 +187,11 @@ impl Pool {
         Ok(true)
     }
 
-    fn add_spare(&self) -> Result<(), NoSpare> {
+    /// Makes a spare at once, by reserving its space alone, unless the disk would have less than so many bytes left.
+    fn add_spare(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
+        self.check_free(free_bytes_min)?;
         // One at a time, so that the ids in the queue rise.
         let mut spares = self.lock();
-        let (free, wanted) = (
-            self.storage.free_bytes()?,
-            self.free_bytes_min + u64::from(self.segment_bytes),
-        );
-        if free < wanted {
-            return Err(NoSpare::LowWater { free, wanted });
-        }
         let id = self.new_id();
         let name = FileRole::Segment(SegmentKind::Arrival, id).name();
         let file = self.storage.create(&name)?;
@@ -168,6 +206,55 @@ impl Pool {
         drop(spares);
         self.give_space(self.capacity());
         Ok(())
+    }
+
+    /// Makes a spare in peace, by writing it: a file system need not note anything when it is written again, which is
+    /// what makes a sync fast, and keeps writes from waiting for one.
+    fn add_written_spare(&self) -> Result<(), NoSpare> {
+        self.check_free(self.free_bytes_min)?;
+        let _ = self.storage.remove(UNFINISHED);
+        let file = self.storage.create(UNFINISHED)?;
+        let written = file
+            .reserve(u64::from(self.segment_bytes))
+            .and_then(|()| self.fill(&*file));
+        if let Err(error) = written {
+            let _ = self.storage.remove(UNFINISHED);
+            return Err(error.into());
+        }
+        let mut spares = self.lock();
+        let id = self.new_id();
+        self.storage
+            .rename(UNFINISHED, &FileRole::Segment(SegmentKind::Arrival, id).name())?;
+        self.storage.sync_names()?;
+        spares.push_back(Spare { id, file });
+        drop(spares);
+        self.give_space(self.capacity());
+        Ok(())
+    }
+
+    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it.
+    fn fill(&self, file: &dyn StorageFile) -> io::Result<()> {
+        let zeros = vec![0; FILL_BYTES];
+        let mut at = 0;
+        while at < u64::from(self.segment_bytes) {
+            let left = u64::from(self.segment_bytes) - at;
+            let step = usize::try_from(left).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
+            file.write_at(&mut [IoSlice::new(zeros.get(..step).unwrap_or_default())], at)?;
+            file.sync()?;
+            at += step as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether the disk would have so many bytes left besides one more segment.
+    fn check_free(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
+        let free = self.storage.free_bytes()?;
+        let wanted = free_bytes_min + u64::from(self.segment_bytes);
+        if free < wanted {
+            Err(NoSpare::LowWater { free, wanted })
+        } else {
+            Ok(())
+        }
     }
 
     /// Bytes of a segment that frames can use.

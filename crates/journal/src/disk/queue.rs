@@ -35,6 +35,8 @@ pub(crate) struct Staged {
     pub(crate) interval: Option<(u32, u32)>,
     /// Bytes of all its frames in a segment.
     pub(crate) bytes: usize,
+    /// What was taken of the pool's space for it.
+    pub(crate) charge: i64,
     /// Bytes of the buffers that its bodies keep alive.
     pub(crate) pinned_bytes: usize,
 }
@@ -160,6 +162,11 @@ impl Queue {
         };
         self.wake.notify_all();
         drop(dropped);
+    }
+
+    /// Bytes that are staged and not yet written.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
     }
 
     pub(crate) fn is_closed(&self) -> bool {

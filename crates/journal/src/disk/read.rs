@@ -11,7 +11,7 @@ use stafett_model::{LogId, Offset};
 use super::codec::{u32_of, usize_of};
 use super::core::Core;
 use super::frame::{Entry, Head};
-use super::log::{Log, LogState, Recent};
+use super::log::{Log, Recent};
 use super::position::SegmentId;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};
@@ -40,6 +40,8 @@ struct Budget {
 #[derive(Debug)]
 struct Plan {
     bounds: Bounds,
+    /// Batches have to end at or before this: it is the log's end, or where something was lost.
+    limit: Offset,
     frames: Vec<(SegmentId, SegmentKind, IndexEntry)>,
     next: Offset,
 }
@@ -48,8 +50,8 @@ struct Plan {
 enum Listed {
     /// All that are wanted, in segments that have no sidecar.
     Recent(Plan),
-    /// From some sealed segment on.
-    Sealed(Bounds),
+    /// From some sealed segment on. The plan is empty so far.
+    Sealed(Plan),
 }
 
 pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
@@ -180,9 +182,9 @@ fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, Re
     for attempt in 1.. {
         let plan = match list(&log, from, *budget)? {
             Listed::Recent(plan) => Ok(plan),
-            Listed::Sealed(bounds) => list_sealed(core, &log, from, *budget, bounds),
+            Listed::Sealed(plan) => list_sealed(core, &log, from, *budget, plan),
         };
-        match plan.and_then(|plan| fetch(core, from.log, &plan)) {
+        match plan.and_then(|plan| fetch_sound(core, from.log, plan)) {
             Ok(run) => {
                 budget.spend(run.bytes);
                 return Ok(run);
@@ -227,28 +229,32 @@ fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> 
             end,
         });
     }
-    check_damage(log.id, &state, from.offset)?;
-    let first_recent = state.recent.first().map_or(bounds.end, |recent| recent.base);
-    if from.offset < first_recent && !state.runs.is_empty() && from.offset < bounds.end {
-        return Ok(Listed::Sealed(bounds));
-    }
     let mut plan = Plan {
         bounds,
+        limit: bounds.end,
         frames: Vec::new(),
         next: from.offset,
     };
+    match state.damage_from(from.offset) {
+        Some((start, to)) if start <= from.offset => {
+            return Err(ReadError::Damaged {
+                log: log.id,
+                from: start,
+                to,
+            });
+        }
+        Some((start, _)) => plan.limit = plan.limit.min(start),
+        None => {}
+    }
+    let first_recent = state.recent.first().map_or(bounds.end, |recent| recent.base);
+    if from.offset < first_recent && !state.runs.is_empty() && from.offset < bounds.end {
+        return Ok(Listed::Sealed(plan));
+    }
     let mut room = Room::new(from, budget);
     let first = state.recent.partition_point(|recent| recent.end() <= from.offset);
     let rest = state.recent.get(first..).unwrap_or_default();
     plan.add_recent(rest, &mut room, log.id);
     Ok(Listed::Recent(plan))
-}
-
-fn check_damage(log: LogId, state: &LogState, offset: Offset) -> Result<(), ReadError> {
-    match state.damage_between(offset, Offset(offset.0 + 1)) {
-        Some((from, to)) => Err(ReadError::Damaged { log, from, to }),
-        None => Ok(()),
-    }
 }
 
 /// Lists batches from sealed segments on, with their sidecars.
@@ -257,7 +263,7 @@ fn list_sealed(
     log: &Log,
     from: ReadFrom,
     budget: Budget,
-    bounds: Bounds,
+    mut plan: Plan,
 ) -> Result<Plan, Failed> {
     let (runs, recent) = {
         let state = log.lock();
@@ -276,11 +282,6 @@ fn list_sealed(
         let all = first + runs.len() == state.runs.len();
         (runs, if all { state.recent.clone() } else { Vec::new() })
     };
-    let mut plan = Plan {
-        bounds,
-        frames: Vec::new(),
-        next: from.offset,
-    };
     let mut room = Room::new(from, budget);
     for run in runs {
         let Some(segment) = core.segments.get(run.segment) else {
@@ -292,7 +293,7 @@ fn list_sealed(
                 return Ok(());
             };
             sidecar.entries_from(&row, wanted, |entry| {
-                entry.base >= bounds.end || plan.add(segment.id, segment.kind, entry, &mut room)
+                plan.add(segment.id, segment.kind, entry, &mut room)
             })
         })?;
         if room.is_full {
@@ -361,7 +362,7 @@ impl Room {
 impl Plan {
     fn add_recent(&mut self, recent: &[Recent], room: &mut Room, log: LogId) {
         for recent in recent {
-            if recent.base >= self.bounds.end
+            if recent.end() > self.limit
                 || (recent.end() > self.next
                     && !self.add(recent.segment, SegmentKind::Arrival, recent.entry(log), room))
             {
@@ -372,7 +373,7 @@ impl Plan {
 
     /// Adds a frame if it fits; false if nothing more does.
     fn add(&mut self, segment: SegmentId, kind: SegmentKind, entry: IndexEntry, room: &mut Room) -> bool {
-        if entry.base >= self.bounds.end || !room.take(body_bytes_of(&entry)) {
+        if entry.end() > self.limit || !room.take(body_bytes_of(&entry)) {
             return false;
         }
         self.next = entry.end();
@@ -385,6 +386,21 @@ impl Budget {
     fn spend(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.whole &= bytes == 0;
+    }
+}
+
+/// Gets planned frames, or those before the first that turns out to be damaged.
+fn fetch_sound(core: &Core, log: LogId, mut plan: Plan) -> Result<Run, Failed> {
+    loop {
+        match fetch(core, log, &plan) {
+            Err(Failed::Error(ReadError::Damaged { from, .. }))
+                if plan.frames.first().is_some_and(|(_, _, first)| first.base < from) =>
+            {
+                plan.frames.retain(|(_, _, frame)| frame.base < from);
+                plan.next = from;
+            }
+            other => return other,
+        }
     }
 }
 

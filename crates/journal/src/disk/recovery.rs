@@ -23,7 +23,7 @@ use super::log::{Log, LogTable, RunRef};
 use super::position::{Position, SegmentId};
 use super::producers::Numbered;
 use super::salvage::salvage;
-use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, later_mark, scan};
+use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, first_group, later_mark, scan};
 use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::settings::Settings;
 use super::sidecar::{self, Row, Sidecar, Summary};
@@ -62,14 +62,27 @@ pub struct RecoveryReport {
     pub scanned_segments: usize,
     pub replayed_frames: u64,
     pub logs: usize,
-    /// Bytes behind the end of the journal that were thrown away.
+    /// Something lay behind the end of the journal that was not whole and was thrown away: a write that was under way
+    /// when the program stopped, or damage to the last write.
+    pub torn: bool,
+    /// Segments behind the end of the journal, or replaced by a rewrite, that were thrown away.
     pub dropped_segments: usize,
+    /// Write groups that had been durable and are damaged. What they held is below, as far as it is known; state may
+    /// be lost too.
+    pub damaged_groups: usize,
     /// Ranges of logs that were lost to damage.
     pub damaged: Vec<(LogId, Offset, Offset)>,
     /// Logs of which nobody knows whether they lost something: they take no appends.
     pub fenced: Vec<LogId>,
     /// Frames of logs that do not exist.
     pub unknown_frames: u64,
+}
+
+impl RecoveryReport {
+    /// Whether something that had been durable was lost, now or at an earlier start.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged_groups > 0 || !self.damaged.is_empty() || !self.fenced.is_empty()
+    }
 }
 
 /// A recovered journal that is about to open.
@@ -94,17 +107,19 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(storage: &Arc<dyn Storage>, settings: &Settings) -> Result<Recovered, OpenError> {
     let checkpoint = Checkpoint::open(Arc::clone(storage))?;
     let meta = checkpoint.meta()?;
-    let mut recovery = Recovery::new(storage, meta, &checkpoint)?;
+    let mut recovery = Recovery::new(storage, meta, &checkpoint, settings.boot)?;
     recovery.list_files(&checkpoint)?;
     recovery.read_arrivals()?;
     recovery.read_sorted()?;
     recovery.place_runs();
-    recovery.settle_run(settings);
+    recovery.settle_run();
     recovery.finish(checkpoint)
 }
 
 struct Recovery<'a> {
     storage: &'a Arc<dyn Storage>,
+    /// The machine as it was started last.
+    boot: [u8; 16],
     meta: Meta,
     /// Where replay starts.
     from: Position,
@@ -131,7 +146,12 @@ struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(storage: &'a Arc<dyn Storage>, meta: Meta, checkpoint: &Checkpoint) -> Result<Self, OpenError> {
+    fn new(
+        storage: &'a Arc<dyn Storage>,
+        meta: Meta,
+        checkpoint: &Checkpoint,
+        boot: [u8; 16],
+    ) -> Result<Self, OpenError> {
         let mut logs = HashMap::new();
         let mut specs: HashMap<LogSpecKey, Arc<LogSpec>> = HashMap::new();
         checkpoint.for_each_log(|id, row| {
@@ -144,12 +164,15 @@ impl<'a> Recovery<'a> {
                 state.start = row.start;
                 state.next = row.next;
                 state.reserved = row.reserved;
+                state.fenced = row.fenced;
+                state.damaged = row.damaged;
                 state.producers = row.producers;
             }
             logs.insert(id, Arc::new(log));
         })?;
         Ok(Self {
             storage,
+            boot,
             meta,
             from: meta.position,
             logs,
@@ -249,16 +272,22 @@ impl<'a> Recovery<'a> {
             })),
             // A spare, unless the groups say otherwise: then only the header is damaged.
             HeadFound::Head(_) | HeadFound::Nothing => {
-                if self.sidecars.contains(&(SegmentKind::Arrival, id)) {
-                    return Ok(Some(self.chain.unwrap_or(Chain {
-                        sequence: 0,
-                        checksum: 0,
-                    })));
+                let (first, known) = (
+                    first_group(file, id)?,
+                    self.sidecars.contains(&(SegmentKind::Arrival, id)),
+                );
+                if first.is_none() && !known {
+                    let behind = later_mark(file, id, u32_of(SEGMENT_HEAD_BYTES), 0, None)?;
+                    let Some(chain) = self.chain.filter(|_| behind.is_some()) else {
+                        return Ok(None);
+                    };
+                    return Ok(Some(chain));
                 }
-                let Some(chain) = self.chain else { return Ok(None) };
-                let mut groups = 0;
-                scan(file, id, 0, chain, |_| groups += 1)?;
-                Ok((groups > 0).then_some(chain))
+                let own = first.map(|head| Chain {
+                    sequence: head.sequence - 1,
+                    checksum: head.previous,
+                });
+                Ok(Some(own.or(self.chain).unwrap_or_default()))
             }
         }
     }
@@ -322,71 +351,102 @@ impl<'a> Recovery<'a> {
                     self.replay(frame, id, end, number);
                 }
             })?;
-            if let Some(next_id) = next.first()
-                && self.follows(*next_id, end.chain)?
-            {
-                return Ok((end, false));
-            }
             let at = Position {
                 segment: id,
                 byte: end.byte,
             };
-            let mark = self.marks_behind(file, id, &end, next)?.max(self.highest_mark);
-            if mark <= at {
-                if end.reason != EndReason::NoGroup {
-                    tracing::info!(%at, reason = %end.reason, "the journal ends at a torn write group");
-                }
-                return Ok((end, true));
-            }
-            tracing::error!(%at, reason = %end.reason, %mark, "a write group that was synced is damaged");
-            let found = salvage(file, id, end.byte, end.chain.sequence)?;
-            for frame in &found.frames {
+            let Some(mark) = self.damaged_below(file, &end, at, next)? else {
+                let is_last = self.ends_at(&end, at, next)?;
+                return Ok((end, is_last));
+            };
+            tracing::error!(%at, reason = %end.reason, %mark, "a write group that was durable is damaged");
+            self.report.damaged_groups += 1;
+            let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
+            // Numbered behind whatever the group before held.
+            for (number, frame) in (1 << 31..).zip(&found.frames) {
                 indexer.frame(frame);
-                self.replay(frame, id, at, u32::MAX);
+                self.replay(frame, id, at, number);
             }
             self.lose(&found.lost);
             self.suspect |= found.unknown;
             match found.resume {
                 Some((byte, follows)) => (from, chain) = (byte, follows),
-                None => return Ok((end, next.is_empty())),
+                None => return Ok((end.past_damage(), false)),
             }
         }
     }
 
+    /// If the bad group at `at` had been durable, a position up to which everything had been.
+    fn damaged_below(
+        &self,
+        file: &dyn StorageFile,
+        end: &ScanEnd,
+        at: Position,
+        next: &[SegmentId],
+    ) -> Result<Option<Position>, OpenError> {
+        let mut behind = later_mark(file, at.segment, at.byte, end.chain.sequence, end.run)?;
+        // The checkpoint knows how the journal went on behind it, and some of that may have been rewritten.
+        if at.segment < self.from.segment {
+            return Ok(behind.map(|_| self.from));
+        }
+        if let Some(next_id) = next.first()
+            && self.follows(*next_id, end.chain)?
+        {
+            return Ok(None);
+        }
+        for id in next {
+            let file = self.open_arrival(*id)?;
+            let run = first_group(&*file, *id)?.map(|head| head.run);
+            let from = u32_of(SEGMENT_HEAD_BYTES);
+            behind = behind.max(later_mark(&*file, *id, from, end.chain.sequence, run)?);
+        }
+        let mark = behind.unwrap_or_default().max(self.highest_mark).max(self.from);
+        // A program that is killed leaves no bad group before a good one. A machine that loses its power does.
+        let was_killed = behind.is_some() && self.meta.run.boot == self.boot;
+        Ok((mark > at || was_killed).then_some(mark))
+    }
+
+    /// Whether the journal ends at `at`, where no group had been durable.
+    fn ends_at(&mut self, end: &ScanEnd, at: Position, next: &[SegmentId]) -> Result<bool, OpenError> {
+        if at.segment < self.from.segment {
+            return Ok(false);
+        }
+        if let Some(next_id) = next.first()
+            && self.follows(*next_id, end.chain)?
+        {
+            return Ok(false);
+        }
+        let mut torn = !matches!(end.reason, EndReason::NoGroup | EndReason::Stranger);
+        for id in next {
+            torn |= first_group(&*self.open_arrival(*id)?, *id)?.is_some();
+        }
+        self.report.torn |= torn;
+        if torn {
+            tracing::info!(%at, reason = %end.reason, "the journal ends at a torn write group");
+        }
+        Ok(true)
+    }
+
+    fn open_arrival(&self, id: SegmentId) -> Result<Arc<dyn StorageFile>, OpenError> {
+        Ok(self
+            .storage
+            .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)
+    }
+
     /// Whether an arrival segment starts with what follows `chain`.
     fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
-        let role = FileRole::Segment(SegmentKind::Arrival, id);
-        let file = self.storage.open(&role.name())?;
+        let file = self.open_arrival(id)?;
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;
         block.truncate(got);
-        let HeadFound::Head(head) = SegmentHead::decode(&block) else {
-            return Ok(false);
-        };
-        Ok(
-            head.segment == id
-                && head.first_sequence == chain.sequence + 1
-                && head.previous == chain.checksum,
-        )
-    }
-
-    /// The highest synced mark in whatever lies behind a bad group.
-    fn marks_behind(
-        &self,
-        file: &dyn StorageFile,
-        id: SegmentId,
-        end: &ScanEnd,
-        next: &[SegmentId],
-    ) -> Result<Position, OpenError> {
-        let mut highest = later_mark(file, id, end.byte, end.chain.sequence)?;
-        for id in next {
-            let file = self
-                .storage
-                .open(&FileRole::Segment(SegmentKind::Arrival, *id).name())?;
-            let from = u32_of(SEGMENT_HEAD_BYTES);
-            highest = highest.max(later_mark(&*file, *id, from, end.chain.sequence)?);
+        if let HeadFound::Head(head) = SegmentHead::decode(&block)
+            && head.segment == id
+        {
+            return Ok(head.first_sequence == chain.sequence + 1 && head.previous == chain.checksum);
         }
-        Ok(highest.unwrap_or_default())
+        // Its header may be damaged.
+        let first = first_group(&*file, id)?;
+        Ok(first.is_some_and(|head| head.sequence == chain.sequence + 1 && head.previous == chain.checksum))
     }
 
     /// Applies a frame that the checkpoint may not cover. Applying one again changes nothing.
@@ -423,10 +483,9 @@ impl<'a> Recovery<'a> {
             let mut state = log.lock();
             if self.suspect {
                 self.proven.insert(entry.log);
-                if entry.base > state.next && state.reserved < entry.base {
-                    let lost = (entry.log, state.next, entry.base);
-                    self.report.damaged.push(lost);
-                    state.damaged.get_or_insert_default().push((lost.1, lost.2));
+                let next = state.next;
+                if entry.base > next {
+                    state.lose(next, entry.base);
                 }
             }
             state.next = state.next.max(entry.end());
@@ -490,6 +549,8 @@ impl<'a> Recovery<'a> {
                 }
             }
             Control::Run { epoch, boot, .. } => {
+                // Where the recovery before that run ended, whose checkpoint was not stored.
+                self.pass_lost_offsets(boot);
                 self.meta.run.epoch = epoch.0;
                 self.meta.run.boot = boot;
                 self.meta.run.ended = false;
@@ -513,10 +574,9 @@ impl<'a> Recovery<'a> {
         for (id, from, to) in lost {
             let Some(log) = self.logs.get(id) else { continue };
             let mut state = log.lock();
-            state.damaged.get_or_insert_default().push((*from, *to));
+            state.lose(*from, *to);
             state.next = state.next.max(*to);
             self.dirty.insert(*id);
-            self.report.damaged.push((*id, *from, *to));
         }
     }
 
@@ -579,7 +639,17 @@ impl<'a> Recovery<'a> {
                     sequence: head.first_sequence.saturating_sub(1),
                     checksum: head.previous,
                 };
-                let (indexer, _) = index_segment(&*file, id, chain)?;
+                let (mut indexer, end) = index_segment(&*file, id, chain)?;
+                if later_mark(&*file, id, end.byte, end.chain.sequence, end.run)?.is_some() {
+                    return Err(OpenError::Start(format!(
+                        "{} is damaged at byte {}, and so is its sidecar",
+                        role.name(),
+                        end.byte
+                    )));
+                }
+                indexer
+                    .entries
+                    .retain(|entry| (head.first..=head.last).contains(&(entry.log, entry.base)));
                 let (summary, rows, entries) = indexer.finish();
                 let name = FileRole::Sidecar(SegmentKind::Sorted, id).name();
                 sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;
@@ -612,6 +682,7 @@ impl<'a> Recovery<'a> {
                 state.runs.push(RunRef {
                     first: row.first,
                     segment: *segment,
+                    bytes: u32::try_from(row.bytes).unwrap_or(u32::MAX),
                 });
             }
         }
@@ -625,25 +696,43 @@ impl<'a> Recovery<'a> {
         self.segments = segments;
     }
 
-    /// Decides which offsets may have been given out and lost.
-    fn settle_run(&mut self, settings: &Settings) {
+    /// Goes past the offsets that the last run may have given out and lost, before a run that began on `boot`.
+    fn pass_lost_offsets(&mut self, boot: [u8; 16]) {
         let run = self.meta.run;
         self.report.clean = run.ended || run.epoch == 0;
-        self.report.rebooted = run.epoch != 0 && run.boot != settings.boot;
+        self.report.rebooted = run.epoch != 0 && run.boot != boot;
+        if self.report.clean {
+            return;
+        }
         for log in self.logs.values() {
             let mut state = log.lock();
-            let lost = !self.report.clean
-                && match state.spec.durability {
-                    Durability::Memory => true,
-                    Durability::Os | Durability::Interval { .. } | Durability::Sync => self.report.rebooted,
-                };
+            let lost = match state.spec.durability {
+                Durability::Memory => true,
+                Durability::Os | Durability::Interval { .. } | Durability::Sync => self.report.rebooted,
+            };
             if lost && state.reserved > state.next {
                 state.next = state.reserved;
                 self.dirty.insert(log.id);
             }
+        }
+    }
+
+    /// Decides where every log goes on.
+    fn settle_run(&mut self) {
+        self.pass_lost_offsets(self.boot);
+        for log in self.logs.values() {
+            let mut state = log.lock();
             if self.suspect && !self.proven.contains(&log.id) {
                 state.fenced = true;
+                self.dirty.insert(log.id);
+            }
+            if state.fenced {
                 self.report.fenced.push(log.id);
+            }
+            if let Some(damaged) = &state.damaged {
+                self.report
+                    .damaged
+                    .extend(damaged.iter().map(|(from, to)| (log.id, *from, *to)));
             }
             state.start = state.start.min(state.next);
             state.reserved = state.reserved.max(state.next);
@@ -652,6 +741,7 @@ impl<'a> Recovery<'a> {
             state.visible = state.next;
         }
         self.report.fenced.sort_unstable();
+        self.report.damaged.sort_unstable();
         self.report.logs = self.logs.len();
     }
 

@@ -16,11 +16,16 @@ use super::stage::append_control;
 pub(crate) fn enforce(core: &Core) {
     let now = core.now_ms();
     for log in core.logs.all() {
-        if let Some(before) = freed_until(core, &log, now)
-            && log.lock().truncate(before)
-        {
-            core.freed.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        let Some(before) = freed_until(core, &log, now) else {
+            continue;
+        };
+        let mut state = log.lock();
+        if state.truncate(before) {
+            core.mark_dirty(&log, &mut state);
+            // Under the lock: nothing may be let go of by a frame that is written before this one.
             append_control(core, Control::Truncate { log: log.id, before });
+            drop(state);
+            core.freed.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
             core.metrics.truncations.inc();
         }
     }
@@ -60,9 +65,7 @@ fn freed_until(core: &Core, log: &Log, now: i64) -> Option<Offset> {
             break;
         }
         surplus = surplus.saturating_sub(row.bytes);
-        freed = Some((following, row.bytes));
-        let mut state = log.lock();
-        state.bytes = state.bytes.saturating_sub(row.bytes);
+        freed = Some(following);
     }
-    freed.map(|(before, _)| before)
+    freed
 }

@@ -17,7 +17,7 @@ use super::storage::StorageFile;
 const WINDOW_BYTES: usize = 512 * 1024;
 
 /// What the next group has to follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Chain {
     pub(crate) sequence: u64,
     pub(crate) checksum: u32,
@@ -63,6 +63,16 @@ pub(crate) struct ScanEnd {
     pub(crate) byte: u32,
     pub(crate) reason: EndReason,
     pub(crate) chain: Chain,
+    /// The run of the last good group, if there is one: all groups of a segment are of one run.
+    pub(crate) run: Option<u64>,
+}
+
+impl ScanEnd {
+    /// An end that no group follows: whatever comes next does not hide that something is damaged here.
+    pub(crate) fn past_damage(mut self) -> Self {
+        self.chain.sequence += 1 << 16;
+        self
+    }
 }
 
 /// Walks a segment's groups from byte `from` on, which have to follow `chain`.
@@ -79,6 +89,7 @@ pub(crate) fn scan(
         start: 0,
         bytes: Bytes::new(),
     };
+    let mut run = None;
     loop {
         match next_group(&mut window, segment, byte, chain)? {
             Ok((group, checksum)) => {
@@ -87,20 +98,32 @@ pub(crate) fn scan(
                     checksum,
                 };
                 byte += group.head.bytes;
+                run = Some(group.head.run);
                 visit(group);
             }
-            Err(reason) => return Ok(ScanEnd { byte, reason, chain }),
+            Err(reason) => {
+                return Ok(ScanEnd {
+                    byte,
+                    reason,
+                    chain,
+                    run,
+                });
+            }
         }
     }
 }
 
 /// The highest synced mark in groups of this segment behind byte `from` that were written after `sequence`: whether
-/// what is bad at `from` had been durable.
+/// what is bad at `from` had been durable. `None` if there is no such group.
+///
+/// What clients store lies between the groups' heads, and could look like one: a group of another run does not count,
+/// and no client knows the number that a run has drawn.
 pub(crate) fn later_mark(
     file: &dyn StorageFile,
     segment: SegmentId,
     from: u32,
     sequence: u64,
+    run: Option<u64>,
 ) -> io::Result<Option<Position>> {
     let mut window = Window {
         file,
@@ -116,11 +139,7 @@ pub(crate) fn later_mark(
         }
         let mut skipped = 0;
         while let Some(rest) = bytes.get(skipped..).filter(|rest| rest.len() >= GROUP_HEAD_BYTES) {
-            if GroupHead::may_start(rest)
-                && let Some((head, _)) = GroupHead::decode(rest)
-                && head.segment == segment
-                && head.sequence > sequence
-            {
+            if let Some(head) = later_group(rest, segment, sequence, run) {
                 highest = highest.max(Some(head.synced));
             }
             skipped += ALIGN;
@@ -130,6 +149,27 @@ pub(crate) fn later_mark(
         };
         at = next;
     }
+}
+
+/// The head at the front of `bytes` of a group of that segment and run that was written after `sequence`.
+pub(crate) fn later_group(
+    bytes: &[u8],
+    segment: SegmentId,
+    sequence: u64,
+    run: Option<u64>,
+) -> Option<GroupHead> {
+    let (head, _) = GroupHead::may_start(bytes).then(|| GroupHead::decode(bytes))??;
+    let is_ours = head.segment == segment && run.is_none_or(|run| head.run == run);
+    (is_ours && head.sequence > sequence).then_some(head)
+}
+
+/// The head of the first group of a segment, if it is sound.
+pub(crate) fn first_group(file: &dyn StorageFile, segment: SegmentId) -> io::Result<Option<GroupHead>> {
+    let mut bytes = [0; GROUP_HEAD_BYTES];
+    let got = file.read_at(&mut bytes, SEGMENT_HEAD_BYTES as u64)?;
+    Ok(bytes
+        .get(..got)
+        .and_then(|bytes| later_group(bytes, segment, 0, None)))
 }
 
 type GroupOrReason = Result<(ScannedGroup, u32), EndReason>;

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //!  0  8 bytes "STAFSEG\0"
-//!  8  u32 checksum of bytes 12..48
+//!  8  u32 checksum of bytes 12..80
 //! 12  u32 format version
 //! 16  u32 segment
 //! 20  u32 kind (0 arrival, 1 sorted)
@@ -18,9 +18,12 @@
 //! 32  u32 checksum (field 4) of the group before the first; 0 in a sorted segment
 //! 36  u32 0
 //! 40  i64 time of creation, ms
+//! 48  u64 log, u64 offset    of a sorted segment: where the first batch starts that it was made for
+//! 64  u64 log, u64 offset    and the last; entries of its frames outside of that lie in other segments
 //! ```
 
 use stafett_model::checksum::crc32c;
+use stafett_model::{LogId, Offset};
 
 use super::codec::{Reader, patch};
 use super::group::SEQUENCE_MAX;
@@ -30,7 +33,7 @@ pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
 /// The version that this program writes. It opens the one before as well, once there is one.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"STAFSEG\0";
-const COVERED: std::ops::Range<usize> = 12..48;
+pub(crate) const COVERED: std::ops::Range<usize> = 12..80;
 
 /// How the frames of a segment are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +52,9 @@ pub(crate) struct SegmentHead {
     pub(crate) first_sequence: u64,
     pub(crate) previous: u32,
     pub(crate) created_at: i64,
+    /// The first and the last batch that a sorted segment was made for.
+    pub(crate) first: (LogId, Offset),
+    pub(crate) last: (LogId, Offset),
 }
 
 /// What the first block of a file says.
@@ -92,6 +98,10 @@ impl SegmentHead {
         patch(&mut out, 24, &self.first_sequence.to_le_bytes());
         patch(&mut out, 32, &self.previous.to_le_bytes());
         patch(&mut out, 40, &self.created_at.to_le_bytes());
+        for (at, (log, offset)) in [(48, self.first), (64, self.last)] {
+            patch(&mut out, at, &log.0.to_le_bytes());
+            patch(&mut out, at + 8, &offset.0.to_le_bytes());
+        }
         let checksum = crc32c(out.get(COVERED).unwrap_or_default());
         patch(&mut out, 8, &checksum.to_le_bytes());
         out
@@ -120,12 +130,16 @@ impl SegmentHead {
         if first_sequence > SEQUENCE_MAX {
             return None;
         }
+        let created_at = reader.i64()?;
+        let mut place = || Some((LogId(reader.u64()?), Offset(reader.u64()?)));
         Some(HeadFound::Head(Self {
             segment,
             kind,
             first_sequence,
             previous,
-            created_at: reader.i64()?,
+            created_at,
+            first: place()?,
+            last: place()?,
         }))
     }
 }
@@ -217,10 +231,12 @@ mod tests {
             first_sequence: 77,
             previous: 8,
             created_at: 9,
+            first: (LogId(1), Offset(2)),
+            last: (LogId(3), Offset(4)),
         };
         let block = head.encode();
         assert_eq!(SegmentHead::decode(&block), HeadFound::Head(head));
-        for bit in 0..48 * 8 {
+        for bit in 0..80 * 8 {
             let mut damaged = block.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SegmentHead::decode(&damaged), HeadFound::Nothing, "bit {bit}");
@@ -240,6 +256,8 @@ mod tests {
             first_sequence: u64::MAX,
             previous: 8,
             created_at: 9,
+            first: (LogId(1), Offset(0)),
+            last: (LogId(2), Offset(0)),
         };
         assert_eq!(SegmentHead::decode(&head.encode()), HeadFound::Nothing);
     }

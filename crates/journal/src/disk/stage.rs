@@ -26,6 +26,8 @@ use crate::ticket::{Settler, Ticket};
 const STATE_SYNC_WITHIN_MS: u32 = 100;
 /// What logs at `os` and `memory` leave unsynced at most.
 const IDLE_SYNC_WITHIN_MS: u32 = 1000;
+/// Staged bytes beyond which even appends to logs at `memory` wait until they are written.
+const UNWRITTEN_BYTES_MAX: usize = 32 << 20;
 /// Offsets that a log below `sync` reserves ahead: as many as it has given out, within these bounds.
 const RESERVE_MIN: u64 = 1 << 12;
 const RESERVE_MAX: u64 = 1 << 20;
@@ -56,7 +58,7 @@ pub(crate) fn append(core: &Core, appends: Vec<Append>) -> Ticket {
 pub(crate) fn append_control(core: &Core, control: Control) {
     let frame = control_frame(control);
     let bytes = frame.head.frame_bytes() + GROUP_HEAD_BYTES;
-    core.pool.take_space(bytes, true);
+    let charge = core.pool.take_space(bytes, true).unwrap_or(0);
     let staged = Staged {
         frames: SmallVec::from_buf([frame]),
         settler: None,
@@ -65,6 +67,7 @@ pub(crate) fn append_control(core: &Core, control: Control) {
         sync_within_ms: STATE_SYNC_WITHIN_MS,
         interval: None,
         bytes,
+        charge,
         pinned_bytes: 0,
     };
     if core.queue.push(staged) {
@@ -74,10 +77,7 @@ pub(crate) fn append_control(core: &Core, control: Control) {
 
 /// Stages a control frame and waits until it is synced. False if it may not be.
 pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
-    let frame = control_frame(control);
-    core.pool
-        .take_space(frame.head.frame_bytes() + GROUP_HEAD_BYTES, true);
-    wait_synced(core, SmallVec::from_buf([frame]))
+    wait_synced(core, SmallVec::from_buf([control_frame(control)]))
 }
 
 /// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
@@ -85,6 +85,10 @@ pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bo
     let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
         0 => 0,
         bytes => bytes + GROUP_HEAD_BYTES,
+    };
+    let charge = match bytes {
+        0 => 0,
+        bytes => core.pool.take_space(bytes, true).unwrap_or(0),
     };
     let (ticket, settlers) = Ticket::new(1);
     for (settler, frames) in settlers.zip([frames]) {
@@ -96,6 +100,7 @@ pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bo
             sync_within_ms: u32::MAX,
             interval: None,
             bytes,
+            charge,
             pinned_bytes: 0,
         });
     }
@@ -125,6 +130,8 @@ struct Prepared {
     state: StateWait,
     bytes: usize,
     pinned_bytes: usize,
+    has_batches: bool,
+    /// It may use the space that is kept back.
     frees_space: bool,
 }
 
@@ -153,11 +160,12 @@ impl Prepared {
         }
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;
+        let mut frees_space = true;
         let mut frames = SmallVec::new();
         for frame in append.frames {
             let part = match frame {
                 Frame::Batch(batch) => {
-                    has_batches = true;
+                    (has_batches, frees_space) = (true, false);
                     for target in &batch.targets {
                         find(target.log)?;
                     }
@@ -178,7 +186,8 @@ impl Prepared {
                                 find(LogId(id))?;
                             }
                         }
-                        Frame::Batch(_) | Frame::State(_) | Frame::CreateLogs { .. } => {}
+                        Frame::CreateLogs { .. } => frees_space = false,
+                        Frame::Batch(_) | Frame::State(_) => {}
                     }
                     let frame = control_frame(control_of(other));
                     bytes += frame.head.frame_bytes();
@@ -200,7 +209,8 @@ impl Prepared {
             state: append.state,
             bytes,
             pinned_bytes: append.pinned_bytes,
-            frees_space: !has_batches,
+            has_batches,
+            frees_space,
         })
     }
 
@@ -212,23 +222,24 @@ impl Prepared {
             Ok(verdicts) => verdicts,
             Err(refusal) => return Err((settler, refusal)),
         };
-        if !core.pool.take_space(self.bytes, self.frees_space) {
+        let Some(charge) = core.pool.take_space(self.bytes, self.frees_space) else {
             core.metrics.disk_full.inc();
             return Err((settler, Refusal::DiskFull));
-        }
+        };
         let mut out = Staging {
             core,
             logs: &logs,
             frames: SmallVec::new(),
             placed: SmallVec::new(),
             wait: match self.state {
-                StateWait::Synced if self.frees_space => Wait::Synced,
-                StateWait::Synced | StateWait::Written => Wait::Nothing,
+                _ if self.has_batches => Wait::Nothing,
+                StateWait::Synced => Wait::Synced,
+                StateWait::Written => Wait::Written,
             },
-            sync_within_ms: if self.frees_space {
-                STATE_SYNC_WITHIN_MS
-            } else {
+            sync_within_ms: if self.has_batches {
                 IDLE_SYNC_WITHIN_MS
+            } else {
+                STATE_SYNC_WITHIN_MS
             },
             interval: None,
             duplicate_shown: true,
@@ -262,14 +273,15 @@ impl Prepared {
             sync_within_ms: out.sync_within_ms,
             interval: out.interval,
             bytes: 0,
+            charge,
             pinned_bytes: self.pinned_bytes,
         };
-        Ok(finish(core, staged, self.bytes))
+        Ok(finish(core, staged))
     }
 }
 
 /// Puts the frames into the queue, still under the locks. What waits for nothing is acknowledged at once.
-fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
+fn finish(core: &Core, mut staged: Staged) -> bool {
     let last = staged.frames.len().saturating_sub(1);
     for (index, frame) in staged.frames.iter_mut().enumerate() {
         frame.head.more = index < last;
@@ -278,9 +290,9 @@ fn finish(core: &Core, mut staged: Staged, taken_bytes: usize) -> bool {
     if !staged.frames.is_empty() {
         staged.bytes += GROUP_HEAD_BYTES;
     }
-    core.pool
-        .give_space(i64::try_from(taken_bytes - staged.bytes).unwrap_or(0));
-    if staged.wait > Wait::Nothing {
+    staged.charge = core.pool.keep_space(staged.charge, staged.bytes);
+    if staged.wait > Wait::Nothing || core.queue.bytes() > UNWRITTEN_BYTES_MAX {
+        staged.wait = staged.wait.max(Wait::Written);
         return core.queue.push(staged);
     }
     let (settler, placed) = (staged.settler.take(), std::mem::take(&mut staged.placed));
@@ -391,7 +403,7 @@ impl Staging<'_> {
             let state = state_of_mut(locked, target.log);
             let base = state.next;
             state.next = Offset(base.0 + u64::from(span));
-            self.mark_dirty(&log, state);
+            self.core.mark_dirty(&log, state);
             let spec = Arc::clone(&state.spec);
             self.wait = self.wait.max(self.wait_for(&log, state, spec.durability, span));
             entries.push(Entry {
@@ -457,7 +469,7 @@ impl Staging<'_> {
                     let log = self.log(LogId(id));
                     let state = state_of_mut(locked, log.id);
                     state.spec = Arc::clone(&spec);
-                    self.mark_dirty(&log, state);
+                    self.core.mark_dirty(&log, state);
                 }
             }
             Some(Control::DeleteLogs { first, count }) => {
@@ -472,7 +484,7 @@ impl Staging<'_> {
                 let state = state_of_mut(locked, log.id);
                 state.truncate(*before);
                 self.core.freed.fetch_add(1, Ordering::AcqRel);
-                self.mark_dirty(&log, state);
+                self.core.mark_dirty(&log, state);
             }
             _ => {}
         }
@@ -488,7 +500,7 @@ impl Staging<'_> {
         for id in ids {
             if let Some(log) = self.core.logs.get(LogId(id)) {
                 let mut state = log.lock();
-                self.mark_dirty(&log, &mut state);
+                self.core.mark_dirty(&log, &mut state);
             }
         }
     }
@@ -534,13 +546,6 @@ impl Staging<'_> {
                 .and_then(|index| self.logs.get(index))
                 .expect("every target's log was found"),
         )
-    }
-
-    fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
-        if !state.dirty {
-            state.dirty = true;
-            self.core.pending().dirty.push(Arc::clone(log));
-        }
     }
 }
 

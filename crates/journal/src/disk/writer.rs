@@ -26,15 +26,15 @@ use super::syncer::{Shown, Waiting, Written};
 use super::tail::TailGroup;
 use crate::contract::Outcome;
 
-/// Bytes of a write group, if no single append is larger.
-const GROUP_BYTES_MAX: usize = 1 << 20;
-
 /// The writer's own state.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) active: Option<Active>,
     pub(crate) chain: Chain,
     pub(crate) run: u64,
+    /// The end of the last group with frames, and the highest mark that a group carries.
+    pub(crate) frames_end: Position,
+    pub(crate) marked: Position,
 }
 
 /// The segment that is being written.
@@ -59,25 +59,31 @@ pub(crate) struct Sealed {
 /// Writes until the journal is closed.
 pub(crate) fn run(core: &Core) {
     let mut staged = Vec::new();
-    while let Taken::Some = core.queue.take(group_bytes_max(core), &mut staged) {
+    while let Taken::Some = core.queue.take(core.pool.group_bytes_max(), &mut staged) {
         write(core, &mut staged);
     }
     core.sync.close();
 }
 
-/// A group has to fit into a segment, and small segments should not stay half empty.
-fn group_bytes_max(core: &Core) -> usize {
-    let segment = usize::try_from(core.settings.segment_bytes).unwrap_or(usize::MAX);
-    GROUP_BYTES_MAX.min(segment / 4)
-}
-
 /// Writes what is staged now and returns whether there was anything.
 pub(crate) fn pump(core: &Core) -> bool {
     let mut staged = Vec::new();
-    core.queue.take_now(group_bytes_max(core), &mut staged);
+    core.queue.take_now(core.pool.group_bytes_max(), &mut staged);
     let some = !staged.is_empty();
     write(core, &mut staged);
     some
+}
+
+/// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last groups
+/// is told from a torn end.
+pub(crate) fn write_idle_mark(core: &Core) {
+    let due = {
+        let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.marked < writer.frames_end && core.sync.synced() >= writer.frames_end
+    };
+    if due && !core.queue.is_closed() {
+        write_all(core, &mut Vec::new(), true);
+    }
 }
 
 /// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
@@ -146,7 +152,14 @@ impl Writer {
                 checksum: active.write(core, &head, layout, staged)?,
             };
             core.pool
-                .give_space(i64::from(u32_of(frames_bytes)) - i64::from(head.bytes));
+                .give_space(staged.iter().map(|append| append.charge).sum());
+            self.marked = head.synced;
+            if head.frames > 0 {
+                self.frames_end = Position {
+                    segment: active.id,
+                    byte: active.at,
+                };
+            }
             core.metrics.on_group(group_bytes, head.frames);
         }
         let end = Position {
@@ -186,6 +199,8 @@ impl Writer {
             first_sequence: self.chain.sequence + 1,
             previous: self.chain.checksum,
             created_at: core.now_ms(),
+            first: <_>::default(),
+            last: <_>::default(),
         };
         file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
         core.segments.insert(Segment {
@@ -208,9 +223,6 @@ impl Writer {
     /// Hands the active segment over to get its sidecar.
     pub(crate) fn seal(&mut self, core: &Core) {
         let Some(active) = self.active.take() else { return };
-        // What the segment had left cannot be used any more.
-        core.pool
-            .give_space(-i64::from(core.settings.segment_bytes - active.at));
         let summary = Summary {
             segment: active.id,
             valid_bytes: active.at,
@@ -227,8 +239,7 @@ impl Writer {
             summary,
             index: active.index,
         };
-        core.chores
-            .add_sealed(sealed, core.settings.threads && !core.queue.is_closed());
+        core.chores.add_sealed(sealed);
     }
 }
 

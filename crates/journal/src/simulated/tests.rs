@@ -89,15 +89,16 @@ fn the_wanted_change_fails_and_a_dead_program_changes_nothing() {
 #[test]
 fn a_sync_that_fails_loses_something_for_good() {
     let mut lost_some = false;
-    for seed in 0..20 {
+    for changes in 0..20 {
         let disk = SimulatedDisk::new();
-        disk.lock().random = Random::new(seed);
         let storage = disk.storage();
         let file = storage.create("file").unwrap();
-        storage.sync_names().unwrap();
+        for _ in 0..=changes {
+            storage.sync_names().unwrap();
+        }
         write(&*file, 0, &[7; 5000]).unwrap();
         disk.set_fault(Some(Fault {
-            change: 4,
+            change: disk.changes() + 1,
             effect: Effect::Error,
         }));
         assert!(file.sync().is_err());

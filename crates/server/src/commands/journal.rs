@@ -13,7 +13,11 @@ use crate::failure::Failure;
 
 pub(super) fn describe() -> Command {
     let directory = |name: &'static str, help: &'static str| {
-        Arg::new(name).value_name(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
+        Arg::new(name)
+            .value_name(name)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help(help)
     };
     Command::new("journal")
         .about("Look into, back up and restore data directories")
@@ -43,20 +47,29 @@ pub(super) fn describe() -> Command {
                         .help("How many frames to show"),
                 )
                 .arg(
-                    Arg::new("json").long("json").action(ArgAction::SetTrue).help("One JSON object per line"),
+                    Arg::new("json")
+                        .long("json")
+                        .action(ArgAction::SetTrue)
+                        .help("One JSON object per line"),
                 ),
         )
         .subcommand(
             Command::new("backup")
                 .about("Back up a stopped data directory into a new directory, without copying segments")
                 .arg(directory("DATA_DIR", "The data directory"))
-                .arg(directory("TARGET", "The backup; on the same file system it shares the segments")),
+                .arg(directory(
+                    "TARGET",
+                    "The backup; on the same file system it shares the segments",
+                )),
         )
         .subcommand(
             Command::new("restore")
                 .about("Make a data directory of a backup, and verify it")
                 .arg(directory("BACKUP", "The backup"))
-                .arg(directory("DATA_DIR", "The data directory to make; must be empty or absent")),
+                .arg(directory(
+                    "DATA_DIR",
+                    "The data directory to make; must be empty or absent",
+                )),
         )
 }
 
@@ -82,13 +95,20 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 fn path(matches: &ArgMatches, name: &str) -> anyhow::Result<PathBuf> {
-    matches.get_one::<PathBuf>(name).cloned().ok_or_else(|| anyhow!("{name} is missing"))
+    matches
+        .get_one::<PathBuf>(name)
+        .cloned()
+        .ok_or_else(|| anyhow!("{name} is missing"))
 }
 
 fn run_check(matches: &ArgMatches) -> anyhow::Result<()> {
     let report = check(&path(matches, "DATA_DIR")?)?;
     write!(io::stdout(), "{report}")?;
-    if report.is_sound() { Ok(()) } else { Err(anyhow!("the data directory is damaged")) }
+    if report.is_sound() {
+        Ok(())
+    } else {
+        Err(anyhow!("the data directory is damaged"))
+    }
 }
 
 fn run_dump(matches: &ArgMatches) -> anyhow::Result<()> {
@@ -105,7 +125,11 @@ fn run_dump(matches: &ArgMatches) -> anyhow::Result<()> {
     if limit > 0 {
         dump(&path(matches, "DATA_DIR")?, from, |frame| {
             shown += 1;
-            let written = if json { show_json(&mut out, &frame) } else { show(&mut out, &frame) };
+            let written = if json {
+                show_json(&mut out, &frame)
+            } else {
+                show(&mut out, &frame)
+            };
             if let Err(error) = written {
                 failed = Some(error);
             }
@@ -119,7 +143,13 @@ fn run_dump(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 fn show(out: &mut impl Write, frame: &DumpedFrame) -> io::Result<()> {
-    let DumpedFrame { file, byte, group, bytes, .. } = frame;
+    let DumpedFrame {
+        file,
+        byte,
+        group,
+        bytes,
+        ..
+    } = frame;
     write!(out, "{file}:{byte}  group {group}  {bytes} bytes")?;
     for (name, value) in &frame.fields {
         write!(out, "  {name}={value}")?;
@@ -129,7 +159,13 @@ fn show(out: &mut impl Write, frame: &DumpedFrame) -> io::Result<()> {
 
 fn show_json(out: &mut impl Write, frame: &DumpedFrame) -> io::Result<()> {
     let quoted = |text: &str| format!("{text:?}");
-    let DumpedFrame { byte, group, written_at, bytes, .. } = frame;
+    let DumpedFrame {
+        byte,
+        group,
+        written_at,
+        bytes,
+        ..
+    } = frame;
     let (file, synced) = (quoted(&frame.file), quoted(&frame.synced));
     write!(
         out,
@@ -154,12 +190,21 @@ fn run_backup(matches: &ArgMatches) -> anyhow::Result<()> {
          'http://127.0.0.1:7070/journal/backup?target=DIR'",
     )?;
     let report = journal.backup(&path(matches, "TARGET")?)?;
-    writeln!(io::stdout(), "{} segments, {} bytes", report.segments, report.bytes)?;
+    writeln!(
+        io::stdout(),
+        "{} segments, {} bytes",
+        report.segments,
+        report.bytes
+    )?;
     Ok(())
 }
 
 fn run_restore(matches: &ArgMatches) -> anyhow::Result<()> {
     let report = restore(&path(matches, "BACKUP")?, &path(matches, "DATA_DIR")?)?;
     write!(io::stdout(), "{report}")?;
-    if report.is_sound() { Ok(()) } else { Err(anyhow!("the restored data directory is damaged")) }
+    if report.is_sound() {
+        Ok(())
+    } else {
+        Err(anyhow!("the restored data directory is damaged"))
+    }
 }

@@ -42,11 +42,11 @@ impl From<io::Error> for MergeError {
     }
 }
 
-/// A new segment and the logs in it, with the first offset of each.
+/// A new segment and the logs in it, with the first offset and the bytes of each.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) segment: Segment,
-    pub(crate) logs: Vec<(LogId, Offset)>,
+    pub(crate) logs: Vec<(LogId, Offset, u64)>,
 }
 
 struct Input {
@@ -224,6 +224,7 @@ impl<'a> Output<'a> {
             return Ok(());
         };
         writing.write_group(self.core)?;
+        writing.write_head(self.core)?;
         let (id, valid_bytes) = (writing.id, writing.at);
         writing.file.sync()?;
         // Space that a sorted segment took and did not fill goes back.
@@ -266,7 +267,7 @@ impl<'a> Output<'a> {
             let file = self.core.files.get(segment.sidecar_role())?;
             let mut logs = Vec::new();
             Sidecar::open(&*file, *id)
-                .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first))))
+                .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first, row.bytes))))
                 .map_err(|_| MergeError::Damaged {
                     segment: *id,
                     byte: 0,
@@ -309,14 +310,6 @@ impl Writing {
                 .remove(&FileRole::Segment(SegmentKind::Sorted, id).name());
             return Err(error);
         }
-        let head = SegmentHead {
-            segment: id,
-            kind: SegmentKind::Sorted,
-            first_sequence: 1,
-            previous: 0,
-            created_at: core.now_ms(),
-        };
-        file.write_at(&mut [IoSlice::new(&head.encode())], 0)?;
         Ok(Self {
             id,
             file,
@@ -328,6 +321,20 @@ impl Writing {
             previous: 0,
             index: Vec::new(),
         })
+    }
+
+    fn write_head(&self, core: &Core) -> io::Result<()> {
+        let place = |entry: Option<&IndexEntry>| entry.map_or_else(<_>::default, |it| (it.log, it.base));
+        let head = SegmentHead {
+            segment: self.id,
+            kind: SegmentKind::Sorted,
+            first_sequence: 1,
+            previous: 0,
+            created_at: core.now_ms(),
+            first: place(self.index.first()),
+            last: place(self.index.last()),
+        };
+        self.file.write_at(&mut [IoSlice::new(&head.encode())], 0)
     }
 
     fn write_group(&mut self, core: &Core) -> io::Result<u64> {

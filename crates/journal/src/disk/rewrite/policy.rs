@@ -104,7 +104,9 @@ impl RewritePolicy {
         (pressed && stretch.len() > 1).then_some(stretch)
     }
 
-    /// The segment with the largest dead part, if there is too much that is dead.
+    /// The segment with the largest dead part, if there is too much that is dead. Of the arrival segments, only the
+    /// oldest may leave alone: those on both sides of another would count as neighbours, and a merge of them would put
+    /// offsets from both sides of it into one segment.
     fn compact(&self, segments: &[SegmentView]) -> Option<Vec<SegmentId>> {
         let dead: u64 = segments.iter().map(|it| it.dead_bytes).sum();
         let live: u64 = segments
@@ -114,9 +116,11 @@ impl RewritePolicy {
         if dead <= live / 2 + self.dead_bytes_tolerated {
             return None;
         }
+        let oldest = segments.iter().find(|it| it.kind == SegmentKind::Arrival);
         let worst = segments
             .iter()
             .filter(|it| it.free && it.bytes > 0)
+            .filter(|it| it.kind == SegmentKind::Sorted || oldest.is_some_and(|oldest| oldest.id == it.id))
             .max_by_key(|it| it.dead_bytes.saturating_mul(1000) / it.bytes)?;
         (worst.dead_bytes.saturating_mul(4) >= worst.bytes).then(|| vec![worst.id])
     }
@@ -199,5 +203,14 @@ mod tests {
         assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids([3]))));
         segments.truncate(1);
         assert_eq!(policy().plan(&segments, 0), None, "a little is tolerated");
+    }
+
+    #[test]
+    fn of_the_arrivals_only_the_oldest_is_rewritten_alone() {
+        let mut segments: Vec<_> = (1..=3).map(mixed).collect();
+        for (segment, dead) in segments.iter_mut().zip([30, 60, 50]) {
+            segment.dead_bytes = dead * MIB;
+        }
+        assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids([1]))));
     }
 }

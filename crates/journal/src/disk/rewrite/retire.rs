@@ -35,8 +35,13 @@ impl Retiring {
         for output in merged {
             let segment = output.segment.id;
             core.segments.insert(output.segment);
-            for (log, first) in output.logs {
-                runs.entry(log).or_default().push(RunRef { first, segment });
+            for (log, first, bytes) in output.logs {
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                runs.entry(log).or_default().push(RunRef {
+                    first,
+                    segment,
+                    bytes,
+                });
             }
         }
         for log in core.logs.all() {
@@ -51,6 +56,7 @@ impl Retiring {
             if state.runs.len() != before {
                 state.runs.shrink_to_fit();
             }
+            state.count_bytes();
         }
         for id in inputs {
             self.0.extend(core.segments.remove(*id));

@@ -81,7 +81,8 @@ impl Statistics {
                 dead_bytes: known.dead_bytes,
                 runs: known.runs,
                 sealed_at: known.sealed_at,
-                free: *id < covered.segment && !held.contains(id),
+                // The ids of sorted segments say nothing of when their batches arrived.
+                free: (known.kind == SegmentKind::Sorted || *id < covered.segment) && !held.contains(id),
             })
             .collect()
     }

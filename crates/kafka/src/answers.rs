@@ -1,0 +1,167 @@
+//! What a connection owes its client, in the order of the requests.
+//!
+//! An answer is there already, waits for the journal, or is a task that runs when its turn comes. Produce requests
+//! that were read together share one ticket: their answers follow each other in the queue, so the first group that is
+//! left is always the one that the next produce answer belongs to.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use smallvec::SmallVec;
+use stafett_broker::{Outcome, Ticket};
+use stafett_kafka_wire::{ApiKey, Encoded};
+use stafett_net::Permit;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::api::produce::ProduceAnswer;
+use crate::kafka::Shared;
+use crate::session::Close;
+
+/// Runs when all that was asked before it is answered.
+pub(crate) type Task = Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+/// An answer or the end of the connection.
+pub(crate) type Answered = Result<Reply, Close>;
+
+/// What is written, and what is held until then.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    /// `None` where the client wants no answer.
+    pub encoded: Option<Encoded>,
+    /// Memory that the answer takes.
+    pub memory: Option<Permit>,
+    /// The right to have a large answer in memory.
+    pub turn: Option<OwnedSemaphorePermit>,
+}
+
+impl From<Encoded> for Reply {
+    fn from(encoded: Encoded) -> Self {
+        Self {
+            encoded: Some(encoded),
+            ..Self::default()
+        }
+    }
+}
+
+pub(crate) enum Kind {
+    Ready(Answered),
+    /// Waits for the first group's outcomes.
+    Produce(ProduceAnswer),
+    Task(Task),
+    /// A task that later requests may depend on: none of them is looked at before it is done.
+    Barrier(Task),
+}
+
+pub(crate) struct Answer {
+    pub kind: Kind,
+    pub api: Option<ApiKey>,
+    /// When its request had been parsed.
+    pub since: Instant,
+    /// What the request takes in memory.
+    pub permit: Permit,
+}
+
+/// Produce requests whose batches were appended together.
+struct Group {
+    waiting: Option<Ticket>,
+    outcomes: smallvec::IntoIter<[Outcome; 2]>,
+    /// Answers that have not taken their outcomes.
+    answers: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Answers {
+    queue: VecDeque<Answer>,
+    groups: VecDeque<Group>,
+    is_blocked: bool,
+}
+
+/// The next answer, in its turn.
+pub(crate) struct Next {
+    pub answered: Answered,
+    pub permit: Permit,
+}
+
+impl Answers {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether requests have to wait for an answer before they are looked at; for ever if it ends the connection.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    pub(crate) fn push(&mut self, answer: Answer) {
+        self.is_blocked |= matches!(answer.kind, Kind::Barrier(_) | Kind::Ready(Err(_)));
+        self.queue.push_back(answer);
+    }
+
+    /// Adds the ticket of the last `answers` produce answers that were pushed.
+    pub(crate) fn push_group(&mut self, ticket: Ticket, answers: usize) {
+        self.groups.push_back(Group {
+            waiting: Some(ticket),
+            outcomes: SmallVec::new().into_iter(),
+            answers,
+        });
+    }
+
+    /// Takes the first answer once it is ready. Pending for ever if there is none.
+    pub(crate) fn poll_next(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Next> {
+        let Some(front) = self.queue.front_mut() else {
+            return Poll::Pending;
+        };
+        match &mut front.kind {
+            Kind::Ready(_) => {}
+            Kind::Task(task) | Kind::Barrier(task) => {
+                let answered = ready!(task.as_mut().poll(context));
+                self.is_blocked &= !matches!(front.kind, Kind::Barrier(_));
+                front.kind = Kind::Ready(answered);
+            }
+            Kind::Produce(answer) => {
+                let Some(group) = self.groups.front_mut() else {
+                    return Poll::Pending;
+                };
+                if let Some(ticket) = &mut group.waiting {
+                    let outcomes = ready!(Pin::new(ticket).poll(context));
+                    group.outcomes = outcomes.into_iter();
+                    group.waiting = None;
+                }
+                let answered = answer.finish(shared, &mut group.outcomes);
+                group.answers -= 1;
+                if group.answers == 0 {
+                    self.groups.pop_front();
+                }
+                front.kind = Kind::Ready(answered);
+            }
+        }
+        let Some(Answer {
+            kind: Kind::Ready(answered),
+            api,
+            since,
+            permit,
+        }) = self.queue.pop_front()
+        else {
+            return Poll::Pending;
+        };
+        if let Some(api) = api {
+            shared.metrics.on_ready(api, since.elapsed());
+        }
+        Poll::Ready(Next { answered, permit })
+    }
+
+    /// Gives back memory that a burst took.
+    pub(crate) fn shrink(&mut self) {
+        const KEPT: usize = 16;
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue = VecDeque::new();
+            self.groups = VecDeque::new();
+        }
+    }
+}

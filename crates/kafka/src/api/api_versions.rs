@@ -1,0 +1,59 @@
+//! `ApiVersions`: what this broker speaks. Clients ask it first.
+//!
+//! A version that is not known is answered in version 0, with an error and the versions of this very request, so that
+//! the client can ask again (KIP-511).
+
+use stafett_kafka_wire::messages::api_versions::ApiVersion;
+use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str};
+
+use super::SERVED;
+use crate::answers::Kind;
+use crate::session::{Call, Close, Context};
+
+pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let failed = |code| context.shared.metrics.error(call.api, code);
+    if !ApiKey::ApiVersions.versions().contains(call.version) {
+        let response = ApiVersionsResponse {
+            error_code: failed(ErrorCode::UnsupportedVersion),
+            api_keys: vec![version_of(ApiKey::ApiVersions)],
+            ..ApiVersionsResponse::default()
+        };
+        let call = Call { version: 0, ..call };
+        return Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)));
+    }
+    let request: ApiVersionsRequest = call.read(body)?;
+    let named = |text: &Str| call.version < 3 || is_software_name(text);
+    let response = if named(&request.client_software_name) && named(&request.client_software_version) {
+        ApiVersionsResponse {
+            api_keys: SERVED.iter().copied().map(version_of).collect(),
+            ..ApiVersionsResponse::default()
+        }
+    } else {
+        ApiVersionsResponse {
+            error_code: failed(ErrorCode::InvalidRequest),
+            ..ApiVersionsResponse::default()
+        }
+    };
+    Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)))
+}
+
+fn version_of(api: ApiKey) -> ApiVersion {
+    let versions = api.advertised_versions();
+    ApiVersion {
+        api_key: api.code(),
+        min_version: versions.min,
+        max_version: versions.max,
+    }
+}
+
+/// Letters and digits, with `-` and `.` between them.
+fn is_software_name(text: &str) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    is_end(bytes.first())
+        && is_end(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}

@@ -1,0 +1,105 @@
+//! `DeleteTopics`: by name, or by id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stafett_broker::{Topic, TopicId};
+use stafett_kafka_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicState};
+use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+
+use crate::answers::{Answered, Kind};
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+/// From this version on, a topic is named by its name or its id.
+const IDS_FROM: i16 = 6;
+
+/// Why a topic is not deleted.
+type Refused = (ErrorCode, String);
+
+pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: DeleteTopicsRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Barrier(Box::pin(async move {
+        run(&shared, call, request).await
+    })))
+}
+
+async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answered {
+    let asked: Vec<DeleteTopicState> = if call.version >= IDS_FROM {
+        request.topics
+    } else {
+        let named = |name| DeleteTopicState {
+            name: Some(name),
+            topic_id: Uuid::ZERO,
+        };
+        request.topic_names.into_iter().map(named).collect()
+    };
+    let mut times: HashMap<(Option<Str>, Uuid), usize> = HashMap::new();
+    for topic in &asked {
+        *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
+    }
+    let mut responses = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
+        let found = find(shared, &topic, is_once);
+        let (name, topic_id) = match &found {
+            Ok(topic) => (Some(Str::copy_from(&topic.name)), Uuid::from(topic.id.0)),
+            Err(_) => (topic.name, topic.topic_id),
+        };
+        let deleted = match found {
+            Ok(topic) => delete(shared, &topic).await?,
+            Err(refused) => Err(refused),
+        };
+        let (code, message) = match deleted {
+            Ok(()) => (ErrorCode::None, None),
+            Err((code, message)) => (code, Some(message.into())),
+        };
+        responses.push(DeletableTopicResult {
+            name,
+            topic_id: if call.version >= IDS_FROM {
+                topic_id
+            } else {
+                Uuid::ZERO
+            },
+            error_code: shared.metrics.error(call.api, code),
+            error_message: message.filter(|_| call.version >= 5),
+        });
+    }
+    let response = DeleteTopicsResponse {
+        throttle_time_ms: 0,
+        responses,
+    };
+    call.answer::<DeleteTopicsRequest>(&response)
+}
+
+fn find(shared: &Shared, asked: &DeleteTopicState, is_once: bool) -> Result<Arc<Topic>, Refused> {
+    let topics = shared.broker.topics();
+    let invalid = |message: &str| (ErrorCode::InvalidRequest, message.to_owned());
+    let unknown = |code, message: &'static str| move || (code, message.to_owned());
+    match &asked.name {
+        _ if !is_once => Err(invalid("a topic is in the request twice")),
+        Some(_) if !asked.topic_id.is_zero() => {
+            Err(invalid("a topic is named by its name or its id, not by both"))
+        }
+        Some(name) => topics.named(name).ok_or_else(unknown(
+            ErrorCode::UnknownTopicOrPartition,
+            "there is no such topic",
+        )),
+        None if asked.topic_id.is_zero() => Err(invalid("a topic has neither name nor id")),
+        None => topics
+            .with_id(TopicId(asked.topic_id.into()))
+            .ok_or_else(unknown(ErrorCode::UnknownTopicId, "no topic has this id")),
+    }
+}
+
+async fn delete(shared: &Shared, topic: &Topic) -> Result<Result<(), Refused>, Close> {
+    let deleted = shared.broker.delete_topic(topic).await;
+    shared.on_deletion();
+    match deleted {
+        Ok(()) => Ok(Ok(())),
+        Err(error) => Ok(Err(error::delete(&error)?)),
+    }
+}

@@ -1,0 +1,46 @@
+//! `DescribeCluster`: the one broker there is.
+
+use stafett_kafka_wire::messages::describe_cluster::DescribeClusterBroker;
+use stafett_kafka_wire::messages::{DescribeClusterRequest, DescribeClusterResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode};
+
+use super::metadata::CLUSTER_OPERATIONS;
+use crate::answers::Kind;
+use crate::session::{Call, Close, Context};
+use crate::settings::BROKER_ID;
+
+const BROKERS: i8 = 1;
+
+pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: DescribeClusterRequest = call.read(body)?;
+    if request.endpoint_type != BROKERS {
+        let response = DescribeClusterResponse {
+            error_code: context
+                .shared
+                .metrics
+                .error(call.api, ErrorCode::MismatchedEndpointType),
+            error_message: Some("this is a listener of a broker, not of a controller".into()),
+            endpoint_type: BROKERS,
+            ..DescribeClusterResponse::default()
+        };
+        return Ok(Kind::Ready(call.answer::<DescribeClusterRequest>(&response)));
+    }
+    let (host, port) = context.endpoint();
+    let response = DescribeClusterResponse {
+        cluster_id: context.shared.cluster_id.clone(),
+        controller_id: BROKER_ID,
+        brokers: vec![DescribeClusterBroker {
+            broker_id: BROKER_ID,
+            host,
+            port,
+            ..Default::default()
+        }],
+        cluster_authorized_operations: if request.include_cluster_authorized_operations {
+            CLUSTER_OPERATIONS
+        } else {
+            i32::MIN
+        },
+        ..DescribeClusterResponse::default()
+    };
+    Ok(Kind::Ready(call.answer::<DescribeClusterRequest>(&response)))
+}

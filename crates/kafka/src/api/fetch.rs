@@ -1,0 +1,281 @@
+//! `Fetch`: batches out, as soon as there are enough of them or the client's time is up.
+//!
+//! A fetch runs when its turn comes, so that a connection has the records of one answer in memory at a time. Memory for
+//! them is reserved before they are read; where there is none, a fetch makes do with little instead of waiting for it.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use stafett_broker::Run;
+use stafett_kafka_wire::messages::{self, FetchResponse};
+use stafett_kafka_wire::{ApiKey, Decoder, Encoded, ErrorCode, Records};
+use stafett_net::Permit;
+use tokio::time::{Instant, sleep_until};
+
+use crate::answers::{Answered, Kind, Reply};
+use crate::fetch_request::{FetchRequest, IDS_FROM, SESSIONS_FROM};
+use crate::fetch_sessions::{EPOCH_FIRST, EPOCH_NONE, NO_SESSION, Taken};
+use crate::fetch_state::{FetchState, Round, Telling, Tellings};
+use crate::kafka::Shared;
+use crate::reader::TopicKey;
+use crate::session::{Call, Close, Context};
+use crate::writer::Writer;
+
+const READ_COMMITTED: i8 = 1;
+/// Nobody else has what is asked for.
+const NO_OTHER_REPLICA: i32 = -1;
+/// What a fetch reads where memory is short, reserved if possible.
+const SHORT_BYTES: usize = 1 << 20;
+/// What it reads where there is none, without asking.
+const LEAST_BYTES: usize = 64 << 10;
+
+pub(super) fn fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request = FetchRequest::read(call, body)?;
+    let context = context.clone();
+    Ok(Kind::Task(Box::pin(
+        async move { run(&context, call, request).await },
+    )))
+}
+
+async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
+    let shared = &*context.shared;
+    let uses_ids = call.version >= IDS_FROM;
+    if request.session_epoch != EPOCH_NONE && request.session_epoch != EPOCH_FIRST {
+        let taken = shared
+            .fetch_sessions
+            .take(request.session_id, request.session_epoch, uses_ids);
+        return match taken {
+            Ok(taken) => go_on(context, call, &request, taken).await,
+            Err(code) => {
+                let error_code = shared.metrics.error(call.api, code);
+                let response = FetchResponse {
+                    error_code,
+                    ..FetchResponse::default()
+                };
+                call.answer::<messages::FetchRequest>(&response)
+            }
+        };
+    }
+    if request.session_id != NO_SESSION {
+        shared.fetch_sessions.remove(request.session_id);
+    }
+    let mut state = FetchState::new(shared);
+    state.reserve(request.partitions());
+    let wants_session = request.session_epoch == EPOCH_FIRST;
+    if wants_session {
+        state.start_watching(&shared.broker);
+        put(&mut state, shared, &request);
+    } else {
+        request
+            .asked()
+            .for_each(|(key, asked)| state.add(shared, key, asked));
+    }
+    let (round, memory) = collect(context, &request, &mut state).await;
+    let tellings = state.tell(round, true);
+    let isolation = request.isolation_level;
+    if !wants_session {
+        let written = write(call, shared, isolation, &state, tellings, NO_SESSION)?;
+        return Ok(Reply {
+            memory,
+            ..written.into()
+        });
+    }
+    match shared.fetch_sessions.create(Box::new(state), uses_ids) {
+        Ok(taken) => finish(call, shared, isolation, taken, tellings, memory),
+        Err(state) => {
+            let written = write(call, shared, isolation, &state, tellings, NO_SESSION)?;
+            Ok(Reply {
+                memory,
+                ..written.into()
+            })
+        }
+    }
+}
+
+/// Answers a request of a session that there is.
+async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken: Taken<'_>) -> Answered {
+    let shared = &*context.shared;
+    let Some(state) = taken.state() else {
+        return Err(Close::OutcomeUnknown);
+    };
+    put(state, shared, request);
+    request
+        .forgotten()
+        .for_each(|(key, partition)| state.forget(key, partition));
+    state.changed(shared);
+    let (round, memory) = collect(context, request, state).await;
+    let tellings = state.tell(round, false);
+    finish(call, shared, request.isolation_level, taken, tellings, memory)
+}
+
+/// Writes the answer of a session and keeps it for its next request, unless the client has forgotten all of it.
+fn finish(
+    call: Call,
+    shared: &Shared,
+    isolation: i8,
+    mut taken: Taken<'_>,
+    tellings: Tellings,
+    memory: Option<Permit>,
+) -> Answered {
+    let id = taken.id;
+    let Some(state) = taken.state() else {
+        return Err(Close::OutcomeUnknown);
+    };
+    let is_kept = state.live() > 0;
+    let session = if is_kept { id } else { NO_SESSION };
+    let written = write(call, shared, isolation, state, tellings, session)?;
+    if is_kept {
+        taken.put_back();
+    }
+    Ok(Reply {
+        memory,
+        ..written.into()
+    })
+}
+
+/// Adds what is asked for to a session; texts are copied, since the session outlives the request.
+fn put(state: &mut FetchState, shared: &Shared, request: &FetchRequest) {
+    let mut last: Option<TopicKey> = None;
+    for (key, asked) in request.asked() {
+        if last.as_ref() != Some(key) {
+            last = Some(TopicKey {
+                name: key.name.detach(),
+                id: key.id,
+            });
+        }
+        if let Some(key) = &last {
+            state.put(shared, key, asked);
+        }
+    }
+}
+
+/// Reads until there is enough, something to complain about, or no time left.
+async fn collect(
+    context: &Context,
+    request: &FetchRequest,
+    state: &mut FetchState,
+) -> (Round, Option<Permit>) {
+    let shared = &*context.shared;
+    let bytes_max = usize::try_from(request.max_bytes)
+        .unwrap_or(0)
+        .min(shared.settings.fetch_bytes_max);
+    let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let deadline = Instant::now() + wait;
+    loop {
+        let may_wait =
+            !wait.is_zero() && state.live() > 0 && !context.drain.is_cancelled() && Instant::now() < deadline;
+        state.notice_growth();
+        let (mut memory, bytes_max) = reserve(context, bytes_max);
+        let round = state.read(shared, bytes_max).await;
+        if round.bytes >= bytes_min || round.has_error || !may_wait {
+            if let Some(memory) = &mut memory {
+                memory.shrink_to(round.bytes);
+            }
+            return (round, memory);
+        }
+        drop(memory);
+        if !state.start_watching(&shared.broker) {
+            grow(context, state, bytes_min - round.bytes, deadline).await;
+        }
+    }
+}
+
+/// Waits until the partitions have grown by so much, or for as long as the client does.
+async fn grow(context: &Context, state: &FetchState, bytes: usize, deadline: Instant) {
+    let Some(watch) = state.watch() else { return };
+    let enough = async {
+        while usize::try_from(watch.bytes()).unwrap_or(usize::MAX) < bytes {
+            watch.grown().await;
+        }
+    };
+    tokio::select! {
+        () = enough => {}
+        () = sleep_until(deadline) => {}
+        () = context.drain.cancelled() => {}
+    }
+}
+
+/// Memory for an answer, and how large it may be.
+fn reserve(context: &Context, bytes_max: usize) -> (Option<Permit>, usize) {
+    for bytes in [bytes_max, bytes_max.min(SHORT_BYTES)] {
+        if let Some(permit) = context.budget.try_reserve(bytes) {
+            return (Some(permit), bytes);
+        }
+    }
+    (None, bytes_max.min(LEAST_BYTES))
+}
+
+/// Writes what there is to tell. Partitions of a topic that follow each other are told under one name.
+fn write(
+    call: Call,
+    shared: &Shared,
+    isolation: i8,
+    state: &FetchState,
+    tellings: Tellings,
+    session: i32,
+) -> Result<Encoded, Close> {
+    let topic_of = |telling: &Telling| state.partition(telling).map(|partition| &partition.topic);
+    let is_same = |one: &Telling, other: &Telling| topic_of(one) == topic_of(other);
+    let mut w = Writer::new(call);
+    // How long the client is to keep still.
+    w.e.i32(0);
+    if w.version >= SESSIONS_FROM {
+        w.e.i16(ErrorCode::None.code());
+        w.e.i32(session);
+    }
+    let lengths: SmallVec<[usize; 4]> = tellings.chunk_by(is_same).map(<[_]>::len).collect();
+    w.count(lengths.len());
+    let (mut records, mut bytes) = (0, 0);
+    let mut tellings = tellings.into_iter();
+    for length in lengths {
+        for (place, telling) in tellings.by_ref().take(length).enumerate() {
+            let Some(partition) = state.partition(&telling) else {
+                continue;
+            };
+            if place == 0 {
+                w.topic(&partition.topic, IDS_FROM);
+                w.count(length);
+            }
+            if let Ok(run) = &telling.result {
+                bytes += run.bytes as u64;
+                records += partition.records_of(run);
+            }
+            write_partition(&mut w, shared, isolation, partition.number, telling);
+        }
+        w.tags();
+    }
+    w.tags();
+    shared.metrics.fetched_records.inc_by(records);
+    shared.metrics.fetched_bytes.inc_by(bytes);
+    w.finish()
+}
+
+fn write_partition(w: &mut Writer, shared: &Shared, isolation: i8, number: i32, telling: Telling) {
+    let Telling {
+        end, start, result, ..
+    } = telling;
+    let (code, pieces) = match result {
+        Ok(Run { pieces, .. }) => (ErrorCode::None, pieces),
+        Err(code) => (code, Vec::new()),
+    };
+    w.e.i32(number);
+    w.e.i16(shared.metrics.error(ApiKey::Fetch, code));
+    w.e.i64(end);
+    // No transaction is ever open: all that is there is stable, and none was aborted.
+    w.e.i64(end);
+    if w.version >= 5 {
+        w.e.i64(start);
+    }
+    if isolation == READ_COMMITTED {
+        w.count(0);
+    } else {
+        w.null_count();
+    }
+    if w.version >= 11 {
+        w.e.i32(NO_OTHER_REPLICA);
+    }
+    let is_flexible = w.is_flexible();
+    w.e.records(&Records::from(pieces), is_flexible);
+    w.tags();
+}

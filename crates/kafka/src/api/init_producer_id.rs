@@ -1,0 +1,56 @@
+//! `InitProducerId`: an id for an idempotent producer.
+//!
+//! Transactions are not served. Who asks for one gets the error that clients report at once: after most others they
+//! would ask again for ever.
+
+use std::sync::Arc;
+
+use stafett_kafka_wire::messages::{InitProducerIdRequest, InitProducerIdResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode};
+
+use crate::answers::Kind;
+use crate::error;
+use crate::session::{Call, Close, Context};
+
+pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: InitProducerIdRequest = call.read(body)?;
+    if let Some(name) = &request.transactional_id {
+        let code = if name.is_empty() {
+            ErrorCode::InvalidRequest
+        } else {
+            ErrorCode::TransactionalIdAuthorizationFailed
+        };
+        let code = context.shared.metrics.error(call.api, code);
+        let response = InitProducerIdResponse {
+            error_code: code,
+            ..refused()
+        };
+        return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
+    }
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Barrier(Box::pin(async move {
+        let response = match shared.broker.new_producer_id().await {
+            Ok(id) => InitProducerIdResponse {
+                producer_id: id.0,
+                producer_epoch: 0,
+                ..InitProducerIdResponse::default()
+            },
+            Err(not_stored) => {
+                let (code, _) = error::not_stored(&not_stored)?;
+                InitProducerIdResponse {
+                    error_code: shared.metrics.error(call.api, code),
+                    ..refused()
+                }
+            }
+        };
+        call.answer::<InitProducerIdRequest>(&response)
+    })))
+}
+
+fn refused() -> InitProducerIdResponse {
+    InitProducerIdResponse {
+        producer_id: -1,
+        producer_epoch: -1,
+        ..InitProducerIdResponse::default()
+    }
+}

@@ -1,0 +1,314 @@
+//! `Metadata`: which topics there are and where; creates those that are missing if it may.
+//!
+//! Answers may be far larger than their requests: one is built when its turn comes, each topic is in it once, and only
+//! a few large ones are in memory at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use stafett_broker::{CreateError, NewTopic, Topic, TopicId, TopicSettings};
+use stafett_kafka_wire::messages::MetadataRequest;
+use stafett_kafka_wire::messages::metadata::{MetadataRequestTopic, MetadataResponseBroker};
+use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
+use stafett_model::TopicName;
+
+use crate::answers::{Answered, Kind, Reply};
+use crate::error;
+use crate::kafka::{Shared, large_answer};
+use crate::session::{Call, Close, Context};
+use crate::settings::BROKER_ID;
+use crate::writer::Writer;
+
+/// What may be done with a cluster where nobody is asked who they are, as bits of the numbers of Kafka's
+/// `AclOperation`: create, alter, describe, cluster action, describe and alter configs, idempotent write.
+pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
+/// The same of a topic: read, write, create, delete, alter, describe, describe and alter configs.
+const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+/// What nobody asked for.
+const NOT_ASKED: i32 = i32::MIN;
+
+/// From how many bytes on an answer is a large one.
+const LARGE_BYTES: usize = 1 << 20;
+/// About what a partition takes, and a topic beside its name.
+const PARTITION_BYTES: usize = 40;
+const TOPIC_BYTES: usize = 48;
+
+/// What is said of a topic.
+enum Entry {
+    Known(Arc<Topic>),
+    Failed { name: Option<Str>, id: Uuid, code: i16 },
+}
+
+pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: MetadataRequest = call.read(body)?;
+    let missing = missing_names(&context.shared, call.version, &request);
+    let context = context.clone();
+    if missing.is_empty() {
+        return Ok(Kind::Task(Box::pin(answer(
+            context,
+            call,
+            request,
+            CreateFailures::default(),
+        ))));
+    }
+    Ok(Kind::Barrier(Box::pin(async move {
+        let failures = create(&context.shared, missing).await?;
+        answer(context, call, request, failures).await
+    })))
+}
+
+/// Names of topics that are to be created, each once.
+fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> HashSet<Str> {
+    let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
+    let named = request
+        .topics
+        .iter()
+        .flatten()
+        .filter(|topic| may_create && (version >= 12 || topic.topic_id.is_zero()));
+    named
+        .filter_map(|topic| topic.name.as_ref().filter(|_| topic.topic_id.is_zero()))
+        .filter(|name| TopicName::check(name).is_ok() && shared.broker.topics().named(name).is_none())
+        .cloned()
+        .collect()
+}
+
+/// Topics that were to be created and are not there now, and why.
+type CreateFailures = HashMap<Str, ErrorCode>;
+
+async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures, Close> {
+    let names: Vec<Str> = missing.into_iter().collect();
+    let new = names.iter().map(|name| NewTopic {
+        name: name.as_str().into(),
+        partitions: None,
+        settings: TopicSettings::default(),
+    });
+    let results = shared.broker.create_topics(new.collect()).await;
+    let mut failures = CreateFailures::new();
+    for (name, result) in names.into_iter().zip(results) {
+        match result {
+            Ok(_) | Err(CreateError::Exists) => {}
+            Err(CreateError::Changing) => {
+                failures.insert(name, ErrorCode::LeaderNotAvailable);
+            }
+            Err(other) => {
+                failures.insert(name, error::create(&other)?.0);
+            }
+        }
+    }
+    Ok(failures)
+}
+
+async fn answer(
+    context: Context,
+    call: Call,
+    request: MetadataRequest,
+    failures: CreateFailures,
+) -> Answered {
+    let entries = entries(&context.shared, call.version, &request, &failures);
+    let bytes: usize = entries.iter().map(bytes_of).sum();
+    let turn = if bytes >= LARGE_BYTES {
+        large_answer(&context.shared).await
+    } else {
+        None
+    };
+    let (host, port) = context.endpoint();
+    let told = Told {
+        broker: MetadataResponseBroker {
+            node_id: BROKER_ID,
+            host,
+            port,
+            rack: None,
+        },
+        cluster_id: context.shared.cluster_id.clone(),
+        leader_epoch: context.shared.leader_epoch(),
+        topic_operations: if request.include_topic_authorized_operations {
+            TOPIC_OPERATIONS
+        } else {
+            NOT_ASKED
+        },
+        cluster_operations: if request.include_cluster_authorized_operations {
+            CLUSTER_OPERATIONS
+        } else {
+            NOT_ASKED
+        },
+    };
+    let write = move || told.write(call, &entries, bytes);
+    if turn.is_none() {
+        return write();
+    }
+    // A large one takes long to write, and many connections share this thread.
+    let written = tokio::task::spawn_blocking(write)
+        .await
+        .map_err(|_| Close::OutcomeUnknown)??;
+    Ok(Reply { turn, ..written })
+}
+
+fn bytes_of(entry: &Entry) -> usize {
+    match entry {
+        Entry::Known(topic) => {
+            let partitions = usize::try_from(topic.partitions()).unwrap_or(usize::MAX);
+            TOPIC_BYTES + topic.name.len() + PARTITION_BYTES.saturating_mul(partitions)
+        }
+        Entry::Failed { name, .. } => TOPIC_BYTES + name.as_ref().map_or(0, |name| name.len()),
+    }
+}
+
+/// What is said of each topic that was asked for; of one that was asked for twice, once.
+fn entries(
+    shared: &Shared,
+    version: i16,
+    request: &MetadataRequest,
+    failures: &CreateFailures,
+) -> Vec<Entry> {
+    let asked = match &request.topics {
+        Some(topics) if version > 0 || !topics.is_empty() => topics,
+        _ => {
+            return shared
+                .broker
+                .topics()
+                .all()
+                .into_iter()
+                .map(Entry::Known)
+                .collect();
+        }
+    };
+    let mut seen = HashSet::with_capacity(asked.len());
+    // Before version 12 a topic is asked for by name only.
+    let ill_formed = version < 12
+        && asked
+            .iter()
+            .any(|topic| topic.name.is_none() || !topic.topic_id.is_zero());
+    asked
+        .iter()
+        .filter(|topic| seen.insert((topic.topic_id, topic.name.as_ref())))
+        .map(|topic| {
+            match look_up(shared, topic, failures) {
+                _ if ill_formed => Err(ErrorCode::InvalidRequest),
+                found => found,
+            }
+            .map_or_else(
+                |code| Entry::Failed {
+                    name: topic.name.clone().or_else(|| (version < 12).then(Str::default)),
+                    id: topic.topic_id,
+                    code: shared.metrics.error(ApiKey::Metadata, code),
+                },
+                Entry::Known,
+            )
+        })
+        .collect()
+}
+
+fn look_up(
+    shared: &Shared,
+    asked: &MetadataRequestTopic,
+    failures: &CreateFailures,
+) -> Result<Arc<Topic>, ErrorCode> {
+    let topics = shared.broker.topics();
+    if !asked.topic_id.is_zero() {
+        return topics
+            .with_id(TopicId(asked.topic_id.into()))
+            .ok_or(ErrorCode::UnknownTopicId);
+    }
+    let name = asked.name.as_deref().unwrap_or_default();
+    if let Some(topic) = topics.named(name) {
+        return Ok(topic);
+    }
+    TopicName::check(name).map_err(error::name)?;
+    Err(failures
+        .get(name)
+        .copied()
+        .unwrap_or(ErrorCode::UnknownTopicOrPartition))
+}
+
+/// What is the same in all of an answer.
+struct Told {
+    broker: MetadataResponseBroker,
+    cluster_id: Str,
+    leader_epoch: i32,
+    topic_operations: i32,
+    cluster_operations: i32,
+}
+
+impl Told {
+    fn write(&self, call: Call, entries: &[Entry], bytes: usize) -> Answered {
+        let mut w = Writer::with_capacity(call, 256 + bytes);
+        self.head(&mut w);
+        w.count(entries.len());
+        for entry in entries {
+            match entry {
+                Entry::Known(topic) => self.topic(&mut w, topic),
+                Entry::Failed { name, id, code } => failed(&mut w, name.as_ref(), *id, *code),
+            }
+        }
+        if (8..=10).contains(&w.version) {
+            w.e.i32(self.cluster_operations);
+        }
+        if w.version >= 13 {
+            w.e.i16(ErrorCode::None.code());
+        }
+        w.tags();
+        Ok(w.finish()?.into())
+    }
+
+    fn head(&self, w: &mut Writer) {
+        if w.version >= 3 {
+            w.e.i32(0);
+        }
+        w.e.array(std::slice::from_ref(&self.broker), w.version, w.is_flexible());
+        if w.version >= 2 {
+            w.string(&self.cluster_id);
+        }
+        if w.version >= 1 {
+            w.e.i32(BROKER_ID);
+        }
+    }
+
+    fn topic(&self, w: &mut Writer, topic: &Topic) {
+        let id = Uuid::from(topic.id.0);
+        topic_head(w, ErrorCode::None.code(), Some(&Str::copy_from(&topic.name)), id);
+        let partitions = i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
+        w.count(usize::try_from(partitions).unwrap_or(0));
+        for partition in 0..partitions {
+            w.e.i16(ErrorCode::None.code());
+            w.e.i32(partition);
+            w.e.i32(BROKER_ID);
+            if w.version >= 7 {
+                w.e.i32(self.leader_epoch);
+            }
+            // Those who have a copy, and those of them that are up to date.
+            for _ in 0..2 {
+                w.count(1);
+                w.e.i32(BROKER_ID);
+            }
+            if w.version >= 5 {
+                w.count(0);
+            }
+            w.tags();
+        }
+        topic_end(w, self.topic_operations);
+    }
+}
+
+fn failed(w: &mut Writer, name: Option<&Str>, id: Uuid, code: i16) {
+    topic_head(w, code, name, id);
+    w.count(0);
+    topic_end(w, NOT_ASKED);
+}
+
+fn topic_head(w: &mut Writer, code: i16, name: Option<&Str>, id: Uuid) {
+    w.e.i16(code);
+    w.opt_string(name);
+    if w.version >= 10 {
+        w.e.uuid(id);
+    }
+    if w.version >= 1 {
+        w.e.bool(false);
+    }
+}
+
+fn topic_end(w: &mut Writer, operations: i32) {
+    if w.version >= 8 {
+        w.e.i32(operations);
+    }
+    w.tags();
+}

@@ -1,0 +1,323 @@
+//! `Produce`: batches in. Each is checked once and passed on as the bytes that came in; whatever requests were read
+//! together is appended in one call.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use stafett_broker::{Append, Outcome, Placed, Refusal, Topic};
+use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
+use stafett_model::{BatchError, BatchHeader, Codec, LogId, ProduceLimits, sole_batch, with_append_time};
+
+use crate::answers::{Answered, Kind, Reply};
+use crate::error;
+use crate::kafka::{Shared, now_ms};
+use crate::reader::{Reader, TopicKey};
+use crate::session::{Call, Close, Context, Staging};
+use crate::writer::Writer;
+
+/// From this version on, topics are named by their ids.
+const IDS_FROM: i16 = 13;
+/// From this version on, clients know zstd.
+const ZSTD_FROM: i16 = 7;
+/// From this version on, errors come with words.
+const MESSAGES_FROM: i16 = 8;
+/// The least that a topic and a partition take in a request.
+const TOPIC_BYTES_MIN: usize = 3;
+const PARTITION_BYTES_MIN: usize = 5;
+/// An offset or a time that there is none of.
+const NONE: i64 = -1;
+
+/// An answer whose batches are staged; it is complete but for what became of them.
+pub(crate) struct ProduceAnswer {
+    call: Call,
+    /// False if the producer wants no answer; then an error ends the connection, as there is no other way to tell.
+    is_wanted: bool,
+    /// Each with the number of its partitions.
+    topics: SmallVec<[(TopicKey, usize); 1]>,
+    /// One for each partition, in the order of the request.
+    results: SmallVec<[PartitionResult; 1]>,
+}
+
+/// What became of one partition of a request.
+struct PartitionResult {
+    index: i32,
+    code: ErrorCode,
+    base_offset: i64,
+    append_time: i64,
+    log_start: i64,
+    /// Records and bytes of a batch whose outcome is not there yet.
+    staged: Option<(u32, usize)>,
+    message: Option<Str>,
+}
+
+/// Why a batch is not taken.
+type Refused = (ErrorCode, Str);
+
+/// A batch that is fit to be appended.
+struct Checked {
+    log: LogId,
+    body: Bytes,
+    header: BatchHeader,
+    /// `NONE` where the records keep their own time.
+    append_time: i64,
+}
+
+pub(super) fn stage(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+    frame_bytes: usize,
+    staging: &mut Staging,
+) -> Result<Kind, Close> {
+    let before = staging.appends.len();
+    let read = read(context, call, body, frame_bytes, &mut staging.appends);
+    let mut answer = read.inspect_err(|_| staging.appends.truncate(before))?;
+    if staging.appends.len() == before {
+        return Ok(Kind::Ready(
+            answer.finish(&context.shared, &mut std::iter::empty()),
+        ));
+    }
+    staging.answers += 1;
+    Ok(Kind::Produce(answer))
+}
+
+/// Reads a request, checks its batches as they come and adds those that are fit to `appends`.
+fn read(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+    frame_bytes: usize,
+    appends: &mut Vec<Append>,
+) -> Result<ProduceAnswer, DecodeError> {
+    let shared = &*context.shared;
+    let mut r = Reader::new(call, body);
+    let _transactional_id = r.opt_string()?;
+    let acks = r.d.i16()?;
+    // How long to wait for replicas.
+    let _timeout_ms = r.d.i32()?;
+    let mut answer = ProduceAnswer {
+        call,
+        is_wanted: acks != 0,
+        topics: SmallVec::new(),
+        results: SmallVec::new(),
+    };
+    // What keeps the first body keeps the others of the same frame.
+    let mut pinned_bytes = frame_bytes;
+    for _ in 0..r.count(TOPIC_BYTES_MIN)? {
+        let key = r.topic(IDS_FROM)?;
+        let topic = find_topic(shared, &key);
+        let partitions = r.count(PARTITION_BYTES_MIN)?;
+        for _ in 0..partitions {
+            let index = r.d.i32()?;
+            let records = r.opt_bytes()?;
+            r.tags()?;
+            let checked = match &topic {
+                _ if !(-1..=1).contains(&acks) => Err((
+                    ErrorCode::InvalidRequiredAcks,
+                    "acks is one of -1, 0 and 1".into(),
+                )),
+                Ok(topic) => check(shared, call.version, topic, index, records),
+                Err(refused) => Err(refused.clone()),
+            };
+            answer.results.push(match checked {
+                Ok(checked) => {
+                    let result = PartitionResult::staged(index, &checked);
+                    let pinned_bytes = std::mem::take(&mut pinned_bytes);
+                    appends.push(Append {
+                        pinned_bytes,
+                        ..Append::batch(checked.log, checked.body)
+                    });
+                    result
+                }
+                Err((code, message)) => PartitionResult::failed(shared, call, index, code, message),
+            });
+        }
+        r.tags()?;
+        answer.topics.push((key, partitions));
+    }
+    r.tags()?;
+    Ok(answer)
+}
+
+impl ProduceAnswer {
+    /// Completes the answer with the outcomes of its batches, which are the next of `outcomes`.
+    pub(crate) fn finish(
+        &mut self,
+        shared: &Shared,
+        outcomes: &mut impl Iterator<Item = Outcome>,
+    ) -> Answered {
+        let (mut batches, mut records, mut bytes) = (0, 0, 0);
+        let mut is_unknown = false;
+        for result in &mut self.results {
+            let Some(staged) = result.staged else { continue };
+            match outcomes.next() {
+                Some(Outcome::Committed(placed)) => {
+                    batches += 1;
+                    records += u64::from(staged.0);
+                    bytes += staged.1 as u64;
+                    result.commit(shared, self.call, placed.first());
+                }
+                Some(Outcome::Refused(refusal)) => result.refuse(shared, self.call, &refusal),
+                Some(Outcome::Unknown) | None => is_unknown = true,
+            }
+        }
+        shared.metrics.produced_batches.inc_by(batches);
+        shared.metrics.produced_records.inc_by(records);
+        shared.metrics.produced_bytes.inc_by(bytes);
+        let has_failed = self.results.iter().any(|result| !result.code.is_none());
+        match (self.is_wanted, has_failed) {
+            _ if is_unknown => Err(Close::OutcomeUnknown),
+            (true, _) => self.write(),
+            (false, false) => Ok(Reply::default()),
+            (false, true) => Err(Close::SilentFailure),
+        }
+    }
+
+    fn write(&self) -> Answered {
+        let mut w = Writer::new(self.call);
+        w.count(self.topics.len());
+        let mut results = self.results.iter();
+        for (key, partitions) in &self.topics {
+            w.topic(key, IDS_FROM);
+            w.count(*partitions);
+            for result in results.by_ref().take(*partitions) {
+                result.write(&mut w);
+            }
+            w.tags();
+        }
+        // How long the client is to keep still.
+        w.e.i32(0);
+        w.tags();
+        Ok(w.finish()?.into())
+    }
+}
+
+impl PartitionResult {
+    fn staged(index: i32, checked: &Checked) -> Self {
+        Self {
+            index,
+            code: ErrorCode::None,
+            base_offset: NONE,
+            append_time: checked.append_time,
+            log_start: NONE,
+            staged: Some((checked.header.record_count.cast_unsigned(), checked.body.len())),
+            message: None,
+        }
+    }
+
+    fn failed(shared: &Shared, call: Call, index: i32, code: ErrorCode, message: Str) -> Self {
+        shared.metrics.error(call.api, code);
+        Self {
+            index,
+            code,
+            base_offset: NONE,
+            append_time: NONE,
+            log_start: NONE,
+            staged: None,
+            message: Some(message),
+        }
+    }
+
+    fn commit(&mut self, shared: &Shared, call: Call, placed: Option<&Placed>) {
+        let Some(placed) = placed else { return };
+        self.base_offset = wire_offset(placed.base.0);
+        if call.version >= 5 {
+            let bounds = shared.broker.bounds(placed.log);
+            self.log_start = bounds.map_or(NONE, |bounds| wire_offset(bounds.start.0));
+        }
+    }
+
+    fn refuse(&mut self, shared: &Shared, call: Call, refusal: &Refusal) {
+        let code = error::refusal(refusal);
+        let names_id = code == ErrorCode::UnknownTopicOrPartition && call.version >= IDS_FROM;
+        let code = if names_id { ErrorCode::UnknownTopicId } else { code };
+        *self = Self::failed(shared, call, self.index, code, refusal.to_string().into());
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.e.i32(self.index);
+        w.e.i16(self.code.code());
+        w.e.i64(self.base_offset);
+        w.e.i64(self.append_time);
+        if w.version >= 5 {
+            w.e.i64(self.log_start);
+        }
+        if w.version >= MESSAGES_FROM {
+            // Errors of single records: batches are taken whole or not at all.
+            w.count(0);
+            w.opt_string(self.message.as_ref());
+        }
+        w.tags();
+    }
+}
+
+fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
+    let unknown = || {
+        let message = if key.id.is_zero() {
+            "there is no such topic"
+        } else {
+            "no topic has this id"
+        };
+        (key.unknown(), message.into())
+    };
+    key.find(shared).ok_or_else(unknown)
+}
+
+/// Whether a batch may be appended to a partition, and as what.
+fn check(
+    shared: &Shared,
+    version: i16,
+    topic: &Topic,
+    partition: i32,
+    records: Option<Bytes>,
+) -> Result<Checked, Refused> {
+    let log = u32::try_from(partition)
+        .ok()
+        .and_then(|partition| topic.log(partition));
+    let unknown = || {
+        (
+            ErrorCode::UnknownTopicOrPartition,
+            "the topic has no such partition".into(),
+        )
+    };
+    let log = log.ok_or_else(unknown)?;
+    let records = records.filter(|records| !records.is_empty());
+    let records = records.ok_or_else(|| (ErrorCode::InvalidRecord, "there is no batch".into()))?;
+    let limits = ProduceLimits {
+        batch_bytes_max: usize::try_from(shared.broker.message_bytes_max(topic)).unwrap_or(usize::MAX),
+        ..ProduceLimits::default()
+    };
+    let (body, header) = sole_batch(&records, &limits).map_err(bad_batch)?;
+    if header.is_transactional() {
+        return Err((ErrorCode::InvalidTxnState, "transactions are not served".into()));
+    }
+    if version < ZSTD_FROM && header.codec() == Ok(Codec::Zstd) {
+        let message = "zstd is for produce requests of version 7 and up".into();
+        return Err((ErrorCode::UnsupportedCompressionType, message));
+    }
+    if !shared.broker.is_append_time(topic) {
+        return Ok(Checked {
+            log,
+            body,
+            header,
+            append_time: NONE,
+        });
+    }
+    let append_time = now_ms();
+    let body = with_append_time(&body, append_time).map_err(bad_batch)?.join();
+    Ok(Checked {
+        log,
+        body,
+        header,
+        append_time,
+    })
+}
+
+fn bad_batch(batch: BatchError) -> Refused {
+    (error::batch(&batch), batch.to_string().into())
+}
+
+fn wire_offset(offset: u64) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
+}

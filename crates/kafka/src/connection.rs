@@ -1,0 +1,221 @@
+//! The asynchronous shell of a connection: reads what is there, has it executed, waits for answers, writes them.
+//!
+//! Requests go on being read while earlier ones wait, up to a bound of answers that are owed. Answers leave in order;
+//! all that are ready leave in one write. While a client does not read its answers, its requests are not read.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use stafett_net::{Connection, Frame, FrameLimits, FrameReader, FrameWriter, Permit, Status, WriteLimits};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::Instant;
+
+use crate::answers::{Answers, Next};
+use crate::kafka::Shared;
+use crate::session::{Close, Context};
+
+/// The shortest request: API, version, correlation id.
+const REQUEST_BYTES_MIN: u32 = 8;
+/// Answers are collected up to about so many bytes before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+/// What an idle connection keeps.
+const KEPT: usize = 16;
+
+/// Why serving stopped, other than for a good reason.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Frame(#[from] stafett_net::FrameError),
+    #[error(transparent)]
+    Write(#[from] stafett_net::WriteError),
+    #[error(transparent)]
+    Close(#[from] Close),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// Serves one connection until it ends.
+pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
+    let (peer, id) = (connection.peer, connection.id);
+    match run(&shared, &mut connection).await {
+        Ok(()) => tracing::trace!(%peer, id, "the client left"),
+        Err(Ended::Close(close)) => {
+            shared.metrics.on_close(close.reason());
+            tracing::debug!(%peer, id, reason = %close, "closing the connection");
+        }
+        Err(error) => tracing::debug!(%peer, id, %error, "the connection ended"),
+    }
+}
+
+async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), Ended> {
+    let local = connection.stream.local_addr()?;
+    let limits = FrameLimits {
+        frame_bytes_min: REQUEST_BYTES_MIN,
+        frame_bytes_max: shared.settings.request_bytes_max,
+        idle_timeout: shared.settings.idle_timeout,
+        ..FrameLimits::default()
+    };
+    let metrics = &connection.metrics;
+    let drain = connection.drain.clone();
+    let context = Context {
+        shared: Arc::clone(shared),
+        local,
+        drain: drain.clone(),
+        budget: Arc::clone(&connection.budget),
+    };
+    let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
+    let writer = FrameWriter::new(WriteLimits::default(), Arc::clone(metrics));
+    let (read, write) = connection.stream.split();
+    let mut loops = Loop {
+        shared,
+        context,
+        reader,
+        writer,
+        read,
+        write,
+        frames: Vec::new(),
+        held: VecDeque::new(),
+        answers: Answers::default(),
+        outgoing: VecDeque::new(),
+        is_reading: true,
+    };
+    loops.run().await
+}
+
+struct Loop<'a> {
+    shared: &'a Arc<Shared>,
+    context: Context,
+    reader: FrameReader,
+    writer: FrameWriter,
+    read: ReadHalf<'a>,
+    write: WriteHalf<'a>,
+    /// What was read last; empty but for the moment.
+    frames: Vec<Frame>,
+    /// What was read and not executed, because an answer has to come first.
+    held: VecDeque<Frame>,
+    answers: Answers,
+    outgoing: VecDeque<Bytes>,
+    is_reading: bool,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would cost memory for each answer"
+)]
+enum Event {
+    Answer(Next),
+    Read(Status),
+}
+
+impl Loop<'_> {
+    async fn run(&mut self) -> Result<(), Ended> {
+        while self.is_reading || !self.answers.is_empty() || !self.held.is_empty() {
+            match self.next_event().await? {
+                Event::Answer(next) => self.answer(next).await?,
+                Event::Read(status) => {
+                    self.held.extend(self.frames.drain(..));
+                    if status != Status::Frames {
+                        self.is_reading = false;
+                        // Nobody waits for what is not there yet.
+                        self.context.drain.cancel();
+                    }
+                }
+            }
+            self.context.execute(&mut self.held, &mut self.answers);
+            self.shrink();
+        }
+        Ok(())
+    }
+
+    async fn next_event(&mut self) -> Result<Event, Ended> {
+        let may_read =
+            self.is_reading && self.held.is_empty() && self.answers.len() < self.shared.settings.answers_max;
+        let Self {
+            shared,
+            reader,
+            read,
+            frames,
+            answers,
+            ..
+        } = self;
+        tokio::select! {
+            biased;
+            next = poll_fn(|context| answers.poll_next(shared, context)), if !answers.is_empty() => {
+                Ok(Event::Answer(next))
+            }
+            status = reader.next_frames(read, frames), if may_read => Ok(Event::Read(status?)),
+        }
+    }
+
+    /// Writes an answer, and with it all that are ready behind it.
+    async fn answer(&mut self, first: Next) -> Result<(), Ended> {
+        let begun = Instant::now();
+        let mut permits: Option<Permit> = None;
+        let mut turn = None;
+        let mut bytes = 0;
+        let mut closed = None;
+        let mut next = Some(first);
+        while let Some(Next { answered, permit }) = next {
+            let reply = match answered {
+                Ok(reply) => reply,
+                Err(close) => {
+                    closed = Some(close);
+                    break;
+                }
+            };
+            for permit in [Some(permit), reply.memory].into_iter().flatten() {
+                match &mut permits {
+                    Some(permits) => permits.merge(permit),
+                    none => *none = Some(permit),
+                }
+            }
+            if let Some(encoded) = reply.encoded {
+                bytes += encoded.len();
+                self.outgoing.extend(encoded);
+            }
+            if reply.turn.is_some() {
+                turn = reply.turn;
+                break;
+            }
+            next = if bytes < WRITE_BYTES {
+                self.ready_answer().await
+            } else {
+                None
+            };
+        }
+        if bytes > 0 {
+            self.writer
+                .write_chunks(&mut self.write, &mut self.outgoing)
+                .await?;
+            self.shared.metrics.on_written(begun.elapsed());
+        }
+        drop((permits, turn));
+        closed.map_or(Ok(()), |close| Err(close.into()))
+    }
+
+    /// The next answer if it is ready now.
+    async fn ready_answer(&mut self) -> Option<Next> {
+        poll_fn(|context| match self.answers.poll_next(self.shared, context) {
+            Poll::Ready(next) => Poll::Ready(Some(next)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    /// A connection that waits keeps little.
+    fn shrink(&mut self) {
+        if self.frames.capacity() > KEPT {
+            self.frames = Vec::new();
+        }
+        if self.held.is_empty() && self.held.capacity() > KEPT {
+            self.held = VecDeque::new();
+        }
+        if self.outgoing.capacity() > KEPT {
+            self.outgoing = VecDeque::new();
+        }
+        self.answers.shrink();
+    }
+}

@@ -1,0 +1,523 @@
+//! The partitions of a fetch, and which of them are worth a look.
+//!
+//! A fetch without a session lives for one request; one in a session is kept between requests, and a request then
+//! costs what changed, not what the session holds:
+//!
+//! ```text
+//!            read: nothing there                answered
+//!   Active ─────────────────────▶ Quiet ─────────────────────▶ Idle
+//!     ▲  │ read: records or an error: stays, and is read again next time     │
+//!     └──┴──────────────── the log grew, or the client asked again ◀─────────┘
+//! ```
+//!
+//! Invariant: a partition that is not active is watched, and was watched before it was read last. So nothing that
+//! became visible is missed.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use stafett_broker::{Bounds, Broker, ReadFrom, ReadRequest, Run, Watch};
+use stafett_kafka_wire::ErrorCode;
+use stafett_model::{LogId, Offset};
+
+use crate::error;
+use crate::kafka::Shared;
+use crate::reader::TopicKey;
+
+/// An offset that nobody has been told.
+const UNTOLD: i64 = -1;
+/// Forgotten partitions that a session carries along beyond as many as it has live ones.
+const FORGOTTEN_SLACK: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Forgotten by the client; its place is kept because its log is still watched under its number.
+    Forgotten,
+    Idle,
+    /// Read in this fetch without finding anything.
+    Quiet,
+    /// In the queue of those to be read.
+    Active,
+}
+
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub topic: TopicKey,
+    pub number: i32,
+    stage: Stage,
+    log: Result<LogId, ErrorCode>,
+    /// Why it was not even tried to read it.
+    failed: Option<ErrorCode>,
+    watched: Option<LogId>,
+    fetch_offset: i64,
+    bytes_max: usize,
+    leader_epoch: i32,
+    /// What the last read said.
+    bounds: Option<Bounds>,
+    /// End and start as the client was told last.
+    told: (i64, i64),
+}
+
+/// What a client asks of a partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub partition: i32,
+    /// The epoch that the client believes in, or -1.
+    pub leader_epoch: i32,
+    pub fetch_offset: i64,
+    pub bytes_max: i32,
+}
+
+#[derive(Debug)]
+pub(crate) struct FetchState {
+    /// By number: what a watch calls them.
+    partitions: SmallVec<[Partition; 1]>,
+    /// Numbers by name; only in a session.
+    by_name: HashTable<u32>,
+    hash: RandomState,
+    live: usize,
+    active: SmallVec<[u32; 4]>,
+    quiet: Vec<u32>,
+    watch: Option<Watch>,
+    /// Deletions of topics that have been noticed.
+    deletions: u64,
+}
+
+/// What one look at the active partitions brought.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    results: Tellings,
+    pub bytes: usize,
+    pub has_error: bool,
+}
+
+/// What a client is told of a partition.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    number: u32,
+    pub end: i64,
+    pub start: i64,
+    pub result: Result<Run, ErrorCode>,
+}
+
+pub(crate) type Tellings = SmallVec<[Telling; 1]>;
+
+impl FetchState {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self {
+            partitions: SmallVec::new(),
+            by_name: HashTable::new(),
+            hash: RandomState::new(),
+            live: 0,
+            active: SmallVec::new(),
+            quiet: Vec::new(),
+            watch: None,
+            deletions: shared.deletions(),
+        }
+    }
+
+    /// Partitions that the client has not forgotten.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Makes room for so many partitions.
+    pub(crate) fn reserve(&mut self, partitions: usize) {
+        self.partitions.reserve_exact(partitions);
+        self.active.reserve_exact(partitions);
+    }
+
+    /// Adds a partition to a fetch that ends with its request.
+    pub(crate) fn add(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
+        let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
+        let mut partition = Partition {
+            topic: topic.clone(),
+            number: asked.partition,
+            stage: Stage::Active,
+            log: Err(ErrorCode::UnknownTopicOrPartition),
+            failed: None,
+            watched: None,
+            fetch_offset: asked.fetch_offset,
+            bytes_max: usize::try_from(asked.bytes_max).unwrap_or(0),
+            leader_epoch: asked.leader_epoch,
+            bounds: None,
+            told: (UNTOLD, UNTOLD),
+        };
+        partition.resolve(shared);
+        self.partitions.push(partition);
+        self.active.push(number);
+        self.live += 1;
+    }
+
+    /// Adds a partition to a session, or changes where it is to be read from.
+    pub(crate) fn put(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
+        let Some(number) = self.find(topic, asked.partition) else {
+            let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
+            self.add(shared, topic, asked);
+            let Self {
+                by_name,
+                partitions,
+                hash,
+                ..
+            } = self;
+            by_name.insert_unique(name_hash(hash, topic, asked.partition), number, |other| {
+                partitions
+                    .get(index(*other))
+                    .map_or(0, |partition| name_hash(hash, &partition.topic, partition.number))
+            });
+            self.watch_one(&shared.broker, number);
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
+        if partition.stage == Stage::Forgotten {
+            partition.stage = Stage::Idle;
+            partition.told = (UNTOLD, UNTOLD);
+            self.live += 1;
+        }
+        partition.fetch_offset = asked.fetch_offset;
+        partition.bytes_max = usize::try_from(asked.bytes_max).unwrap_or(0);
+        partition.leader_epoch = asked.leader_epoch;
+        self.activate(number);
+    }
+
+    /// Removes a partition from a session.
+    pub(crate) fn forget(&mut self, topic: &TopicKey, partition: i32) {
+        let Some(number) = self.find(topic, partition) else {
+            return;
+        };
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
+        if partition.stage != Stage::Forgotten {
+            partition.stage = Stage::Forgotten;
+            self.live -= 1;
+        }
+    }
+
+    /// Ends the changes that a request makes to a session.
+    pub(crate) fn changed(&mut self, shared: &Shared) {
+        if self.partitions.len() > 2 * self.live + FORGOTTEN_SLACK {
+            self.renumber(shared);
+        }
+        let deletions = shared.deletions();
+        if deletions != self.deletions {
+            self.deletions = deletions;
+            self.activate_all();
+        }
+    }
+
+    /// Watches all logs, if that has not begun. True if it has begun now: what was read before may have grown since.
+    pub(crate) fn start_watching(&mut self, broker: &Broker) -> bool {
+        if self.watch.is_some() {
+            return false;
+        }
+        self.watch = Some(broker.watch());
+        for number in 0..self.partitions.len() {
+            self.watch_one(broker, u32::try_from(number).unwrap_or(u32::MAX));
+        }
+        true
+    }
+
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
+    }
+
+    /// Has the partitions that grew looked at.
+    pub(crate) fn notice_growth(&mut self) {
+        let grown = self.watch.as_ref().map(Watch::take).unwrap_or_default();
+        for number in grown {
+            self.activate(number);
+        }
+    }
+
+    /// What to read now: every active partition, in their order, but for those that failed.
+    fn request(&mut self, shared: &Shared, bytes_max: usize) -> ReadRequest {
+        let mut logs = Vec::with_capacity(self.active.len());
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|number| {
+            let Some(partition) = self.partitions.get_mut(index(*number)) else {
+                return false;
+            };
+            if partition.stage != Stage::Active {
+                return false;
+            }
+            if partition.log.is_err() {
+                partition.resolve(shared);
+                self.watch_one(&shared.broker, *number);
+            }
+            let Some(partition) = self.partitions.get_mut(index(*number)) else {
+                return false;
+            };
+            let readable = partition.readable(shared);
+            partition.failed = readable.err();
+            logs.extend(readable);
+            true
+        });
+        self.active = active;
+        ReadRequest {
+            logs,
+            bytes_max,
+            first_batch_whole: true,
+        }
+    }
+
+    /// Reads every active partition, as far as the bytes go.
+    pub(crate) async fn read(&mut self, shared: &Shared, bytes_max: usize) -> Round {
+        let request = self.request(shared, bytes_max);
+        let read = if request.logs.is_empty() {
+            Vec::new()
+        } else {
+            // A journal that stops has nothing to say: then every partition fails.
+            shared.broker.read(request).finish().await.unwrap_or_default()
+        };
+        let mut read = read.into_iter();
+        let mut round = Round {
+            results: SmallVec::with_capacity(self.active.len()),
+            ..Round::default()
+        };
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|number| {
+            let failed = self
+                .partitions
+                .get(index(*number))
+                .and_then(|partition| partition.failed);
+            let result = match failed {
+                Some(code) => Err(code),
+                None => match read.next() {
+                    Some(Ok(run)) => Ok(run),
+                    Some(Err(error)) => Err(error::read(&error)),
+                    None => Err(ErrorCode::KafkaStorageError),
+                },
+            };
+            self.is_active_after(*number, result, &mut round)
+        });
+        self.active = active;
+        round
+    }
+
+    /// Adds what was read to a round, unless it is nothing; then the partition need not be read before it grows.
+    fn is_active_after(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) -> bool {
+        let is_watching = self.watch.is_some();
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return false;
+        };
+        match &result {
+            Ok(run) => {
+                partition.bounds = run.bounds;
+                let is_at_end = run.bounds.is_none_or(|bounds| run.next >= bounds.end);
+                if is_watching && run.bytes == 0 && is_at_end {
+                    partition.stage = Stage::Quiet;
+                    self.quiet.push(number);
+                    return false;
+                }
+                round.bytes += run.bytes;
+            }
+            Err(code) => {
+                partition.bounds = None;
+                if *code == ErrorCode::UnknownTopicOrPartition {
+                    partition.log = Err(partition.topic.unknown());
+                }
+                round.has_error = true;
+            }
+        }
+        round.results.push(Telling {
+            number,
+            end: UNTOLD,
+            start: UNTOLD,
+            result,
+        });
+        true
+    }
+
+    /// What to tell the client of a round: of all partitions, or of those of which there is something new. Partitions
+    /// that had records are read after all others next time.
+    pub(crate) fn tell(&mut self, round: Round, all: bool) -> Tellings {
+        let mut results = round.results;
+        let numbers = |with_records| {
+            let wanted = results
+                .iter()
+                .filter(move |telling| telling.has_records() == with_records);
+            wanted.map(|telling| telling.number)
+        };
+        self.active.clear();
+        self.active.extend(numbers(false).chain(numbers(true)));
+        for number in std::mem::take(&mut self.quiet) {
+            let Some(partition) = self.partitions.get_mut(index(number)) else {
+                continue;
+            };
+            if partition.stage == Stage::Quiet {
+                partition.stage = Stage::Idle;
+                let result = Ok(Run::default());
+                results.push(Telling {
+                    number,
+                    end: UNTOLD,
+                    start: UNTOLD,
+                    result,
+                });
+            }
+        }
+        // In the order of the request, so that the partitions of a topic are told together.
+        results.sort_unstable_by_key(|telling| telling.number);
+        results.retain(|telling| {
+            let Some(partition) = self.partitions.get_mut(index(telling.number)) else {
+                return false;
+            };
+            let now = partition
+                .bounds
+                .map_or((UNTOLD, UNTOLD), |bounds| (wire(bounds.end), wire(bounds.start)));
+            if !all && telling.result.is_ok() && !telling.has_records() && now == partition.told {
+                return false;
+            }
+            partition.told = now;
+            (telling.end, telling.start) = now;
+            true
+        });
+        results
+    }
+
+    /// Which partition it is about.
+    pub(crate) fn partition(&self, telling: &Telling) -> Option<&Partition> {
+        self.partitions.get(index(telling.number))
+    }
+
+    fn activate(&mut self, number: u32) {
+        let Some(partition) = self.partitions.get_mut(index(number)) else {
+            return;
+        };
+        if matches!(partition.stage, Stage::Idle | Stage::Quiet) {
+            partition.stage = Stage::Active;
+            self.active.push(number);
+        }
+    }
+
+    fn activate_all(&mut self) {
+        for number in 0..self.partitions.len() {
+            self.activate(u32::try_from(number).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn watch_one(&mut self, broker: &Broker, number: u32) {
+        let (Some(watch), Some(partition)) = (&self.watch, self.partitions.get_mut(index(number))) else {
+            return;
+        };
+        if let Ok(log) = partition.log
+            && partition.watched != Some(log)
+            && broker.watch_log(watch, log, number)
+        {
+            partition.watched = Some(log);
+        }
+    }
+
+    fn find(&self, topic: &TopicKey, partition: i32) -> Option<u32> {
+        let is_it = |number: &u32| {
+            self.partitions
+                .get(index(*number))
+                .is_some_and(|known| known.number == partition && known.topic == *topic)
+        };
+        self.by_name
+            .find(name_hash(&self.hash, topic, partition), is_it)
+            .copied()
+    }
+
+    /// Leaves the forgotten partitions out. Nothing is missed: the new watch begins before the old one ends.
+    fn renumber(&mut self, shared: &Shared) {
+        let old_watch = self.watch.take();
+        let mut old_numbers = Vec::with_capacity(self.partitions.len());
+        let partitions = std::mem::take(&mut self.partitions);
+        for (number, mut partition) in partitions.into_iter().enumerate() {
+            if partition.stage != Stage::Forgotten {
+                partition.watched = None;
+                old_numbers.push(u32::try_from(number).unwrap_or(u32::MAX));
+                self.partitions.push(partition);
+            }
+        }
+        let new_number = |old: u32| {
+            old_numbers
+                .binary_search(&old)
+                .ok()
+                .and_then(|new| u32::try_from(new).ok())
+        };
+        self.active = self.active.iter().filter_map(|old| new_number(*old)).collect();
+        self.quiet = self.quiet.iter().filter_map(|old| new_number(*old)).collect();
+        let grown: Vec<u32> = {
+            self.start_watching(&shared.broker);
+            old_watch
+                .map(|watch| watch.take())
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(new_number)
+                .collect()
+        };
+        for number in grown {
+            self.activate(number);
+        }
+        let Self {
+            by_name,
+            partitions,
+            hash,
+            ..
+        } = self;
+        let hash_of = |number: &u32| {
+            partitions
+                .get(index(*number))
+                .map_or(0, |partition| name_hash(hash, &partition.topic, partition.number))
+        };
+        by_name.clear();
+        for number in 0..u32::try_from(partitions.len()).unwrap_or(u32::MAX) {
+            by_name.insert_unique(hash_of(&number), number, hash_of);
+        }
+    }
+}
+
+impl Telling {
+    fn has_records(&self) -> bool {
+        self.result.as_ref().is_ok_and(|run| run.bytes > 0)
+    }
+}
+
+impl Partition {
+    /// About how many records a run holds: those before the offset that was asked for are in its first batch too.
+    pub(crate) fn records_of(&self, run: &Run) -> u64 {
+        let from = u64::try_from(self.fetch_offset).unwrap_or(0);
+        run.next.0.saturating_sub(from)
+    }
+
+    fn resolve(&mut self, shared: &Shared) {
+        self.log = self
+            .topic
+            .find(shared)
+            .ok_or_else(|| self.topic.unknown())
+            .and_then(|topic| {
+                let log = u32::try_from(self.number)
+                    .ok()
+                    .and_then(|number| topic.log(number));
+                log.ok_or(ErrorCode::UnknownTopicOrPartition)
+            });
+    }
+
+    fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {
+        let log = self.log?;
+        shared.check_leader_epoch(self.leader_epoch)?;
+        let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
+        Ok(ReadFrom {
+            log,
+            offset: Offset(offset),
+            bytes_max: self.bytes_max,
+        })
+    }
+}
+
+fn name_hash(hash: &RandomState, topic: &TopicKey, partition: i32) -> u64 {
+    hash.hash_one((topic, partition))
+}
+
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn wire(offset: Offset) -> i64 {
+    i64::try_from(offset.0).unwrap_or(i64::MAX)
+}

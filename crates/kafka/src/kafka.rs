@@ -1,0 +1,104 @@
+//! What all connections share.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::registry::Registry;
+use stafett_broker::Broker;
+use stafett_kafka_wire::{ErrorCode, Str, Uuid};
+use stafett_net::{Connection, Protocol};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::connection;
+use crate::fetch_sessions::FetchSessions;
+use crate::metrics::Metrics;
+use crate::settings::KafkaSettings;
+
+/// Large answers in memory at once, in all connections.
+const LARGE_ANSWERS_MAX: usize = 2;
+
+/// The front end: what a listener serves.
+#[derive(Debug)]
+pub struct Kafka {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub broker: Arc<Broker>,
+    pub settings: KafkaSettings,
+    pub metrics: Metrics,
+    pub fetch_sessions: FetchSessions,
+    pub cluster_id: Str,
+    /// Who holds one of these may have an answer in memory that is much larger than its request.
+    pub large_answers: Arc<Semaphore>,
+    /// Counts deletions of topics: what was looked up before the last one may be gone.
+    deletions: AtomicU64,
+}
+
+impl Kafka {
+    /// The front end of `broker`. Its metrics are made visible in `registry`.
+    pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
+        let metrics = Metrics::register(registry);
+        let fetch_sessions = FetchSessions::new(&settings, &metrics);
+        let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
+        let deletions = AtomicU64::new(0);
+        let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));
+        let shared = Shared {
+            broker,
+            settings,
+            metrics,
+            fetch_sessions,
+            cluster_id,
+            large_answers,
+            deletions,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+}
+
+impl Protocol for Kafka {
+    fn connection(&self, connection: Connection) -> impl Future<Output = ()> + Send {
+        connection::serve(Arc::clone(&self.shared), connection)
+    }
+}
+
+impl Shared {
+    /// The leader epoch of every partition: the broker's start.
+    pub(crate) fn leader_epoch(&self) -> i32 {
+        i32::try_from(self.broker.epoch().0).unwrap_or(i32::MAX)
+    }
+
+    /// Holds the epoch that a client believes in against the one there is; -1 is no belief.
+    pub(crate) fn check_leader_epoch(&self, believed: i32) -> Result<(), ErrorCode> {
+        match believed.cmp(&self.leader_epoch()) {
+            _ if believed == -1 => Ok(()),
+            Ordering::Less => Err(ErrorCode::FencedLeaderEpoch),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(ErrorCode::UnknownLeaderEpoch),
+        }
+    }
+
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions.load(atomic::Ordering::Acquire)
+    }
+
+    pub(crate) fn on_deletion(&self) {
+        self.deletions.fetch_add(1, atomic::Ordering::AcqRel);
+    }
+}
+
+/// Waits for the right to have a large answer in memory. Whoever has it needs nothing of anybody but its client.
+pub(crate) async fn large_answer(shared: &Shared) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(&shared.large_answers).acquire_owned().await.ok()
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,43 @@
+//! Kafka's clients as a front end of the broker.
+//!
+//! [`Kafka`] is what a listener serves. Requests that a connection has pipelined are executed together and answered in
+//! order:
+//!
+//! ```text
+//! socket ─ FrameReader ─▶ session ──▶ api/… ──▶ one append for all produce requests that were read together
+//!                            │                       │ ticket
+//!                            ▼                       ▼
+//!                         answers: ready │ waits for a ticket │ runs when its turn comes ──▶ one vectored write
+//! ```
+//!
+//! - `connection`: the asynchronous shell: reads, waits, writes
+//! - `session`: turns a frame into an answer that is there or to come
+//! - `answers`: what a connection still owes, in order
+//! - `api`: one file per request
+//! - `fetch_request`: what a fetch asks for; `fetch_state`: which partitions are worth a look; `fetch_sessions`: what is
+//!   remembered between requests (KIP-227)
+//! - `configs`: the names of Kafka's topic settings and what they mean here
+//! - `reader`, `writer`: requests and answers that are read and written without structs between
+//! - `error`: from every error of the core to its code
+//! - `metrics`, `settings`
+//!
+//! This crate must not know files, other protocols or how the broker stores anything. It keeps no state of its own
+//! beyond connections and fetch sessions: all else is the broker's.
+
+mod answers;
+mod api;
+mod configs;
+mod connection;
+mod error;
+mod fetch_request;
+mod fetch_sessions;
+mod fetch_state;
+mod kafka;
+mod metrics;
+mod reader;
+mod session;
+mod settings;
+mod writer;
+
+pub use kafka::Kafka;
+pub use settings::{Endpoint, KafkaSettings};

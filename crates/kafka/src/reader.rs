@@ -1,0 +1,97 @@
+//! Reads the requests of which there are many without structs for every topic and partition.
+//!
+//! Tests send them as the structs that this goes around write them, in every version.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_broker::{Topic, TopicId};
+use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str, Uuid};
+
+use crate::kafka::Shared;
+use crate::session::Call;
+
+/// How a client names a topic: by its name, or by its id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TopicKey {
+    pub name: Str,
+    pub id: Uuid,
+}
+
+/// A request that is being read. Its version is one that there is.
+pub(crate) struct Reader {
+    pub d: Decoder,
+    pub version: i16,
+    is_flexible: bool,
+}
+
+impl TopicKey {
+    pub(crate) fn find(&self, shared: &Shared) -> Option<Arc<Topic>> {
+        let topics = shared.broker.topics();
+        if self.id.is_zero() {
+            topics.named(&self.name)
+        } else {
+            topics.with_id(TopicId(self.id.into()))
+        }
+    }
+
+    /// The error for a topic that is not there.
+    pub(crate) fn unknown(&self) -> ErrorCode {
+        if self.id.is_zero() {
+            ErrorCode::UnknownTopicOrPartition
+        } else {
+            ErrorCode::UnknownTopicId
+        }
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(call: Call, body: Decoder) -> Self {
+        Self {
+            d: body,
+            version: call.version,
+            is_flexible: call.api.is_flexible(call.version),
+        }
+    }
+
+    /// How many elements of at least so many bytes follow.
+    pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, DecodeError> {
+        self.d.count_of(self.is_flexible, bytes_min)
+    }
+
+    /// A topic, named by its id from a version on.
+    pub(crate) fn topic(&mut self, ids_from: i16) -> Result<TopicKey, DecodeError> {
+        if self.version >= ids_from {
+            Ok(TopicKey {
+                name: Str::default(),
+                id: self.d.uuid()?,
+            })
+        } else {
+            Ok(TopicKey {
+                name: self.string()?,
+                id: Uuid::ZERO,
+            })
+        }
+    }
+
+    pub(crate) fn string(&mut self) -> Result<Str, DecodeError> {
+        self.d.string(self.is_flexible)
+    }
+
+    pub(crate) fn opt_string(&mut self) -> Result<Option<Str>, DecodeError> {
+        self.d.opt_string(self.is_flexible, true)
+    }
+
+    pub(crate) fn opt_bytes(&mut self) -> Result<Option<Bytes>, DecodeError> {
+        self.d.opt_bytes(self.is_flexible, true)
+    }
+
+    /// The end of a struct: tagged fields, none of which is of interest here.
+    pub(crate) fn tags(&mut self) -> Result<(), DecodeError> {
+        if self.is_flexible {
+            self.d.no_tags()
+        } else {
+            Ok(())
+        }
+    }
+}

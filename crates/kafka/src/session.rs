@@ -1,0 +1,169 @@
+//! From frames to answers: which request it is, whether it can be understood, and who answers it.
+//!
+//! Nothing here waits. What Kafka answers by closing the connection becomes a [`Close`] in the queue of answers, so
+//! that what was asked before is answered first.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_broker::Append;
+use stafett_kafka_wire::{
+    ApiKey, DecodeError, DecodeLimits, Decoder, EncodeError, Encoded, Request, Str, frame,
+};
+use stafett_net::{ByteBudget, Frame};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::answers::{Answer, Answered, Answers, Kind};
+use crate::api;
+use crate::kafka::Shared;
+use crate::settings::Endpoint;
+use crate::writer::answer_buffer;
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Close {
+    #[error("a request cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("{} is not served", .0.name())]
+    NotServed(ApiKey),
+    #[error("an answer cannot be written: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("a produce request that wants no answer failed")]
+    SilentFailure,
+    #[error("the journal cannot tell whether a batch was stored")]
+    OutcomeUnknown,
+}
+
+impl Close {
+    /// One word of a fixed set, for metrics.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Decode(DecodeError::UnknownApi { .. }) => "unknown_api",
+            Self::Decode(DecodeError::UnsupportedVersion { .. }) => "unsupported_version",
+            Self::Decode(_) => "malformed_request",
+            Self::NotServed(_) => "unserved_api",
+            Self::Encode(_) => "unwritable_answer",
+            Self::SilentFailure => "unanswered_produce_failed",
+            Self::OutcomeUnknown => "outcome_unknown",
+        }
+    }
+}
+
+/// What an answer has to have of its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    pub api: ApiKey,
+    pub version: i16,
+    pub correlation_id: i32,
+}
+
+impl Call {
+    pub(crate) fn answer<R: Request>(self, response: &R::Response) -> Answered {
+        Ok(self.encode::<R>(response)?.into())
+    }
+
+    pub(crate) fn encode<R: Request>(self, response: &R::Response) -> Result<Encoded, Close> {
+        Ok(frame::write_response_into::<R>(
+            answer_buffer(),
+            self.version,
+            self.correlation_id,
+            response,
+        )?)
+    }
+
+    pub(crate) fn read<R: Request>(self, body: Decoder) -> Result<R, Close> {
+        Ok(frame::read_request(body, self.version)?)
+    }
+}
+
+/// What every request of a connection is executed with; cheap to clone into a task.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub shared: Arc<Shared>,
+    /// Where the client connected to.
+    pub local: SocketAddr,
+    /// Cancelled when nothing is to be waited for any longer.
+    pub drain: CancellationToken,
+    pub budget: Arc<ByteBudget>,
+}
+
+/// Batches of produce requests that are executed together.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    pub appends: Vec<Append>,
+    /// Answers that wait for them.
+    pub answers: usize,
+}
+
+impl Context {
+    /// Executes frames in order, until none is left, an answer has to be waited for, or too many are owed.
+    pub(crate) fn execute(&self, frames: &mut VecDeque<Frame>, answers: &mut Answers) {
+        let mut staging = Staging::default();
+        while !answers.is_blocked() && answers.len() < self.shared.settings.answers_max {
+            let Some(Frame { payload, permit }) = frames.pop_front() else {
+                break;
+            };
+            let begun = Instant::now();
+            let frame_bytes = payload.len();
+            let (api, kind) = match open(payload) {
+                Err(close) => (None, Kind::Ready(Err(close))),
+                Ok((call, body)) => {
+                    let kind = api::dispatch(self, call, body, frame_bytes, &mut staging);
+                    (
+                        Some(call.api),
+                        kind.unwrap_or_else(|close| Kind::Ready(Err(close))),
+                    )
+                }
+            };
+            let since = Instant::now();
+            if let Some(api) = api {
+                self.shared.metrics.on_request(api, since - begun);
+            }
+            answers.push(Answer {
+                kind,
+                api,
+                since,
+                permit,
+            });
+        }
+        let Staging {
+            appends,
+            answers: count,
+        } = staging;
+        if count > 0 {
+            answers.push_group(self.shared.broker.append(appends), count);
+        }
+    }
+
+    /// Where clients are told to connect to: as is set, or as this one did.
+    pub(crate) fn endpoint(&self) -> (Str, i32) {
+        match &self.shared.settings.advertised {
+            Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
+            None => (
+                self.local.ip().to_canonical().to_string().into(),
+                i32::from(self.local.port()),
+            ),
+        }
+    }
+}
+
+/// Reads the header of a request that is served.
+fn open(payload: Bytes) -> Result<(Call, Decoder), Close> {
+    let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
+    let call = Call {
+        api: header.api,
+        version: header.version,
+        correlation_id: header.correlation_id,
+    };
+    if !api::SERVED.contains(&call.api) {
+        return Err(Close::NotServed(call.api));
+    }
+    if !call.api.versions().contains(call.version) && call.api != ApiKey::ApiVersions {
+        let Call { api, version, .. } = call;
+        return Err(DecodeError::UnsupportedVersion { api, version }.into());
+    }
+    Ok((call, body))
+}

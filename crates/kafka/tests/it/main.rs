@@ -1,0 +1,19 @@
+//! The front end as its clients see it: over a socket, in the protocol's own words.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "what is missing or too large fails the test"
+)]
+
+mod allocations;
+mod fetch;
+mod fetch_sessions;
+mod hostile;
+mod list_offsets;
+mod peer;
+mod pipelining;
+mod produce;
+mod topics;
