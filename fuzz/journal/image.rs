@@ -11,8 +11,8 @@ use stafett_journal::disk::settings::Clock;
 use stafett_journal::disk::{DiskJournal, RewritePolicy, Settings};
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
-    Append, BatchFrame, Change, Frame, Journal, LogSpec, Metrics, Outcome, Selection, StateChange, StateSpace,
-    StateWait, Target,
+    Append, BatchFrame, Change, Frame, Journal, LogSpec, Metrics, Outcome, Selection, StateChange,
+    StateSpace, StateWait, Target,
 };
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, ProducerId, Record};
 
@@ -113,7 +113,9 @@ impl Image {
         for edit in edits.chunks_exact(6).take(32) {
             let [file, place, shift, what, one, two] = edit.try_into().expect("chunks of six");
             let (name, places) = &self.files[usize::from(file) % self.files.len()];
-            let Some(mut bytes) = disk.contents(name) else { continue };
+            let Some(mut bytes) = disk.contents(name) else {
+                continue;
+            };
             let near = places[usize::from(place) % places.len()] as usize + usize::from(shift);
             let at = near.min(bytes.len());
             let rest = &mut bytes[at..];
@@ -132,7 +134,10 @@ impl Image {
                     let (_, places) = &self.files[usize::from(two) % self.files.len()];
                     let source = disk.contents(&self.files[usize::from(two) % self.files.len()].0);
                     let from = places[usize::from(place) % places.len()] as usize;
-                    let source = source.as_deref().and_then(|bytes| bytes.get(from..)).unwrap_or(&[]);
+                    let source = source
+                        .as_deref()
+                        .and_then(|bytes| bytes.get(from..))
+                        .unwrap_or(&[]);
                     let count = count.min(source.len());
                     rest[..count].copy_from_slice(&source[..count]);
                 }
@@ -147,7 +152,9 @@ impl Image {
             put(&disk, name, &bytes);
         }
         for name in touched.iter().filter(|_| sealed) {
-            let Some(mut bytes) = disk.contents(name) else { continue };
+            let Some(mut bytes) = disk.contents(name) else {
+                continue;
+            };
             if name.ends_with(".seg") {
                 seal_segment(&mut bytes);
             } else {
@@ -182,7 +189,8 @@ struct Author {
 impl Author {
     fn new() -> Self {
         let disk = SimulatedDisk::new();
-        let journal = DiskJournal::open_on(disk.storage(), settings(), Metrics::new()).expect("an empty disk");
+        let journal =
+            DiskJournal::open_on(disk.storage(), settings(), Metrics::new()).expect("an empty disk");
         let mut author = Self {
             disk,
             journal,
@@ -216,7 +224,11 @@ impl Author {
             durability,
             ..LogSpec::default()
         };
-        self.state([Frame::CreateLogs { first, count: 1, spec }]);
+        self.state([Frame::CreateLogs {
+            first,
+            count: 1,
+            spec,
+        }]);
         first
     }
 
@@ -269,9 +281,16 @@ impl Author {
                 logs.push(self.doomed);
             }
             for (nth, log) in (0..).zip(&logs) {
-                let codec = if (round + nth) % 7 == 0 { Codec::Lz4 } else { Codec::None };
+                let codec = if (round + nth) % 7 == 0 {
+                    Codec::Lz4
+                } else {
+                    Codec::None
+                };
                 let builder = BatchBuilder::new(codec);
-                self.append(Append::batch(*log, fill(builder, 3 + nth, (round * 97 + nth * 331) % 700)));
+                self.append(Append::batch(
+                    *log,
+                    fill(builder, 3 + nth, (round * 97 + nth * 331) % 700),
+                ));
             }
             let log = logs[0];
             let sequence = i32::try_from(round - 1).expect("few rounds") * 2;

@@ -6,7 +6,7 @@ mod reading;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use stafett_journal::disk::fuzzing::SEGMENT_HEADER_BYTES;
+use stafett_journal::disk::fuzzing::{SEGMENT_FIELDS_BYTES, SEGMENT_HEADER_BYTES};
 use stafett_journal::disk::storage::StorageFile;
 
 pub use self::image::{Image, settings};
@@ -54,9 +54,9 @@ impl StorageFile for MemoryFile {
     }
 }
 
-/// A segment from the 48 bytes that its header consists of and the groups behind it.
+/// A segment from the fields of its header and the groups behind it.
 pub fn segment_of(data: &[u8]) -> Vec<u8> {
-    let (head, groups) = data.split_at(data.len().min(48));
+    let (head, groups) = data.split_at(data.len().min(SEGMENT_FIELDS_BYTES));
     let mut bytes = vec![0; SEGMENT_HEADER_BYTES];
     bytes[..head.len()].copy_from_slice(head);
     bytes.extend_from_slice(groups);

@@ -66,7 +66,9 @@ fn check_state(image: &Image, journal: &DiskJournal) {
             values.insert(Bytes::copy_from_slice(key), value);
         }
     };
-    journal.load_state(COUNTERS, &mut visit).expect("the checkpoint is sound");
+    journal
+        .load_state(COUNTERS, &mut visit)
+        .expect("the checkpoint is sound");
     for (key, (covered, latest)) in &image.counters {
         let value = values.remove(key).unwrap_or(0);
         assert!(
@@ -80,7 +82,11 @@ fn check_state(image: &Image, journal: &DiskJournal) {
 fn read_all(journal: &DiskJournal, written: &Written, held: bool) {
     for (log, batches) in written {
         read_log(journal, *log, batches, held);
-        for query in [TimeQuery::Latest, TimeQuery::AtOrAfter(1_100), TimeQuery::AtOrAfter(0)] {
+        for query in [
+            TimeQuery::Latest,
+            TimeQuery::AtOrAfter(1_100),
+            TimeQuery::AtOrAfter(0),
+        ] {
             let found = journal.find_time(*log, query).wait();
             if let Ok(Ok(Some(batch))) = found
                 && held

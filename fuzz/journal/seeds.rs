@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use stafett_fuzz_journal::Image;
-use stafett_journal::disk::fuzzing::{self, SEGMENT_HEADER_BYTES};
+use stafett_journal::disk::fuzzing::{self, SEGMENT_FIELDS_BYTES, SEGMENT_HEADER_BYTES};
 
 /// Inputs larger than this slow the fuzzer down more than they help it.
 const BYTES_MAX: usize = 6000;
@@ -33,14 +33,31 @@ fn main() -> std::io::Result<()> {
             seeds.extend(parts.controls.into_iter().map(|body| ("control", body)));
             let end = parts.bytes.min(SEGMENT_HEADER_BYTES + BYTES_MAX);
             let groups = &bytes[SEGMENT_HEADER_BYTES..end];
-            seeds.push(("segment", [&[1], &bytes[..48], groups].concat()));
-            seeds.push(("salvage", [&[1, 0, 0, 0], &bytes[..48], groups].concat()));
+            seeds.push(("segment", [&[1], &bytes[..SEGMENT_FIELDS_BYTES], groups].concat()));
+            seeds.push((
+                "salvage",
+                [&[1, 0, 0, 0], &bytes[..SEGMENT_FIELDS_BYTES], groups].concat(),
+            ));
         }
         let rows = fuzzing::checkpoint_rows(&storage);
         seeds.extend(rows.into_iter().map(|row| ("checkpoint", row)));
         for what in 0..8 {
             for deep in [0, 0x80] {
-                let edits = [choice | deep, what * 5, what * 3, 9, what, 20, 30, what, 8, 0, 4, 3, 1];
+                let edits = [
+                    choice | deep,
+                    what * 5,
+                    what * 3,
+                    9,
+                    what,
+                    20,
+                    30,
+                    what,
+                    8,
+                    0,
+                    4,
+                    3,
+                    1,
+                ];
                 seeds.push(("recover", edits.to_vec()));
                 seeds.push(("recover_sealed", edits.to_vec()));
             }

@@ -440,7 +440,7 @@ impl LogRow {
         let (next, reserved) = (decode_offset(&mut reader)?, decode_offset(&mut reader)?);
         let fenced = reader.u8()? != 0;
         let damaged = (0..reader.u32()?)
-            .map(|_| Some((Offset(reader.u64()?), Offset(reader.u64()?))))
+            .map(|_| Some((decode_offset(&mut reader)?, decode_offset(&mut reader)?)))
             .collect::<Option<Vec<_>>>()?;
         let producers = match reader.0 {
             [] => None,

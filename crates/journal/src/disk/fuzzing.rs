@@ -22,12 +22,14 @@ use super::log::Log;
 use super::position::{Position, SegmentId};
 use super::salvage;
 use super::scan::{Chain, later_mark, scan};
-use super::segment::{HeadFound, SEGMENT_HEAD_BYTES, SegmentHead};
+use super::segment::{self, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead};
 use super::sidecar::{self, EntryCursor, Sidecar};
 use super::storage::{Storage, StorageFile};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_BYTES: usize = SEGMENT_HEAD_BYTES;
+/// Bytes of it that say something.
+pub const SEGMENT_FIELDS_BYTES: usize = segment::COVERED.end;
 /// Bytes of a block of a sidecar.
 pub const SIDECAR_BLOCK_BYTES: usize = sidecar::BLOCK_BYTES;
 /// Entries of one row that a target looks at.
@@ -136,8 +138,8 @@ pub fn segment(file: &dyn StorageFile) {
 /// What can be saved of a segment from byte `from` on.
 pub fn salvage(file: &dyn StorageFile, from: u32, sequence: u64) {
     let (id, _) = start_of(file);
-    later_mark(file, id, from, sequence).expect("memory can be read");
-    let found = salvage::salvage(file, id, from, sequence).expect("memory can be read");
+    later_mark(file, id, from, sequence, None).expect("memory can be read");
+    let found = salvage::salvage(file, id, from, sequence, None).expect("memory can be read");
     let mut bytes = 0;
     for frame in &found.frames {
         assert!(frame.byte >= from);
@@ -257,7 +259,9 @@ pub fn seal_group(bytes: &mut [u8]) {
 /// their lengths lead.
 pub fn seal_segment(bytes: &mut [u8]) {
     patch(bytes, 0, b"STAFSEG\0");
-    let Some(covered) = bytes.get(12..48) else { return };
+    let Some(covered) = bytes.get(segment::COVERED) else {
+        return;
+    };
     let checksum = crc32c(covered);
     patch(bytes, 8, &checksum.to_le_bytes());
     let HeadFound::Head(head) = SegmentHead::decode(bytes) else {

@@ -33,7 +33,7 @@ pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
 /// The version that this program writes. It opens the one before as well, once there is one.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"STAFSEG\0";
-const COVERED: std::ops::Range<usize> = 12..80;
+pub(crate) const COVERED: std::ops::Range<usize> = 12..80;
 
 /// How the frames of a segment are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -256,8 +256,8 @@ mod tests {
             first_sequence: u64::MAX,
             previous: 8,
             created_at: 9,
-            first: (LogId(0), Offset(0)),
-            last: (LogId(0), Offset(0)),
+            first: (LogId(1), Offset(0)),
+            last: (LogId(2), Offset(0)),
         };
         assert_eq!(SegmentHead::decode(&head.encode()), HeadFound::Nothing);
     }
