@@ -66,7 +66,7 @@ fn check(disk: &SimulatedDisk, ledger: &Ledger, closed: bool) {
 /// Fails every change, or every so many from the first on.
 fn every_change(effect: Effect, first: u64) {
     let mut counts = std::collections::BTreeMap::new();
-    for change in (first..=changes()).step_by(more(4, 1)) {
+    for change in (first..=changes()).step_by(more(2, 1)) {
         struct Place(u64);
         impl Drop for Place {
             fn drop(&mut self) {

@@ -86,7 +86,7 @@ fn the_script_makes_every_kind_of_change() {
 fn what_was_acknowledged_survives_a_loss_of_power_at_every_change() {
     for change in 1..=changes() {
         let (disk, ledger) = play_until(change);
-        for seed in 0..more(2, 40) {
+        for seed in 0..more(3, 40) {
             let seed = change * 1000 + seed;
             let disk = disk.fork();
             let _place = Place(&disk, change, seed);
@@ -101,7 +101,7 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_every_change() {
 
 #[test]
 fn what_was_written_survives_a_kill_at_every_change() {
-    for change in (1..=changes()).step_by(more(3, 1)) {
+    for change in (1..=changes()).step_by(more(2, 1)) {
         let (disk, ledger) = play_until(change);
         let _place = Place(&disk, change, 0);
         disk.kill();
