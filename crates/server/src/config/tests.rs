@@ -153,7 +153,7 @@ fn a_bad_value_is_named_with_its_place_and_what_was_expected() {
         ("kafka.listen = '::1:9092'", "expected HOST:PORT"),
         ("worker_threads = 0", "expected 1 to 1024"),
         ("journal.segment_bytes = '1GB'", "expected size"),
-        ("journal.segment_bytes = '1TiB'", "expected 1MiB to 4GiB"),
+        ("journal.segment_bytes = '1TiB'", "expected 1MiB to 1GiB"),
         ("retention_ms = -2", "expected duration or -1"),
         ("allow_unauthenticated = 'yes'", "expected true or false"),
         ("durability = 'fsync'", "expected memory, os, interval:"),
