@@ -12,6 +12,8 @@ use crate::topic::{Topic, TopicId};
 pub struct Topics {
     tables: RwLock<Tables>,
     hash: RandomState,
+    /// Rings when a name is no longer being changed.
+    settled: tokio::sync::Notify,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +63,18 @@ impl Topics {
         self.read().changing.contains(name)
     }
 
+    /// Returns when no topic of that name is being created or deleted.
+    pub async fn settled(&self, name: &str) {
+        loop {
+            let mut settled = std::pin::pin!(self.settled.notified());
+            settled.as_mut().enable();
+            if !self.is_changing(name) {
+                return;
+            }
+            settled.await;
+        }
+    }
+
     /// Claims a name for a topic that is about to be created.
     pub(crate) fn claim(&self, name: &str) -> Claim {
         let hash = self.hash.hash_one(name);
@@ -78,6 +92,7 @@ impl Topics {
     /// Gives back a claimed name.
     pub(crate) fn release(&self, name: &str) {
         self.write().changing.remove(name);
+        self.settled.notify_waiters();
     }
 
     /// Adds a topic and gives back the claim on its name, if there was one.
@@ -93,6 +108,8 @@ impl Topics {
             .by_name
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.by_id.insert_unique(by_id, topic, id_hasher);
+        drop(tables);
+        self.settled.notify_waiters();
     }
 
     /// Removes a topic and claims its name until [`Topics::release`]. False if it was gone.

@@ -88,7 +88,11 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
         match result {
             Ok(_) | Err(CreateError::Exists) => {}
             Err(CreateError::Changing) => {
-                failures.insert(name, ErrorCode::LeaderNotAvailable);
+                // Another request is creating it, which takes a sync: librdkafka would come back minutes later.
+                shared.broker.topics().settled(&name).await;
+                if shared.broker.topics().named(&name).is_none() {
+                    failures.insert(name, ErrorCode::LeaderNotAvailable);
+                }
             }
             Err(other) => {
                 failures.insert(name, error::create(&other)?.0);
