@@ -91,8 +91,8 @@ impl Groups {
         let absent = Absent::Fail(GroupError::UnknownMember);
         let stepped = self.try_step(group, absent, |group, now, _: &mut Effects| {
             group.classic()?.heartbeat(member, instance, generation, now)
-        })?;
-        Ok(stepped.value)
+        });
+        stepped.map(|_| ())
     }
 
     /// Members leave. Gives for each whether it did.
@@ -106,14 +106,19 @@ impl Groups {
 }
 
 impl Group {
+    #[allow(clippy::unnecessary_wraps, reason = "other kinds refuse")]
     fn classic(&mut self) -> Result<&mut ClassicGroup, GroupError> {
         match &mut self.kind {
             GroupKind::Classic(group) => Ok(group),
         }
     }
 
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "other kinds refuse while they have members"
+    )]
     /// Makes an empty group a classic one.
-    fn become_classic(&mut self) -> Result<(), GroupError> {
+    fn become_classic(&self) -> Result<(), GroupError> {
         match &self.kind {
             GroupKind::Classic(_) => Ok(()),
         }
