@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate, fdatasync, statvfs};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync, statvfs};
 use rustix::io::{pread, pwritev};
 
 use super::storage::{Storage, StorageFile};
@@ -172,6 +172,12 @@ impl StorageFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         Ok(fdatasync(&self.0)?)
+    }
+
+    /// Linux marks the pages of a failed sync as clean (Rebello and others, "Can Applications Recover from fsync
+    /// Failures?", 2020): clean pages are what this advice drops.
+    fn forget_unsynced(&self) -> io::Result<()> {
+        Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
     }
 
     fn bytes(&self) -> io::Result<u64> {

@@ -8,14 +8,15 @@
 //! 4. A bad group below the mark is damage: what it held is named and fenced, and the scan goes on behind it.
 //! 5. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
 use super::checkpoint::{Checkpoint, CheckpointError, Meta, SegmentState, StateAt};
-use super::codec::u32_of;
+use super::codec::{u32_of, usize_of};
 use super::control::Control;
 use super::frame::Kind;
 use super::index::{Indexer, index_segment};
@@ -27,7 +28,7 @@ use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, first_group, later_ma
 use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::settings::Settings;
 use super::sidecar::{self, Row, Sidecar, Summary};
-use super::storage::{Storage, StorageFile};
+use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::LogSpec;
 
 /// Why a journal could not be opened.
@@ -318,6 +319,7 @@ impl<'a> Recovery<'a> {
         let (end, is_last) = self.scan_arrival(file, id, chain, next, &mut indexer)?;
         indexer.end(&end);
         self.chain = Some(end.chain);
+        self.write_unsynced_again(file, id, end.byte)?;
         file.sync()?;
         let (summary, rows, entries) = indexer.finish();
         let name = FileRole::Sidecar(SegmentKind::Arrival, id).name();
@@ -328,6 +330,26 @@ impl<'a> Recovery<'a> {
             kind: SegmentKind::Arrival,
         });
         Ok(is_last)
+    }
+
+    /// Writes again what nobody knows to be synced. A sync that failed leaves pages that are seen but not on the disk, and
+    /// that no later sync would write: what has been read here would be gone after a loss of power.
+    fn write_unsynced_again(&self, file: &dyn StorageFile, id: SegmentId, end: u32) -> io::Result<()> {
+        let synced = self.highest_mark.max(self.from);
+        let mut at = match synced.segment.cmp(&id) {
+            Ordering::Less => 0,
+            Ordering::Equal => synced.byte,
+            Ordering::Greater => return Ok(()),
+        };
+        let mut buffer = vec![0; 1 << 20];
+        while at < end {
+            let step = usize_of(end - at).min(buffer.len());
+            let piece = buffer.get_mut(..step).unwrap_or_default();
+            read_exact_at(file, piece, at.into())?;
+            file.write_at(&mut [IoSlice::new(piece)], at.into())?;
+            at += u32_of(step);
+        }
+        Ok(())
     }
 
     fn scan_arrival(
