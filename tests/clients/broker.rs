@@ -92,6 +92,30 @@ impl Broker {
         self.launch();
     }
 
+    /// Lets one sync of the running process fail, from outside; why not, if that is not possible.
+    pub(crate) fn fail_a_sync(&self) -> Result<(), String> {
+        let process = self.process.as_ref().expect("a running broker");
+        let mut strace = Command::new("strace")
+            .args(["-f", "-qq", "-e", "trace=fdatasync", "-e", "signal=none"])
+            .args(["-e", "inject=fdatasync:error=EIO:when=3"])
+            .args(["-p", &process.id().to_string()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut said = String::new();
+        let mut lines = BufReader::new(strace.stderr.take().unwrap()).lines();
+        let injected = lines.by_ref().map_while(Result::ok).any(|line| {
+            said.push_str(&line);
+            line.contains("(INJECTED)")
+        });
+        // It lets go of the broker.
+        let pid = rustix::process::Pid::from_child(&strace);
+        drop(rustix::process::kill_process(pid, rustix::process::Signal::TERM));
+        lines.for_each(drop);
+        strace.wait().unwrap();
+        injected.then_some(()).ok_or(said)
+    }
+
     fn stop(&mut self) {
         let mut process = self.process.take().expect("a running broker");
         let pid = rustix::process::Pid::from_child(&process);
