@@ -13,7 +13,10 @@ use std::{env, process};
 /// A guard against hanging for ever, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// SIGTERM drains and stops within 10 s; the rest is for a machine that is busy with other tests.
-const STOP_LIMIT_SECONDS: &str = "60";
+const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
+    tv_sec: 60,
+    tv_nsec: 0,
+};
 
 /// Tells the folders of one test process apart.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -120,18 +123,10 @@ impl Broker {
         let mut process = self.process.take().expect("a running broker");
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        // `tail` ends when the process does: a bounded wait without polling of our own.
-        Command::new("timeout")
-            .args([
-                STOP_LIMIT_SECONDS,
-                "tail",
-                "--pid",
-                &pid.as_raw_nonzero().to_string(),
-                "-f",
-                "/dev/null",
-            ])
-            .status()
-            .unwrap();
+        // A descriptor of the process can be read from once it has ended.
+        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+        let mut awaited = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut awaited, Some(&STOP_LIMIT)).unwrap();
         let Some(status) = process.try_wait().unwrap() else {
             process.kill().unwrap();
             process.wait().unwrap();

@@ -1,9 +1,10 @@
 //! The storage of the real operating system: a directory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync, statvfs};
 use rustix::io::{pread, pwritev};
@@ -31,6 +32,8 @@ pub enum OpenDirectoryError {
 
 /// The file whose lock says who uses the directory.
 const LOCK_FILE: &str = "lock";
+/// How long to wait for it: a process that was killed has the directory until the system has taken its memory apart.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Directory {
     /// Opens a directory that has to be there.
@@ -59,15 +62,22 @@ impl Directory {
             .write(true)
             .open(path.join(LOCK_FILE))
             .map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.to_owned(),
-                names,
-                _lock: lock,
-            }),
-            Err(std::fs::TryLockError::WouldBlock) => Err(OpenDirectoryError::InUse(path.to_owned())),
-            Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+        let began = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(LOCK_PATIENCE / 100);
+                }
+                Err(TryLockError::WouldBlock) => return Err(OpenDirectoryError::InUse(path.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
         }
+        Ok(Self {
+            path: path.to_owned(),
+            names,
+            _lock: lock,
+        })
     }
 }
 
