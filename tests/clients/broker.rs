@@ -113,7 +113,7 @@ impl Broker {
         });
         // It lets go of the broker.
         let pid = rustix::process::Pid::from_child(&strace);
-        drop(rustix::process::kill_process(pid, rustix::process::Signal::TERM));
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         lines.for_each(drop);
         strace.wait().unwrap();
         injected.then_some(()).ok_or(said)
