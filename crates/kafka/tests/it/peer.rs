@@ -54,9 +54,8 @@ impl Server {
                 durability: Durability::Os,
                 retention: Retention::default(),
             },
-            message_bytes_max: 1_048_588,
-            append_time: false,
             partitions: 2,
+            ..BrokerSettings::default()
         };
         let broker = Arc::new(Broker::start(journal, broker).await.unwrap());
         let mut registry = Registry::default();
