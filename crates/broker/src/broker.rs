@@ -10,9 +10,9 @@ use stafett_journal::{
 use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
+use crate::definitions::respec;
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
-use crate::definitions::respec;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::topic::{Topic, TopicId, TopicSettings};

@@ -20,8 +20,8 @@ pub mod topics;
 
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
-pub use overrides::Scope;
 pub use groups::{GroupError, GroupSettings, Groups};
+pub use overrides::Scope;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Run, Ticket,
     TimeQuery, TimeTicket, Watch,
