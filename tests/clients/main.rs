@@ -11,6 +11,7 @@
 
 mod broker;
 mod confluent;
+mod groups;
 mod java;
 mod kcat;
 mod kill;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use prometheus_client::registry::Registry;
-use stafett_broker::{Broker, BrokerSettings, GroupSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::CreatableTopic;
@@ -73,10 +73,8 @@ impl Server {
                 durability: Durability::Os,
                 retention: Retention::default(),
             },
-            message_bytes_max: 1_048_588,
-            append_time: false,
             partitions: 2,
-            groups: GroupSettings::default(),
+            ..BrokerSettings::default()
         };
         let broker = Arc::new(
             Broker::start(Arc::clone(&journal) as Arc<dyn Journal>, broker)
