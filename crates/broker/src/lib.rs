@@ -5,9 +5,11 @@
 //! - [`topic`]: a topic, its settings, and how both are stored
 //! - [`topics`]: all topics, by name and by id
 //! - [`broker`]: creating and deleting topics, producing, reading
+//! - [`groups`]: groups of consumers
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
 pub mod broker;
+pub mod groups;
 pub mod producer_ids;
 pub mod topic;
 pub mod topics;

@@ -1,0 +1,3 @@
+//! Groups of consumers.
+
+pub mod consumer;
