@@ -9,6 +9,8 @@ use stafett_journal::{
 };
 use stafett_model::{Epoch, LogId, ProducerId, TopicName, TopicNameError};
 
+use crate::groups::registry::LoadError;
+use crate::groups::{GroupSettings, Groups};
 use crate::producer_ids::ProducerIds;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::{Claim, Topics};
@@ -26,7 +28,8 @@ pub const PARTITIONS_MAX: u32 = 10_000;
 #[derive(Debug)]
 pub struct Broker {
     journal: Arc<dyn Journal>,
-    topics: Topics,
+    topics: Arc<Topics>,
+    groups: Arc<Groups>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     settings: BrokerSettings,
@@ -42,6 +45,7 @@ pub struct BrokerSettings {
     pub append_time: bool,
     /// Partitions of a topic whose creator does not care.
     pub partitions: u32,
+    pub groups: GroupSettings,
 }
 
 /// A topic that is to be created.
@@ -94,6 +98,8 @@ pub enum StartError {
     #[error("the definition of topic {0:032x} is of a format that this version does not know")]
     Definition(u128),
     #[error(transparent)]
+    Groups(#[from] LoadError),
+    #[error(transparent)]
     NotStored(#[from] NotStored),
 }
 
@@ -101,7 +107,7 @@ impl Broker {
     /// Starts on a journal: loads every definition.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
         let no_settings: Arc<TopicSettings> = Arc::default();
-        let topics = Topics::default();
+        let topics = Arc::new(Topics::default());
         let mut unknown = None;
         journal.load_state(TOPIC_SPACE, &mut |item| {
             let StateItem::Value { key, value } = item else {
@@ -133,9 +139,16 @@ impl Broker {
             StateItem::Value { .. } | StateItem::Delta { .. } => {}
         })?;
         let producer_ids = ProducerIds::load(&*journal)?;
+        let groups = Groups::open(
+            Arc::clone(&journal),
+            Arc::clone(&topics),
+            settings.groups,
+            settings.logs.durability,
+        )?;
         let broker = Self {
             journal,
             topics,
+            groups,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             settings,
@@ -152,6 +165,11 @@ impl Broker {
 
     pub fn topics(&self) -> &Topics {
         &self.topics
+    }
+
+    /// Groups of consumers, and how far each has come.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     pub fn settings(&self) -> &BrokerSettings {
@@ -228,6 +246,7 @@ impl Broker {
         }));
         let stored = self.store(frames).await;
         self.topics.release(&topic.name);
+        self.groups.on_topic_deleted();
         Ok(stored?)
     }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::{HashSet, HashTable};
 
+use crate::groups::consumer::{TopicShape, TopicSource};
 use crate::topic::{Topic, TopicId};
+use crate::topic_changes::TopicChanges;
 
 #[derive(Debug, Default)]
 pub struct Topics {
@@ -14,6 +16,7 @@ pub struct Topics {
     hash: RandomState,
     /// Rings when a name is no longer being changed.
     settled: tokio::sync::Notify,
+    changes: TopicChanges,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +100,7 @@ impl Topics {
 
     /// Adds a topic and gives back the claim on its name, if there was one.
     pub(crate) fn insert(&self, topic: Arc<Topic>) {
+        let name = topic.name.clone();
         let (by_name, by_id) = (self.hash.hash_one(&*topic.name), self.hash.hash_one(topic.id));
         let mut tables = self.write();
         tables.changing.remove(&*topic.name);
@@ -109,6 +113,7 @@ impl Topics {
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);
+        self.changes.note(name);
         self.settled.notify_waiters();
     }
 
@@ -124,6 +129,8 @@ impl Topics {
             entry.remove();
         }
         tables.changing.insert(topic.name.clone());
+        drop(tables);
+        self.changes.note(topic.name.clone());
         true
     }
 
@@ -133,5 +140,32 @@ impl Topics {
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Tables> {
         self.tables.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TopicSource for Topics {
+    fn version(&self) -> u64 {
+        self.changes.version()
+    }
+
+    fn named(&self, name: &str) -> Option<TopicShape> {
+        Self::named(self, name).map(|topic| shape(&topic))
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, TopicShape)) {
+        for topic in self.all() {
+            visit(&topic.name, shape(&topic));
+        }
+    }
+
+    fn each_changed(&self, version: u64, visit: &mut dyn FnMut(&str)) -> bool {
+        self.changes.since(version, visit)
+    }
+}
+
+fn shape(topic: &Topic) -> TopicShape {
+    TopicShape {
+        id: topic.id,
+        partitions: topic.partitions(),
     }
 }

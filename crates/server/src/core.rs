@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, GroupSettings};
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 
@@ -109,5 +109,6 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
         message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
         append_time: false,
         partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
+        groups: GroupSettings::default(),
     }
 }

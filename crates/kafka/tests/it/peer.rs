@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use prometheus_client::registry::Registry;
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, GroupSettings};
 use stafett_journal::{DiskJournal, LogSpec, Metrics, Retention, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::CreatableTopic;
@@ -57,6 +57,7 @@ impl Server {
             message_bytes_max: 1_048_588,
             append_time: false,
             partitions: 2,
+            groups: GroupSettings::default(),
         };
         let broker = Arc::new(Broker::start(journal, broker).await.unwrap());
         let mut registry = Registry::default();

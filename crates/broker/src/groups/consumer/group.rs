@@ -61,6 +61,8 @@ pub struct Group {
     topics_version: u64,
     /// What somebody has, or has not given back yet.
     held: HashSet<Partition>,
+    /// No member's time is up before this.
+    pub(super) wake_ms: Option<u64>,
     /// The group's own numbers changed since they were last stored.
     pub(super) unstored: bool,
     /// Members that changed or went since they were last stored.

@@ -118,6 +118,7 @@ impl Group {
         }
         self.assign();
         let changed = self.advance(&beat.member, beat.owned.as_ref(), now_ms);
+        self.wake_for(&beat.member, rules);
         let Some(member) = self.members.get(&beat.member) else {
             return Err(HeartbeatError::UnknownMember(beat.member));
         };

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use super::assign::Assignor;
-use super::group::Group;
+use super::group::{Group, Rules};
 use super::member::{Member, MemberState, Unstored};
 use super::partitions::{Held, Holding, Partition, Partitions};
 use super::reconcile::Step;
@@ -38,14 +38,13 @@ impl Group {
         self.unstored || !self.unstored_members.is_empty()
     }
 
-    /// All there is. What changed before is no change any more.
-    pub fn take_all(&mut self) -> Vec<u8> {
+    /// All there is.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_group(self, &mut out);
         for member in self.members.values() {
             self.put_member(member, Unstored::ALL, &mut out);
         }
-        self.forget_changes();
         out
     }
 
@@ -95,7 +94,7 @@ impl Group {
 
     /// Takes over what was stored, after all that was stored before. Members have a whole session from now on. `None`
     /// if this version of the program does not know it.
-    pub fn restore(&mut self, stored: &[u8], now_ms: u64) -> Option<()> {
+    pub fn restore(&mut self, stored: &[u8], rules: &Rules, now_ms: u64) -> Option<()> {
         let mut input = Input(stored);
         if input.u8()? != VERSION {
             return None;
@@ -116,11 +115,13 @@ impl Group {
                 TARGET => {
                     let id = input.text()?;
                     let target = input.partitions()?;
-                    self.members.get_mut(&id)?.target = Arc::new(target);
+                    if let Some(member) = self.members.get_mut(&id) {
+                        member.target = Arc::new(target);
+                    }
                 }
                 CURRENT => {
                     let id = input.text()?;
-                    self.restore_current(&id, input.current()?, now_ms)?;
+                    self.restore_current(&id, input.current()?, now_ms);
                 }
                 GONE => {
                     self.remove(&input.text()?);
@@ -129,6 +130,7 @@ impl Group {
             }
         }
         self.count_held();
+        self.find_deadline(rules);
         self.forget_changes();
         Some(())
     }
@@ -161,7 +163,7 @@ impl Group {
         }
     }
 
-    fn restore_current(&mut self, id: &str, current: Current, now_ms: u64) -> Option<()> {
+    fn restore_current(&mut self, id: &str, current: Current, now_ms: u64) {
         let step = Step {
             state: current.state,
             epoch: current.epoch,
@@ -169,12 +171,13 @@ impl Group {
             revoking: current.revoking,
         };
         self.take_step(id, step);
-        let member = self.members.get_mut(id)?;
+        let Some(member) = self.members.get_mut(id) else {
+            return;
+        };
         member.previous_epoch = current.previous_epoch;
         member.seen_ms = now_ms;
         member.revoke_by_ms = (current.state == MemberState::Unrevoked)
             .then(|| now_ms.saturating_add(u64::from(member.rebalance_timeout_ms)));
-        Some(())
     }
 }
 

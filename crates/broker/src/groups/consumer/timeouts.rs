@@ -11,12 +11,26 @@ pub enum Expired {
 }
 
 impl Group {
-    /// When [`Group::on_tick`] will next find something, at the earliest. `None`: never, as things are.
-    pub fn next_deadline_ms(&self, rules: &Rules) -> Option<u64> {
-        self.members
+    /// When [`Group::on_tick`] has to be called next; it may find nothing then. `None`: never, as things are.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.wake_ms
+    }
+
+    /// Lets [`Group::deadline_ms`] be no later than a member's.
+    pub(super) fn wake_for(&mut self, id: &str, rules: &Rules) {
+        if let Some(member) = self.members.get(id) {
+            let at = deadline(member, rules).0;
+            self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
+        }
+    }
+
+    /// Finds out anew when the first time is up.
+    pub(super) fn find_deadline(&mut self, rules: &Rules) {
+        self.wake_ms = self
+            .members
             .values()
             .map(|member| deadline(member, rules).0)
-            .min()
+            .min();
     }
 
     /// Puts out whose time is up, and says who.
@@ -31,6 +45,7 @@ impl Group {
         for (id, _) in &expired {
             self.put_out(id);
         }
+        self.find_deadline(rules);
         expired
     }
 }

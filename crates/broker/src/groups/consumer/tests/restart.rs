@@ -6,9 +6,9 @@ use crate::groups::consumer::*;
 
 /// Lets what is stored be the group.
 pub(super) fn restart(world: &mut World) {
-    let all = world.group.take_all();
+    let all = world.group.encode();
     world.group = Group::default();
-    world.group.restore(&all, world.now_ms).unwrap();
+    world.group.restore(&all, &world.rules, world.now_ms).unwrap();
     assert!(!world.group.has_changes());
 }
 
@@ -20,10 +20,10 @@ pub(super) fn follow(group: &mut Group, stored: &mut Vec<Vec<u8>>, now_ms: u64) 
     assert!(!group.has_changes());
     let mut restored = Group::default();
     for piece in &*stored {
-        restored.restore(piece, now_ms).unwrap();
+        restored.restore(piece, &Rules::default(), now_ms).unwrap();
     }
     if stored.len() > 7 {
-        *stored = vec![group.take_all()];
+        *stored = vec![group.encode()];
     }
     restored
 }
@@ -81,10 +81,14 @@ fn a_cut_piece_is_not_taken() {
          b joins t => 2:
          a beats => 1: t0",
     );
-    let whole = world.group.take_all();
+    let whole = world.group.encode();
     let mut taken = 0;
     for cut in 0..whole.len() {
-        taken += usize::from(Group::default().restore(&whole[..cut], 0).is_some());
+        taken += usize::from(
+            Group::default()
+                .restore(&whole[..cut], &Rules::default(), 0)
+                .is_some(),
+        );
     }
     // Behind the version and each piece there is an end.
     assert_eq!(taken, 1 + 1 + 2 * 3 - 1);
