@@ -100,10 +100,10 @@ impl Commits {
                 }
             }
             hashbrown::hash_table::Entry::Vacant(entry) => {
-                // Most groups have one partition of a topic, or all: the vector starts small and doubles.
-                let mut partitions = Vec::with_capacity(1);
-                partitions.push((partition, committed));
-                entry.insert(TopicCommits { topic, partitions });
+                entry.insert(TopicCommits {
+                    topic,
+                    partitions: vec![(partition, committed)],
+                });
             }
         }
     }

@@ -17,10 +17,13 @@ use super::registry::Groups;
 /// How long after the last deletion of a topic its commits are swept out, in ms: many deletions, one sweep.
 const DELETED_AFTER_MS: u32 = 1000;
 
+/// The earliest on top. Entries of groups that have changed their minds stay until they come up.
+type Queue = BinaryHeap<Reverse<(Moment, Arc<str>)>>;
+
 /// When groups want to be woken.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    queue: Mutex<BinaryHeap<Reverse<(Moment, Arc<str>)>>>,
+    queue: Mutex<Queue>,
     wake: Arc<Notify>,
     topics_deleted: AtomicBool,
 }
@@ -49,7 +52,7 @@ impl Deadlines {
         self.lock().peek().map(|Reverse((first, _))| *first)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Reverse<(Moment, Arc<str>)>>> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

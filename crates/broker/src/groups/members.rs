@@ -91,8 +91,8 @@ impl Groups {
         let absent = Absent::Fail(GroupError::UnknownMember);
         let stepped = self.try_step(group, absent, |group, now, _: &mut Effects| {
             group.classic()?.heartbeat(member, instance, generation, now)
-        })?;
-        Ok(stepped.value)
+        });
+        stepped.map(|_| ())
     }
 
     /// Members leave. Gives for each whether it did.
@@ -106,6 +106,7 @@ impl Groups {
 }
 
 impl Group {
+    #[allow(clippy::unnecessary_wraps, reason = "other kinds refuse")]
     fn classic(&mut self) -> Result<&mut ClassicGroup, GroupError> {
         match &mut self.kind {
             GroupKind::Classic(group) => Ok(group),

@@ -14,10 +14,11 @@ use stafett_model::Durability;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::classic::NotJoined;
 use super::driver::{self, Deadlines};
 use super::effects::{Answer, Effects, Store};
 use super::error::GroupError;
-use super::group::{Group, GroupKind, Stepped};
+use super::group::{Group, GroupKind, GroupState, Stepped};
 use super::metrics::GroupMetrics;
 use super::moment::{Clock, Moment, wall_ms};
 use super::settings::GroupSettings;
@@ -209,12 +210,7 @@ impl Groups {
     }
 
     /// Does what follows from a step.
-    pub(super) fn follow(
-        &self,
-        group: &mut Group,
-        before: super::group::GroupState,
-        effects: Effects,
-    ) -> Option<Ticket> {
+    pub(super) fn follow(&self, group: &mut Group, before: GroupState, effects: Effects) -> Option<Ticket> {
         let Effects {
             answers,
             store,
@@ -238,7 +234,10 @@ impl Groups {
                 self.tasks.spawn(async move {
                     let failed = stored::outcome(&ticket.await).err();
                     for (sender, answer) in answers {
-                        let answer = failed.map_or(answer.clone(), |why| failure(&answer, why));
+                        let answer = match failed {
+                            Some(why) => failure(answer, why),
+                            None => answer,
+                        };
                         // Whoever has gone needs no answer.
                         let _ = sender.send(answer);
                     }
@@ -354,9 +353,10 @@ impl Groups {
                 return;
             };
             let mut shard = self.lock(self.shard(name));
-            let group = match shard.contains_key(name) {
-                true => shard.get_mut(name),
-                false => Some(self.insert(&mut shard, Group::new(name.into(), committed.at))),
+            let group = if shard.contains_key(name) {
+                shard.get_mut(name)
+            } else {
+                Some(self.insert(&mut shard, Group::new(name.into(), committed.at)))
             };
             if let Some(group) = group {
                 group.commits.put(topic, partition, committed);
@@ -373,13 +373,13 @@ impl Drop for Groups {
 }
 
 /// What an answer becomes if its step was not stored.
-fn failure(answer: &Answer, why: NotStored) -> Answer {
+fn failure(answer: Answer, why: NotStored) -> Answer {
     match answer {
-        Answer::Join(Ok(joined)) => Answer::Join(Err(super::classic::NotJoined {
+        Answer::Join(Ok(joined)) => Answer::Join(Err(NotJoined {
             error: why.into(),
-            member: Arc::clone(&joined.member),
+            member: joined.member,
         })),
         Answer::Sync(Ok(_)) => Answer::Sync(Err(why.into())),
-        Answer::Join(Err(_)) | Answer::Sync(Err(_)) => answer.clone(),
+        Answer::Join(Err(_)) | Answer::Sync(Err(_)) => answer,
     }
 }

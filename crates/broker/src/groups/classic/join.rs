@@ -71,9 +71,10 @@ impl ClassicGroup {
     pub fn join(&mut self, join: Join, wait: Wait, now: Moment, limits: &JoinLimits, effects: &mut Effects) {
         let id = join.member.clone();
         if let Err(error) = self.try_join(join, wait, now, limits, effects) {
-            let member = match error {
-                GroupError::Full => Arc::default(),
-                _ => id.into(),
+            let member = if error == GroupError::Full {
+                Arc::default()
+            } else {
+                id.into()
             };
             effects.join(wait, Err(NotJoined { error, member }));
         }
@@ -88,7 +89,9 @@ impl ClassicGroup {
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         if !self.has_room(&join, limits) {
-            self.remove_member(&join.member, effects);
+            if self.remove_member(&join.member, effects) {
+                self.on_left(now, effects);
+            }
             return Err(GroupError::Full);
         }
         if !self.has_strategy_for(&join) {
@@ -126,28 +129,22 @@ impl ClassicGroup {
 
     /// Whether one more may join. Who is a member may stay, unless more came before it than there may be.
     fn has_room(&self, join: &Join, limits: &JoinLimits) -> bool {
+        // Ids that were given out take no member's place, but there is a bound on them too.
+        let is_expected = self.pending.contains_key(&*join.member);
+        if !is_expected && self.pending.len() >= limits.members_max {
+            return false;
+        }
         let known = self.members.get(&*join.member);
-        let taken = match self.phase {
-            Phase::Empty => self.pending.len(),
+        match self.phase {
+            Phase::Empty => true,
             Phase::Gathering { .. } | Phase::Preparing { .. } => {
-                if known.is_some_and(|member| member.joining.is_some()) {
-                    return true;
-                }
-                self.members
-                    .values()
-                    .filter(|member| member.joining.is_some())
-                    .count()
+                let joining = self.members.values().filter(|member| member.joining.is_some());
+                known.is_some_and(|member| member.joining.is_some()) || joining.count() < limits.members_max
             }
             Phase::Completing { .. } | Phase::Stable { .. } => {
-                if known.is_some() {
-                    return true;
-                }
-                self.members.len()
+                known.is_some() || self.members.len() < limits.members_max
             }
-        };
-        // Ids that were given out take no member's place, but there is a bound on them too.
-        taken < limits.members_max
-            && (self.pending.contains_key(&*join.member) || self.pending.len() < limits.members_max)
+        }
     }
 
     fn has_strategy_for(&self, join: &Join) -> bool {
@@ -204,7 +201,9 @@ impl ClassicGroup {
                 };
             }
             Phase::Gathering { has_new, .. } => *has_new = true,
-            _ => self.on_members_changed(now, effects),
+            Phase::Empty | Phase::Preparing { .. } | Phase::Completing { .. } | Phase::Stable { .. } => {
+                self.on_members_changed(now, effects);
+            }
         }
     }
 
@@ -216,21 +215,20 @@ impl ClassicGroup {
         };
         let id = Arc::clone(id);
         let is_same = member.strategies == join.strategies;
-        match self.phase {
-            // It did not hear of the generation that it is in.
-            Phase::Completing { .. } if is_same => {
-                let joined = self.joined(id, is_leader);
-                effects.join(wait, Ok(joined));
-            }
-            Phase::Stable { .. } if is_same && !is_leader => {
-                let joined = self.joined(id, false);
-                effects.join(wait, Ok(joined));
-            }
+        let has_missed = match self.phase {
+            Phase::Empty | Phase::Gathering { .. } | Phase::Preparing { .. } => false,
+            Phase::Completing { .. } => is_same,
             // A leader that joins again has seen that something changed.
-            _ => {
-                self.update(&id, join, Some(wait), now, effects);
-                self.on_members_changed(now, effects);
-            }
+            Phase::Stable { .. } => is_same && !is_leader,
+        };
+        if has_missed {
+            // It did not hear of the generation that it is in.
+            self.on_sign_of_life(&id, now);
+            let joined = self.joined(id, is_leader);
+            effects.join(wait, Ok(joined));
+        } else {
+            self.update(&id, join, Some(wait), now, effects);
+            self.on_members_changed(now, effects);
         }
     }
 
@@ -291,23 +289,22 @@ impl ClassicGroup {
         self.members.insert(Arc::clone(&id), member);
         let may_skip = join.may_skip_assignment;
         self.update(&id, join, Some(wait), now, effects);
-        match self.phase {
-            Phase::Stable { .. } if self.vote() == self.strategy => {
-                if let Some(member) = self.members.get_mut(&id) {
-                    member.joining = None;
-                }
-                let mut joined = self.joined(Arc::clone(&id), is_leader && may_skip);
-                joined.skip_assignment = is_leader && may_skip;
-                if !may_skip && let Some(leader) = leader_before {
-                    // One that cannot be told not to decide is not told that it leads.
-                    joined.leader = leader;
-                }
-                effects.join(wait, Ok(joined));
-                effects.store = Store::Whole;
-            }
+        if !self.is_stable() || self.vote() != self.strategy {
             // Also in Completing: the leader may be deciding for the former id.
-            _ => self.on_members_changed(now, effects),
+            self.on_members_changed(now, effects);
+            return;
         }
+        if let Some(member) = self.members.get_mut(&id) {
+            member.joining = None;
+        }
+        let mut joined = self.joined(id, is_leader && may_skip);
+        joined.skip_assignment = is_leader && may_skip;
+        if !may_skip && let Some(leader) = leader_before {
+            // One that cannot be told not to decide is not told that it leads.
+            joined.leader = leader;
+        }
+        effects.join(wait, Ok(joined));
+        effects.store = Store::Whole;
     }
 
     /// What a member of the generation is told.
