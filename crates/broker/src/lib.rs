@@ -22,3 +22,4 @@ pub use stafett_journal::{
     TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};
+pub use topics::Topics;

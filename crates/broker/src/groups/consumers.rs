@@ -37,6 +37,11 @@ impl Groups {
         })
     }
 
+    /// An id for a member that has none.
+    pub fn new_member_id(&self) -> Box<str> {
+        uuid::Uuid::new_v4().to_string().into()
+    }
+
     /// Waits until a step of a consumer group is stored.
     pub async fn consumer_stored(&self, group: &str, stepped: Stepped<Answer>) -> Result<Answer, GroupError> {
         let stored = stepped.durable().await;
