@@ -4,7 +4,7 @@ use crate::broker::NotStored;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    #[error("a group's name has 1 to {max} bytes, not {bytes}")]
+    #[error("a group's name has at most {max} bytes, and members need one: {bytes} were given")]
     Name { bytes: usize, max: usize },
     #[error("there is no such group")]
     NoSuchGroup,

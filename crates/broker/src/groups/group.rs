@@ -153,6 +153,13 @@ impl GroupKind {
         }
     }
 
+    /// Whether this member may ask how far the group has come. Who says of itself no member, may.
+    pub fn check_fetch(&self, _member: Option<&str>, _epoch: i32) -> Result<(), GroupError> {
+        match self {
+            Self::Classic(_) => Ok(()),
+        }
+    }
+
     /// What is stored of it, behind the byte that names the kind ([`stored`]).
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -28,6 +28,7 @@ impl Groups {
     }
 
     fn begin_join(&self, group: &str, join: Join) -> Result<oneshot::Receiver<Answer>, GroupError> {
+        self.check_named(group)?;
         let settings = &self.settings;
         let (given, min, max) = (join.session_ms, settings.session_ms_min, settings.session_ms_max);
         if given < min || given > max {
@@ -58,6 +59,7 @@ impl Groups {
 
     /// Asks for what a member gets; returns when the leader has decided.
     pub async fn sync(&self, group: &str, sync: Sync) -> Result<Synced, GroupError> {
+        self.check_named(group)?;
         let absent = Absent::Fail(GroupError::UnknownMember);
         let bytes: usize = sync
             .assignments
@@ -88,6 +90,7 @@ impl Groups {
         instance: Option<&str>,
         generation: i32,
     ) -> Result<(), GroupError> {
+        self.check_named(group)?;
         let absent = Absent::Fail(GroupError::UnknownMember);
         let stepped = self.try_step(group, absent, |group, now, _: &mut Effects| {
             group.classic()?.heartbeat(member, instance, generation, now)
@@ -97,11 +100,21 @@ impl Groups {
 
     /// Members leave. Gives for each whether it did.
     pub fn leave(&self, group: &str, leaves: &[Leave]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+        self.check_named(group)?;
         let absent = Absent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, now, effects| {
             Ok(group.classic()?.leave(leaves, now, effects))
         })?;
         Ok(stepped.value)
+    }
+
+    /// Commits may be those of a group without a name; members may not.
+    pub(super) fn check_named(&self, group: &str) -> Result<(), GroupError> {
+        if group.is_empty() {
+            let max = self.settings.name_bytes_max;
+            return Err(GroupError::Name { bytes: 0, max });
+        }
+        Ok(())
     }
 }
 

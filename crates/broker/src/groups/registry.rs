@@ -143,7 +143,7 @@ impl Groups {
     ) -> Result<Stepped<T>, GroupError> {
         let bytes = name.len();
         let max = self.settings.name_bytes_max;
-        if bytes == 0 || bytes > max {
+        if bytes > max {
             return Err(GroupError::Name { bytes, max });
         }
         let mut shard = self.lock(self.shard(name));

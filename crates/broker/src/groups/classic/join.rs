@@ -130,8 +130,7 @@ impl ClassicGroup {
     /// Whether one more may join. Who is a member may stay, unless more came before it than there may be.
     fn has_room(&self, join: &Join, limits: &JoinLimits) -> bool {
         // Ids that were given out take no member's place, but there is a bound on them too.
-        let is_expected = self.pending.contains_key(&*join.member);
-        if !is_expected && self.pending.len() >= limits.members_max {
+        if join.member.is_empty() && self.pending.len() >= limits.members_max {
             return false;
         }
         let known = self.members.get(&*join.member);
