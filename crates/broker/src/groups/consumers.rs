@@ -37,11 +37,6 @@ impl Groups {
         })
     }
 
-    /// An id for a member that has none.
-    pub fn new_member_id(&self) -> Box<str> {
-        uuid::Uuid::new_v4().to_string().into()
-    }
-
     /// Waits until a step of a consumer group is stored.
     pub async fn consumer_stored(&self, group: &str, stepped: Stepped<Answer>) -> Result<Answer, GroupError> {
         let stored = stepped.durable().await;
@@ -54,14 +49,6 @@ impl Groups {
             });
         }
         Ok(stored?)
-    }
-
-    /// Whether a member may fetch the group's offsets; anybody may where there is no such group.
-    pub fn check_fetch(&self, group: &str, member: Option<&str>, epoch: i32) -> Result<(), GroupError> {
-        self.look(group, |group| match group.map(|group| &group.kind) {
-            Some(GroupKind::Consumer(kind)) => kind.check_fetch(member, epoch),
-            Some(GroupKind::Classic(_)) | None => Ok(()),
-        })
     }
 }
 

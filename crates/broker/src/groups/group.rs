@@ -154,9 +154,10 @@ impl GroupKind {
     }
 
     /// Whether this member may ask how far the group has come. Who says of itself no member, may.
-    pub fn check_fetch(&self, _member: Option<&str>, _epoch: i32) -> Result<(), GroupError> {
+    pub fn check_fetch(&self, member: Option<&str>, epoch: i32) -> Result<(), GroupError> {
         match self {
             Self::Classic(_) => Ok(()),
+            Self::Consumer(group) => group.check_fetch(member, epoch),
         }
     }
 

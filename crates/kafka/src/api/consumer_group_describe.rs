@@ -1,7 +1,7 @@
 //! `ConsumerGroupDescribe`: groups whose partitions the broker assigns.
 
 use stafett_broker::Topics;
-use stafett_broker::groups::consumer::{Group, Member, Partitions, State};
+use stafett_broker::groups::consumer::{Group, Member, Partitions};
 use stafett_broker::groups::{self, GroupKind};
 use stafett_kafka_wire::messages::consumer_group_describe::{
     Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
@@ -9,13 +9,12 @@ use stafett_kafka_wire::messages::consumer_group_describe::{
 use stafett_kafka_wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
+use super::group_words::{GROUP_OPERATIONS, state_name};
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
 /// What clients may be told of who they are to the group: this is a member of the new protocol.
 const MEMBER_CONSUMER: i8 = 1;
-/// Read, delete, describe, describe and alter its settings.
-const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: ConsumerGroupDescribeRequest = call.read(body)?;
@@ -26,7 +25,10 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
             let GroupKind::Consumer(kind) = &group?.kind else {
                 return None;
             };
-            Some(describe(kind.group(), broker.topics(), call.version))
+            Some(DescribedGroup {
+                group_state: state_name(group?.kind.state()).into(),
+                ..describe(kind.group(), broker.topics(), call.version)
+            })
         });
         let mut described = described.unwrap_or_else(|| DescribedGroup {
             error_code: shared.metrics.error(call.api, ErrorCode::GroupIdNotFound),
@@ -50,13 +52,6 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
 
 fn describe(group: &Group, topics: &Topics, version: i16) -> DescribedGroup {
     DescribedGroup {
-        group_state: match group.state() {
-            State::Empty => "Empty",
-            State::Assigning => "Assigning",
-            State::Reconciling => "Reconciling",
-            State::Stable => "Stable",
-        }
-        .into(),
         group_epoch: group.epoch(),
         assignment_epoch: group.target_epoch(),
         assignor_name: group.assignor().name().into(),

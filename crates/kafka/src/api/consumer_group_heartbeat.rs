@@ -13,6 +13,7 @@ use stafett_kafka_wire::messages::consumer_group_heartbeat::{
 use stafett_kafka_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
+use super::group_words::{client_host, new_member_id};
 use crate::answers::{Answered, Kind};
 use crate::error;
 use crate::kafka::Shared;
@@ -28,7 +29,7 @@ pub(super) fn consumer_group_heartbeat(
     let shared = &context.shared;
     // Members name themselves, but for those of the first version.
     if call.version == 0 && request.member_epoch == EPOCH_JOIN && request.member_id.is_empty() {
-        request.member_id = Str::copy_from(&shared.broker.groups().new_member_id());
+        request.member_id = Str::copy_from(&new_member_id(client.unwrap_or_default()));
     }
     let beat = match read(&request, client, context) {
         Ok(beat) => beat,
@@ -82,7 +83,7 @@ fn read(
         instance: request.instance_id.as_ref().map(owned),
         rack: request.rack_id.as_ref().map(owned),
         client_id: client.unwrap_or_default().into(),
-        host: format!("/{}", context.peer.ip().to_canonical()).into(),
+        host: client_host(context),
         rebalance_timeout_ms: match request.rebalance_timeout_ms {
             -1 => None,
             ms => Some(u32::try_from(ms).unwrap_or(0)),

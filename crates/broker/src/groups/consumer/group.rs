@@ -101,9 +101,9 @@ impl Group {
             .map(|interest| &interest.subscription)
     }
 
-    /// Whether a member wants the topic of that name: its offsets are then in use.
-    pub fn wants(&self, topic: &str) -> bool {
-        self.interests.values().any(|interest| interest.wants(topic))
+    /// The names of topics that members want, some more than once.
+    pub fn topics(&self) -> impl Iterator<Item = &str> {
+        self.interests.values().flat_map(Interest::names)
     }
 
     pub fn state(&self) -> State {

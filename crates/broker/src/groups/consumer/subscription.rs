@@ -119,7 +119,13 @@ impl Interest {
         }
     }
 
-    pub(super) fn wants(&self, name: &str) -> bool {
+    /// Of the topics that are wanted, whether they are there or not.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let there = self.topics.keys();
+        self.subscription.names.iter().chain(there).map(|name| &**name)
+    }
+
+    fn wants(&self, name: &str) -> bool {
         let names = &self.subscription.names;
         names.binary_search_by(|known| (**known).cmp(name)).is_ok()
             || self.regex.as_ref().is_some_and(|regex| regex.is_match(name))
