@@ -10,6 +10,7 @@
 #![cfg(test)]
 
 mod broker;
+mod commands;
 mod confluent;
 mod java;
 mod kcat;

@@ -12,9 +12,9 @@ use stafett_kafka_wire::messages::{
     CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, DescribeLogDirsRequest,
     IncrementalAlterConfigsRequest,
 };
-use stafett_kafka_wire::{ApiKey, Str, Uuid};
+use stafett_kafka_wire::{ApiKey, ErrorCode, Str, Uuid};
 
-use crate::client::Client;
+use crate::client::{Backoff, Client};
 use crate::error::ClientError;
 use crate::refusal;
 
@@ -62,7 +62,25 @@ pub enum Change {
 }
 
 impl Client {
+    /// Creates a topic and waits until it can be used: a broker may answer before all of it knows the topic.
     pub async fn create_topic(&self, topic: &NewTopic) -> Result<Created, ClientError> {
+        let created = self.ask_to_create(topic).await?;
+        let mut backoff = Backoff::new(self.options().retry_for);
+        while !topic.dry_run {
+            match self.topic(&topic.name).await {
+                Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+                    if !backoff.wait().await {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
+        }
+        Ok(created)
+    }
+
+    async fn ask_to_create(&self, topic: &NewTopic) -> Result<Created, ClientError> {
         let setting = |(name, value): &(String, String)| CreatableTopicConfig {
             name: Str::copy_from(name),
             value: Some(Str::copy_from(value)),

@@ -26,7 +26,7 @@ pub enum ClientError {
         api: ApiKey,
         after: Duration,
     },
-    #[error("{broker} does not offer {api:?} {}", offer(*.ours, *.theirs))]
+    #[error("{broker} does not offer {api:?}{}", offer(*.ours, *.theirs))]
     Unsupported {
         broker: Arc<str>,
         api: ApiKey,
@@ -66,7 +66,7 @@ pub enum ClientError {
 
 fn offer(ours: VersionRange, theirs: Option<VersionRange>) -> String {
     theirs.map_or_else(String::new, |theirs| {
-        format!("in versions {ours}; it has {theirs}")
+        format!(" in versions {ours}; it has {theirs}")
     })
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn command(command: Command) -> Command {
                 .value_delimiter(',')
                 .value_parser(server)
                 .global(true)
+                .display_order(100)
                 .help("The broker to talk to; several, with commas between them, are tried in order"),
         )
         .arg(
@@ -50,6 +51,7 @@ pub(crate) fn command(command: Command) -> Command {
                 .long(JSON)
                 .action(ArgAction::SetTrue)
                 .global(true)
+                .display_order(101)
                 .help("JSON for programs: one object per line"),
         )
 }

@@ -1,5 +1,6 @@
-//! The command line: one file per command. A new command is a file here and a line in [`COMMANDS`].
+//! The command line: one file or folder per command. A new command is one of these and a line in [`COMMANDS`].
 
+mod command_docs;
 mod completions;
 mod config_docs;
 mod consume;
@@ -47,6 +48,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: completions::describe,
         run: completions::run,
+    },
+    Entry {
+        describe: command_docs::describe,
+        run: command_docs::run,
     },
     Entry {
         describe: config_docs::describe,

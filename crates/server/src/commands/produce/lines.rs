@@ -200,9 +200,10 @@ mod tests {
 
     fn shown(parsed: &Parsed<'_>) -> String {
         let text = |part: &Option<Cow<'_, [u8]>>| {
-            part.as_ref().map_or("-".to_owned(), |bytes| {
-                String::from_utf8_lossy(bytes).into_owned()
-            })
+            part.as_ref().map_or_else(
+                || "-".to_owned(),
+                |bytes| String::from_utf8_lossy(bytes).into_owned(),
+            )
         };
         let headers: Vec<_> = parsed
             .headers
