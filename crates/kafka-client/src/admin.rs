@@ -65,19 +65,19 @@ impl Client {
     /// Creates a topic and waits until it can be used: a broker may answer before all of it knows the topic.
     pub async fn create_topic(&self, topic: &NewTopic) -> Result<Created, ClientError> {
         let created = self.ask_to_create(topic).await?;
+        if topic.dry_run {
+            return Ok(created);
+        }
         let mut backoff = Backoff::new(self.options().retry_for);
-        while !topic.dry_run {
-            match self.topic(&topic.name).await {
-                Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
-                    if !backoff.wait().await {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
-                Ok(_) => break,
+        loop {
+            let Err(error) = self.topic(&topic.name).await else {
+                return Ok(created);
+            };
+            let is_unknown = error.code() == Some(ErrorCode::UnknownTopicOrPartition);
+            if !is_unknown || !backoff.wait().await {
+                return Err(error);
             }
         }
-        Ok(created)
     }
 
     async fn ask_to_create(&self, topic: &NewTopic) -> Result<Created, ClientError> {
