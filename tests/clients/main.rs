@@ -11,6 +11,7 @@
 
 mod assigned;
 mod broker;
+mod commands;
 mod confluent;
 mod groups;
 mod java;
