@@ -14,4 +14,5 @@ mod confluent;
 mod java;
 mod kcat;
 mod kill;
+mod odd;
 mod peer;
