@@ -2,7 +2,7 @@
 //! [`Close`]: then nobody knows what became of the request, and the connection ends without an answer.
 
 use stafett_broker::broker::NotStored;
-use stafett_broker::{CreateError, DeleteError, ReadError, Refusal};
+use stafett_broker::{CreateError, DeleteError, GroupError, ReadError, Refusal};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TopicNameError};
 
@@ -68,6 +68,7 @@ pub(crate) fn not_stored(error: &NotStored) -> Result<(ErrorCode, String), Close
 pub(crate) fn create(error: &CreateError) -> Result<(ErrorCode, String), Close> {
     let code = match error {
         CreateError::Exists | CreateError::Changing => ErrorCode::TopicAlreadyExists,
+        CreateError::Collides(_) => ErrorCode::InvalidTopicException,
         CreateError::Name(why) => name(*why),
         CreateError::Partitions(_) => ErrorCode::InvalidPartitions,
         CreateError::NotStored(why) => return not_stored(why),
@@ -81,6 +82,31 @@ pub(crate) fn delete(error: &DeleteError) -> Result<(ErrorCode, String), Close> 
         DeleteError::NoSuchTopic => Ok((ErrorCode::UnknownTopicOrPartition, error.to_string())),
         DeleteError::NotStored(why) => not_stored(why),
     }
+}
+
+/// Why a group did not do what it was asked.
+pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
+    Ok(match error {
+        GroupError::Name { .. } => ErrorCode::InvalidGroupId,
+        GroupError::NoSuchGroup => ErrorCode::GroupIdNotFound,
+        GroupError::TooManyGroups => ErrorCode::PolicyViolation,
+        GroupError::NotEmpty => ErrorCode::NonEmptyGroup,
+        GroupError::OtherKind | GroupError::NoCommonStrategy => ErrorCode::InconsistentGroupProtocol,
+        GroupError::Full => ErrorCode::GroupMaxSizeReached,
+        GroupError::UnknownMember => ErrorCode::UnknownMemberId,
+        GroupError::MemberIdRequired => ErrorCode::MemberIdRequired,
+        GroupError::FencedInstance => ErrorCode::FencedInstanceId,
+        GroupError::OtherGeneration => ErrorCode::IllegalGeneration,
+        GroupError::StaleEpoch => ErrorCode::StaleMemberEpoch,
+        GroupError::Rebalancing => ErrorCode::RebalanceInProgress,
+        GroupError::SessionTime { .. } => ErrorCode::InvalidSessionTimeout,
+        GroupError::MemberTooLarge { .. } => ErrorCode::InvalidRequest,
+        // Both may pass, and clients ask again.
+        GroupError::Stopping | GroupError::NotStored(NotStored::Refused(_)) => {
+            ErrorCode::CoordinatorNotAvailable
+        }
+        GroupError::NotStored(NotStored::Unknown) => return Err(Close::OutcomeUnknown),
+    })
 }
 
 /// Why a text is not the name of a topic.

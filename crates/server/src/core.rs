@@ -49,6 +49,9 @@ impl Core {
         let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
+        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        broker.groups().register_metrics(&mut registry);
+        drop(registry);
         Ok(Self {
             journal,
             broker: Arc::new(broker),
@@ -72,6 +75,7 @@ impl Core {
 
     /// Writes what is staged and stops. Called when no front end is left.
     pub(crate) async fn close(self) {
+        self.broker.finish_changes().await;
         let journal = self.journal;
         let closed = tokio::task::spawn_blocking(move || journal.close()).await;
         if let Err(error) = closed {
@@ -107,7 +111,7 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
             },
         },
         message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
-        append_time: false,
         partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
+        ..BrokerSettings::default()
     }
 }

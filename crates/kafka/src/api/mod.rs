@@ -2,15 +2,26 @@
 
 mod api_versions;
 mod create_topics;
+mod delete_groups;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod fetch;
 mod find_coordinator;
+mod group_words;
+mod heartbeat;
 mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 pub(crate) mod produce;
+mod sync_group;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
@@ -23,12 +34,22 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::Fetch,
     ApiKey::ListOffsets,
     ApiKey::Metadata,
+    ApiKey::OffsetCommit,
+    ApiKey::OffsetFetch,
     ApiKey::FindCoordinator,
+    ApiKey::JoinGroup,
+    ApiKey::Heartbeat,
+    ApiKey::LeaveGroup,
+    ApiKey::SyncGroup,
+    ApiKey::DescribeGroups,
+    ApiKey::ListGroups,
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
     ApiKey::InitProducerId,
     ApiKey::DescribeConfigs,
+    ApiKey::DeleteGroups,
+    ApiKey::OffsetDelete,
     ApiKey::DescribeCluster,
 ];
 
@@ -36,6 +57,7 @@ pub(crate) const SERVED: &[ApiKey] = &[
 pub(crate) fn dispatch(
     context: &Context,
     call: Call,
+    client: Option<&str>,
     body: Decoder,
     frame_bytes: usize,
     staging: &mut Staging,
@@ -50,6 +72,16 @@ pub(crate) fn dispatch(
         ApiKey::ListOffsets => list_offsets::list_offsets(context, call, body),
         ApiKey::Metadata => metadata::metadata(context, call, body),
         ApiKey::FindCoordinator => find_coordinator::find_coordinator(context, call, body),
+        ApiKey::OffsetCommit => offset_commit::offset_commit(context, call, body),
+        ApiKey::OffsetFetch => offset_fetch::offset_fetch(context, call, body),
+        ApiKey::JoinGroup => join_group::join_group(context, call, client, body),
+        ApiKey::Heartbeat => heartbeat::heartbeat(context, call, body),
+        ApiKey::LeaveGroup => leave_group::leave_group(context, call, body),
+        ApiKey::SyncGroup => sync_group::sync_group(context, call, body),
+        ApiKey::DescribeGroups => describe_groups::describe_groups(context, call, body),
+        ApiKey::ListGroups => list_groups::list_groups(context, call, body),
+        ApiKey::DeleteGroups => delete_groups::delete_groups(context, call, body),
+        ApiKey::OffsetDelete => offset_delete::offset_delete(context, call, body),
         ApiKey::ApiVersions => api_versions::api_versions(context, call, body),
         ApiKey::CreateTopics => create_topics::create_topics(context, call, body),
         ApiKey::DeleteTopics => delete_topics::delete_topics(context, call, body),

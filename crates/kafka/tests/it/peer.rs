@@ -54,13 +54,13 @@ impl Server {
                 durability: Durability::Os,
                 retention: Retention::default(),
             },
-            message_bytes_max: 1_048_588,
-            append_time: false,
             partitions: 2,
+            ..BrokerSettings::default()
         };
         let broker = Arc::new(Broker::start(journal, broker).await.unwrap());
         let mut registry = Registry::default();
         let kafka = Kafka::new(Arc::clone(&broker), settings, &mut registry);
+        broker.groups().register_metrics(&mut registry);
         let net = NetMetrics::register(&mut registry);
         let loopback = ["127.0.0.1:0".parse().unwrap()];
         let listener = Listener::bind(&loopback, ListenerSettings::new("kafka", 1000), &net).unwrap();
