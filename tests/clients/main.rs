@@ -17,4 +17,5 @@ mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod odd;
 mod peer;
