@@ -8,7 +8,7 @@ use stafett_kafka_wire::messages::delete_topics::DeleteTopicState;
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    self, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest,
     DescribeConfigsRequest, FindCoordinatorRequest, InitProducerIdRequest, MetadataRequest,
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode, Message, Str, Uuid};
@@ -72,6 +72,18 @@ async fn every_api_that_is_named_is_answered_in_every_version_that_is_served() {
     ask(&server, FindCoordinatorRequest::default()).await;
     ask(&server, DeleteTopicsRequest::default()).await;
     ask(&server, DescribeConfigsRequest::default()).await;
+    ask(&server, messages::OffsetCommitRequest::default()).await;
+    ask(&server, messages::OffsetFetchRequest::default()).await;
+    ask(&server, messages::JoinGroupRequest::default()).await;
+    ask(&server, messages::HeartbeatRequest::default()).await;
+    ask(&server, messages::LeaveGroupRequest::default()).await;
+    ask(&server, messages::SyncGroupRequest::default()).await;
+    ask(&server, messages::DescribeGroupsRequest::default()).await;
+    ask(&server, messages::ListGroupsRequest::default()).await;
+    ask(&server, messages::DeleteGroupsRequest::default()).await;
+    ask(&server, messages::OffsetDeleteRequest::default()).await;
+    ask(&server, messages::ConsumerGroupHeartbeatRequest::default()).await;
+    ask(&server, messages::ConsumerGroupDescribeRequest::default()).await;
     ask(
         &server,
         stafett_kafka_wire::messages::ListOffsetsRequest::default(),
@@ -101,7 +113,7 @@ async fn every_api_that_is_named_is_answered_in_every_version_that_is_served() {
         .await;
     assert_eq!(
         response.api_keys.len(),
-        11,
+        23,
         "all that is named is asked for above"
     );
 }
