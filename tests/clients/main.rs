@@ -12,6 +12,7 @@
 mod assigned;
 mod broker;
 mod confluent;
+mod groups;
 mod java;
 mod kcat;
 mod kill;

@@ -1,39 +1,47 @@
 //! The broker: what front ends ask of the core.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ReadRequest, ReadTicket, Refusal, StateChange,
     StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
-use stafett_model::{Epoch, LogId, ProducerId, TopicName, TopicNameError};
+use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
+use tokio_util::task::TaskTracker;
 
+use crate::definitions::respec;
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
+use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::topic::{Topic, TopicId, TopicSettings};
-use crate::topics::{Claim, Topics};
+use crate::topics::Topics;
 
 /// Definitions of topics: key topic id (big-endian), value [`Topic::encode`].
-const TOPIC_SPACE: StateSpace = StateSpace(1);
+pub(crate) const TOPIC_SPACE: StateSpace = StateSpace(1);
 /// What there is one of: the cluster's id, the block of producer ids, the settings that topics followed last.
 pub(crate) const CLUSTER_SPACE: StateSpace = StateSpace(2);
 const CLUSTER_ID_KEY: &[u8] = b"cluster-id";
 const DEFAULTS_KEY: &[u8] = b"defaults";
-
-/// Partitions of one topic.
-pub const PARTITIONS_MAX: u32 = 10_000;
+/// Topics whose logs are changed together when what they follow changes.
+const TOPICS_AT_ONCE: usize = 1000;
 
 #[derive(Debug)]
 pub struct Broker {
-    journal: Arc<dyn Journal>,
-    topics: Arc<Topics>,
-    groups: Arc<Groups>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) groups: Arc<Groups>,
     producer_ids: ProducerIds,
     cluster_id: u128,
-    settings: BrokerSettings,
-    no_settings: Arc<TopicSettings>,
+    /// As it was started.
+    base: BrokerSettings,
+    /// What holds now: those with what was set since.
+    settings: RwLock<BrokerSettings>,
+    pub(crate) overrides: Overrides,
+    pub(crate) no_settings: Arc<TopicSettings>,
+    /// Changes of definitions that are under way.
+    pub(crate) changes: TaskTracker,
 }
 
 /// What topics follow that have set nothing of their own.
@@ -43,18 +51,40 @@ pub struct BrokerSettings {
     /// Bytes of the largest batch that is taken.
     pub message_bytes_max: u32,
     pub append_time: bool,
+    /// Milliseconds that a record's own time may lie before the clock; `u64::MAX` is any time.
+    pub earlier_ms_max: u64,
+    /// Milliseconds that a record's own time may lie behind the clock.
+    pub later_ms_max: u64,
+    /// What batches are compressed with; `None` keeps them as their producer made them.
+    pub codec: Option<Codec>,
     /// Partitions of a topic whose creator does not care.
     pub partitions: u32,
     pub groups: GroupSettings,
 }
 
-/// A topic that is to be created.
-#[derive(Debug, Clone)]
-pub struct NewTopic {
-    pub name: Box<str>,
-    /// `None`: as many as the broker's settings say.
-    pub partitions: Option<u32>,
-    pub settings: TopicSettings,
+impl Default for BrokerSettings {
+    fn default() -> Self {
+        Self {
+            logs: LogSpec::default(),
+            message_bytes_max: 1_048_588,
+            append_time: false,
+            earlier_ms_max: u64::MAX,
+            later_ms_max: 3_600_000,
+            codec: None,
+            partitions: 1,
+            groups: GroupSettings::default(),
+        }
+    }
+}
+
+/// What a topic's batches have to be like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    pub message_bytes_max: u32,
+    pub append_time: bool,
+    pub earlier_ms_max: u64,
+    pub later_ms_max: u64,
+    pub codec: Option<Codec>,
 }
 
 /// A change was not stored.
@@ -64,30 +94,6 @@ pub enum NotStored {
     Refused(Refusal),
     #[error("the journal stopped before it could tell whether the change was stored")]
     Unknown,
-}
-
-/// Why a topic was not created.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CreateError {
-    #[error("a topic of this name exists")]
-    Exists,
-    #[error("a topic of this name is being created or deleted")]
-    Changing,
-    #[error(transparent)]
-    Name(#[from] TopicNameError),
-    #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
-    Partitions(u32),
-    #[error(transparent)]
-    NotStored(#[from] NotStored),
-}
-
-/// Why a topic was not deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DeleteError {
-    #[error("there is no such topic")]
-    NoSuchTopic,
-    #[error(transparent)]
-    NotStored(#[from] NotStored),
 }
 
 /// Why a broker could not start on its journal.
@@ -145,21 +151,25 @@ impl Broker {
             settings.groups,
             settings.logs.durability,
         )?;
+        let overrides = Overrides::load(&*journal)?;
         let broker = Self {
             journal,
             topics,
             groups,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
-            settings,
+            base: settings,
+            settings: RwLock::new(overrides.over(settings)),
+            overrides,
             no_settings,
+            changes: TaskTracker::new(),
         };
         if cluster_id.is_none() {
             broker
                 .put(CLUSTER_ID_KEY, broker.cluster_id.to_be_bytes().to_vec())
                 .await?;
         }
-        broker.follow_settings(defaults).await?;
+        broker.follow_settings(defaults.as_deref()).await?;
         Ok(broker)
     }
 
@@ -172,8 +182,14 @@ impl Broker {
         &self.groups
     }
 
-    pub fn settings(&self) -> &BrokerSettings {
-        &self.settings
+    /// What holds now.
+    pub fn settings(&self) -> BrokerSettings {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it was started with.
+    pub fn base_settings(&self) -> BrokerSettings {
+        self.base
     }
 
     /// Identifies this data directory for as long as it exists.
@@ -184,70 +200,6 @@ impl Broker {
     /// The start of the program under which batches are being stored.
     pub fn epoch(&self) -> Epoch {
         self.journal.epoch()
-    }
-
-    /// Creates topics, each or none of it; durable when this returns.
-    pub async fn create_topics(&self, new: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
-        let mut results = Vec::with_capacity(new.len());
-        let mut appends = Vec::with_capacity(new.len());
-        for topic in new {
-            let prepared = self.prepare(topic);
-            if let Ok(topic) = &prepared {
-                appends.push(self.definition(topic));
-            }
-            results.push(prepared);
-        }
-        let mut outcomes = self.journal.append(appends).await.into_iter();
-        for result in &mut results {
-            let Ok(topic) = result else { continue };
-            let failed = match outcomes.next() {
-                Some(Outcome::Committed(_)) => {
-                    self.topics.insert(Arc::clone(topic));
-                    continue;
-                }
-                Some(Outcome::Refused(refusal)) => NotStored::Refused(refusal),
-                Some(Outcome::Unknown) | None => NotStored::Unknown,
-            };
-            self.topics.release(&topic.name);
-            *result = Err(failed.into());
-        }
-        results
-    }
-
-    /// Whether a topic could be created like this, without creating it.
-    pub fn check_new(&self, topic: &NewTopic) -> Result<(), CreateError> {
-        TopicName::check(&topic.name)?;
-        let partitions = topic.partitions.unwrap_or(self.settings.partitions);
-        if partitions == 0 || partitions > PARTITIONS_MAX {
-            return Err(CreateError::Partitions(partitions));
-        }
-        match self.topics.named(&topic.name) {
-            Some(_) => Err(CreateError::Exists),
-            None => Ok(()),
-        }
-    }
-
-    /// Deletes a topic and what it holds; durable when this returns.
-    pub async fn delete_topic(&self, topic: &Topic) -> Result<(), DeleteError> {
-        if !self.topics.remove(topic) {
-            return Err(DeleteError::NoSuchTopic);
-        }
-        let mut frames: Vec<Frame> = topic
-            .log_runs()
-            .map(|(first, count)| Frame::DeleteLogs {
-                first: *first,
-                count: *count,
-            })
-            .collect();
-        frames.push(Frame::State(StateChange {
-            space: TOPIC_SPACE,
-            key: Bytes::copy_from_slice(&topic.id.0.to_be_bytes()),
-            change: Change::Delete,
-        }));
-        let stored = self.store(frames).await;
-        self.topics.release(&topic.name);
-        self.groups.on_topic_deleted();
-        Ok(stored?)
     }
 
     /// Appends verified batches. Those of one log are stored in their order.
@@ -281,79 +233,58 @@ impl Broker {
         self.producer_ids.next(&*self.journal).await
     }
 
-    /// Bytes of the largest batch that a topic takes.
-    pub fn message_bytes_max(&self, topic: &Topic) -> u32 {
-        topic
-            .settings
-            .message_bytes_max
-            .unwrap_or(self.settings.message_bytes_max)
+    /// What a topic's batches have to be like.
+    pub fn rules(&self, topic: &Topic) -> Rules {
+        let (own, all) = (&*topic.settings, self.settings());
+        Rules {
+            message_bytes_max: own.message_bytes_max.unwrap_or(all.message_bytes_max),
+            append_time: own.append_time.unwrap_or(all.append_time),
+            earlier_ms_max: own.earlier_ms_max.unwrap_or(all.earlier_ms_max),
+            later_ms_max: own.later_ms_max.unwrap_or(all.later_ms_max),
+            codec: own.codec.unwrap_or(all.codec),
+        }
     }
 
-    /// Whether a topic's records get the time of their append.
-    pub fn is_append_time(&self, topic: &Topic) -> bool {
-        topic.settings.append_time.unwrap_or(self.settings.append_time)
+    /// Frees what lies before an offset, log by log; durable when this returns.
+    pub async fn truncate(&self, logs: &[(LogId, Offset)]) -> Vec<Result<(), NotStored>> {
+        let append = |&(log, before): &(LogId, Offset)| {
+            Append::state([Frame::Truncate { log, before }], StateWait::Synced)
+        };
+        let outcomes = self.journal.append(logs.iter().map(append).collect()).await;
+        outcomes.into_iter().map(|outcome| only(Some(&outcome))).collect()
     }
 
     /// What a topic's logs promise.
     pub fn log_spec(&self, topic: &Topic) -> LogSpec {
-        topic.settings.log_spec(&self.settings.logs)
+        topic.settings.log_spec(&self.settings().logs)
     }
 
-    fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
-        self.check_new(&new)?;
-        match self.topics.claim(&new.name) {
-            Claim::Claimed => {}
-            Claim::Exists => return Err(CreateError::Exists),
-            Claim::Changing => return Err(CreateError::Changing),
+    /// Brings what was set while running into force.
+    pub(crate) async fn apply_overrides(&self) -> Result<(), NotStored> {
+        let (before, now) = (self.settings(), self.overrides.over(self.base));
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = now;
+        if before.logs == now.logs {
+            return Ok(());
         }
-        let partitions = new.partitions.unwrap_or(self.settings.partitions);
-        let first = self.journal.allocate(partitions);
-        let id = TopicId(uuid::Uuid::new_v4().as_u128());
-        let settings = if new.settings == *self.no_settings {
-            Arc::clone(&self.no_settings)
-        } else {
-            Arc::new(new.settings)
-        };
-        Ok(Arc::new(Topic::new(id, new.name, first, partitions, settings)))
+        self.follow_settings(Some(&stored_form(&before.logs))).await
     }
 
-    fn definition(&self, topic: &Topic) -> Append {
-        let spec = self.log_spec(topic);
-        let mut frames: Vec<Frame> = topic
-            .log_runs()
-            .map(|(first, count)| Frame::CreateLogs {
-                first: *first,
-                count: *count,
-                spec,
-            })
-            .collect();
-        frames.push(Frame::State(StateChange {
-            space: TOPIC_SPACE,
-            key: Bytes::copy_from_slice(&topic.id.0.to_be_bytes()),
-            change: Change::Put(topic.encode().into()),
-        }));
-        Append::state(frames, StateWait::Synced)
-    }
-
-    /// Lets the logs of topics that follow the broker's settings follow them, if they were others at the last start.
-    async fn follow_settings(&self, before: Option<Vec<u8>>) -> Result<(), StartError> {
-        let now = format!("{:?}", self.settings.logs).into_bytes();
-        if before.as_ref() == Some(&now) {
+    /// Lets the logs of topics that follow the broker's settings follow them, if they were others before.
+    async fn follow_settings(&self, before: Option<&[u8]>) -> Result<(), NotStored> {
+        let now = stored_form(&self.settings().logs);
+        if before == Some(&now) {
             return Ok(());
         }
         if before.is_some() {
-            for topic in self.topics.all() {
-                let spec = self.log_spec(&topic);
-                let changes = topic.log_runs().map(|(first, count)| Frame::ChangeLogs {
-                    first: *first,
-                    count: *count,
-                    spec,
-                });
-                let append = Append::state(changes, StateWait::Written);
-                drop(self.journal.append(vec![append]));
+            for topics in self.topics.all().chunks(TOPICS_AT_ONCE) {
+                let append = |topic: &Arc<Topic>| {
+                    Append::state(respec(topic, self.log_spec(topic)), StateWait::Written)
+                };
+                // A topic that is being deleted has no logs to change.
+                drop(self.journal.append(topics.iter().map(append).collect()).await);
             }
         }
-        Ok(self.put(DEFAULTS_KEY, now).await?)
+        self.put(DEFAULTS_KEY, now).await
     }
 
     async fn put(&self, key: &'static [u8], value: Vec<u8>) -> Result<(), NotStored> {
@@ -365,16 +296,22 @@ impl Broker {
         self.store([Frame::State(change)]).await
     }
 
-    async fn store(&self, frames: impl IntoIterator<Item = Frame>) -> Result<(), NotStored> {
-        match self
-            .journal
-            .append(vec![Append::state(frames, StateWait::Synced)])
-            .await
-            .pop()
-        {
-            Some(Outcome::Committed(_)) => Ok(()),
-            Some(Outcome::Refused(refusal)) => Err(NotStored::Refused(refusal)),
-            Some(Outcome::Unknown) | None => Err(NotStored::Unknown),
-        }
+    pub(crate) async fn store(&self, frames: impl IntoIterator<Item = Frame>) -> Result<(), NotStored> {
+        let append = Append::state(frames, StateWait::Synced);
+        only(self.journal.append(vec![append]).await.pop().as_ref())
+    }
+}
+
+/// How what topics follow is remembered.
+fn stored_form(logs: &LogSpec) -> Vec<u8> {
+    format!("{logs:?}").into_bytes()
+}
+
+/// What the outcome of an append without batches says.
+pub(crate) fn only(outcome: Option<&Outcome>) -> Result<(), NotStored> {
+    match outcome {
+        Some(Outcome::Committed(_)) => Ok(()),
+        Some(Outcome::Refused(refusal)) => Err(NotStored::Refused(*refusal)),
+        Some(Outcome::Unknown) | None => Err(NotStored::Unknown),
     }
 }

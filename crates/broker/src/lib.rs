@@ -4,19 +4,25 @@
 //!
 //! - [`topic`]: a topic, its settings, and how both are stored
 //! - [`topics`]: all topics, by name and by id
-//! - [`broker`]: creating and deleting topics, producing, reading
+//! - [`broker`]: starting, producing, reading
+//! - [`definitions`]: creating, changing, growing and deleting topics
 //! - [`groups`]: groups of consumers and their committed offsets
+//! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
 pub mod broker;
+pub mod definitions;
 pub mod groups;
+pub mod overrides;
 pub mod producer_ids;
 pub mod topic;
 mod topic_changes;
 pub mod topics;
 
-pub use broker::{Broker, BrokerSettings, CreateError, DeleteError, NewTopic, StartError};
+pub use broker::{Broker, BrokerSettings, Rules, StartError};
+pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use groups::{GroupError, GroupSettings, Groups};
+pub use overrides::Scope;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Run, Ticket,
     TimeQuery, TimeTicket, Watch,

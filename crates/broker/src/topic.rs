@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_journal::{LogSpec, Retention};
-use stafett_model::{Durability, LogId};
+use stafett_model::{Codec, Durability, LogId};
 
 /// Identifies a topic for as long as it exists; one made anew under the same name has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +29,18 @@ enum Logs {
     Many(Box<[(LogId, u32)]>),
 }
 
+impl Logs {
+    fn of(mut runs: Vec<(LogId, u32)>) -> Self {
+        match runs.as_mut_slice() {
+            [(first, count)] => Self::One {
+                first: *first,
+                count: *count,
+            },
+            _ => Self::Many(runs.into()),
+        }
+    }
+}
+
 /// What a topic has set for itself. What it has not follows the broker's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicSettings {
@@ -39,6 +51,12 @@ pub struct TopicSettings {
     pub message_bytes_max: Option<u32>,
     /// Records get the time of their append instead of the one that their producer gave them.
     pub append_time: Option<bool>,
+    /// Milliseconds that a record's own time may lie before the clock; `u64::MAX` is any time.
+    pub earlier_ms_max: Option<u64>,
+    /// Milliseconds that a record's own time may lie behind the clock.
+    pub later_ms_max: Option<u64>,
+    /// What batches are compressed with; `Some(None)` keeps them as their producer made them.
+    pub codec: Option<Option<Codec>>,
     /// Settings that only a front end knows; kept for it, in its own words.
     pub other: BTreeMap<Box<str>, Box<str>>,
 }
@@ -50,6 +68,33 @@ impl Topic {
             name,
             logs: Logs::One { first, count },
             settings,
+        }
+    }
+
+    /// The same topic with other settings.
+    #[must_use]
+    pub fn with_settings(&self, settings: Arc<TopicSettings>) -> Self {
+        Self {
+            id: self.id,
+            name: self.name.clone(),
+            logs: self.logs.clone(),
+            settings,
+        }
+    }
+
+    /// The same topic with `count` more partitions, whose logs begin at `first`.
+    #[must_use]
+    pub fn with_more(&self, first: LogId, count: u32) -> Self {
+        let mut runs: Vec<(LogId, u32)> = self.log_runs().map(|(first, count)| (*first, *count)).collect();
+        match runs.last_mut() {
+            Some((last, had)) if last.0 + u64::from(*had) == first.0 => *had += count,
+            _ => runs.push((first, count)),
+        }
+        Self {
+            id: self.id,
+            name: self.name.clone(),
+            logs: Logs::of(runs),
+            settings: Arc::clone(&self.settings),
         }
     }
 
@@ -83,8 +128,7 @@ impl Topic {
     ///
     /// ```text
     /// u8 version = 1, name, u32 runs, each: u64 first log, u32 logs
-    /// u8 settings; each: u8 which, text value (1 durability, 2 retention ms, 3 retention bytes, 4 message bytes,
-    /// 5 append time); u32 other settings, each: name, value
+    /// settings, as [`TopicSettings::encode`] has them
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -107,16 +151,10 @@ impl Topic {
         }
         let name = get_text(&mut rest)?;
         let count = get_u32(&mut rest)?;
-        let mut runs = (0..count)
+        let runs = (0..count)
             .map(|_| Some((LogId(u64::from_le_bytes(get(&mut rest)?)), get_u32(&mut rest)?)))
             .collect::<Option<Vec<_>>>()?;
-        let logs = match runs.as_mut_slice() {
-            [(first, count)] => Logs::One {
-                first: *first,
-                count: *count,
-            },
-            _ => Logs::Many(runs.into()),
-        };
+        let logs = Logs::of(runs);
         let settings = TopicSettings::decode(&mut rest)?;
         let settings = if settings == **defaults {
             Arc::clone(defaults)
@@ -146,7 +184,35 @@ impl TopicSettings {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// What holds where `self` has set nothing is what `below` has set.
+    #[must_use]
+    pub fn over(&self, below: &Self) -> Self {
+        let mut other = below.other.clone();
+        other.extend(
+            self.other
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        Self {
+            durability: self.durability.or(below.durability),
+            retention_age: self.retention_age.or(below.retention_age),
+            retention_bytes: self.retention_bytes.or(below.retention_bytes),
+            message_bytes_max: self.message_bytes_max.or(below.message_bytes_max),
+            append_time: self.append_time.or(below.append_time),
+            earlier_ms_max: self.earlier_ms_max.or(below.earlier_ms_max),
+            later_ms_max: self.later_ms_max.or(below.later_ms_max),
+            codec: self.codec.or(below.codec),
+            other,
+        }
+    }
+
+    /// How settings are stored; texts have their length in front as u32.
+    ///
+    /// ```text
+    /// u8 settings; each: u8 which, text value (1 durability, 2 retention ms, 3 retention bytes, 4 message bytes,
+    /// 5 append time, 6 ms earlier, 7 ms later, 8 codec); u32 other settings, each: name, value
+    /// ```
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let age = self
             .retention_age
             .map(|age| age.map_or(FOR_EVER, |age| age.as_millis().to_string()));
@@ -159,6 +225,9 @@ impl TopicSettings {
             (3, bytes),
             (4, self.message_bytes_max.map(|bytes| bytes.to_string())),
             (5, self.append_time.map(|on| on.to_string())),
+            (6, self.earlier_ms_max.map(|ms| ms.to_string())),
+            (7, self.later_ms_max.map(|ms| ms.to_string())),
+            (8, self.codec.map(|codec| codec_name(codec).to_owned())),
         ];
         let set: Vec<_> = known
             .into_iter()
@@ -176,7 +245,7 @@ impl TopicSettings {
         }
     }
 
-    fn decode(rest: &mut &[u8]) -> Option<Self> {
+    pub(crate) fn decode(rest: &mut &[u8]) -> Option<Self> {
         let mut settings = Self::default();
         let [count] = get(rest)?;
         for _ in 0..count {
@@ -188,6 +257,9 @@ impl TopicSettings {
                 3 => settings.retention_bytes = Some(limit(&value)?),
                 4 => settings.message_bytes_max = Some(value.parse().ok()?),
                 5 => settings.append_time = Some(value.parse().ok()?),
+                6 => settings.earlier_ms_max = Some(value.parse().ok()?),
+                7 => settings.later_ms_max = Some(value.parse().ok()?),
+                8 => settings.codec = Some(CODECS.iter().find(|(name, _)| **name == *value)?.1),
                 _ => return None,
             }
         }
@@ -199,6 +271,22 @@ impl TopicSettings {
 }
 
 const FOR_EVER: String = String::new();
+
+const CODECS: [(&str, Option<Codec>); 6] = [
+    ("producer", None),
+    ("none", Some(Codec::None)),
+    ("gzip", Some(Codec::Gzip)),
+    ("snappy", Some(Codec::Snappy)),
+    ("lz4", Some(Codec::Lz4)),
+    ("zstd", Some(Codec::Zstd)),
+];
+
+fn codec_name(codec: Option<Codec>) -> &'static str {
+    CODECS
+        .iter()
+        .find(|(_, known)| *known == codec)
+        .map_or("producer", |(name, _)| name)
+}
 
 #[expect(clippy::option_option, reason = "malformed, no limit, a limit")]
 fn limit(value: &str) -> Option<Option<u64>> {
@@ -248,6 +336,9 @@ mod tests {
             retention_bytes: Some(Some(7)),
             message_bytes_max: Some(99),
             append_time: Some(true),
+            earlier_ms_max: Some(u64::MAX),
+            later_ms_max: Some(5),
+            codec: Some(Some(Codec::Zstd)),
             other: [("a.b".into(), "c".into())].into(),
         };
         let topic = Topic::new(TopicId(5), "orders".into(), LogId(9), 3, Arc::new(settings));
@@ -265,8 +356,9 @@ mod tests {
 
     #[test]
     fn partitions_are_found_through_runs() {
-        let mut topic = Topic::new(TopicId(1), "t".into(), LogId(10), 2, Arc::default());
-        topic.logs = Logs::Many([(LogId(10), 2), (LogId(50), 1)].into());
+        let topic = Topic::new(TopicId(1), "t".into(), LogId(10), 1, Arc::default());
+        let topic = topic.with_more(LogId(11), 1).with_more(LogId(50), 1);
+        assert_eq!(topic.log_runs().count(), 2, "neighbours are one run");
         let logs: Vec<_> = (0..4).map(|n| topic.log(n).map(|log| log.0)).collect();
         assert_eq!(logs, [Some(10), Some(11), Some(50), None]);
         assert_eq!(topic.partitions(), 3);

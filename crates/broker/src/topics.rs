@@ -1,5 +1,6 @@
 //! All topics, by name and by id. Made for millions of them: a topic costs two words here beyond itself.
 
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::hash::RandomState;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,25 +24,42 @@ pub struct Topics {
 struct Tables {
     by_name: HashTable<Arc<Topic>>,
     by_id: HashTable<Arc<Topic>>,
-    /// Names of topics that are being created or deleted.
+    /// Names of topics that are being created, changed or deleted, as [`alike`] has them.
     changing: HashSet<Box<str>, RandomState>,
 }
 
 /// Whether a name is free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Claim {
     Claimed,
     Exists,
     Changing,
+    /// There is a topic whose name differs only in `.` against `_`.
+    Collides(Box<str>),
+}
+
+/// The same for names that differ only in `.` against `_`: no two topics may.
+fn alike(name: &str) -> Cow<'_, str> {
+    if name.contains('.') {
+        Cow::Owned(name.replace('.', "_"))
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 impl Topics {
     pub fn named(&self, name: &str) -> Option<Arc<Topic>> {
-        let hash = self.hash.hash_one(name);
+        let hash = self.name_hash(name);
         self.read()
             .by_name
             .find(hash, |topic| *topic.name == *name)
             .cloned()
+    }
+
+    /// A topic of that name, or of one that differs from it only in `.` against `_`.
+    pub fn named_alike(&self, name: &str) -> Option<Arc<Topic>> {
+        self.named(name)
+            .or_else(|| self.read().alike(name, self.name_hash(name)))
     }
 
     pub fn with_id(&self, id: TopicId) -> Option<Arc<Topic>> {
@@ -61,12 +79,12 @@ impl Topics {
         self.len() == 0
     }
 
-    /// Whether a topic of that name is being created or deleted.
+    /// Whether a topic of that name is being created, changed or deleted.
     pub fn is_changing(&self, name: &str) -> bool {
-        self.read().changing.contains(name)
+        self.read().changing.contains(&*alike(name))
     }
 
-    /// Returns when no topic of that name is being created or deleted.
+    /// Returns when no topic of that name is being created, changed or deleted.
     pub async fn settled(&self, name: &str) {
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
@@ -80,32 +98,56 @@ impl Topics {
 
     /// Claims a name for a topic that is about to be created.
     pub(crate) fn claim(&self, name: &str) -> Claim {
-        let hash = self.hash.hash_one(name);
+        let hash = self.name_hash(name);
         let mut tables = self.write();
         if tables.by_name.find(hash, |topic| *topic.name == *name).is_some() {
             return Claim::Exists;
         }
-        if tables.changing.insert(name.into()) {
+        if let Some(other) = tables.alike(name, hash) {
+            return Claim::Collides(other.name.clone());
+        }
+        if tables.changing.insert(alike(name).into()) {
             Claim::Claimed
         } else {
             Claim::Changing
         }
     }
 
+    /// Claims the name of a topic that is about to be changed or deleted, once nobody else does; gives the topic as it
+    /// is then. It stays visible. `None` if there is no such topic.
+    pub(crate) async fn claim_existing(&self, id: TopicId) -> Option<Arc<Topic>> {
+        loop {
+            let topic = self.with_id(id)?;
+            {
+                let mut tables = self.write();
+                let current = tables
+                    .by_id
+                    .find(self.hash.hash_one(id), |known| known.id == id)
+                    .cloned();
+                let current = current?;
+                if tables.changing.insert(alike(&current.name).into()) {
+                    return Some(current);
+                }
+            }
+            self.settled(&topic.name).await;
+        }
+    }
+
     /// Gives back a claimed name.
     pub(crate) fn release(&self, name: &str) {
-        self.write().changing.remove(name);
+        self.write().changing.remove(&*alike(name));
         self.settled.notify_waiters();
     }
 
-    /// Adds a topic and gives back the claim on its name, if there was one.
+    /// Adds a topic, in place of what it was before, and gives back the claim on its name if there was one.
     pub(crate) fn insert(&self, topic: Arc<Topic>) {
         let name = topic.name.clone();
-        let (by_name, by_id) = (self.hash.hash_one(&*topic.name), self.hash.hash_one(topic.id));
+        let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
         let mut tables = self.write();
-        tables.changing.remove(&*topic.name);
+        tables.changing.remove(&*alike(&topic.name));
+        tables.remove(&topic, by_name, by_id);
         let (name_hasher, id_hasher) = (
-            |topic: &Arc<Topic>| self.hash.hash_one(&*topic.name),
+            |topic: &Arc<Topic>| self.name_hash(&topic.name),
             |topic: &Arc<Topic>| self.hash.hash_one(topic.id),
         );
         tables
@@ -117,21 +159,15 @@ impl Topics {
         self.settled.notify_waiters();
     }
 
-    /// Removes a topic and claims its name until [`Topics::release`]. False if it was gone.
-    pub(crate) fn remove(&self, topic: &Topic) -> bool {
-        let (by_name, by_id) = (self.hash.hash_one(&*topic.name), self.hash.hash_one(topic.id));
-        let mut tables = self.write();
-        let Ok(entry) = tables.by_id.find_entry(by_id, |known| known.id == topic.id) else {
-            return false;
-        };
-        entry.remove();
-        if let Ok(entry) = tables.by_name.find_entry(by_name, |known| known.id == topic.id) {
-            entry.remove();
-        }
-        tables.changing.insert(topic.name.clone());
-        drop(tables);
+    /// Removes a topic whose name stays claimed until [`Topics::release`].
+    pub(crate) fn remove(&self, topic: &Topic) {
+        let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
+        self.write().remove(topic, by_name, by_id);
         self.changes.note(topic.name.clone());
-        true
+    }
+
+    fn name_hash(&self, name: &str) -> u64 {
+        self.hash.hash_one(&*alike(name))
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Tables> {
@@ -140,6 +176,24 @@ impl Topics {
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Tables> {
         self.tables.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tables {
+    fn alike(&self, name: &str, hash: u64) -> Option<Arc<Topic>> {
+        let wanted = alike(name);
+        self.by_name
+            .find(hash, |topic| alike(&topic.name) == wanted)
+            .cloned()
+    }
+
+    fn remove(&mut self, topic: &Topic, by_name: u64, by_id: u64) {
+        if let Ok(entry) = self.by_id.find_entry(by_id, |known| known.id == topic.id) {
+            entry.remove();
+        }
+        if let Ok(entry) = self.by_name.find_entry(by_name, |known| known.id == topic.id) {
+            entry.remove();
+        }
     }
 }
 

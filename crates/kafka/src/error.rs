@@ -70,6 +70,7 @@ pub(crate) fn not_stored(error: &NotStored) -> Result<(ErrorCode, String), Close
 pub(crate) fn create(error: &CreateError) -> Result<(ErrorCode, String), Close> {
     let code = match error {
         CreateError::Exists | CreateError::Changing => ErrorCode::TopicAlreadyExists,
+        CreateError::Collides(_) => ErrorCode::InvalidTopicException,
         CreateError::Name(why) => name(*why),
         CreateError::Partitions(_) => ErrorCode::InvalidPartitions,
         CreateError::NotStored(why) => return not_stored(why),

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{Broker, BrokerSettings, GroupSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 
@@ -75,6 +75,7 @@ impl Core {
 
     /// Writes what is staged and stops. Called when no front end is left.
     pub(crate) async fn close(self) {
+        self.broker.finish_changes().await;
         let journal = self.journal;
         let closed = tokio::task::spawn_blocking(move || journal.close()).await;
         if let Err(error) = closed {
@@ -110,8 +111,7 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
             },
         },
         message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
-        append_time: false,
         partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
-        groups: GroupSettings::default(),
+        ..BrokerSettings::default()
     }
 }

@@ -41,21 +41,37 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
     for topic in &asked {
         *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
     }
-    let mut responses = Vec::with_capacity(asked.len());
-    for topic in asked {
-        let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
-        let found = find(shared, &topic, is_once);
-        let (name, topic_id) = match &found {
-            Ok(topic) => (Some(Str::copy_from(&topic.name)), Uuid::from(topic.id.0)),
-            Err(_) => (topic.name, topic.topic_id),
-        };
-        let deleted = match found {
-            Ok(topic) => delete(shared, &topic).await?,
-            Err(refused) => Err(refused),
+    // All are begun before the first is waited for: they share the journal's syncs.
+    let begun: Vec<_> = asked
+        .into_iter()
+        .map(|topic| {
+            let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
+            let found = find(shared, &topic, is_once);
+            let deleting = found.map(|found| {
+                let deletion = shared.broker.delete_topic(found.id);
+                (found, deletion)
+            });
+            (topic, deleting)
+        })
+        .collect();
+    let mut responses = Vec::with_capacity(begun.len());
+    for (topic, deleting) in begun {
+        let (name, topic_id, deleted) = match deleting {
+            Ok((found, deletion)) => {
+                let name = Some(Str::copy_from(&found.name));
+                let deleted = deletion.await;
+                shared.on_deletion();
+                let deleted = deleted.map_err(|error| error::delete(&error));
+                (name, Uuid::from(found.id.0), deleted)
+            }
+            Err(refused) => (topic.name, topic.topic_id, Err(Ok(refused))),
         };
         let (code, message) = match deleted {
             Ok(()) => (ErrorCode::None, None),
-            Err((code, message)) => (code, Some(message.into())),
+            Err(refused) => {
+                let (code, message) = refused?;
+                (code, Some(message.into()))
+            }
         };
         responses.push(DeletableTopicResult {
             name,
@@ -92,14 +108,5 @@ fn find(shared: &Shared, asked: &DeleteTopicState, is_once: bool) -> Result<Arc<
         None => topics
             .with_id(TopicId(asked.topic_id.into()))
             .ok_or_else(unknown(ErrorCode::UnknownTopicId, "no topic has this id")),
-    }
-}
-
-async fn delete(shared: &Shared, topic: &Topic) -> Result<Result<(), Refused>, Close> {
-    let deleted = shared.broker.delete_topic(topic).await;
-    shared.on_deletion();
-    match deleted {
-        Ok(()) => Ok(Ok(())),
-        Err(error) => Ok(Err(error::delete(&error)?)),
     }
 }

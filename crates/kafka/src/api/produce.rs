@@ -284,8 +284,9 @@ fn check(
     let log = log.ok_or_else(unknown)?;
     let records = records.filter(|records| !records.is_empty());
     let records = records.ok_or_else(|| (ErrorCode::InvalidRecord, "there is no batch".into()))?;
+    let rules = shared.broker.rules(topic);
     let limits = ProduceLimits {
-        batch_bytes_max: usize::try_from(shared.broker.message_bytes_max(topic)).unwrap_or(usize::MAX),
+        batch_bytes_max: usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX),
         ..ProduceLimits::default()
     };
     let (body, header) = sole_batch(&records, &limits).map_err(bad_batch)?;
@@ -296,7 +297,7 @@ fn check(
         let message = "zstd is for produce requests of version 7 and up".into();
         return Err((ErrorCode::UnsupportedCompressionType, message));
     }
-    if !shared.broker.is_append_time(topic) {
+    if !rules.append_time {
         return Ok(Checked {
             log,
             body,

@@ -1,0 +1,163 @@
+//! Settings that are made while the broker runs, beyond those of single topics: of all brokers, of this one, of a group.
+//!
+//! They are stored as keyed state. What topics follow is the broker's settings with these over them; what only a front
+//! end knows is kept for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use stafett_journal::{Change, Frame, Journal, StateChange, StateItem, StateSpace, StateUnreadable};
+use tokio::sync::Semaphore;
+
+use crate::broker::{Broker, BrokerSettings, NotStored};
+use crate::definitions::{AlterError, Changing};
+use crate::topic::TopicSettings;
+
+/// Key: [`Scope::key`]; value: the settings as topics store theirs.
+const SPACE: StateSpace = StateSpace(10);
+/// Scopes with settings of their own.
+const SCOPES_MAX: usize = 100_000;
+
+/// Whose settings they are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// What every broker follows that has set nothing itself.
+    Cluster,
+    /// This broker.
+    Broker,
+    Group(Box<str>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Overrides {
+    set: RwLock<BTreeMap<Scope, Arc<TopicSettings>>>,
+    /// The one permit is held while one of them is being changed.
+    turn: Semaphore,
+}
+
+impl Scope {
+    /// `u8 kind (1 cluster, 2 broker, 3 group), name`
+    fn key(&self) -> Bytes {
+        match self {
+            Self::Cluster => Bytes::from_static(&[1]),
+            Self::Broker => Bytes::from_static(&[2]),
+            Self::Group(name) => [&[3], name.as_bytes()].concat().into(),
+        }
+    }
+
+    fn of(key: &[u8]) -> Option<Self> {
+        match key.split_first()? {
+            (1, []) => Some(Self::Cluster),
+            (2, []) => Some(Self::Broker),
+            (3, name) => Some(Self::Group(std::str::from_utf8(name).ok()?.into())),
+            _ => None,
+        }
+    }
+}
+
+impl Overrides {
+    pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
+        let mut set = BTreeMap::new();
+        let mut unknown = false;
+        journal.load_state(SPACE, &mut |item| {
+            if let StateItem::Value { key, mut value } = item {
+                match (Scope::of(key), TopicSettings::decode(&mut value)) {
+                    (Some(scope), Some(settings)) => drop(set.insert(scope, Arc::new(settings))),
+                    _ => unknown = true,
+                }
+            }
+        })?;
+        if unknown {
+            let why = "settings made while running are of a format that this version does not know";
+            return Err(StateUnreadable(why.to_owned()));
+        }
+        Ok(Self {
+            set: RwLock::new(set),
+            turn: Semaphore::new(1),
+        })
+    }
+
+    /// What holds where `base` was set at the start.
+    pub(crate) fn over(&self, base: BrokerSettings) -> BrokerSettings {
+        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        [Scope::Cluster, Scope::Broker]
+            .iter()
+            .filter_map(|scope| set.get(scope))
+            .fold(base, |below, settings| BrokerSettings {
+                logs: settings.log_spec(&below.logs),
+                message_bytes_max: settings.message_bytes_max.unwrap_or(below.message_bytes_max),
+                append_time: settings.append_time.unwrap_or(below.append_time),
+                earlier_ms_max: settings.earlier_ms_max.unwrap_or(below.earlier_ms_max),
+                later_ms_max: settings.later_ms_max.unwrap_or(below.later_ms_max),
+                codec: settings.codec.unwrap_or(below.codec),
+                ..below
+            })
+    }
+}
+
+impl Broker {
+    /// What was set in a scope while running; nothing at first.
+    pub fn scoped_settings(&self, scope: &Scope) -> Arc<TopicSettings> {
+        let set = self.overrides.set.read();
+        let set = set.unwrap_or_else(PoisonError::into_inner);
+        set.get(scope)
+            .cloned()
+            .unwrap_or_else(|| Arc::clone(&self.no_settings))
+    }
+
+    /// The scopes in which something is set.
+    pub fn scopes(&self) -> Vec<Scope> {
+        let set = self.overrides.set.read();
+        set.unwrap_or_else(PoisonError::into_inner)
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    /// Changes the settings of a scope to what `edit` makes of them; durable and in force when it is done.
+    pub fn alter_scope<E: Send + 'static>(
+        self: &Arc<Self>,
+        scope: Scope,
+        edit: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E> + Send + 'static,
+    ) -> Changing<(), AlterError<E>> {
+        let broker = Arc::clone(self);
+        self.change(async move {
+            let turn = broker.overrides.turn.acquire().await;
+            let _turn = turn.map_err(|_| NotStored::Unknown)?;
+            let before = broker.scoped_settings(&scope);
+            let now = edit(&before).map_err(AlterError::Unwanted)?;
+            if now == *before {
+                return Ok(());
+            }
+            if broker.scopes().len() >= SCOPES_MAX && before == broker.no_settings {
+                return Err(AlterError::TooMany);
+            }
+            let change = if now == *broker.no_settings {
+                Change::Delete
+            } else {
+                let mut value = Vec::new();
+                now.encode(&mut value);
+                Change::Put(value.into())
+            };
+            let key = scope.key();
+            let space = SPACE;
+            broker
+                .store([Frame::State(StateChange { space, key, change })])
+                .await?;
+            broker.overrides.put(scope, now, &broker.no_settings);
+            Ok(broker.apply_overrides().await?)
+        })
+    }
+}
+
+impl Overrides {
+    fn put(&self, scope: Scope, settings: TopicSettings, none: &TopicSettings) {
+        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        if settings == *none {
+            set.remove(&scope);
+        } else {
+            set.insert(scope, Arc::new(settings));
+        }
+    }
+}
