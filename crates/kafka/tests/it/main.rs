@@ -9,6 +9,7 @@
 )]
 
 mod allocations;
+mod consumer_groups;
 mod fetch;
 mod fetch_sessions;
 mod group_offsets;
