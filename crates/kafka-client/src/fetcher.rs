@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -75,6 +76,7 @@ pub struct Fetched {
 #[derive(Debug)]
 struct Flight {
     sources: Vec<usize>,
+    broker: Arc<str>,
     answer: Answer<FetchRequest>,
 }
 
@@ -142,7 +144,7 @@ impl Fetcher {
             }
         }
         let taken = match answer {
-            Ok(answer) => self.take(&flight.sources, answer),
+            Ok(answer) => self.take(&flight, answer),
             Err(error) => Err(error),
         };
         match taken {
@@ -212,6 +214,7 @@ impl Fetcher {
             }
             self.flights.push(Flight {
                 sources: places,
+                broker: Arc::clone(connection.broker()),
                 answer,
             });
         }
@@ -247,9 +250,9 @@ impl Fetcher {
     }
 
     /// Takes an answer over: positions move behind what came.
-    fn take(&mut self, places: &[usize], answer: FetchResponse) -> Result<Vec<Fetched>, ClientError> {
-        let broker = "the broker".into();
-        refusal::check(&broker, ApiKey::Fetch, answer.error_code, None, || {
+    fn take(&mut self, flight: &Flight, answer: FetchResponse) -> Result<Vec<Fetched>, ClientError> {
+        let (places, broker) = (&flight.sources, &flight.broker);
+        refusal::check(broker, ApiKey::Fetch, answer.error_code, None, || {
             "the fetch as a whole".to_owned()
         })?;
         let mut fetched = Vec::new();
@@ -274,7 +277,7 @@ impl Fetcher {
                     continue;
                 };
                 expected = at + 1;
-                match self.take_partition(place, row) {
+                match self.take_partition(place, row, broker) {
                     Ok(Some(some)) => fetched.push(some),
                     Ok(None) => {}
                     Err(error) => failed = Some(error),
@@ -288,12 +291,17 @@ impl Fetcher {
         }
     }
 
-    fn take_partition(&mut self, place: usize, row: PartitionData) -> Result<Option<Fetched>, ClientError> {
+    fn take_partition(
+        &mut self,
+        place: usize,
+        row: PartitionData,
+        broker: &Arc<str>,
+    ) -> Result<Option<Fetched>, ClientError> {
         let Some(source) = self.sources.get_mut(place) else {
             return Ok(None);
         };
         let about = || name(&source.topic, source.partition);
-        refusal::check(&"the leader".into(), ApiKey::Fetch, row.error_code, None, about)?;
+        refusal::check(broker, ApiKey::Fetch, row.error_code, None, about)?;
         let bytes = row
             .records
             .map(stafett_kafka_wire::Records::into_bytes)
