@@ -31,8 +31,6 @@ pub struct FetchSettings {
     pub bytes_min: i32,
     pub bytes_max: i32,
     pub partition_bytes_max: i32,
-    /// Whether records of transactions are held back until those are committed.
-    pub committed_only: bool,
 }
 
 impl Default for FetchSettings {
@@ -42,7 +40,6 @@ impl Default for FetchSettings {
             bytes_min: 1,
             bytes_max: 16 << 20,
             partition_bytes_max: 4 << 20,
-            committed_only: false,
         }
     }
 }
@@ -243,7 +240,6 @@ impl Fetcher {
             max_wait_ms: i32::try_from(self.settings.wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: self.settings.bytes_min,
             max_bytes: self.settings.bytes_max,
-            isolation_level: i8::from(self.settings.committed_only),
             topics,
             ..FetchRequest::default()
         }

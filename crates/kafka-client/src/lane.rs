@@ -158,11 +158,9 @@ impl Lane {
         }
     }
 
-    /// A batch behind a failed one meets a gap, which closes when that one is sent again. A broker that restarts cannot
-    /// be connected to for a while.
+    /// A batch behind a failed one meets a gap, which closes when that one is sent again.
     fn may_pass(&self, error: &ClientError) -> bool {
         error.is_retriable() && error.code() != Some(ErrorCode::UnknownTopicOrPartition)
-            || matches!(error, ClientError::Connect { .. })
             || self.shared.settings.idempotent && error.code() == Some(ErrorCode::OutOfOrderSequenceNumber)
     }
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use clap::{ArgMatches, Command};
 use serde_json::{Value, json};
+use stafett_kafka_client::Str;
 use stafett_kafka_client::groups::{Group, Member};
-use stafett_kafka_wire::Str;
 
 use super::{given, name};
 use crate::client::table::{Side, Table};

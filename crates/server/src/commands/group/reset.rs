@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use serde_json::json;
 use stafett_kafka_client::ClientError;
-use stafett_kafka_wire::ErrorCode;
+use stafett_kafka_client::ErrorCode;
 
 use super::reset_plan::{self, Move, To};
 use super::{NAME, name};
