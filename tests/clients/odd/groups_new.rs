@@ -230,12 +230,12 @@ fn lives() -> Vec<Case> {
             member(a, "odd.n.classic");
             a.codes(1, &first("odd.n.classic"))
         }),
-        case("JoinGroup: a group of the consumer protocol", |a| {
+        case("ConsumerGroupHeartbeat: then JoinGroup", |a| {
             a.codes_of_coordinator(1, &first("odd.n.consumer"));
             a.codes(9, &join("odd.n.consumer", ""))
         }),
         case(
-            "JoinGroup: a group of the consumer protocol with another protocol type",
+            "ConsumerGroupHeartbeat: then JoinGroup with another protocol type",
             |a| {
                 a.codes_of_coordinator(1, &first("odd.n.connect"));
                 a.codes(
@@ -247,7 +247,7 @@ fn lives() -> Vec<Case> {
                 )
             },
         ),
-        case("Heartbeat: a member of the consumer protocol", |a| {
+        case("ConsumerGroupHeartbeat: then Heartbeat", |a| {
             a.codes_of_coordinator(1, &first("odd.n.beat"));
             a.codes(
                 4,
