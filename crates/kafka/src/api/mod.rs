@@ -1,6 +1,8 @@
 //! One file per request. Each reads its request, asks the broker and says what the answer is, now or when it is there.
 
 mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_topics;
 mod delete_groups;
 mod delete_topics;
@@ -51,6 +53,8 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::DeleteGroups,
     ApiKey::OffsetDelete,
     ApiKey::DescribeCluster,
+    ApiKey::ConsumerGroupHeartbeat,
+    ApiKey::ConsumerGroupDescribe,
 ];
 
 /// Has a request answered by who is there for it.
@@ -88,6 +92,12 @@ pub(crate) fn dispatch(
         ApiKey::InitProducerId => init_producer_id::init_producer_id(context, call, body),
         ApiKey::DescribeConfigs => describe_configs::describe_configs(context, call, body),
         ApiKey::DescribeCluster => describe_cluster::describe_cluster(context, call, body),
+        ApiKey::ConsumerGroupHeartbeat => {
+            consumer_group_heartbeat::consumer_group_heartbeat(context, call, client, body)
+        }
+        ApiKey::ConsumerGroupDescribe => {
+            consumer_group_describe::consumer_group_describe(context, call, body)
+        }
         other => Err(Close::NotServed(other)),
     }
 }
