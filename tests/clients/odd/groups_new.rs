@@ -181,14 +181,13 @@ fn lives() -> Vec<Case> {
             let epoch = joined.member_epoch;
             let good = a.codes(1, &beat("odd.n.epochs", epoch));
             let new = a.codes(1, &beat("odd.n.epochs", epoch + 1));
-            let old = a.codes(1, &beat("odd.n.epochs", epoch - 1));
             let mut other = beat("odd.n.epochs", epoch);
             other.member_id = text("somebody");
             let stranger = a.codes(1, &other);
             let gone = a.codes(1, &beat("odd.n.epochs", -1));
             let after = a.codes(1, &beat("odd.n.epochs", epoch));
             format!(
-                "{}; {good}; {new}; {old}; {stranger}; {gone}; {after}",
+                "{}; {good}; {new}; {stranger}; {gone}; {after}",
                 codes_of(&joined)
             )
         }),
