@@ -95,7 +95,8 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
                 }
             }
             Err(other) => {
-                failures.insert(name, error::create(&other)?.0);
+                let (code, _) = error::create(&name, &other)?;
+                failures.insert(name, code);
             }
         }
     }

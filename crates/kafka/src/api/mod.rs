@@ -1,7 +1,10 @@
 //! One file per request. Each reads its request, asks the broker and says what the answer is, now or when it is there.
 
+mod alter_configs;
 mod api_versions;
+mod create_partitions;
 mod create_topics;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
@@ -27,8 +30,12 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
+    ApiKey::DeleteRecords,
     ApiKey::InitProducerId,
     ApiKey::DescribeConfigs,
+    ApiKey::AlterConfigs,
+    ApiKey::CreatePartitions,
+    ApiKey::IncrementalAlterConfigs,
     ApiKey::DescribeCluster,
 ];
 
@@ -53,6 +60,10 @@ pub(crate) fn dispatch(
         ApiKey::ApiVersions => api_versions::api_versions(context, call, body),
         ApiKey::CreateTopics => create_topics::create_topics(context, call, body),
         ApiKey::DeleteTopics => delete_topics::delete_topics(context, call, body),
+        ApiKey::DeleteRecords => delete_records::delete_records(context, call, body),
+        ApiKey::AlterConfigs => alter_configs::alter_configs(context, call, body),
+        ApiKey::CreatePartitions => create_partitions::create_partitions(context, call, body),
+        ApiKey::IncrementalAlterConfigs => alter_configs::incremental_alter_configs(context, call, body),
         ApiKey::InitProducerId => init_producer_id::init_producer_id(context, call, body),
         ApiKey::DescribeConfigs => describe_configs::describe_configs(context, call, body),
         ApiKey::DescribeCluster => describe_cluster::describe_cluster(context, call, body),
