@@ -20,7 +20,7 @@ pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use overrides::Scope;
 pub use stafett_journal::{
-    Append, Bounds, Outcome, Placed, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Run, Ticket,
+    Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Run, Ticket,
     TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};

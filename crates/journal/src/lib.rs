@@ -21,7 +21,7 @@ pub mod ticket;
 pub mod watch;
 
 pub use contract::{
-    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, Placed, Precondition, ReadError,
+    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, Placed, Precondition, ProducerSeen, ReadError,
     ReadFrom, ReadRequest, Refusal, Retention, Run, Selection, StateChange, StateItem, StateSpace,
     StateUnreadable, StateWait, Target, TimeQuery,
 };

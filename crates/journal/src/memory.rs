@@ -121,6 +121,10 @@ impl Journal for MemoryJournal {
         Some(self.lock().logs.get(&log)?.bounds())
     }
 
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        Some(self.lock().logs.get(&log)?.producers.seen())
+    }
+
     fn read(&self, request: ReadRequest) -> ReadTicket {
         let content = self.lock();
         let (mut bytes_left, mut whole) = (request.bytes_max, request.first_batch_whole);

@@ -60,10 +60,11 @@ mod tests {
 
     #[test]
     fn records_that_take_too_much_once_decompressed_are_refused() {
+        let zeros = vec![0; 100_000];
         let mut builder = BatchBuilder::new(Codec::Gzip);
         let record = Record {
             key: None,
-            value: Some(&[0; 100_000]),
+            value: Some(&zeros),
             headers: &[],
             timestamp: 1,
         };

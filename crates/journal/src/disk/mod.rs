@@ -335,6 +335,12 @@ impl Journal for DiskJournal {
         Some(self.core.logs.get(log)?.lock().bounds())
     }
 
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        let log = self.core.logs.get(log)?;
+        let state = log.lock();
+        Some(state.producers.as_ref().map_or_else(Vec::new, |producers| producers.seen()))
+    }
+
     fn read(&self, request: ReadRequest) -> ReadTicket {
         read::read(&self.core, &request)
     }
