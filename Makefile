@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench fuzz clean
+.PHONY: help run build test lint fmt setup bench suites fuzz clean
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -9,6 +9,7 @@ help:
 	@echo 'make fmt     format the code'
 	@echo 'make setup   fetch what the tests and benches need'
 	@echo 'make bench   compare with Apache Kafka (bench/README.md has the others)'
+	@echo 'make suites  run the test suites of client libraries (suites/README.md)'
 	@echo 'make fuzz    run every fuzz target for a minute'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
@@ -33,6 +34,9 @@ setup:
 
 bench: build
 	bench/kafka.sh
+
+suites: build
+	suites/run
 
 fuzz:
 	scripts/fuzz

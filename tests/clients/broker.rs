@@ -13,7 +13,10 @@ use std::{env, process};
 /// A guard against hanging for ever, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// SIGTERM drains and stops within 10 s; the rest is for a machine that is busy with other tests.
-const STOP_LIMIT_SECONDS: &str = "60";
+const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
+    tv_sec: 60,
+    tv_nsec: 0,
+};
 
 /// Tells the folders of one test process apart.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -92,22 +95,38 @@ impl Broker {
         self.launch();
     }
 
+    /// Lets one sync of the running process fail, from outside; why not, if that is not possible.
+    pub(crate) fn fail_a_sync(&self) -> Result<(), String> {
+        let process = self.process.as_ref().expect("a running broker");
+        let mut strace = Command::new("strace")
+            .args(["-f", "-qq", "-e", "trace=fdatasync", "-e", "signal=none"])
+            .args(["-e", "inject=fdatasync:error=EIO:when=3"])
+            .args(["-p", &process.id().to_string()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut said = String::new();
+        let mut lines = BufReader::new(strace.stderr.take().unwrap()).lines();
+        let injected = lines.by_ref().map_while(Result::ok).any(|line| {
+            said.push_str(&line);
+            line.contains("(INJECTED)")
+        });
+        // It lets go of the broker.
+        let pid = rustix::process::Pid::from_child(&strace);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        lines.for_each(drop);
+        strace.wait().unwrap();
+        injected.then_some(()).ok_or(said)
+    }
+
     fn stop(&mut self) {
         let mut process = self.process.take().expect("a running broker");
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        // `tail` ends when the process does: a bounded wait without polling of our own.
-        Command::new("timeout")
-            .args([
-                STOP_LIMIT_SECONDS,
-                "tail",
-                "--pid",
-                &pid.as_raw_nonzero().to_string(),
-                "-f",
-                "/dev/null",
-            ])
-            .status()
-            .unwrap();
+        // A descriptor of the process can be read from once it has ended.
+        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+        let mut awaited = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut awaited, Some(&STOP_LIMIT)).unwrap();
         let Some(status) = process.try_wait().unwrap() else {
             process.kill().unwrap();
             process.wait().unwrap();

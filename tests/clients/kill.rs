@@ -1,5 +1,6 @@
-//! The process is killed at random moments under load from a real idempotent producer, and started again: nothing that
-//! was acknowledged is lost, nothing is doubled, and each partition keeps its order.
+//! The process is killed at random moments under load from a real idempotent producer, and started again; or a sync of its
+//! fails, and it starts again by itself: nothing that was acknowledged is lost, nothing is doubled, and each partition
+//! keeps its order.
 //!
 //! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED` sets it.
 
@@ -19,15 +20,35 @@ const ACKNOWLEDGEMENT_LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
 fn kills_at_os_lose_and_double_nothing() {
-    survives_kills("os");
+    survives("os", kill);
 }
 
 #[test]
 fn kills_at_sync_lose_and_double_nothing() {
-    survives_kills("sync");
+    survives("sync", kill);
 }
 
-fn survives_kills(durability: &'static str) {
+#[test]
+fn failed_syncs_lose_and_double_nothing() {
+    survives("sync", |broker| match broker.fail_a_sync() {
+        Ok(()) => true,
+        Err(reason) => {
+            peer::skip(
+                &format!("strace cannot let a sync fail: {reason}"),
+                "apt-get install strace",
+            );
+            false
+        }
+    });
+}
+
+fn kill(broker: &mut Broker) -> bool {
+    broker.kill_and_restart();
+    true
+}
+
+/// Hits the broker again and again, as long as `hit` can do that.
+fn survives(durability: &'static str, hit: fn(&mut Broker) -> bool) {
     let Some(python) = peer::python() else { return };
     if external().is_some() {
         peer::skip(
@@ -59,7 +80,9 @@ fn survives_kills(durability: &'static str) {
                 .expect("the producer makes progress");
             awaited = awaited.saturating_sub(line.parse::<u64>().unwrap());
         }
-        broker.kill_and_restart();
+        if !hit(&mut broker) {
+            break;
+        }
         // What was acknowledged before the kill does not count towards the next moment.
         progress.try_iter().for_each(drop);
     }

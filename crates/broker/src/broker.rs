@@ -4,13 +4,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use stafett_journal::{
-    Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal, StateChange,
-    StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
+    StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
+use crate::groups::registry::LoadError;
+use crate::groups::{GroupSettings, Groups};
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::topic::{Topic, TopicId, TopicSettings};
@@ -28,7 +30,8 @@ const TOPICS_AT_ONCE: usize = 1000;
 #[derive(Debug)]
 pub struct Broker {
     pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) topics: Topics,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) groups: Arc<Groups>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -56,6 +59,7 @@ pub struct BrokerSettings {
     pub codec: Option<Codec>,
     /// Partitions of a topic whose creator does not care.
     pub partitions: u32,
+    pub groups: GroupSettings,
 }
 
 impl Default for BrokerSettings {
@@ -68,6 +72,7 @@ impl Default for BrokerSettings {
             later_ms_max: 3_600_000,
             codec: None,
             partitions: 1,
+            groups: GroupSettings::default(),
         }
     }
 }
@@ -99,6 +104,8 @@ pub enum StartError {
     #[error("the definition of topic {0:032x} is of a format that this version does not know")]
     Definition(u128),
     #[error(transparent)]
+    Groups(#[from] LoadError),
+    #[error(transparent)]
     NotStored(#[from] NotStored),
 }
 
@@ -106,7 +113,7 @@ impl Broker {
     /// Starts on a journal: loads every definition.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
         let no_settings: Arc<TopicSettings> = Arc::default();
-        let topics = Topics::default();
+        let topics = Arc::new(Topics::default());
         let mut unknown = None;
         journal.load_state(TOPIC_SPACE, &mut |item| {
             let StateItem::Value { key, value } = item else {
@@ -138,10 +145,17 @@ impl Broker {
             StateItem::Value { .. } | StateItem::Delta { .. } => {}
         })?;
         let producer_ids = ProducerIds::load(&*journal)?;
+        let groups = Groups::open(
+            Arc::clone(&journal),
+            Arc::clone(&topics),
+            settings.groups,
+            settings.logs.durability,
+        )?;
         let overrides = Overrides::load(&*journal)?;
         let broker = Self {
             journal,
             topics,
+            groups,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -161,6 +175,11 @@ impl Broker {
 
     pub fn topics(&self) -> &Topics {
         &self.topics
+    }
+
+    /// Groups of consumers, and how far each has come.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// What holds now.

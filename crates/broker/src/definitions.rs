@@ -198,6 +198,7 @@ impl Broker {
             let deleted = broker.store(frames).await;
             if deleted.is_ok() {
                 broker.topics.remove(&topic);
+                broker.groups.on_topic_deleted();
             }
             broker.topics.release(&topic.name);
             Ok(deleted?)

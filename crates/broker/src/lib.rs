@@ -1,4 +1,4 @@
-//! The core that every front end calls: topics over the journal.
+//! The core that every front end calls: topics and groups over the journal.
 //!
 //! It speaks of topics, partitions, batches and offsets in its own words. It knows no protocol and no connection.
 //!
@@ -6,11 +6,13 @@
 //! - [`topics`]: all topics, by name and by id
 //! - [`broker`]: starting, producing, reading
 //! - [`definitions`]: creating, changing, growing and deleting topics
+//! - [`groups`]: groups of consumers and their committed offsets
 //! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
 pub mod broker;
 pub mod definitions;
+pub mod groups;
 pub mod overrides;
 pub mod producer_ids;
 pub mod topic;
@@ -18,9 +20,10 @@ pub mod topics;
 
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
+pub use groups::{GroupError, GroupSettings, Groups};
 pub use overrides::Scope;
 pub use stafett_journal::{
-    Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Run, Ticket,
-    TimeQuery, TimeTicket, Watch,
+    Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
+    Run, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};

@@ -16,8 +16,8 @@ use stafett_model::{BatchHeader, Epoch, LogId};
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
 use crate::contract::{
-    Append, BatchFrame, Bounds, Frame, Journal, Outcome, Placed, Precondition, ReadError, ReadRequest,
-    Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Frame, Journal, Outcome, Placed, Precondition, ProducerSeen, ReadError,
+    ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
 };
 use crate::disk::producers::{Numbered, Verdict};
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};

@@ -474,6 +474,14 @@ impl StorageFile for FileHandle {
         end(fate)
     }
 
+    fn forget_unsynced(&self) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.admit(self.program)?;
+        let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
+        file.forget_unsynced();
+        Ok(())
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         let state = self.disk.lock();
         state.admit(self.program)?;

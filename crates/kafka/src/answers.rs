@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Task(Task),
     /// A task that later requests may depend on: none of them is looked at before it is done.
     Barrier(Task),
+    /// A barrier that may take minutes, and has kept nothing of its request.
+    Waiting(Task),
 }
 
 pub(crate) struct Answer {
@@ -99,7 +101,10 @@ impl Answers {
     }
 
     pub(crate) fn push(&mut self, answer: Answer) {
-        self.is_blocked |= matches!(answer.kind, Kind::Barrier(_) | Kind::Ready(Err(_)));
+        self.is_blocked |= matches!(
+            answer.kind,
+            Kind::Barrier(_) | Kind::Waiting(_) | Kind::Ready(Err(_))
+        );
         self.queue.push_back(answer);
     }
 
@@ -119,9 +124,9 @@ impl Answers {
         };
         match &mut front.kind {
             Kind::Ready(_) => {}
-            Kind::Task(task) | Kind::Barrier(task) => {
+            Kind::Task(task) | Kind::Barrier(task) | Kind::Waiting(task) => {
                 let answered = ready!(task.as_mut().poll(context));
-                self.is_blocked &= !matches!(front.kind, Kind::Barrier(_));
+                self.is_blocked &= !matches!(front.kind, Kind::Barrier(_) | Kind::Waiting(_));
                 front.kind = Kind::Ready(answered);
             }
             Kind::Produce(answer) => {

@@ -63,6 +63,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
     let context = Context {
         shared: Arc::clone(shared),
         local,
+        peer: connection.peer,
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
     };

@@ -2,7 +2,7 @@
 //! [`Close`]: then nobody knows what became of the request, and the connection ends without an answer.
 
 use stafett_broker::broker::NotStored;
-use stafett_broker::{AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
+use stafett_broker::{AlterError, CreateError, DeleteError, GroupError, GrowError, ReadError, Refusal};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 
@@ -133,6 +133,31 @@ pub(crate) fn delete(error: &DeleteError) -> Result<(ErrorCode, String), Close> 
         DeleteError::NoSuchTopic => Ok((ErrorCode::UnknownTopicOrPartition, error.to_string())),
         DeleteError::NotStored(why) => not_stored(why),
     }
+}
+
+/// Why a group did not do what it was asked.
+pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
+    Ok(match error {
+        GroupError::Name { .. } => ErrorCode::InvalidGroupId,
+        GroupError::NoSuchGroup => ErrorCode::GroupIdNotFound,
+        GroupError::TooManyGroups => ErrorCode::PolicyViolation,
+        GroupError::NotEmpty => ErrorCode::NonEmptyGroup,
+        GroupError::OtherKind | GroupError::NoCommonStrategy => ErrorCode::InconsistentGroupProtocol,
+        GroupError::Full => ErrorCode::GroupMaxSizeReached,
+        GroupError::UnknownMember => ErrorCode::UnknownMemberId,
+        GroupError::MemberIdRequired => ErrorCode::MemberIdRequired,
+        GroupError::FencedInstance => ErrorCode::FencedInstanceId,
+        GroupError::OtherGeneration => ErrorCode::IllegalGeneration,
+        GroupError::StaleEpoch => ErrorCode::StaleMemberEpoch,
+        GroupError::Rebalancing => ErrorCode::RebalanceInProgress,
+        GroupError::SessionTime { .. } => ErrorCode::InvalidSessionTimeout,
+        GroupError::MemberTooLarge { .. } => ErrorCode::InvalidRequest,
+        // Both may pass, and clients ask again.
+        GroupError::Stopping | GroupError::NotStored(NotStored::Refused(_)) => {
+            ErrorCode::CoordinatorNotAvailable
+        }
+        GroupError::NotStored(NotStored::Unknown) => return Err(Close::OutcomeUnknown),
+    })
 }
 
 /// Why a text is not the name of a topic.

@@ -85,6 +85,8 @@ pub(crate) struct Context {
     pub shared: Arc<Shared>,
     /// Where the client connected to.
     pub local: SocketAddr,
+    /// Where it connected from.
+    pub peer: SocketAddr,
     /// Cancelled when nothing is to be waited for any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
@@ -110,8 +112,8 @@ impl Context {
             let frame_bytes = payload.len();
             let (api, kind) = match open(payload) {
                 Err(close) => (None, Kind::Ready(Err(close))),
-                Ok((call, body)) => {
-                    let kind = api::dispatch(self, call, body, frame_bytes, &mut staging);
+                Ok((call, client, body)) => {
+                    let kind = api::dispatch(self, call, client.as_deref(), body, frame_bytes, &mut staging);
                     (
                         Some(call.api),
                         kind.unwrap_or_else(|close| Kind::Ready(Err(close))),
@@ -122,6 +124,12 @@ impl Context {
             if let Some(api) = api {
                 self.shared.metrics.on_request(api, since - begun);
             }
+            let permit = if matches!(kind, Kind::Waiting(_)) {
+                let mut taken = permit;
+                taken.split(0)
+            } else {
+                permit
+            };
             answers.push(Answer {
                 kind,
                 api,
@@ -150,20 +158,20 @@ impl Context {
     }
 }
 
-/// Reads the header of a request that is served.
-fn open(payload: Bytes) -> Result<(Call, Decoder), Close> {
+/// Reads the header of a request that is served: what is asked, and what the client calls itself.
+fn open(payload: Bytes) -> Result<(Call, Option<Str>, Decoder), Close> {
     let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
     let call = Call {
         api: header.api,
         version: header.version,
         correlation_id: header.correlation_id,
     };
-    if !api::SERVED.contains(&call.api) {
+    if !api::is_served(call.api) {
         return Err(Close::NotServed(call.api));
     }
     if !call.api.versions().contains(call.version) && call.api != ApiKey::ApiVersions {
         let Call { api, version, .. } = call;
         return Err(DecodeError::UnsupportedVersion { api, version }.into());
     }
-    Ok((call, body))
+    Ok((call, header.client_id, body))
 }

@@ -6,6 +6,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -20,20 +21,29 @@ struct ErrorLabels {
 }
 
 /// The families that all listeners share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NetMetrics {
     open: Family<ListenerLabel, Gauge>,
     accepted: Family<ListenerLabel, Counter>,
     refused: Family<ListenerLabel, Counter>,
     received_bytes: Family<ListenerLabel, Counter>,
     sent_bytes: Family<ListenerLabel, Counter>,
+    receive_seconds: Family<ListenerLabel, Histogram>,
     errors: Family<ErrorLabels, Counter>,
 }
 
 impl NetMetrics {
     /// Creates the families and makes them visible in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
-        let it = Self::default();
+        let it = Self {
+            open: Family::default(),
+            accepted: Family::default(),
+            refused: Family::default(),
+            received_bytes: Family::default(),
+            sent_bytes: Family::default(),
+            receive_seconds: Family::new_with_constructor(receive_seconds),
+            errors: Family::default(),
+        };
         registry.register(
             "connections_open",
             "Connections that are open now",
@@ -60,6 +70,11 @@ impl NetMetrics {
             it.sent_bytes.clone(),
         );
         registry.register(
+            "receive_seconds",
+            "Time from the beginning of a frame to its end, of those that came in several reads",
+            it.receive_seconds.clone(),
+        );
+        registry.register(
             "connection_errors",
             "Connections that ended, or were not accepted, for the reason in kind",
             it.errors.clone(),
@@ -78,13 +93,19 @@ impl NetMetrics {
             refused: self.refused.get_or_create(&label).clone(),
             received_bytes: self.received_bytes.get_or_create(&label).clone(),
             sent_bytes: self.sent_bytes.get_or_create(&label).clone(),
+            receive_seconds: self.receive_seconds.get_or_create(&label).clone(),
             errors: self.errors.clone(),
         })
     }
 }
 
+/// 10 µs to 10 s.
+fn receive_seconds() -> Histogram {
+    Histogram::new(exponential_buckets(1e-5, 4.0, 11))
+}
+
 /// The handles of one listener.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ListenerMetrics {
     name: &'static str,
     pub open: Gauge,
@@ -92,7 +113,23 @@ pub struct ListenerMetrics {
     pub refused: Counter,
     pub received_bytes: Counter,
     pub sent_bytes: Counter,
+    pub receive_seconds: Histogram,
     errors: Family<ErrorLabels, Counter>,
+}
+
+impl Default for ListenerMetrics {
+    fn default() -> Self {
+        Self {
+            name: "",
+            open: Gauge::default(),
+            accepted: Counter::default(),
+            refused: Counter::default(),
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
+            receive_seconds: receive_seconds(),
+            errors: Family::default(),
+        }
+    }
 }
 
 impl ListenerMetrics {

@@ -49,6 +49,9 @@ impl Core {
         let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
+        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        broker.groups().register_metrics(&mut registry);
+        drop(registry);
         Ok(Self {
             journal,
             broker: Arc::new(broker),

@@ -6,6 +6,8 @@
 //!   → front ends: listeners open       ready
 //!   → SIGTERM or SIGINT                draining: no new connections, what was begun is finished
 //!   → core is closed → HTTP ends → exit code 0
+//!   → the journal failed               the same, and then everything from the beginning, on the same addresses:
+//!                                      what was acknowledged is recovered, and what was under way is unknown to its clients
 //! ```
 //!
 //! All of the end takes [`END_MAX`] at most; a second signal cuts the draining short.
@@ -13,9 +15,9 @@
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
@@ -45,14 +47,72 @@ const DRAIN_MAX: Duration = Duration::from_secs(7);
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
+/// How often in a row the process starts again after the journal has failed, and after what time that is forgotten.
+const RESTARTS_MAX: u32 = 5;
+const RESTARTS_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
+/// Half of the pause before the first of these starts; each later one is twice as long.
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
+
+/// How a run of the process ended.
+enum End {
+    Stopped,
+    /// The journal takes nothing any more; where the listeners were.
+    Failed {
+        reason: String,
+        http: SocketAddr,
+        kafka: Option<SocketAddr>,
+    },
+}
+
 /// Runs the broker until it is told to stop.
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     logging::start(&settings.log)?;
     let descriptors = limits::raise_descriptors();
     let runtime = runtime(&settings).context("the runtime cannot be started")?;
-    let ended = runtime.block_on(async { Process::new(settings, descriptors).run().await });
+    let ended = runtime.block_on(run_again(settings, descriptors));
     runtime.shutdown_timeout(BACKGROUND_END_MAX);
     ended
+}
+
+/// Runs, and starts again when the journal has failed: what failed once, a full queue of a network disk or a device that
+/// came back, may work again; what does not is told when it cannot be recovered several times in a row.
+async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failure> {
+    let mut signals = StopSignals::listen().context("signals cannot be taken over")?;
+    let mut restarts = 0;
+    loop {
+        let started = Instant::now();
+        let failure = match Process::new(settings.clone(), descriptors)
+            .run(&mut signals)
+            .await
+        {
+            Ok(End::Stopped) => return Ok(()),
+            Ok(End::Failed { reason, http, kafka }) => {
+                settings.http.listen = http.to_string();
+                if let Some(kafka) = kafka {
+                    settings.kafka.listen = kafka.to_string();
+                }
+                anyhow::anyhow!("the journal failed: {reason}").into()
+            }
+            Err(failure) if restarts == 0 => return Err(failure),
+            Err(failure) => failure,
+        };
+        if started.elapsed() >= RESTARTS_FORGOTTEN_AFTER {
+            restarts = 0;
+        }
+        restarts += 1;
+        if restarts > RESTARTS_MAX {
+            return Err(failure);
+        }
+        let pause = RESTART_PAUSE * (1 << restarts);
+        tracing::error!(reason = %failure, pause = ?pause, "starting again");
+        tokio::select! {
+            () = sleep(pause) => {}
+            signal = signals.next() => {
+                tracing::info!(signal, "stopped before starting again");
+                return Err(failure);
+            }
+        }
+    }
 }
 
 fn runtime(settings: &Settings) -> io::Result<Runtime> {
@@ -140,15 +200,14 @@ impl Process {
         }
     }
 
-    async fn run(self) -> Result<(), Failure> {
-        let mut signals = StopSignals::listen().context("signals cannot be taken over")?;
+    async fn run(self, signals: &mut StopSignals) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         self.health.set(State::Recovering);
         let core = tokio::select! {
             core = Core::open(&self) => core?,
             signal = signals.next() => {
                 tracing::info!(signal, "stopped while recovering");
-                return Ok(());
+                return Ok(End::Stopped);
             }
         };
         let kafka = match core.open_front_ends(&self).await {
@@ -169,7 +228,7 @@ impl Process {
             }
             reason = core.failed() => Some(reason),
         };
-        exit_at_the_latest_after(END_MAX);
+        let _guard = ExitGuard::after(END_MAX);
         self.health.set(State::Draining);
         let hurry = async {
             signals.next().await;
@@ -177,11 +236,13 @@ impl Process {
         self.front_ends.end(DRAIN_MAX, hurry).await;
         core.close().await;
         self.http.end(HTTP_END_MAX, pending()).await;
-        tracing::info!("stopped");
-        match failure {
-            None => Ok(()),
-            Some(reason) => Err(anyhow::anyhow!("the journal failed: {reason}").into()),
-        }
+        Ok(match failure {
+            None => {
+                tracing::info!("stopped");
+                End::Stopped
+            }
+            Some(reason) => End::Failed { reason, http, kafka },
+        })
     }
 
     /// Starts what answers from the beginning to the end.
@@ -223,14 +284,23 @@ impl Process {
     }
 }
 
-/// Guards the end against whatever may hang in it.
-fn exit_at_the_latest_after(limit: Duration) {
-    let guard = thread::Builder::new().name("end".to_owned()).spawn(move || {
-        thread::sleep(limit);
-        tracing::error!("the end took too long; what was not written is not acknowledged");
-        std::process::exit(1);
-    });
-    if let Err(error) = guard {
-        tracing::warn!(%error, "the end is not guarded");
+/// Guards the end against whatever may hang in it, until this is dropped.
+struct ExitGuard {
+    _alive: mpsc::SyncSender<()>,
+}
+
+impl ExitGuard {
+    fn after(limit: Duration) -> Self {
+        let (alive, ended) = mpsc::sync_channel(0);
+        let guard = thread::Builder::new().name("end".to_owned()).spawn(move || {
+            if ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                tracing::error!("the end took too long; what was not written is not acknowledged");
+                std::process::exit(1);
+            }
+        });
+        if let Err(error) = guard {
+            tracing::warn!(%error, "the end is not guarded");
+        }
+        Self { _alive: alive }
     }
 }

@@ -233,7 +233,10 @@ fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError
     if !names.iter().any(|name| name == FILE) {
         create_database(storage, &names)?;
     }
-    build(storage.open(FILE).map_err(failed)?)
+    let file = storage.open(FILE).map_err(failed)?;
+    // The database has to find what is on the disk: what a failed sync left would be gone after a loss of power.
+    file.forget_unsynced().map_err(failed)?;
+    build(file)
 }
 
 /// Makes the database under another name, so that one that is there was made to the end.

@@ -21,7 +21,7 @@ use super::index::index_segment;
 use super::log::Log;
 use super::position::{Position, SegmentId};
 use super::salvage;
-use super::scan::{Chain, later_mark, scan};
+use super::scan::{Chain, LaterMark, scan};
 use super::segment::{self, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead};
 use super::sidecar::{self, EntryCursor, Sidecar};
 use super::storage::{Storage, StorageFile};
@@ -138,7 +138,7 @@ pub fn segment(file: &dyn StorageFile) {
 /// What can be saved of a segment from byte `from` on.
 pub fn salvage(file: &dyn StorageFile, from: u32, sequence: u64) {
     let (id, _) = start_of(file);
-    later_mark(file, id, from, sequence, None).expect("memory can be read");
+    LaterMark::find(file, id, from, sequence, None).expect("memory can be read");
     let found = salvage::salvage(file, id, from, sequence, None).expect("memory can be read");
     let mut bytes = 0;
     for frame in &found.frames {

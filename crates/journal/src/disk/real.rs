@@ -1,11 +1,12 @@
 //! The storage of the real operating system: a directory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, fallocate, fdatasync, statvfs};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync, statvfs};
 use rustix::io::{pread, pwritev};
 
 use super::storage::{Storage, StorageFile};
@@ -31,6 +32,8 @@ pub enum OpenDirectoryError {
 
 /// The file whose lock says who uses the directory.
 const LOCK_FILE: &str = "lock";
+/// How long to wait for it: a process that was killed has the directory until the system has taken its memory apart.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Directory {
     /// Opens a directory that has to be there.
@@ -59,15 +62,22 @@ impl Directory {
             .write(true)
             .open(path.join(LOCK_FILE))
             .map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.to_owned(),
-                names,
-                _lock: lock,
-            }),
-            Err(std::fs::TryLockError::WouldBlock) => Err(OpenDirectoryError::InUse(path.to_owned())),
-            Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+        let began = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(LOCK_PATIENCE / 100);
+                }
+                Err(TryLockError::WouldBlock) => return Err(OpenDirectoryError::InUse(path.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
         }
+        Ok(Self {
+            path: path.to_owned(),
+            names,
+            _lock: lock,
+        })
     }
 }
 
@@ -172,6 +182,12 @@ impl StorageFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         Ok(fdatasync(&self.0)?)
+    }
+
+    /// Linux marks the pages of a failed sync as clean (Rebello and others, "Can Applications Recover from fsync
+    /// Failures?", 2020): clean pages are what this advice drops.
+    fn forget_unsynced(&self) -> io::Result<()> {
+        Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
     }
 
     fn bytes(&self) -> io::Result<u64> {

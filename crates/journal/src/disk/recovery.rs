@@ -8,26 +8,24 @@
 //! 4. A bad group below the mark is damage: what it held is named and fenced, and the scan goes on behind it.
 //! 5. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
 
+mod arrivals;
+mod replay;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
+use std::io::{self};
 use std::sync::Arc;
 
-use stafett_model::{BatchHeader, Durability, LogId, Offset};
+use stafett_model::{Durability, LogId, Offset};
 
 use super::checkpoint::{Checkpoint, CheckpointError, Meta, SegmentState, StateAt};
-use super::codec::u32_of;
-use super::control::Control;
-use super::frame::Kind;
-use super::index::{Indexer, index_segment};
+use super::index::index_segment;
 use super::log::{Log, LogTable, RunRef};
 use super::position::{Position, SegmentId};
-use super::producers::Numbered;
-use super::salvage::salvage;
-use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, first_group, later_mark, scan};
+use super::scan::{Chain, LaterGroups, LaterMark};
 use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::settings::Settings;
 use super::sidecar::{self, Row, Sidecar, Summary};
-use super::storage::{Storage, StorageFile};
+use super::storage::Storage;
 use crate::contract::LogSpec;
 
 /// Why a journal could not be opened.
@@ -139,6 +137,8 @@ struct Recovery<'a> {
     chain: Option<Chain>,
     highest_mark: Position,
     spares: Vec<FileRole>,
+    /// What lies behind the damage of segments that was met so far.
+    later: HashMap<SegmentId, LaterMark>,
     /// Something unknown was damaged: logs that did not turn up behind it are suspect.
     suspect: bool,
     proven: BTreeSet<LogId>,
@@ -191,6 +191,7 @@ impl<'a> Recovery<'a> {
             chain: None,
             highest_mark: Position::default(),
             spares: Vec::new(),
+            later: HashMap::new(),
             suspect: false,
             proven: BTreeSet::new(),
             report: RecoveryReport::default(),
@@ -215,369 +216,6 @@ impl<'a> Recovery<'a> {
         }
         self.arrivals.sort_unstable();
         Ok(())
-    }
-
-    /// Goes through the arrival segments in order, up to the end of the journal.
-    fn read_arrivals(&mut self) -> Result<(), OpenError> {
-        let arrivals = std::mem::take(&mut self.arrivals);
-        let mut ended = false;
-        for (index, id) in arrivals.iter().enumerate() {
-            let role = FileRole::Segment(SegmentKind::Arrival, *id);
-            if self.removed.contains(id) || ended {
-                self.drop_segment(role)?;
-                continue;
-            }
-            let file = self.storage.open(&role.name())?;
-            let Some(chain) = self.start_of(&*file, *id, role)? else {
-                self.spares.push(role);
-                continue;
-            };
-            let next = arrivals.get(index + 1..).unwrap_or_default();
-            ended = self.read_arrival(&*file, *id, chain, next)?;
-        }
-        // A replayed rewrite may have replaced segments that were read before it was known.
-        let removed = &self.removed;
-        let gone: Vec<SegmentId> = self
-            .segments
-            .iter()
-            .map(|segment| segment.id)
-            .filter(|id| removed.contains(id))
-            .collect();
-        self.segments.retain(|segment| !removed.contains(&segment.id));
-        self.rows.retain(|(id, _)| !removed.contains(id));
-        for id in gone {
-            self.drop_segment(FileRole::Segment(SegmentKind::Arrival, id))?;
-        }
-        Ok(())
-    }
-
-    /// What the first group of an arrival segment follows; `None` if the file holds none.
-    fn start_of(
-        &self,
-        file: &dyn StorageFile,
-        id: SegmentId,
-        role: FileRole,
-    ) -> Result<Option<Chain>, OpenError> {
-        let mut block = vec![0; SEGMENT_HEAD_BYTES];
-        let got = file.read_at(&mut block, 0)?;
-        block.truncate(got);
-        match SegmentHead::decode(&block) {
-            HeadFound::Newer(version) => Err(OpenError::Newer {
-                file: role.name(),
-                version,
-            }),
-            HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
-                sequence: head.first_sequence.saturating_sub(1),
-                checksum: head.previous,
-            })),
-            // A spare, unless the groups say otherwise: then only the header is damaged.
-            HeadFound::Head(_) | HeadFound::Nothing => {
-                let (first, known) = (
-                    first_group(file, id)?,
-                    self.sidecars.contains(&(SegmentKind::Arrival, id)),
-                );
-                if first.is_none() && !known {
-                    let behind = later_mark(file, id, u32_of(SEGMENT_HEAD_BYTES), 0, None)?;
-                    let Some(chain) = self.chain.filter(|_| behind.is_some()) else {
-                        return Ok(None);
-                    };
-                    return Ok(Some(chain));
-                }
-                let own = first.map(|head| Chain {
-                    sequence: head.sequence - 1,
-                    checksum: head.previous,
-                });
-                Ok(Some(own.or(self.chain).unwrap_or_default()))
-            }
-        }
-    }
-
-    /// Takes one arrival segment. True if the journal ends in it.
-    fn read_arrival(
-        &mut self,
-        file: &dyn StorageFile,
-        id: SegmentId,
-        chain: Chain,
-        next: &[SegmentId],
-    ) -> Result<bool, OpenError> {
-        if id <= self.from.segment
-            && let Some(summary) = self.believe_sidecar(SegmentKind::Arrival, id)?
-        {
-            self.chain = Some(Chain {
-                sequence: summary.last_sequence,
-                checksum: summary.last_checksum,
-            });
-            self.segments.push(Segment {
-                id,
-                kind: SegmentKind::Arrival,
-            });
-            return Ok(false);
-        }
-        self.report.scanned_segments += 1;
-        let mut indexer = Indexer::new(id, chain);
-        let (end, is_last) = self.scan_arrival(file, id, chain, next, &mut indexer)?;
-        indexer.end(&end);
-        self.chain = Some(end.chain);
-        file.sync()?;
-        let (summary, rows, entries) = indexer.finish();
-        let name = FileRole::Sidecar(SegmentKind::Arrival, id).name();
-        sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;
-        self.rows.extend(rows.into_iter().map(|row| (id, row)));
-        self.segments.push(Segment {
-            id,
-            kind: SegmentKind::Arrival,
-        });
-        Ok(is_last)
-    }
-
-    fn scan_arrival(
-        &mut self,
-        file: &dyn StorageFile,
-        id: SegmentId,
-        chain: Chain,
-        next: &[SegmentId],
-        indexer: &mut Indexer,
-    ) -> Result<(ScanEnd, bool), OpenError> {
-        let (mut from, mut chain) = (0, chain);
-        loop {
-            let end = scan(file, id, from, chain, |group| {
-                self.highest_mark = self.highest_mark.max(group.head.synced);
-                let end = Position {
-                    segment: id,
-                    byte: group.byte + group.head.bytes,
-                };
-                for (number, frame) in (1..).zip(&group.frames) {
-                    indexer.frame(frame);
-                    self.replay(frame, id, end, number);
-                }
-            })?;
-            let at = Position {
-                segment: id,
-                byte: end.byte,
-            };
-            let Some(mark) = self.damaged_below(file, &end, at, next)? else {
-                let is_last = self.ends_at(&end, at, next)?;
-                return Ok((end, is_last));
-            };
-            tracing::error!(%at, reason = %end.reason, %mark, "a write group that was durable is damaged");
-            self.report.damaged_groups += 1;
-            let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
-            // Numbered behind whatever the group before held.
-            for (number, frame) in (1 << 31..).zip(&found.frames) {
-                indexer.frame(frame);
-                self.replay(frame, id, at, number);
-            }
-            self.lose(&found.lost);
-            self.suspect |= found.unknown;
-            match found.resume {
-                Some((byte, follows)) => (from, chain) = (byte, follows),
-                None => return Ok((end.past_damage(), false)),
-            }
-        }
-    }
-
-    /// If the bad group at `at` had been durable, a position up to which everything had been.
-    fn damaged_below(
-        &self,
-        file: &dyn StorageFile,
-        end: &ScanEnd,
-        at: Position,
-        next: &[SegmentId],
-    ) -> Result<Option<Position>, OpenError> {
-        let mut behind = later_mark(file, at.segment, at.byte, end.chain.sequence, end.run)?;
-        // The checkpoint knows how the journal went on behind it, and some of that may have been rewritten.
-        if at.segment < self.from.segment {
-            return Ok(behind.map(|_| self.from));
-        }
-        if let Some(next_id) = next.first()
-            && self.follows(*next_id, end.chain)?
-        {
-            return Ok(None);
-        }
-        for id in next {
-            let file = self.open_arrival(*id)?;
-            let run = first_group(&*file, *id)?.map(|head| head.run);
-            let from = u32_of(SEGMENT_HEAD_BYTES);
-            behind = behind.max(later_mark(&*file, *id, from, end.chain.sequence, run)?);
-        }
-        let mark = behind.unwrap_or_default().max(self.highest_mark).max(self.from);
-        // A program that is killed leaves no bad group before a good one. A machine that loses its power does.
-        let was_killed = behind.is_some() && self.meta.run.boot == self.boot;
-        Ok((mark > at || was_killed).then_some(mark))
-    }
-
-    /// Whether the journal ends at `at`, where no group had been durable.
-    fn ends_at(&mut self, end: &ScanEnd, at: Position, next: &[SegmentId]) -> Result<bool, OpenError> {
-        if at.segment < self.from.segment {
-            return Ok(false);
-        }
-        if let Some(next_id) = next.first()
-            && self.follows(*next_id, end.chain)?
-        {
-            return Ok(false);
-        }
-        let mut torn = !matches!(end.reason, EndReason::NoGroup | EndReason::Stranger);
-        for id in next {
-            torn |= first_group(&*self.open_arrival(*id)?, *id)?.is_some();
-        }
-        self.report.torn |= torn;
-        if torn {
-            tracing::info!(%at, reason = %end.reason, "the journal ends at a torn write group");
-        }
-        Ok(true)
-    }
-
-    fn open_arrival(&self, id: SegmentId) -> Result<Arc<dyn StorageFile>, OpenError> {
-        Ok(self
-            .storage
-            .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)
-    }
-
-    /// Whether an arrival segment starts with what follows `chain`.
-    fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
-        let file = self.open_arrival(id)?;
-        let mut block = vec![0; SEGMENT_HEAD_BYTES];
-        let got = file.read_at(&mut block, 0)?;
-        block.truncate(got);
-        if let HeadFound::Head(head) = SegmentHead::decode(&block)
-            && head.segment == id
-        {
-            return Ok(head.first_sequence == chain.sequence + 1 && head.previous == chain.checksum);
-        }
-        // Its header may be damaged.
-        let first = first_group(&*file, id)?;
-        Ok(first.is_some_and(|head| head.sequence == chain.sequence + 1 && head.previous == chain.checksum))
-    }
-
-    /// Applies a frame that the checkpoint may not cover. Applying one again changes nothing.
-    fn replay(&mut self, frame: &ScannedFrame, segment: SegmentId, group_end: Position, number: u32) {
-        if (Position {
-            segment,
-            byte: frame.byte,
-        }) < self.from
-        {
-            return;
-        }
-        self.report.replayed_frames += 1;
-        match frame.head.kind {
-            Kind::Batch => self.replay_batch(frame),
-            Kind::Control => {
-                if let Some(control) = Control::decode(&frame.body) {
-                    self.replay_control(control, group_end, number);
-                } else {
-                    tracing::warn!(segment = segment.0, byte = frame.byte, "an unknown control frame");
-                }
-            }
-        }
-    }
-
-    fn replay_batch(&mut self, frame: &ScannedFrame) {
-        let header = BatchHeader::parse(&frame.body).ok();
-        for entry in &frame.head.entries {
-            let Some(log) = self.logs.get(&entry.log) else {
-                if !self.deleted.contains(&entry.log) {
-                    self.report.unknown_frames += 1;
-                }
-                continue;
-            };
-            let mut state = log.lock();
-            if self.suspect {
-                self.proven.insert(entry.log);
-                let next = state.next;
-                if entry.base > next {
-                    state.lose(next, entry.base);
-                }
-            }
-            state.next = state.next.max(entry.end());
-            if let Some(header) = &header
-                && let (1, Some(numbered)) = (frame.head.entries.len(), Numbered::of(header))
-            {
-                state.producers.get_or_insert_default().note(
-                    numbered,
-                    entry.base,
-                    header.max_timestamp.max(0),
-                );
-            }
-            self.dirty.insert(entry.log);
-        }
-    }
-
-    fn replay_control(&mut self, control: Control, position: Position, number: u32) {
-        match control {
-            Control::State(change) => self.state.push(StateAt {
-                position,
-                number,
-                change,
-            }),
-            Control::CreateLogs { first, count, spec } => {
-                let spec = Arc::new(spec);
-                for id in ids(first, count) {
-                    self.meta.next_log = self.meta.next_log.max(id.0 + 1);
-                    self.logs
-                        .entry(id)
-                        .or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
-                    self.dirty.insert(id);
-                }
-            }
-            Control::ChangeLogs { first, count, spec } => {
-                let spec = Arc::new(spec);
-                for id in ids(first, count) {
-                    if let Some(log) = self.logs.get(&id) {
-                        log.lock().spec = Arc::clone(&spec);
-                        self.dirty.insert(id);
-                    }
-                }
-            }
-            Control::DeleteLogs { first, count } => {
-                for id in ids(first, count) {
-                    self.logs.remove(&id);
-                    self.dirty.remove(&id);
-                    self.deleted.push(id);
-                }
-            }
-            Control::Truncate { log, before } => {
-                if let Some(known) = self.logs.get(&log) {
-                    known.lock().truncate(before);
-                    self.dirty.insert(log);
-                }
-            }
-            Control::Reserve { log, below } => {
-                if let Some(known) = self.logs.get(&log) {
-                    let mut state = known.lock();
-                    state.reserved = state.reserved.max(below);
-                    self.dirty.insert(log);
-                }
-            }
-            Control::Run { epoch, boot, .. } => {
-                // Where the recovery before that run ended, whose checkpoint was not stored.
-                self.pass_lost_offsets(boot);
-                self.meta.run.epoch = epoch.0;
-                self.meta.run.boot = boot;
-                self.meta.run.ended = false;
-            }
-            Control::RunEnd { .. } => self.meta.run.ended = true,
-            Control::Segments { added, removed } => {
-                for id in &added {
-                    self.sorted.insert(*id, true);
-                }
-                for id in &removed {
-                    self.sorted.remove(id);
-                    self.removed.insert(*id);
-                }
-                self.segments_added.extend(added);
-                self.segments_removed.extend(removed);
-            }
-        }
-    }
-
-    fn lose(&mut self, lost: &[(LogId, Offset, Offset)]) {
-        for (id, from, to) in lost {
-            let Some(log) = self.logs.get(id) else { continue };
-            let mut state = log.lock();
-            state.lose(*from, *to);
-            state.next = state.next.max(*to);
-            self.dirty.insert(*id);
-        }
     }
 
     /// Takes the rows of a sidecar; `None` if there is none, if it is damaged, or if its segment has to be replayed.
@@ -640,7 +278,8 @@ impl<'a> Recovery<'a> {
                     checksum: head.previous,
                 };
                 let (mut indexer, end) = index_segment(&*file, id, chain)?;
-                if later_mark(&*file, id, end.byte, end.chain.sequence, end.run)?.is_some() {
+                let behind = LaterGroups::new(&*file, id, end.byte, end.chain.sequence, end.run).next()?;
+                if behind.is_some() {
                     return Err(OpenError::Start(format!(
                         "{} is damaged at byte {}, and so is its sidecar",
                         role.name(),

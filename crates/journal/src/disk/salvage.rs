@@ -12,10 +12,10 @@ use bytes::{Bytes, BytesMut};
 use stafett_model::{LogId, Offset};
 
 use super::codec::{u32_of, usize_of};
-use super::frame::{ALIGN, Head};
+use super::frame::Head;
 use super::group::GROUP_HEAD_BYTES;
 use super::position::SegmentId;
-use super::scan::{Chain, ScannedFrame, later_group};
+use super::scan::{Chain, LaterGroups, ScannedFrame};
 use super::storage::StorageFile;
 
 /// What a damaged group turned out to hold.
@@ -39,40 +39,44 @@ pub(crate) fn salvage(
     sequence: u64,
     run: Option<u64>,
 ) -> io::Result<Salvage> {
-    let length = usize::try_from(file.bytes()?.saturating_sub(from.into())).unwrap_or(0);
-    let mut buffer = BytesMut::zeroed(length);
-    let got = file.read_at(&mut buffer, from.into())?;
-    buffer.truncate(got);
-    let bytes = buffer.freeze();
-    let later = |at: usize| later_group(bytes.get(at..)?, segment, sequence, run);
     let mut found = Salvage::default();
-    let mut at = ALIGN;
-    while at + GROUP_HEAD_BYTES <= bytes.len() && found.resume.is_none() {
-        found.resume = later(at).map(|head| {
-            let chain = Chain {
-                sequence: head.sequence - 1,
-                checksum: head.previous,
-            };
-            (from + u32_of(at), chain)
-        });
-        at += ALIGN;
+    let mut groups = LaterGroups::new(file, segment, from, sequence, run);
+    // The head of the bad group itself may be sound.
+    let mut own = None;
+    while let Some((byte, head)) = groups.next()? {
+        if byte == from {
+            own = Some(head.bytes);
+            continue;
+        }
+        let follows = Chain {
+            sequence: head.sequence - 1,
+            checksum: head.previous,
+        };
+        found.resume = Some((byte, follows));
+        break;
     }
+    let there = u32::try_from(file.bytes()?).unwrap_or(u32::MAX);
     let end = match found.resume {
-        Some((byte, _)) => Some(usize_of(byte - from)),
-        None => later(0).map(|head| usize_of(head.bytes).min(bytes.len())),
+        Some((byte, _)) => Some(byte),
+        None => own.map(|bytes| from.saturating_add(bytes).min(there)),
     };
     match end {
-        Some(end) => found.frames(&bytes, end, from),
+        Some(end) => {
+            let mut buffer = BytesMut::zeroed(usize_of(end.saturating_sub(from)));
+            let got = file.read_at(&mut buffer, from.into())?;
+            buffer.truncate(got);
+            found.frames(&buffer.freeze(), from);
+        }
         None => found.unknown = true,
     }
     Ok(found)
 }
 
 impl Salvage {
-    /// Takes the frames of the group that ends at `end`.
-    fn frames(&mut self, bytes: &Bytes, end: usize, from: u32) {
+    /// Takes the frames of the group that `bytes` are.
+    fn frames(&mut self, bytes: &Bytes, from: u32) {
         let mut at = GROUP_HEAD_BYTES;
-        while let Some(rest) = bytes.get(at..end).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let Ok((head, _)) = Head::decode(rest) else {
                 self.unknown = true;
                 return;

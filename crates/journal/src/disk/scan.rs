@@ -84,11 +84,7 @@ pub(crate) fn scan(
     mut visit: impl FnMut(ScannedGroup),
 ) -> io::Result<ScanEnd> {
     let mut byte = from.max(u32_of(SEGMENT_HEAD_BYTES));
-    let mut window = Window {
-        file,
-        start: 0,
-        bytes: Bytes::new(),
-    };
+    let mut window = Window::new(file);
     let mut run = None;
     loop {
         match next_group(&mut window, segment, byte, chain)? {
@@ -113,41 +109,106 @@ pub(crate) fn scan(
     }
 }
 
-/// The highest synced mark in groups of this segment behind byte `from` that were written after `sequence`: whether
-/// what is bad at `from` had been durable. `None` if there is no such group.
+/// The sound heads of groups of a segment from byte `from` on that were written after `sequence`: as many as there are,
+/// whatever lies between them.
 ///
 /// What clients store lies between the groups' heads, and could look like one: a group of another run does not count,
 /// and no client knows the number that a run has drawn.
-pub(crate) fn later_mark(
-    file: &dyn StorageFile,
+pub(crate) struct LaterGroups<'a> {
+    window: Window<'a>,
     segment: SegmentId,
+    sequence: u64,
+    run: Option<u64>,
+    at: u32,
+}
+
+impl<'a> LaterGroups<'a> {
+    pub(crate) fn new(
+        file: &'a dyn StorageFile,
+        segment: SegmentId,
+        from: u32,
+        sequence: u64,
+        run: Option<u64>,
+    ) -> Self {
+        Self {
+            window: Window::new(file),
+            segment,
+            sequence,
+            run,
+            at: from,
+        }
+    }
+
+    /// The next of them, and at which byte it is.
+    pub(crate) fn next(&mut self) -> io::Result<Option<(u32, GroupHead)>> {
+        loop {
+            let bytes = self.window.at(self.at, GROUP_HEAD_BYTES)?;
+            if bytes.len() < GROUP_HEAD_BYTES {
+                return Ok(None);
+            }
+            let mut skipped = 0;
+            while let Some(rest) = bytes.get(skipped..).filter(|rest| rest.len() >= GROUP_HEAD_BYTES) {
+                let found = later_group(rest, self.segment, self.sequence, self.run);
+                skipped += ALIGN;
+                if let Some(head) = found {
+                    let byte = self.at + u32_of(skipped - ALIGN);
+                    self.at = self.at.saturating_add(u32_of(skipped));
+                    return Ok(Some((byte, head)));
+                }
+            }
+            let Some(next) = self.at.checked_add(u32_of(skipped)) else {
+                return Ok(None);
+            };
+            self.at = next;
+        }
+    }
+}
+
+/// What is known of the groups behind a byte of a segment. Finding out means reading all the rest of it, which is done once
+/// for all the damage in there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaterMark {
     from: u32,
     sequence: u64,
     run: Option<u64>,
-) -> io::Result<Option<Position>> {
-    let mut window = Window {
-        file,
-        start: 0,
-        bytes: Bytes::new(),
-    };
-    let mut at = from;
-    let mut highest = None;
-    loop {
-        let bytes = window.at(at, GROUP_HEAD_BYTES)?;
-        if bytes.len() < GROUP_HEAD_BYTES {
-            return Ok(highest);
+    /// Where the last of them is, its sequence number, and the highest synced mark of all.
+    last: Option<(u32, u64, Position)>,
+}
+
+impl LaterMark {
+    pub(crate) fn find(
+        file: &dyn StorageFile,
+        segment: SegmentId,
+        from: u32,
+        sequence: u64,
+        run: Option<u64>,
+    ) -> io::Result<Self> {
+        let mut groups = LaterGroups::new(file, segment, from, sequence, run);
+        let mut last: Option<(u32, u64, Position)> = None;
+        while let Some((byte, head)) = groups.next()? {
+            let mark = last.map_or(head.synced, |(_, _, mark)| mark.max(head.synced));
+            last = Some((byte, head.sequence, mark));
         }
-        let mut skipped = 0;
-        while let Some(rest) = bytes.get(skipped..).filter(|rest| rest.len() >= GROUP_HEAD_BYTES) {
-            if let Some(head) = later_group(rest, segment, sequence, run) {
-                highest = highest.max(Some(head.synced));
-            }
-            skipped += ALIGN;
-        }
-        let Some(next) = at.checked_add(u32_of(skipped.max(ALIGN))) else {
-            return Ok(highest);
-        };
-        at = next;
+        Ok(Self {
+            from,
+            sequence,
+            run,
+            last,
+        })
+    }
+
+    /// Whether it also answers for what lies behind byte `from` and was written after `sequence`.
+    pub(crate) fn answers(&self, from: u32, sequence: u64, run: Option<u64>) -> bool {
+        let last_is_behind = |(byte, last, _)| byte >= from && last > sequence;
+        from >= self.from
+            && sequence >= self.sequence
+            && run == self.run
+            && self.last.is_none_or(last_is_behind)
+    }
+
+    /// The highest synced mark of them, if there are any: what is bad and lies below had been durable.
+    pub(crate) fn mark(&self) -> Option<Position> {
+        self.last.map(|(_, _, mark)| mark)
     }
 }
 
@@ -239,7 +300,15 @@ struct Window<'a> {
     bytes: Bytes,
 }
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    fn new(file: &'a dyn StorageFile) -> Self {
+        Self {
+            file,
+            start: 0,
+            bytes: Bytes::new(),
+        }
+    }
+
     /// The bytes from `byte` on: at least `wanted` of them unless the file ends before.
     fn at(&mut self, byte: u32, wanted: usize) -> io::Result<Bytes> {
         if let Some(skip) = byte.checked_sub(self.start).map(usize_of)

@@ -33,6 +33,11 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// Makes everything written so far durable, the file's length included.
     fn sync(&self) -> io::Result<()>;
+    /// Lets go of what is seen of the file but is not on the disk and never will be: what a sync that failed has left.
+    /// What was written and no sync has tried stays.
+    fn forget_unsynced(&self) -> io::Result<()> {
+        Ok(())
+    }
     fn bytes(&self) -> io::Result<u64>;
     /// Whether the file has another name somewhere, so that its content has to stay as it is.
     fn is_shared(&self) -> io::Result<bool> {

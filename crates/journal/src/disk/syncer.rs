@@ -18,6 +18,10 @@ use crate::ticket::Settler;
 
 /// Unsynced bytes at which a sync starts though nobody waits for it.
 const UNSYNCED_BYTES: usize = 4 << 20;
+/// The same while somebody waited for a sync a moment ago, and so probably will again: who comes while a sync is under way
+/// waits for it and for the next one, and both take as long as there is to be written.
+const UNSYNCED_BYTES_SHARED: usize = 1 << 20;
+const A_MOMENT: Duration = Duration::from_secs(1);
 /// Unsynced bytes at which the writer waits.
 const UNSYNCED_BYTES_MAX: usize = 64 << 20;
 
@@ -37,6 +41,8 @@ struct State {
     interval_records: u32,
     urgent: bool,
     due: Option<Instant>,
+    /// When somebody waited for a sync last.
+    waited: Option<Instant>,
     closed: bool,
     failed: bool,
 }
@@ -97,7 +103,16 @@ impl SyncGate {
         if !written.waiting.is_empty() {
             state.waiting.push(written.waiting);
         }
-        state.urgent |= written.urgent || state.unsynced_bytes >= UNSYNCED_BYTES;
+        if written.urgent {
+            state.waited = Some(Instant::now());
+        }
+        let is_shared = state.waited.is_some_and(|waited| waited.elapsed() < A_MOMENT);
+        let bound = if is_shared {
+            UNSYNCED_BYTES_SHARED
+        } else {
+            UNSYNCED_BYTES
+        };
+        state.urgent |= written.urgent || state.unsynced_bytes >= bound;
         if written.bytes > 0 && written.sync_within_ms < u32::MAX {
             let due = Instant::now() + Duration::from_millis(written.sync_within_ms.into());
             state.due = Some(state.due.map_or(due, |known| known.min(due)));

@@ -99,6 +99,15 @@ impl FileContent {
         self.durable.resize(length, 0);
     }
 
+    /// What is seen is what is durable and what was written since the last sync.
+    pub(super) fn forget_unsynced(&mut self) {
+        self.seen.clone_from(&self.durable);
+        for change in &self.unsynced {
+            change.apply(&mut self.seen, |_| true);
+            self.seen.resize(change.length, 0);
+        }
+    }
+
     /// What is left when the power comes back.
     pub(super) fn lose_power(&mut self, random: &mut Random) {
         self.settle(random);

@@ -96,6 +96,37 @@ fn nothing_acknowledged_is_lost_when_the_disk_breaks_for_good() {
     every_change(Effect::Broken, 3);
 }
 
+/// A sync that failed leaves pages that programs still see and that nobody will write: what a recovery took for good out of
+/// them has to be on the disk all the same.
+#[test]
+fn what_a_recovery_after_a_failed_sync_found_survives_a_loss_of_power() {
+    let mut failed = 0;
+    for change in (1..=changes()).step_by(more(2, 1)) {
+        let disk = SimulatedDisk::new();
+        let effect = Effect::Error;
+        disk.set_fault(Some(Fault { change, effect }));
+        let Ok(mut run) = Run::start(&disk) else { continue };
+        script::play(&mut run);
+        if !run.is_over() {
+            continue;
+        }
+        failed += 1;
+        let recovered = run.restart();
+        for seed in 0..more(3, 12) {
+            let disk = disk.fork();
+            disk.lose_power(change * 1000 + seed);
+            // What was recovered is the beginning of this ledger: none of it may be missing.
+            drop(Run::recover(
+                &disk,
+                recovered.ledger.copy(),
+                Failure::PowerLoss,
+                2,
+            ));
+        }
+    }
+    assert!(failed > 10, "{failed} runs ended by a failure");
+}
+
 #[test]
 fn a_recovery_that_fails_can_be_tried_again() {
     let disk = SimulatedDisk::new();

@@ -75,7 +75,11 @@ fn run(shared: &Shared, call: Call, request: DescribeLogDirsRequest) -> Answered
     call.answer::<DescribeLogDirsRequest>(&response)
 }
 
-fn of_topic(shared: &Shared, topic: &Topic, partitions: impl IntoIterator<Item = u32>) -> DescribeLogDirsTopic {
+fn of_topic(
+    shared: &Shared,
+    topic: &Topic,
+    partitions: impl IntoIterator<Item = u32>,
+) -> DescribeLogDirsTopic {
     let partitions = partitions.into_iter().filter_map(|partition| {
         let bounds = shared.broker.bounds(topic.log(partition)?)?;
         Some(DescribeLogDirsPartition {

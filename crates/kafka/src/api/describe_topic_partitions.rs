@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use stafett_broker::Topic;
 use stafett_kafka_wire::messages::describe_topic_partitions::{
-    DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, RequestCursor, ResponseCursor,
+    DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, RequestCursor,
+    ResponseCursor,
 };
 use stafett_kafka_wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
@@ -46,12 +47,14 @@ pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Dec
 
 /// Each topic is told that the place to go on at is nowhere.
 fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
-    let topics = names.into_iter().map(|name| DescribeTopicPartitionsResponseTopic {
-        error_code: shared.metrics.error(call.api, ErrorCode::InvalidRequest),
-        name: Some(name),
-        topic_authorized_operations: i32::MIN,
-        ..DescribeTopicPartitionsResponseTopic::default()
-    });
+    let topics = names
+        .into_iter()
+        .map(|name| DescribeTopicPartitionsResponseTopic {
+            error_code: shared.metrics.error(call.api, ErrorCode::InvalidRequest),
+            name: Some(name),
+            topic_authorized_operations: i32::MIN,
+            ..DescribeTopicPartitionsResponseTopic::default()
+        });
     DescribeTopicPartitionsResponse {
         topics: topics.collect(),
         ..DescribeTopicPartitionsResponse::default()
@@ -77,7 +80,7 @@ fn page(
     let mut left = limit;
     let mut response = DescribeTopicPartitionsResponse::default();
     for entry in entries {
-        let name = entry.as_ref().map_or_else(|name| name, |topic| &*topic.name);
+        let name = entry.as_ref().map_or_else(|name| &**name, |topic| &*topic.name);
         let next = |partition_index| {
             Some(ResponseCursor {
                 topic_name: Str::copy_from(name),
@@ -95,7 +98,9 @@ fn page(
         let first = cursor.filter(|cursor| *cursor.topic_name == *topic.name);
         let first = first.map_or(0, |cursor| cursor.partition_index);
         let partitions = i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
-        let end = first.saturating_add(i32::try_from(left).unwrap_or(i32::MAX)).min(partitions);
+        let end = first
+            .saturating_add(i32::try_from(left).unwrap_or(i32::MAX))
+            .min(partitions);
         left -= usize::try_from(end - first).unwrap_or(0);
         response.topics.push(described(shared, topic, first..end));
         if end < partitions {

@@ -1,8 +1,7 @@
-//! `FindCoordinator`: there are no groups yet, and the answer says so.
+//! `FindCoordinator`: this broker, whatever is asked for.
 //!
-//! It is served all the same: librdkafka compresses with LZ4 only where this API is offered. The error is the one after
-//! which clients ask again: librdkafka looks for a coordinator also for consumers that assign their partitions
-//! themselves, and any other error would reach their applications.
+//! Transactions are not served, but their coordinator is named all the same: clients then ask it, and its answer ends
+//! what they are at, while they look for a coordinator that they cannot find for minutes.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
@@ -10,33 +9,45 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
+use crate::settings::BROKER_ID;
 
 /// From this version on, several coordinators are asked for at once.
 const MANY_FROM: i16 = 4;
+const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
 
 pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: FindCoordinatorRequest = call.read(body)?;
-    let error_code = context
-        .shared
-        .metrics
-        .error(call.api, ErrorCode::CoordinatorNotAvailable);
-    let error_message = Some(Str::from("groups and transactions are not served"));
+    let is_served = matches!(request.key_type, GROUP | TRANSACTION);
+    let code = if is_served {
+        ErrorCode::None
+    } else {
+        ErrorCode::InvalidRequest
+    };
+    let error_code = context.shared.metrics.error(call.api, code);
+    let (host, port) = context.endpoint();
+    let (node_id, host, port) = if is_served {
+        (BROKER_ID, host, port)
+    } else {
+        (-1, Str::default(), -1)
+    };
     let response = if call.version < MANY_FROM {
         FindCoordinatorResponse {
             error_code,
-            error_message,
-            node_id: -1,
-            port: -1,
+            error_message: (call.version >= 1 && is_served).then(|| Str::from("NONE")),
+            node_id,
+            host,
+            port,
             ..Default::default()
         }
     } else {
         let coordinator = |key| Coordinator {
             key,
-            node_id: -1,
-            port: -1,
+            node_id,
+            host: host.clone(),
+            port,
             error_code,
-            error_message: error_message.clone(),
-            ..Default::default()
+            error_message: is_served.then(Str::default),
         };
         let coordinators = request.coordinator_keys.into_iter().map(coordinator).collect();
         FindCoordinatorResponse {

@@ -45,7 +45,10 @@ pub(super) fn offset_for_leader_epoch(context: &Context, call: Call, body: Decod
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for asked in topic.partitions {
                 let number = u32::try_from(asked.partition).ok();
-                let log = known.as_ref().zip(number).and_then(|(topic, number)| topic.log(number));
+                let log = known
+                    .as_ref()
+                    .zip(number)
+                    .and_then(|(topic, number)| topic.log(number));
                 let found = find(&shared, log, &asked).await;
                 let code = found.err().unwrap_or(ErrorCode::None);
                 let (leader_epoch, end_offset) = found.unwrap_or((NONE, NO_OFFSET));
@@ -68,9 +71,16 @@ pub(super) fn offset_for_leader_epoch(context: &Context, call: Call, body: Decod
     })))
 }
 
-async fn find(shared: &Shared, log: Option<LogId>, asked: &OffsetForLeaderPartition) -> Result<Ended, ErrorCode> {
+async fn find(
+    shared: &Shared,
+    log: Option<LogId>,
+    asked: &OffsetForLeaderPartition,
+) -> Result<Ended, ErrorCode> {
     let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let bounds = shared.broker.bounds(log).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let bounds = shared
+        .broker
+        .bounds(log)
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     shared.check_leader_epoch(asked.current_leader_epoch)?;
     let (wanted, current) = (asked.leader_epoch, shared.leader_epoch());
     if wanted == NONE || wanted > current {
@@ -117,7 +127,9 @@ async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Fou
     };
     let read = shared.broker.read(request).finish().await;
     let read = read.map_err(|_| ErrorCode::KafkaStorageError)?.pop();
-    let run = read.ok_or(ErrorCode::KafkaStorageError)?.map_err(|why| error::read(&why))?;
+    let run = read
+        .ok_or(ErrorCode::KafkaStorageError)?
+        .map_err(|why| error::read(&why))?;
     let mut front = Vec::with_capacity(HEADER_BYTES);
     for piece in &run.pieces {
         let missing = HEADER_BYTES - front.len();

@@ -29,7 +29,11 @@ pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder
         };
         let is_known = kinds.iter().all(|kind| ALL.contains(kind));
         let is_large = kinds.contains(&TOPIC) && shared.broker.topics().len() >= LARGE_TOPICS;
-        let turn = if is_large { large_answer(&shared).await } else { None };
+        let turn = if is_large {
+            large_answer(&shared).await
+        } else {
+            None
+        };
         let response = if is_known {
             let listed = ALL.into_iter().filter(|kind| kinds.contains(kind));
             ListConfigResourcesResponse {
@@ -55,7 +59,10 @@ fn list(shared: &Shared, kind: i8) -> Vec<ConfigResource> {
     match kind {
         TOPIC => {
             let topics = shared.broker.topics().all();
-            topics.iter().map(|topic| named(Str::copy_from(&topic.name))).collect()
+            topics
+                .iter()
+                .map(|topic| named(Str::copy_from(&topic.name)))
+                .collect()
         }
         BROKER | LOGGER => vec![named(BROKER_ID.to_string().into())],
         GROUP => {

@@ -124,7 +124,10 @@ fn partition_data(context: &Context, call: Call) -> ResponsePartitionData {
 
 pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: UpdateFeaturesRequest = call.read(body)?;
-    let wrong = request.feature_updates.iter().find_map(|update| check(update).err());
+    let wrong = request
+        .feature_updates
+        .iter()
+        .find_map(|update| check(update).err());
     let code = if wrong.is_some() {
         ErrorCode::InvalidUpdateVersion
     } else {
@@ -156,17 +159,25 @@ pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> R
 /// Nothing can be changed: what is agreed on is what there is.
 fn check(update: &FeatureUpdateKey) -> Result<(), String> {
     let (name, level) = (&update.feature, update.max_version_level);
-    let wrong = |why: &str| Err(format!("Invalid update version {level} for feature {name}. {why}"));
+    let wrong = |why: &str| {
+        Err(format!(
+            "Invalid update version {level} for feature {name}. {why}"
+        ))
+    };
     let known = FEATURES.iter().find(|feature| *feature.name == **name);
     if level < 0 {
         return wrong("A feature version cannot be less than 0.");
     }
     let Some(known) = known else {
-        return wrong(&format!("Local controller {BROKER_ID} does not support this feature."));
+        return wrong(&format!(
+            "Local controller {BROKER_ID} does not support this feature."
+        ));
     };
     let (min, max) = (known.min, known.max);
     if level < min || level > max {
-        return wrong(&format!("Local controller {BROKER_ID} only supports versions {min}-{max}"));
+        return wrong(&format!(
+            "Local controller {BROKER_ID} only supports versions {min}-{max}"
+        ));
     }
     if level == known.level {
         Ok(())

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use stafett_kafka_wire::messages::alter_client_quotas::{ResponseEntityData, ResponseEntryData};
 use stafett_kafka_wire::messages::describe_client_quotas::ComponentData;
 use stafett_kafka_wire::messages::{
-    AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
+    AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode};
 
@@ -37,7 +38,9 @@ fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
     for component in components {
         let kind = &*component.entity_type;
         match (component.match_type, &component.match_) {
-            (EXACT, None) => return invalid("Request specified MATCH_TYPE_EXACT, but set match string to null."),
+            (EXACT, None) => {
+                return invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.");
+            }
             (DEFAULT, Some(_)) => {
                 return invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.");
             }
@@ -56,7 +59,9 @@ fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
             }
         }
         if !seen.insert(kind) {
-            return invalid(&format!("Entity type {kind} cannot appear more than once in the filter."));
+            return invalid(&format!(
+                "Entity type {kind} cannot appear more than once in the filter."
+            ));
         }
     }
     if seen.contains("ip") && seen.len() > 1 {

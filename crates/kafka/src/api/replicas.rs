@@ -12,8 +12,9 @@ use stafett_kafka_wire::messages::alter_replica_log_dirs::{
 use stafett_kafka_wire::messages::elect_leaders::{PartitionResult, ReplicaElectionResult};
 use stafett_kafka_wire::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse, UnregisterBrokerRequest, UnregisterBrokerResponse,
+    AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
@@ -43,7 +44,10 @@ pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Res
             let (code, message) = if !is_known {
                 (ErrorCode::InvalidRequest, format!("Unknown election type {ty}"))
             } else if topic.is_none() {
-                (ErrorCode::UnknownTopicOrPartition, format!("No such topic as {}", asked.topic))
+                (
+                    ErrorCode::UnknownTopicOrPartition,
+                    format!("No such topic as {}", asked.topic),
+                )
             } else if has_partition(topic.as_deref(), partition_id) {
                 let message = "Leader election not needed for topic partition.";
                 (ErrorCode::ElectionNotNeeded, message.to_owned())
@@ -80,7 +84,11 @@ pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Res
     Ok(Kind::Ready(call.answer::<ElectLeadersRequest>(&response)))
 }
 
-pub(super) fn alter_partition_reassignments(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn alter_partition_reassignments(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<Kind, Close> {
     let request: AlterPartitionReassignmentsRequest = call.read(body)?;
     let responses = request.topics.into_iter().map(|asked| {
         let topic = context.shared.broker.topics().named(&asked.name);
@@ -107,7 +115,11 @@ pub(super) fn alter_partition_reassignments(context: &Context, call: Call, body:
     ))
 }
 
-fn reassigned(name: &str, topic: Option<&Topic>, asked: &ReassignablePartition) -> (ErrorCode, Option<String>) {
+fn reassigned(
+    name: &str,
+    topic: Option<&Topic>,
+    asked: &ReassignablePartition,
+) -> (ErrorCode, Option<String>) {
     let partition = asked.partition_index;
     if topic.is_none() {
         let message = format!("Unable to find a topic named {name}.");

@@ -7,11 +7,11 @@ use stafett_kafka_wire::messages::delete_acls::DeleteAclsFilterResult;
 use stafett_kafka_wire::messages::describe_user_scram_credentials::DescribeUserScramCredentialsResult;
 use stafett_kafka_wire::messages::{
     CreateAclsRequest, CreateAclsResponse, CreateDelegationTokenRequest, CreateDelegationTokenResponse,
-    DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest, DescribeAclsResponse, DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
-    ExpireDelegationTokenRequest, ExpireDelegationTokenResponse, RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
-    SaslHandshakeResponse,
+    DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest, DescribeAclsResponse,
+    DescribeDelegationTokenRequest, DescribeDelegationTokenResponse, DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse, ExpireDelegationTokenRequest, ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest, RenewDelegationTokenResponse, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
@@ -24,7 +24,10 @@ const NONE: i64 = -1;
 pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let _: DescribeAclsRequest = call.read(body)?;
     let response = DescribeAclsResponse {
-        error_code: context.shared.metrics.error(call.api, ErrorCode::SecurityDisabled),
+        error_code: context
+            .shared
+            .metrics
+            .error(call.api, ErrorCode::SecurityDisabled),
         error_message: Some("No Authorizer is configured on the broker".into()),
         ..DescribeAclsResponse::default()
     };
@@ -34,7 +37,10 @@ pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Res
 pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: CreateAclsRequest = call.read(body)?;
     let results = request.creations.iter().map(|_| AclCreationResult {
-        error_code: context.shared.metrics.error(call.api, ErrorCode::SecurityDisabled),
+        error_code: context
+            .shared
+            .metrics
+            .error(call.api, ErrorCode::SecurityDisabled),
         error_message: Some("No Authorizer is configured.".into()),
     });
     let response = CreateAclsResponse {
@@ -47,7 +53,10 @@ pub(super) fn create_acls(context: &Context, call: Call, body: Decoder) -> Resul
 pub(super) fn delete_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: DeleteAclsRequest = call.read(body)?;
     let results = request.filters.iter().map(|_| DeleteAclsFilterResult {
-        error_code: context.shared.metrics.error(call.api, ErrorCode::SecurityDisabled),
+        error_code: context
+            .shared
+            .metrics
+            .error(call.api, ErrorCode::SecurityDisabled),
         error_message: Some("No Authorizer is configured.".into()),
         matching_acls: Vec::new(),
     });
@@ -73,8 +82,9 @@ pub(super) fn describe_user_scram_credentials(
             let message = format!("Attempt to describe a user credential that does not exist: {user}");
             (ErrorCode::ResourceNotFound, message)
         } else {
-            let message =
-                format!("Cannot describe SCRAM credentials for the same user twice in a single request: {user}");
+            let message = format!(
+                "Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+            );
             (ErrorCode::DuplicateResource, message)
         };
         DescribeUserScramCredentialsResult {
@@ -97,7 +107,13 @@ pub(super) fn describe_user_scram_credentials(
 pub(super) fn create_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let _: CreateDelegationTokenRequest = call.read(body)?;
     let has_requester = call.version >= 3;
-    let requester = |text| if has_requester { Str::from_static(text) } else { Str::default() };
+    let requester = |text| {
+        if has_requester {
+            Str::from_static(text)
+        } else {
+            Str::default()
+        }
+    };
     let response = CreateDelegationTokenResponse {
         error_code: no_tokens(context, call),
         principal_type: "User".into(),
@@ -109,7 +125,9 @@ pub(super) fn create_delegation_token(context: &Context, call: Call, body: Decod
         max_timestamp_ms: NONE,
         ..CreateDelegationTokenResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<CreateDelegationTokenRequest>(&response)))
+    Ok(Kind::Ready(
+        call.answer::<CreateDelegationTokenRequest>(&response),
+    ))
 }
 
 pub(super) fn renew_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -129,7 +147,9 @@ pub(super) fn expire_delegation_token(context: &Context, call: Call, body: Decod
         expiry_timestamp_ms: NONE,
         throttle_time_ms: 0,
     };
-    Ok(Kind::Ready(call.answer::<ExpireDelegationTokenRequest>(&response)))
+    Ok(Kind::Ready(
+        call.answer::<ExpireDelegationTokenRequest>(&response),
+    ))
 }
 
 pub(super) fn describe_delegation_token(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -138,7 +158,9 @@ pub(super) fn describe_delegation_token(context: &Context, call: Call, body: Dec
         error_code: no_tokens(context, call),
         ..DescribeDelegationTokenResponse::default()
     };
-    Ok(Kind::Ready(call.answer::<DescribeDelegationTokenRequest>(&response)))
+    Ok(Kind::Ready(
+        call.answer::<DescribeDelegationTokenRequest>(&response),
+    ))
 }
 
 /// A connection that says who it is not cannot ask for tokens.
@@ -150,7 +172,10 @@ fn no_tokens(context: &Context, call: Call) -> i16 {
 pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let _: SaslHandshakeRequest = call.read(body)?;
     let response = SaslHandshakeResponse {
-        error_code: context.shared.metrics.error(call.api, ErrorCode::IllegalSaslState),
+        error_code: context
+            .shared
+            .metrics
+            .error(call.api, ErrorCode::IllegalSaslState),
         mechanisms: Vec::new(),
     };
     Ok(Kind::Ready(call.answer::<SaslHandshakeRequest>(&response)))
@@ -159,7 +184,10 @@ pub(super) fn sasl_handshake(context: &Context, call: Call, body: Decoder) -> Re
 pub(super) fn sasl_authenticate(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let _: SaslAuthenticateRequest = call.read(body)?;
     let response = SaslAuthenticateResponse {
-        error_code: context.shared.metrics.error(call.api, ErrorCode::IllegalSaslState),
+        error_code: context
+            .shared
+            .metrics
+            .error(call.api, ErrorCode::IllegalSaslState),
         error_message: Some("SaslAuthenticate request received after successful authentication".into()),
         ..SaslAuthenticateResponse::default()
     };

@@ -2,7 +2,8 @@
 //! but not named by `ApiVersions`, so that clients do not send them.
 
 use stafett_kafka_wire::messages::{
-    GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest, PushTelemetryResponse,
+    GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
+    PushTelemetryResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 
@@ -17,7 +18,7 @@ const SUBSCRIPTION: i32 = 1;
 /// In the protocol's numbers, the preferred one first: zstd, lz4, gzip, snappy.
 const CODECS: [i8; 4] = [4, 3, 1, 2];
 
-pub(super) fn get_telemetry_subscriptions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+pub(super) fn get_telemetry_subscriptions(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: GetTelemetrySubscriptionsRequest = call.read(body)?;
     let client_instance_id = if request.client_instance_id.is_zero() {
         Uuid::from(uuid::Uuid::new_v4().as_u128())

@@ -2,7 +2,8 @@
 
 use stafett_kafka_wire::messages::describe_transactions::TransactionState;
 use stafett_kafka_wire::messages::{
-    DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse,
+    DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest,
+    ListTransactionsResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode};
 

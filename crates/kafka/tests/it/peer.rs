@@ -60,6 +60,7 @@ impl Server {
         let broker = Arc::new(Broker::start(journal, broker).await.unwrap());
         let mut registry = Registry::default();
         let kafka = Kafka::new(Arc::clone(&broker), settings, &mut registry);
+        broker.groups().register_metrics(&mut registry);
         let net = NetMetrics::register(&mut registry);
         let loopback = ["127.0.0.1:0".parse().unwrap()];
         let listener = Listener::bind(&loopback, ListenerSettings::new("kafka", 1000), &net).unwrap();

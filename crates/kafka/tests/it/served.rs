@@ -11,10 +11,11 @@ use crate::peer::{Client, Server};
 async fn ask<R: Request>(server: &Server, version: i16) {
     let mut client = server.client().await;
     client.send(version, &R::default()).await;
+    let what = format!("{} {version}", R::KEY.name());
     let payload = client.frame().await;
-    let payload = payload.unwrap_or_else(|| panic!("{} {version} is not answered", R::KEY.name()));
+    let payload = payload.expect(&what);
     let answer = frame::read_response::<R>(payload, version, DecodeLimits::default());
-    assert!(answer.is_ok(), "{} {version} cannot be read", R::KEY.name());
+    assert!(answer.is_ok(), "{what} cannot be read");
 }
 
 /// The versions of what a broker says it serves.

@@ -136,7 +136,10 @@ impl FrameReader {
         loop {
             self.parse(frames)?;
             if frames.len() > held {
-                self.since = None;
+                if let Some(since) = self.since.take() {
+                    let seconds = since.elapsed().as_secs_f64();
+                    self.metrics.receive_seconds.observe(seconds);
+                }
                 return Ok(Status::Frames);
             }
             self.make_room().await?;

@@ -40,7 +40,7 @@ macro_rules! settings {
         }
     };
     (@struct $type:ident { $( $([$doc:literal])+ $name:ident: $value:ty, )* }) => {
-        #[derive(Debug)]
+        #[derive(Debug, Clone)]
         #[allow(dead_code, reason = "which part of the program reads a setting is not the business of the table")]
         pub(crate) struct $type {
             $( $(#[doc = $doc])+ pub(crate) $name: $value, )*

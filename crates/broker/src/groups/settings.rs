@@ -1,0 +1,46 @@
+//! What can be set about groups.
+
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupSettings {
+    /// How long the first generation of a group waits for more members, in ms: each that comes in that time prolongs it.
+    pub initial_delay_ms: u32,
+    /// Members may be silent for so long, in ms: the least and the most that they may ask for.
+    pub session_ms_min: u32,
+    pub session_ms_max: u32,
+    /// Members of one group.
+    pub members_max: usize,
+    /// Groups there may be.
+    pub groups_max: usize,
+    /// Bytes of a group's name.
+    pub name_bytes_max: usize,
+    /// Bytes of what one member says of itself when it joins.
+    pub member_bytes_max: usize,
+    /// Bytes of what a leader gives out in one generation.
+    pub assignment_bytes_max: usize,
+    /// Bytes of the text beside a commit.
+    pub commit_text_bytes_max: usize,
+    /// How long commits of a group are kept that has no members; `None`: for ever.
+    pub commit_retention: Option<Duration>,
+    /// How often expired commits are looked for.
+    pub sweep_every: Duration,
+}
+
+impl Default for GroupSettings {
+    fn default() -> Self {
+        Self {
+            initial_delay_ms: 50,
+            session_ms_min: 6_000,
+            session_ms_max: 1_800_000,
+            members_max: 10_000,
+            groups_max: 1_000_000,
+            name_bytes_max: 32_767,
+            member_bytes_max: 1 << 20,
+            assignment_bytes_max: 16 << 20,
+            commit_text_bytes_max: 4096,
+            commit_retention: Some(Duration::from_hours(7 * 24)),
+            sweep_every: Duration::from_mins(10),
+        }
+    }
+}

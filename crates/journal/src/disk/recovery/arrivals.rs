@@ -1,0 +1,292 @@
+//! The arrival segments, in order: where the journal ends, and what is damaged before.
+
+use std::cmp::Ordering;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use super::super::codec::{u32_of, usize_of};
+use super::super::index::Indexer;
+use super::super::position::{Position, SegmentId};
+use super::super::salvage::salvage;
+use super::super::scan::{Chain, EndReason, LaterMark, ScanEnd, first_group, scan};
+use super::super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::super::sidecar;
+use super::super::storage::{StorageFile, read_exact_at};
+use super::{OpenError, Recovery};
+
+impl Recovery<'_> {
+    /// Goes through the arrival segments in order, up to the end of the journal.
+    pub(super) fn read_arrivals(&mut self) -> Result<(), OpenError> {
+        let arrivals = std::mem::take(&mut self.arrivals);
+        let mut ended = false;
+        for (index, id) in arrivals.iter().enumerate() {
+            let role = FileRole::Segment(SegmentKind::Arrival, *id);
+            if self.removed.contains(id) || ended {
+                self.drop_segment(role)?;
+                continue;
+            }
+            let file = self.storage.open(&role.name())?;
+            let Some(chain) = self.start_of(&*file, *id, role)? else {
+                self.spares.push(role);
+                continue;
+            };
+            let next = arrivals.get(index + 1..).unwrap_or_default();
+            ended = self.read_arrival(&*file, *id, chain, next)?;
+        }
+        // A replayed rewrite may have replaced segments that were read before it was known.
+        let removed = &self.removed;
+        let gone: Vec<SegmentId> = self
+            .segments
+            .iter()
+            .map(|segment| segment.id)
+            .filter(|id| removed.contains(id))
+            .collect();
+        self.segments.retain(|segment| !removed.contains(&segment.id));
+        self.rows.retain(|(id, _)| !removed.contains(id));
+        for id in gone {
+            self.drop_segment(FileRole::Segment(SegmentKind::Arrival, id))?;
+        }
+        Ok(())
+    }
+
+    /// What the first group of an arrival segment follows; `None` if the file holds none.
+    fn start_of(
+        &mut self,
+        file: &dyn StorageFile,
+        id: SegmentId,
+        role: FileRole,
+    ) -> Result<Option<Chain>, OpenError> {
+        let mut block = vec![0; SEGMENT_HEAD_BYTES];
+        let got = file.read_at(&mut block, 0)?;
+        block.truncate(got);
+        match SegmentHead::decode(&block) {
+            HeadFound::Newer(version) => Err(OpenError::Newer {
+                file: role.name(),
+                version,
+            }),
+            HeadFound::Head(head) if head.segment == id => Ok(Some(Chain {
+                sequence: head.first_sequence.saturating_sub(1),
+                checksum: head.previous,
+            })),
+            // A spare, unless the groups say otherwise: then only the header is damaged.
+            HeadFound::Head(_) | HeadFound::Nothing => {
+                let (first, known) = (
+                    first_group(file, id)?,
+                    self.sidecars.contains(&(SegmentKind::Arrival, id)),
+                );
+                if first.is_none() && !known {
+                    let behind = self.later_mark(file, id, u32_of(SEGMENT_HEAD_BYTES), 0, None)?;
+                    let Some(chain) = self.chain.filter(|_| behind.is_some()) else {
+                        return Ok(None);
+                    };
+                    return Ok(Some(chain));
+                }
+                let own = first.map(|head| Chain {
+                    sequence: head.sequence - 1,
+                    checksum: head.previous,
+                });
+                Ok(Some(own.or(self.chain).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Takes one arrival segment. True if the journal ends in it.
+    fn read_arrival(
+        &mut self,
+        file: &dyn StorageFile,
+        id: SegmentId,
+        chain: Chain,
+        next: &[SegmentId],
+    ) -> Result<bool, OpenError> {
+        if id <= self.from.segment
+            && let Some(summary) = self.believe_sidecar(SegmentKind::Arrival, id)?
+        {
+            self.chain = Some(Chain {
+                sequence: summary.last_sequence,
+                checksum: summary.last_checksum,
+            });
+            self.segments.push(Segment {
+                id,
+                kind: SegmentKind::Arrival,
+            });
+            return Ok(false);
+        }
+        self.report.scanned_segments += 1;
+        let mut indexer = Indexer::new(id, chain);
+        let (end, is_last) = self.scan_arrival(file, id, chain, next, &mut indexer)?;
+        indexer.end(&end);
+        self.chain = Some(end.chain);
+        self.write_unsynced_again(file, id, end.byte)?;
+        file.sync()?;
+        let (summary, rows, entries) = indexer.finish();
+        let name = FileRole::Sidecar(SegmentKind::Arrival, id).name();
+        sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;
+        self.rows.extend(rows.into_iter().map(|row| (id, row)));
+        self.segments.push(Segment {
+            id,
+            kind: SegmentKind::Arrival,
+        });
+        Ok(is_last)
+    }
+
+    /// Writes again what nobody knows to be synced. A sync that failed leaves pages that are seen but not on the disk, and
+    /// that no later sync would write: what has been read here would be gone after a loss of power.
+    fn write_unsynced_again(&self, file: &dyn StorageFile, id: SegmentId, end: u32) -> io::Result<()> {
+        let synced = self.highest_mark.max(self.from);
+        let mut at = match synced.segment.cmp(&id) {
+            Ordering::Less => 0,
+            Ordering::Equal => synced.byte,
+            Ordering::Greater => return Ok(()),
+        };
+        let mut buffer = vec![0; 1 << 20];
+        while at < end {
+            let step = usize_of(end - at).min(buffer.len());
+            let piece = buffer.get_mut(..step).unwrap_or_default();
+            read_exact_at(file, piece, at.into())?;
+            file.write_at(&mut [IoSlice::new(piece)], at.into())?;
+            at += u32_of(step);
+        }
+        Ok(())
+    }
+
+    fn scan_arrival(
+        &mut self,
+        file: &dyn StorageFile,
+        id: SegmentId,
+        chain: Chain,
+        next: &[SegmentId],
+        indexer: &mut Indexer,
+    ) -> Result<(ScanEnd, bool), OpenError> {
+        let (mut from, mut chain) = (0, chain);
+        loop {
+            let end = scan(file, id, from, chain, |group| {
+                self.highest_mark = self.highest_mark.max(group.head.synced);
+                let end = Position {
+                    segment: id,
+                    byte: group.byte + group.head.bytes,
+                };
+                for (number, frame) in (1..).zip(&group.frames) {
+                    indexer.frame(frame);
+                    self.replay(frame, id, end, number);
+                }
+            })?;
+            let at = Position {
+                segment: id,
+                byte: end.byte,
+            };
+            let Some(mark) = self.damaged_below(file, &end, at, next)? else {
+                let is_last = self.ends_at(&end, at, next)?;
+                return Ok((end, is_last));
+            };
+            tracing::error!(%at, reason = %end.reason, %mark, "a write group that was durable is damaged");
+            self.report.damaged_groups += 1;
+            let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
+            // Numbered behind whatever the group before held.
+            for (number, frame) in (1 << 31..).zip(&found.frames) {
+                indexer.frame(frame);
+                self.replay(frame, id, at, number);
+            }
+            self.lose(&found.lost);
+            self.suspect |= found.unknown;
+            match found.resume {
+                Some((byte, follows)) => (from, chain) = (byte, follows),
+                None => return Ok((end.past_damage(), false)),
+            }
+        }
+    }
+
+    /// The highest synced mark that groups of a segment carry that lie behind byte `from` and were written after `sequence`;
+    /// `None` if there is no such group.
+    fn later_mark(
+        &mut self,
+        file: &dyn StorageFile,
+        id: SegmentId,
+        from: u32,
+        sequence: u64,
+        run: Option<u64>,
+    ) -> io::Result<Option<Position>> {
+        let known = self
+            .later
+            .get(&id)
+            .filter(|later| later.answers(from, sequence, run));
+        if let Some(later) = known {
+            return Ok(later.mark());
+        }
+        let later = LaterMark::find(file, id, from, sequence, run)?;
+        self.later.insert(id, later);
+        Ok(later.mark())
+    }
+
+    /// If the bad group at `at` had been durable, a position up to which everything had been.
+    fn damaged_below(
+        &mut self,
+        file: &dyn StorageFile,
+        end: &ScanEnd,
+        at: Position,
+        next: &[SegmentId],
+    ) -> Result<Option<Position>, OpenError> {
+        let mut behind = self.later_mark(file, at.segment, at.byte, end.chain.sequence, end.run)?;
+        // The checkpoint knows how the journal went on behind it, and some of that may have been rewritten.
+        if at.segment < self.from.segment {
+            return Ok(behind.map(|_| self.from));
+        }
+        if let Some(next_id) = next.first()
+            && self.follows(*next_id, end.chain)?
+        {
+            return Ok(None);
+        }
+        for id in next {
+            let file = self.open_arrival(*id)?;
+            let run = first_group(&*file, *id)?.map(|head| head.run);
+            let from = u32_of(SEGMENT_HEAD_BYTES);
+            behind = behind.max(self.later_mark(&*file, *id, from, end.chain.sequence, run)?);
+        }
+        let mark = behind.unwrap_or_default().max(self.highest_mark).max(self.from);
+        // A program that is killed leaves no bad group before a good one. A machine that loses its power does.
+        let was_killed = behind.is_some() && self.meta.run.boot == self.boot;
+        Ok((mark > at || was_killed).then_some(mark))
+    }
+
+    /// Whether the journal ends at `at`, where no group had been durable.
+    fn ends_at(&mut self, end: &ScanEnd, at: Position, next: &[SegmentId]) -> Result<bool, OpenError> {
+        if at.segment < self.from.segment {
+            return Ok(false);
+        }
+        if let Some(next_id) = next.first()
+            && self.follows(*next_id, end.chain)?
+        {
+            return Ok(false);
+        }
+        let mut torn = !matches!(end.reason, EndReason::NoGroup | EndReason::Stranger);
+        for id in next {
+            torn |= first_group(&*self.open_arrival(*id)?, *id)?.is_some();
+        }
+        self.report.torn |= torn;
+        if torn {
+            tracing::info!(%at, reason = %end.reason, "the journal ends at a torn write group");
+        }
+        Ok(true)
+    }
+
+    fn open_arrival(&self, id: SegmentId) -> Result<Arc<dyn StorageFile>, OpenError> {
+        Ok(self
+            .storage
+            .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)
+    }
+
+    /// Whether an arrival segment starts with what follows `chain`.
+    fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
+        let file = self.open_arrival(id)?;
+        let mut block = vec![0; SEGMENT_HEAD_BYTES];
+        let got = file.read_at(&mut block, 0)?;
+        block.truncate(got);
+        if let HeadFound::Head(head) = SegmentHead::decode(&block)
+            && head.segment == id
+        {
+            return Ok(head.first_sequence == chain.sequence + 1 && head.previous == chain.checksum);
+        }
+        // Its header may be damaged.
+        let first = first_group(&*file, id)?;
+        Ok(first.is_some_and(|head| head.sequence == chain.sequence + 1 && head.previous == chain.checksum))
+    }
+}

@@ -1,0 +1,153 @@
+//! What frames that the checkpoint may not cover change. Applying one again changes nothing.
+
+use std::sync::Arc;
+
+use stafett_model::{BatchHeader, LogId, Offset};
+
+use super::super::checkpoint::StateAt;
+use super::super::control::Control;
+use super::super::frame::Kind;
+use super::super::log::Log;
+use super::super::position::{Position, SegmentId};
+use super::super::producers::Numbered;
+use super::super::scan::ScannedFrame;
+use super::{Recovery, ids};
+
+impl Recovery<'_> {
+    /// Applies a frame that the checkpoint may not cover. Applying one again changes nothing.
+    pub(super) fn replay(
+        &mut self,
+        frame: &ScannedFrame,
+        segment: SegmentId,
+        group_end: Position,
+        number: u32,
+    ) {
+        if (Position {
+            segment,
+            byte: frame.byte,
+        }) < self.from
+        {
+            return;
+        }
+        self.report.replayed_frames += 1;
+        match frame.head.kind {
+            Kind::Batch => self.replay_batch(frame),
+            Kind::Control => {
+                if let Some(control) = Control::decode(&frame.body) {
+                    self.replay_control(control, group_end, number);
+                } else {
+                    tracing::warn!(segment = segment.0, byte = frame.byte, "an unknown control frame");
+                }
+            }
+        }
+    }
+
+    fn replay_batch(&mut self, frame: &ScannedFrame) {
+        let header = BatchHeader::parse(&frame.body).ok();
+        for entry in &frame.head.entries {
+            let Some(log) = self.logs.get(&entry.log) else {
+                if !self.deleted.contains(&entry.log) {
+                    self.report.unknown_frames += 1;
+                }
+                continue;
+            };
+            let mut state = log.lock();
+            if self.suspect {
+                self.proven.insert(entry.log);
+                let next = state.next;
+                if entry.base > next {
+                    state.lose(next, entry.base);
+                }
+            }
+            state.next = state.next.max(entry.end());
+            if let Some(header) = &header
+                && let (1, Some(numbered)) = (frame.head.entries.len(), Numbered::of(header))
+            {
+                state.producers.get_or_insert_default().note(
+                    numbered,
+                    entry.base,
+                    header.max_timestamp.max(0),
+                );
+            }
+            self.dirty.insert(entry.log);
+        }
+    }
+
+    fn replay_control(&mut self, control: Control, position: Position, number: u32) {
+        match control {
+            Control::State(change) => self.state.push(StateAt {
+                position,
+                number,
+                change,
+            }),
+            Control::CreateLogs { first, count, spec } => {
+                let spec = Arc::new(spec);
+                for id in ids(first, count) {
+                    self.meta.next_log = self.meta.next_log.max(id.0 + 1);
+                    self.logs
+                        .entry(id)
+                        .or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
+                    self.dirty.insert(id);
+                }
+            }
+            Control::ChangeLogs { first, count, spec } => {
+                let spec = Arc::new(spec);
+                for id in ids(first, count) {
+                    if let Some(log) = self.logs.get(&id) {
+                        log.lock().spec = Arc::clone(&spec);
+                        self.dirty.insert(id);
+                    }
+                }
+            }
+            Control::DeleteLogs { first, count } => {
+                for id in ids(first, count) {
+                    self.logs.remove(&id);
+                    self.dirty.remove(&id);
+                    self.deleted.push(id);
+                }
+            }
+            Control::Truncate { log, before } => {
+                if let Some(known) = self.logs.get(&log) {
+                    known.lock().truncate(before);
+                    self.dirty.insert(log);
+                }
+            }
+            Control::Reserve { log, below } => {
+                if let Some(known) = self.logs.get(&log) {
+                    let mut state = known.lock();
+                    state.reserved = state.reserved.max(below);
+                    self.dirty.insert(log);
+                }
+            }
+            Control::Run { epoch, boot, .. } => {
+                // Where the recovery before that run ended, whose checkpoint was not stored.
+                self.pass_lost_offsets(boot);
+                self.meta.run.epoch = epoch.0;
+                self.meta.run.boot = boot;
+                self.meta.run.ended = false;
+            }
+            Control::RunEnd { .. } => self.meta.run.ended = true,
+            Control::Segments { added, removed } => {
+                for id in &added {
+                    self.sorted.insert(*id, true);
+                }
+                for id in &removed {
+                    self.sorted.remove(id);
+                    self.removed.insert(*id);
+                }
+                self.segments_added.extend(added);
+                self.segments_removed.extend(removed);
+            }
+        }
+    }
+
+    pub(super) fn lose(&mut self, lost: &[(LogId, Offset, Offset)]) {
+        for (id, from, to) in lost {
+            let Some(log) = self.logs.get(id) else { continue };
+            let mut state = log.lock();
+            state.lose(*from, *to);
+            state.next = state.next.max(*to);
+            self.dirty.insert(*id);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `DescribeGroups`: what classic groups are at, and who is in them.
+
+use std::sync::Arc;
+
+use stafett_broker::groups::classic::MemberView;
+use stafett_broker::groups::{Group, GroupKind};
+use stafett_kafka_wire::messages::describe_groups::{DescribedGroup, DescribedGroupMember};
+use stafett_kafka_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+
+use super::group_words::{GROUP_OPERATIONS, state_name, text};
+use crate::answers::{Kind, Reply};
+use crate::kafka::large_answer;
+use crate::session::{Call, Close, Context};
+
+/// From this version on, a group that is not there is an error; before, it is dead.
+const ERRORS_FROM: i16 = 6;
+const INSTANCES_FROM: i16 = 4;
+/// What nobody asked for.
+const NOT_ASKED: i32 = i32::MIN;
+/// From how many groups on an answer may be a large one.
+const LARGE: usize = 100;
+
+pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: DescribeGroupsRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Task(Box::pin(async move {
+        let turn = if request.groups.len() >= LARGE {
+            large_answer(&shared).await
+        } else {
+            None
+        };
+        let operations = if request.include_authorized_operations {
+            GROUP_OPERATIONS
+        } else {
+            NOT_ASKED
+        };
+        let mut groups = Vec::with_capacity(request.groups.len());
+        for name in request.groups {
+            let found = shared.broker.groups().look(&name, |group| {
+                group.and_then(|group| described(call.version, group))
+            });
+            let group = found.unwrap_or_else(|| absent(call.version, &name));
+            if group.error_code != 0 {
+                shared.metrics.error(call.api, ErrorCode::GroupIdNotFound);
+            }
+            groups.push(DescribedGroup {
+                group_id: name,
+                authorized_operations: if group.error_code == 0 {
+                    operations
+                } else {
+                    NOT_ASKED
+                },
+                ..group
+            });
+        }
+        let response = DescribeGroupsResponse {
+            throttle_time_ms: 0,
+            groups,
+        };
+        let reply = call.answer::<DescribeGroupsRequest>(&response)?;
+        Ok(Reply { turn, ..reply })
+    })))
+}
+
+fn absent(version: i16, name: &str) -> DescribedGroup {
+    let is_error = version >= ERRORS_FROM;
+    let code = if is_error {
+        ErrorCode::GroupIdNotFound
+    } else {
+        ErrorCode::None
+    };
+    DescribedGroup {
+        error_code: code.code(),
+        error_message: is_error.then(|| format!("Group {name} not found.").into()),
+        group_state: "Dead".into(),
+        ..DescribedGroup::default()
+    }
+}
+
+/// `None` if the group is of another kind.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "other kinds are described by another request"
+)]
+fn described(version: i16, group: &Group) -> Option<DescribedGroup> {
+    let GroupKind::Classic(classic) = &group.kind;
+    // Only a generation that everybody has agreed on is shown in full.
+    let is_stable = classic.is_stable();
+    let member = |member: MemberView<'_>| DescribedGroupMember {
+        member_id: Str::copy_from(member.id),
+        group_instance_id: member
+            .instance
+            .filter(|_| version >= INSTANCES_FROM)
+            .map(Str::copy_from),
+        client_id: Str::copy_from(member.client_id),
+        client_host: Str::copy_from(member.client_host),
+        member_metadata: if is_stable {
+            member.metadata
+        } else {
+            bytes::Bytes::new()
+        },
+        member_assignment: if is_stable {
+            member.assignment
+        } else {
+            bytes::Bytes::new()
+        },
+    };
+    Some(DescribedGroup {
+        group_state: state_name(group.kind.state()).into(),
+        protocol_type: text(classic.purpose()),
+        protocol_data: text(classic.strategy().filter(|_| is_stable)),
+        members: classic.members().map(member).collect(),
+        ..DescribedGroup::default()
+    })
+}

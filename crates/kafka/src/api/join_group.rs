@@ -1,0 +1,112 @@
+//! `JoinGroup`: answered when the group's next generation begins.
+//!
+//! What is kept of the request is copied out of it, so that a client that waits for minutes holds no frame.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_broker::GroupError;
+use stafett_broker::groups::classic::{Join, Joined, NotJoined, Strategy};
+use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
+use stafett_kafka_wire::messages::{JoinGroupRequest, JoinGroupResponse};
+use stafett_kafka_wire::{Decoder, Str};
+
+use super::group_words::{client_host, new_member_id, text};
+use crate::answers::{Answered, Kind};
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+/// From this version on, members are given an id before they join (KIP-394).
+const KNOWN_IDS_FROM: i16 = 4;
+/// From this version on, the answer says what the group is there for, and may have no strategy.
+const PURPOSE_FROM: i16 = 7;
+/// From this version on, a leader can be told not to decide (KIP-814).
+const SKIP_FROM: i16 = 9;
+
+pub(super) fn join_group(
+    context: &Context,
+    call: Call,
+    client: Option<&str>,
+    body: Decoder,
+) -> Result<Kind, Close> {
+    let request: JoinGroupRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    let drain = context.drain.clone();
+    let group: Box<str> = (&*request.group_id).into();
+    let join = join(
+        &request,
+        call.version,
+        client.unwrap_or_default(),
+        client_host(context),
+    );
+    Ok(Kind::Waiting(Box::pin(async move {
+        let member = Arc::from(&*join.member);
+        let joined = tokio::select! {
+            biased;
+            joined = shared.broker.groups().join(&group, join) => joined,
+            () = drain.cancelled() => Err(NotJoined { error: GroupError::Stopping, member }),
+        };
+        answer(&shared, call, joined)
+    })))
+}
+
+fn join(request: &JoinGroupRequest, version: i16, client: &str, client_host: Box<str>) -> Join {
+    let session_ms = u32::try_from(request.session_timeout_ms).unwrap_or(0);
+    let instance = request.group_instance_id.as_deref();
+    let strategies = request.protocols.iter().map(|protocol| Strategy {
+        name: (&*protocol.name).into(),
+        metadata: Bytes::copy_from_slice(&protocol.metadata),
+    });
+    Join {
+        member: (&*request.member_id).into(),
+        new_id: new_member_id(instance.unwrap_or(client)),
+        instance: instance.map(Into::into),
+        client_id: client.into(),
+        client_host,
+        purpose: (&*request.protocol_type).into(),
+        strategies: strategies.collect(),
+        session_ms,
+        rebalance_ms: u32::try_from(request.rebalance_timeout_ms).unwrap_or(session_ms),
+        must_know_id: version >= KNOWN_IDS_FROM,
+        may_skip_assignment: version >= SKIP_FROM,
+    }
+}
+
+fn answer(shared: &Shared, call: Call, joined: Result<Joined, NotJoined>) -> Answered {
+    let response = match joined {
+        Ok(joined) => JoinGroupResponse {
+            generation_id: joined.generation,
+            protocol_type: joined
+                .purpose
+                .as_deref()
+                .map(Str::copy_from)
+                .filter(|_| call.version >= PURPOSE_FROM),
+            protocol_name: Some(text(joined.strategy.as_deref())),
+            leader: Str::copy_from(&joined.leader),
+            skip_assignment: joined.skip_assignment,
+            member_id: Str::copy_from(&joined.member),
+            members: joined
+                .members
+                .into_iter()
+                .map(|member| JoinGroupResponseMember {
+                    member_id: Str::copy_from(&member.id),
+                    group_instance_id: member
+                        .instance
+                        .as_deref()
+                        .map(Str::copy_from)
+                        .filter(|_| call.version >= 5),
+                    metadata: member.metadata,
+                })
+                .collect(),
+            ..JoinGroupResponse::default()
+        },
+        Err(NotJoined { error, member }) => JoinGroupResponse {
+            error_code: shared.metrics.error(call.api, error::group(&error)?),
+            protocol_name: (call.version < PURPOSE_FROM).then(Str::default),
+            member_id: Str::copy_from(&member),
+            ..JoinGroupResponse::default()
+        },
+    };
+    call.answer::<JoinGroupRequest>(&response)
+}

@@ -1,0 +1,59 @@
+//! `LeaveGroup`: members leave, or an administrator sends static members away by their instance.
+
+use stafett_broker::GroupError;
+use stafett_broker::groups::classic::Leave;
+use stafett_kafka_wire::messages::leave_group::{MemberIdentity, MemberResponse};
+use stafett_kafka_wire::messages::{LeaveGroupRequest, LeaveGroupResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode};
+
+use crate::answers::Kind;
+use crate::error;
+use crate::session::{Call, Close, Context};
+
+/// From this version on, several members leave at once.
+const MANY_FROM: i16 = 3;
+
+pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: LeaveGroupRequest = call.read(body)?;
+    let members = if call.version >= MANY_FROM {
+        request.members
+    } else {
+        vec![MemberIdentity {
+            member_id: request.member_id,
+            ..MemberIdentity::default()
+        }]
+    };
+    let leaves: Vec<_> = members
+        .iter()
+        .map(|member| Leave {
+            member: (&*member.member_id).into(),
+            instance: member.group_instance_id.as_deref().map(Into::into),
+        })
+        .collect();
+    let left = match context.shared.broker.groups().leave(&request.group_id, &leaves) {
+        // Nobody is a member of a group that there is not.
+        Err(GroupError::NoSuchGroup) => Ok(vec![Err(GroupError::UnknownMember); members.len()]),
+        left => left,
+    };
+    let count = |code| context.shared.metrics.error(call.api, code);
+    let mut response = LeaveGroupResponse::default();
+    match left {
+        Ok(results) => {
+            for (member, result) in members.into_iter().zip(results) {
+                let code = result.map_or_else(|error| error::group(&error), |()| Ok(ErrorCode::None))?;
+                response.members.push(MemberResponse {
+                    member_id: member.member_id,
+                    group_instance_id: member.group_instance_id,
+                    error_code: count(code),
+                });
+            }
+        }
+        Err(error) => response.error_code = count(error::group(&error)?),
+    }
+    if call.version < MANY_FROM
+        && let Some(only) = response.members.pop()
+    {
+        response.error_code = only.error_code;
+    }
+    Ok(Kind::Ready(call.answer::<LeaveGroupRequest>(&response)))
+}

@@ -1,0 +1,75 @@
+//! `ListGroups`: all groups, or those of some states and types.
+
+use std::sync::Arc;
+
+use stafett_broker::groups::{Group, GroupKind};
+use stafett_kafka_wire::messages::list_groups::ListedGroup;
+use stafett_kafka_wire::messages::{ListGroupsRequest, ListGroupsResponse};
+use stafett_kafka_wire::{Decoder, Str};
+
+use super::group_words::{state_name, text};
+use crate::answers::{Kind, Reply};
+use crate::kafka::large_answer;
+use crate::session::{Call, Close, Context};
+
+const STATES_FROM: i16 = 4;
+const TYPES_FROM: i16 = 5;
+/// From how many groups on an answer is a large one.
+const LARGE: usize = 10_000;
+
+pub(super) fn list_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: ListGroupsRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Task(Box::pin(async move {
+        let turn = if shared.broker.groups().len() >= LARGE {
+            large_answer(&shared).await
+        } else {
+            None
+        };
+        let mut groups = Vec::new();
+        shared.broker.groups().each(|group| {
+            let listed = listed(call.version, group);
+            let state = state_name(group.kind.state());
+            let kind = group.kind.state().kind.name();
+            if is_wanted(&request.states_filter, state) && is_wanted(&request.types_filter, kind) {
+                groups.push(listed);
+            }
+        });
+        let response = ListGroupsResponse {
+            groups,
+            ..ListGroupsResponse::default()
+        };
+        let reply = call.answer::<ListGroupsRequest>(&response)?;
+        Ok(Reply { turn, ..reply })
+    })))
+}
+
+fn is_wanted(filter: &[Str], value: &str) -> bool {
+    filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(value))
+}
+
+fn listed(version: i16, group: &Group) -> ListedGroup {
+    let state = group.kind.state();
+    let purpose = match &group.kind {
+        GroupKind::Classic(classic) => classic.purpose(),
+    };
+    ListedGroup {
+        group_id: Str::copy_from(&group.name),
+        protocol_type: text(purpose),
+        group_state: if version >= STATES_FROM {
+            state_name(state).into()
+        } else {
+            Str::default()
+        },
+        group_type: if version >= TYPES_FROM {
+            kind_name(state.kind.name())
+        } else {
+            Str::default()
+        },
+    }
+}
+
+/// Kafka's words for kinds are the core's.
+fn kind_name(name: &'static str) -> Str {
+    Str::from_static(name)
+}

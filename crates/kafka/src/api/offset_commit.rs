@@ -1,0 +1,158 @@
+//! `OffsetCommit`: staged when it is read, so that commits that were sent together are stored together; answered when
+//! it is stored.
+
+use std::sync::Arc;
+
+use stafett_broker::GroupError;
+use stafett_broker::groups::{CommittedBy, NewCommit};
+use stafett_broker::{Topic, TopicId};
+use stafett_kafka_wire::messages::offset_commit::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+};
+use stafett_kafka_wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode};
+
+use crate::answers::Kind;
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+/// From this version on, topics are named by their ids.
+const IDS_FROM: i16 = 10;
+/// From this version on, an epoch of a member is understood, and a group that is not there has an error of its own.
+const EPOCHS_FROM: i16 = 9;
+
+pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: OffsetCommitRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    let mut commits = Vec::new();
+    let mut topics: Vec<_> = request
+        .topics
+        .iter()
+        .map(|topic| stage(&shared, call.version, topic, &mut commits))
+        .collect();
+    let by = CommittedBy {
+        member: &request.member_id,
+        instance: request.group_instance_id.as_deref(),
+        epoch: request.generation_id_or_member_epoch,
+    };
+    let stepped = shared.broker.groups().commit(&request.group_id, &by, commits);
+    drop(request);
+    let stepped = match stepped {
+        Ok(stepped) => stepped,
+        Err(why) => {
+            let code = code(&why, call.version)?;
+            return Ok(Kind::Ready(answer(&shared, call, topics, code)));
+        }
+    };
+    if stepped.stored.is_none() {
+        return Ok(Kind::Ready(answer(&shared, call, topics, ErrorCode::None)));
+    }
+    Ok(Kind::Task(Box::pin(async move {
+        let code = match stepped.durable().await {
+            Ok(()) => ErrorCode::None,
+            Err(why) => code(&why.into(), call.version)?,
+        };
+        answer(&shared, call, std::mem::take(&mut topics), code)
+    })))
+}
+
+fn code(error: &GroupError, version: i16) -> Result<ErrorCode, Close> {
+    let is_old = version < EPOCHS_FROM;
+    if is_old && *error == GroupError::NoSuchGroup {
+        return Ok(ErrorCode::IllegalGeneration);
+    }
+    if is_old && *error == GroupError::StaleEpoch {
+        return Ok(ErrorCode::UnsupportedVersion);
+    }
+    error::group(error)
+}
+
+/// Adds what can be committed to `commits`, and gives the answer for it.
+fn stage(
+    shared: &Shared,
+    version: i16,
+    asked: &OffsetCommitRequestTopic,
+    commits: &mut Vec<NewCommit>,
+) -> OffsetCommitResponseTopic {
+    let topics = shared.broker.topics();
+    let (topic, unknown) = if version >= IDS_FROM {
+        let topic = topics.with_id(TopicId(asked.topic_id.into()));
+        (topic, ErrorCode::UnknownTopicId)
+    } else {
+        (topics.named(&asked.name), ErrorCode::UnknownTopicOrPartition)
+    };
+    let text_bytes_max = shared.broker.groups().settings().commit_text_bytes_max;
+    let mut partitions = Vec::with_capacity(asked.partitions.len());
+    for partition in &asked.partitions {
+        let commit = match &topic {
+            Some(topic) => commit(topic, partition, text_bytes_max),
+            None => Err(unknown),
+        };
+        let code = commit.map_or_else(
+            |code| code,
+            |commit| {
+                commits.push(commit);
+                ErrorCode::None
+            },
+        );
+        partitions.push(OffsetCommitResponsePartition {
+            partition_index: partition.partition_index,
+            error_code: code.code(),
+        });
+    }
+    OffsetCommitResponseTopic {
+        name: asked.name.clone(),
+        topic_id: asked.topic_id,
+        partitions,
+    }
+}
+
+fn commit(
+    topic: &Topic,
+    asked: &OffsetCommitRequestPartition,
+    text_bytes_max: usize,
+) -> Result<NewCommit, ErrorCode> {
+    let partition = u32::try_from(asked.partition_index)
+        .ok()
+        .filter(|partition| *partition < topic.partitions())
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let text = asked
+        .committed_metadata
+        .as_deref()
+        .filter(|text| !text.is_empty());
+    if text.is_some_and(|text| text.len() > text_bytes_max) {
+        return Err(ErrorCode::OffsetMetadataTooLarge);
+    }
+    Ok(NewCommit {
+        topic: topic.id,
+        partition,
+        offset: asked.committed_offset,
+        leader_epoch: asked.committed_leader_epoch,
+        text: text.map(Into::into),
+    })
+}
+
+/// The answer, where `code` is of all partitions that had no error of their own.
+fn answer(
+    shared: &Shared,
+    call: Call,
+    mut topics: Vec<OffsetCommitResponseTopic>,
+    code: ErrorCode,
+) -> crate::answers::Answered {
+    for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+        if partition.error_code == 0 {
+            partition.error_code = code.code();
+        }
+        if partition.error_code != 0 {
+            let code = ErrorCode::try_from(partition.error_code).unwrap_or(ErrorCode::UnknownServerError);
+            shared.metrics.error(call.api, code);
+        }
+    }
+    let response = OffsetCommitResponse {
+        throttle_time_ms: 0,
+        topics,
+    };
+    call.answer::<OffsetCommitRequest>(&response)
+}

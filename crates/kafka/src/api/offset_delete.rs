@@ -1,0 +1,128 @@
+//! `OffsetDelete`: commits of a group are forgotten, but not those of topics that its members subscribe to.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use stafett_broker::GroupError;
+use stafett_broker::groups::{Group, GroupKind};
+use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolSubscription};
+use stafett_kafka_wire::messages::offset_delete::{
+    OffsetDeleteRequestTopic, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use stafett_kafka_wire::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+use stafett_kafka_wire::{DecodeLimits, Decoder, ErrorCode, Str};
+
+use crate::answers::Kind;
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+/// What consumers say that their groups are there for.
+const CONSUMER: &str = "consumer";
+
+pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: OffsetDeleteRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    let (mut topics, commits, places) = find(&shared, request.topics);
+    let deleted = shared
+        .broker
+        .groups()
+        .delete_commits(&request.group_id, &commits, |group| {
+            let subscribed = subscribed(group)?;
+            let is_allowed = |place: &(usize, usize)| match (&subscribed, topics.get(place.0)) {
+                (Subscribed::Topics(names), Some(topic)) => !names.contains(&topic.name),
+                (Subscribed::Unknown, _) | (_, None) => false,
+            };
+            Ok(places.iter().map(is_allowed).collect())
+        });
+    Ok(Kind::Task(Box::pin(async move {
+        let deleted = match deleted {
+            Ok(stepped) => stepped.durable().await.map_err(GroupError::from),
+            Err(why) => Err(why),
+        };
+        let (topics, code) = match deleted {
+            Ok(allowed) => {
+                for ((topic, partition), _) in places.iter().zip(allowed).filter(|(_, allowed)| !allowed) {
+                    let slot = topics.get_mut(*topic);
+                    if let Some(slot) = slot.and_then(|topic| topic.partitions.get_mut(*partition)) {
+                        slot.error_code = shared.metrics.error(call.api, ErrorCode::GroupSubscribedToTopic);
+                    }
+                }
+                (topics, ErrorCode::None)
+            }
+            Err(why) => (Vec::new(), error::group(&why)?),
+        };
+        let response = OffsetDeleteResponse {
+            error_code: shared.metrics.error(call.api, code),
+            throttle_time_ms: 0,
+            topics,
+        };
+        call.answer::<OffsetDeleteRequest>(&response)
+    })))
+}
+
+/// The answer so far, what is to be forgotten, and where in the answer each of that is.
+type Found = (
+    Vec<OffsetDeleteResponseTopic>,
+    Vec<(stafett_broker::TopicId, u32)>,
+    Vec<(usize, usize)>,
+);
+
+fn find(shared: &Shared, asked: Vec<OffsetDeleteRequestTopic>) -> Found {
+    let mut commits = Vec::new();
+    let mut places = Vec::new();
+    let mut topics = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let known = shared.broker.topics().named(&topic.name);
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in topic.partitions {
+            let partition = u32::try_from(asked.partition_index).ok();
+            let known = known.as_ref().zip(partition);
+            let known = known.filter(|(topic, partition)| *partition < topic.partitions());
+            let code = match known {
+                Some((known, partition)) => {
+                    places.push((topics.len(), partitions.len()));
+                    commits.push((known.id, partition));
+                    ErrorCode::None
+                }
+                None => ErrorCode::UnknownTopicOrPartition,
+            };
+            partitions.push(OffsetDeleteResponsePartition {
+                partition_index: asked.partition_index,
+                error_code: code.code(),
+            });
+        }
+        topics.push(OffsetDeleteResponseTopic {
+            name: topic.name,
+            partitions,
+        });
+    }
+    (topics, commits, places)
+}
+
+/// What the members of a group read.
+enum Subscribed {
+    Topics(HashSet<Str>),
+    /// They say it in a way that cannot be read.
+    Unknown,
+}
+
+fn subscribed(group: &Group) -> Result<Subscribed, GroupError> {
+    let mut names = HashSet::new();
+    match &group.kind {
+        GroupKind::Classic(classic) if classic.is_empty() => {}
+        GroupKind::Classic(classic) if classic.purpose() != Some(CONSUMER) => {
+            return Err(GroupError::NotEmpty);
+        }
+        GroupKind::Classic(classic) => {
+            for member in classic.members() {
+                let read = consumer_protocol::read(member.metadata, DecodeLimits::default());
+                let Ok((_, ConsumerProtocolSubscription { topics, .. })) = read else {
+                    return Ok(Subscribed::Unknown);
+                };
+                names.extend(topics.iter().map(Str::detach));
+            }
+        }
+    }
+    Ok(Subscribed::Topics(names))
+}

@@ -1,0 +1,218 @@
+//! `OffsetFetch`: how far groups have come, in the partitions that are asked for or in all with a commit.
+
+use std::sync::Arc;
+
+use stafett_broker::groups::{Committed, Group};
+use stafett_broker::{Topic, TopicId};
+use stafett_kafka_wire::messages::offset_fetch::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+};
+use stafett_kafka_wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+
+use crate::answers::{Answered, Kind, Reply};
+use crate::error;
+use crate::kafka::{Shared, large_answer};
+use crate::session::{Call, Close, Context};
+
+/// From this version on, many groups are asked for at once.
+const MANY_FROM: i16 = 8;
+/// From this version on, topics are named by their ids.
+const IDS_FROM: i16 = 10;
+/// From how many partitions on an answer is a large one.
+const LARGE: usize = 10_000;
+
+pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: OffsetFetchRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Task(Box::pin(async move {
+        let turn = if size(&shared, &request) >= LARGE {
+            large_answer(&shared).await
+        } else {
+            None
+        };
+        let reply = answer(&shared, call, request)?;
+        Ok(Reply { turn, ..reply })
+    })))
+}
+
+/// Partitions that the answer will have, about.
+fn size(shared: &Shared, request: &OffsetFetchRequest) -> usize {
+    let groups = shared.broker.groups();
+    let all = |name: &str| groups.look(name, |group| group.map_or(0, |group| group.commits.len()));
+    let asked = |topics: &[OffsetFetchRequestTopics]| -> usize {
+        topics.iter().map(|topic| topic.partition_indexes.len()).sum()
+    };
+    let many: usize = request
+        .groups
+        .iter()
+        .map(|group| match &group.topics {
+            Some(topics) => asked(topics),
+            None => all(&group.group_id),
+        })
+        .sum();
+    let one = match &request.topics {
+        Some(topics) => topics.iter().map(|topic| topic.partition_indexes.len()).sum(),
+        None => all(&request.group_id),
+    };
+    many + one
+}
+
+fn answer(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered {
+    if call.version >= MANY_FROM {
+        let mut groups = Vec::with_capacity(request.groups.len());
+        for asked in request.groups {
+            groups.push(of_group(shared, call, asked)?);
+        }
+        let response = OffsetFetchResponse {
+            groups,
+            ..OffsetFetchResponse::default()
+        };
+        return call.answer::<OffsetFetchRequest>(&response);
+    }
+    let topics = request.topics.map(|topics| {
+        let asked = topics.into_iter().map(|topic| OffsetFetchRequestTopics {
+            name: topic.name,
+            topic_id: Uuid::ZERO,
+            partition_indexes: topic.partition_indexes,
+        });
+        asked.collect()
+    });
+    let asked = OffsetFetchRequestGroup {
+        group_id: request.group_id,
+        topics,
+        ..OffsetFetchRequestGroup::default()
+    };
+    let one = of_group(shared, call, asked)?;
+    let partition = |partition: OffsetFetchResponsePartitions| OffsetFetchResponsePartition {
+        partition_index: partition.partition_index,
+        committed_offset: partition.committed_offset,
+        committed_leader_epoch: partition.committed_leader_epoch,
+        metadata: partition.metadata,
+        error_code: partition.error_code,
+    };
+    let topics = one.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
+        name: topic.name,
+        partitions: topic.partitions.into_iter().map(partition).collect(),
+    });
+    let response = OffsetFetchResponse {
+        topics: topics.collect(),
+        error_code: one.error_code,
+        ..OffsetFetchResponse::default()
+    };
+    call.answer::<OffsetFetchRequest>(&response)
+}
+
+fn of_group(
+    shared: &Shared,
+    call: Call,
+    asked: OffsetFetchRequestGroup,
+) -> Result<OffsetFetchResponseGroup, Close> {
+    let OffsetFetchRequestGroup {
+        group_id,
+        member_id,
+        member_epoch,
+        topics,
+    } = asked;
+    let found = shared.broker.groups().look(&group_id, |group| {
+        if let Some(group) = group {
+            group.kind.check_fetch(member_id.as_deref(), member_epoch)?;
+        }
+        Ok(match topics {
+            Some(topics) => topics
+                .into_iter()
+                .map(|topic| of_topic(shared, call.version, group, topic))
+                .collect(),
+            None => group.map_or_else(Vec::new, |group| all_topics(shared, call.version, group)),
+        })
+    });
+    let (topics, code) = match found {
+        Ok(topics) => (topics, ErrorCode::None),
+        Err(why) => (Vec::new(), error::group(&why)?),
+    };
+    Ok(OffsetFetchResponseGroup {
+        group_id,
+        topics,
+        error_code: shared.metrics.error(call.api, code),
+    })
+}
+
+fn of_topic(
+    shared: &Shared,
+    version: i16,
+    group: Option<&Group>,
+    asked: OffsetFetchRequestTopics,
+) -> OffsetFetchResponseTopics {
+    let topics = shared.broker.topics();
+    let (topic, code) = if version >= IDS_FROM {
+        let topic = topics.with_id(TopicId(asked.topic_id.into()));
+        let code = if topic.is_none() {
+            ErrorCode::UnknownTopicId
+        } else {
+            ErrorCode::None
+        };
+        (topic, code)
+    } else {
+        (topics.named(&asked.name), ErrorCode::None)
+    };
+    let partitions = asked.partition_indexes.into_iter().map(|index| {
+        let commits = group.map(|group| &group.commits);
+        let known = topic.as_ref().zip(u32::try_from(index).ok()).zip(commits);
+        let committed = known.and_then(|((topic, partition), commits)| commits.get(topic.id, partition));
+        partition(index, committed, code)
+    });
+    OffsetFetchResponseTopics {
+        partitions: partitions.collect(),
+        name: asked.name,
+        topic_id: asked.topic_id,
+    }
+}
+
+/// A topic and the commits in it, by partition.
+type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, Committed)]);
+
+/// All topics that there are and that the group has commits in, by name.
+fn all_topics(shared: &Shared, version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
+    let topics = shared.broker.topics();
+    let mut known: Vec<TopicCommits<'_>> = group
+        .commits
+        .topics()
+        .filter_map(|(id, partitions)| Some((topics.with_id(id)?, partitions)))
+        .collect();
+    known.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    let of = |(topic, partitions): TopicCommits<'_>| {
+        let partitions = partitions.iter().map(|(index, committed)| {
+            let index = i32::try_from(*index).unwrap_or(i32::MAX);
+            partition(index, Some(committed), ErrorCode::None)
+        });
+        let has_id = version >= IDS_FROM;
+        OffsetFetchResponseTopics {
+            name: if has_id {
+                Str::default()
+            } else {
+                Str::copy_from(&topic.name)
+            },
+            topic_id: if has_id {
+                Uuid::from(topic.id.0)
+            } else {
+                Uuid::ZERO
+            },
+            partitions: partitions.collect(),
+        }
+    };
+    known.into_iter().map(of).collect()
+}
+
+fn partition(index: i32, committed: Option<&Committed>, code: ErrorCode) -> OffsetFetchResponsePartitions {
+    OffsetFetchResponsePartitions {
+        partition_index: index,
+        committed_offset: committed.map_or(-1, |committed| committed.offset),
+        committed_leader_epoch: committed.map_or(-1, |committed| committed.leader_epoch),
+        metadata: Some(super::group_words::text(
+            committed.and_then(|committed| committed.text.as_deref()),
+        )),
+        error_code: code.code(),
+    }
+}

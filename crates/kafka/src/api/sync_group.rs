@@ -1,0 +1,74 @@
+//! `SyncGroup`: what a member gets in this generation; answered when the leader has said it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_broker::GroupError;
+use stafett_broker::groups::classic::{Sync, Synced};
+use stafett_kafka_wire::messages::{SyncGroupRequest, SyncGroupResponse};
+use stafett_kafka_wire::{Decoder, Str};
+
+use crate::answers::{Answered, Kind};
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+/// From this version on, members say what they believe the group to agree by, and are told.
+const BELIEFS_FROM: i16 = 5;
+
+pub(super) fn sync_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: SyncGroupRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    let drain = context.drain.clone();
+    let group: Box<str> = (&*request.group_id).into();
+    let has_beliefs = request.protocol_type.is_some() && request.protocol_name.is_some();
+    let sync = sync(&request);
+    Ok(Kind::Waiting(Box::pin(async move {
+        let synced = if call.version >= BELIEFS_FROM && !has_beliefs {
+            Err(GroupError::NoCommonStrategy)
+        } else {
+            tokio::select! {
+                biased;
+                synced = shared.broker.groups().sync(&group, sync) => synced,
+                () = drain.cancelled() => Err(GroupError::Stopping),
+            }
+        };
+        answer(&shared, call, synced)
+    })))
+}
+
+fn sync(request: &SyncGroupRequest) -> Sync {
+    let assignments = request.assignments.iter().map(|given| {
+        let assignment = Bytes::copy_from_slice(&given.assignment);
+        ((&*given.member_id).into(), assignment)
+    });
+    Sync {
+        member: (&*request.member_id).into(),
+        instance: request.group_instance_id.as_deref().map(Into::into),
+        generation: request.generation_id,
+        purpose: request.protocol_type.as_deref().map(Into::into),
+        strategy: request.protocol_name.as_deref().map(Into::into),
+        assignments: assignments.collect(),
+    }
+}
+
+fn answer(shared: &Shared, call: Call, synced: Result<Synced, GroupError>) -> Answered {
+    let text = |text: Option<Box<str>>| {
+        text.as_deref()
+            .map(Str::copy_from)
+            .filter(|_| call.version >= BELIEFS_FROM)
+    };
+    let response = match synced {
+        Ok(synced) => SyncGroupResponse {
+            protocol_type: text(synced.purpose),
+            protocol_name: text(synced.strategy),
+            assignment: synced.assignment,
+            ..SyncGroupResponse::default()
+        },
+        Err(error) => SyncGroupResponse {
+            error_code: shared.metrics.error(call.api, error::group(&error)?),
+            ..SyncGroupResponse::default()
+        },
+    };
+    call.answer::<SyncGroupRequest>(&response)
+}

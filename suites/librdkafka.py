@@ -1,0 +1,165 @@
+"""librdkafka's own broker tests: its test runner, built here, and each test run by itself against a fresh topic prefix.
+
+The sources come in the npm package of Confluent's JavaScript client. Tests that librdkafka marks as local need no broker
+and are left out, but for those of its smoke list. Tests that can tell the two group protocols apart run with both.
+`librdkafka.tsv` names those that cannot apply, with the reason.
+"""
+
+import json
+import os
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+HERE = Path(__file__).resolve().parent
+SMOKE = ["0000", "0001", "0004", "0012", "0017", "0022", "0030", "0039", "0049", "0087", "0103"]
+PROTOCOLS = ["classic", "consumer"]
+KAFKA_VERSION = "4.3.0"
+# No library but OpenSSL and zlib, so that a plain build machine will do; zstd, lz4 and the rest are tested elsewhere.
+CONFIGURE = ["--disable-gssapi", "--disable-curl", "--disable-zstd", "--disable-lz4-ext"]
+
+
+def prepare(work):
+    """The folder with the built test runner."""
+    source = work / "librdkafka"
+    if not source.exists():
+        (work / "download").mkdir(exist_ok=True)
+        subprocess.run(["npm", "pack", "--silent", "--pack-destination", work / "download", PACKAGE], check=True, stdout=subprocess.DEVNULL)
+        prefix = "package/deps/librdkafka/"
+        with tarfile.open(next((work / "download").glob("confluentinc-kafka-javascript-*.tgz"))) as archive:
+            members = [member for member in archive.getmembers() if member.name.startswith(prefix)]
+            for member in members:
+                member.name = member.name.removeprefix(prefix)
+            archive.extractall(source, members, filter="data")
+        for script in [source / "configure", *source.glob("mklove/*"), source / "lds-gen.py"]:
+            if script.is_file():
+                script.chmod(0o755)
+    tests = source / "tests"
+    if not (tests / "test-runner").exists():
+        log = work / "librdkafka-build.log"
+        print(f"librdkafka: building its tests, some minutes; see {os.path.relpath(log)}", flush=True)
+        with open(log, "w", encoding="utf-8") as output:
+            for command in (["./configure", *CONFIGURE], ["make", "-j2", "libs"], ["make", "-j2", "-C", "tests", "test-runner"]):
+                subprocess.run(command, cwd=source, stdout=output, stderr=subprocess.STDOUT, check=True)
+    return tests
+
+
+def declared(tests):
+    """{name: flags and the like} of all tests that the runner knows, in its order."""
+    text = (tests / "test.c").read_text(encoding="utf-8")
+    text = text[text.index("struct test tests[] = {") :]
+    found = {}
+    for name, rest in re.findall(r"_TEST\((\w+),(.*?)\)[,;]\s*(?=\n\s*(?:_TEST|#|/\*|\{|\}))", text, re.DOTALL):
+        found[name] = rest
+    return found
+
+
+def excluded():
+    """{(test, protocol or *): reason}."""
+    table = {}
+    for line in (HERE / "librdkafka.tsv").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            test, protocol, reason = line.split("\t")
+            table[test, protocol] = reason
+    return table
+
+
+def reason_to_skip(name, rest, protocol, table):
+    for key in ((name, protocol), (name, "*")):
+        if key in table:
+            return table[key]
+    if "TEST_F_LOCAL" in rest and name[:4] not in SMOKE:
+        return "needs no broker"
+    if "TEST_F_MANUAL" in rest or name.startswith("8"):
+        return "run by hand only"
+    if re.search(r"TEST_F_KNOWN_ISSUE\b", rest):
+        return "librdkafka lists it as a known issue of its own"
+    if "_share_" in name:
+        return "share groups are not served"
+    return None
+
+
+def scenario(rest):
+    match = re.search(r'\.scenario = "([\w,]+)"', rest)
+    return match.group(1).split(",")[0] if match else "default"
+
+
+def outcome(report, log, name, ended):
+    """What the runner says of the test, with the first complaint in its output."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    state = None
+    if report.exists():
+        try:
+            tests = json.loads(re.sub(r",(\s*[}\]])", r"\1", report.read_text()))["tests"]
+            state = tests.get(name, {}).get("state")
+        except ValueError:
+            state = None
+    if state == "PASSED" and ended == 0:
+        return "pass", ""
+    if state == "SKIPPED":
+        why = re.findall(r"SKIPPING TEST: (.*)|WARN: .*?: (Test.*)", text)
+        return "skip", " ".join(" ".join(why[0]).split()) if why else "it skips itself"
+    if ended == "timeout":
+        return "fail", "it came to no end"
+    complaints = re.findall(r"^### Test .* failed at .* ###\n(.*)", text, re.MULTILINE)
+    return "fail", complaints[0] if complaints else f"it ended with {ended}"
+
+
+def run(work, start_broker, options):
+    from results import tidy
+
+    tests = prepare(work)
+    logs = work / "librdkafka-logs"
+    logs.mkdir(exist_ok=True)
+    table = excluded()
+    brokers = {}
+    results = {}
+    for protocol in options.protocols or PROTOCOLS:
+        found = results.setdefault(f"librdkafka-{protocol}", {})
+        for name, rest in declared(tests).items():
+            if options.tests and not any(name.startswith(wanted) for wanted in options.tests):
+                continue
+            reason = reason_to_skip(name, rest, protocol, table)
+            if reason:
+                found[name] = ("skip", reason)
+                continue
+            kind = scenario(rest)
+            if kind not in brokers:
+                brokers[kind] = start_broker(auto_create=kind != "noautocreate")
+            stem = f"{name}-{protocol}"
+            report, log = logs / f"{stem}.json", logs / f"{stem}.log"
+            report.unlink(missing_ok=True)
+            conf = logs / "test.conf"
+            conf.write_text(
+                f"bootstrap.servers={brokers[kind].address}\ntest.topic.prefix=suite-{stem}\ntest.timeout.multiplier=2\n"
+            )
+            environment = {
+                **os.environ,
+                "LD_LIBRARY_PATH": f"{tests.parent}/src:{tests.parent}/src-cpp",
+                "RDKAFKA_TEST_CONF": str(conf),
+                "TESTS": name,
+                "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
+                "TEST_KAFKA_VERSION": KAFKA_VERSION,
+                "TEST_REPORT": str(report),
+                "TEST_SCENARIO": kind,
+                "TEST_LEVEL": "2",
+            }
+            command = ["timeout", "-k", "5", str(options.timeout), "./test-runner", "-p1", "-Q"]
+            if "TEST_F_LOCAL" not in rest:
+                # The name is matched as a part: `-L` keeps a test's local sibling from running with it.
+                command.append("-L")
+            with open(log, "w", encoding="utf-8") as output:
+                ended = subprocess.run(command, cwd=tests, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
+            if brokers[kind].process.poll() is not None:
+                found[name] = ("fail", "the broker ended")
+                del brokers[kind]
+                continue
+            result, note = outcome(report, log, name, "timeout" if ended in (124, 137) else ended)
+            found[name] = (result, tidy(note) if result == "fail" else note)
+            print(f"librdkafka-{protocol}: {name}: {result} {note if result != 'pass' else ''}".rstrip(), flush=True)
+    for broker in brokers.values():
+        broker.kill()
+    return results
