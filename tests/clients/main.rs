@@ -9,9 +9,13 @@
 //! that one is used; tests that must stop a broker then skip themselves.
 #![cfg(test)]
 
+mod assigned;
 mod broker;
+mod commands;
 mod confluent;
+mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod odd;
 mod peer;

@@ -16,6 +16,7 @@ pub mod groups;
 pub mod overrides;
 pub mod producer_ids;
 pub mod topic;
+mod topic_changes;
 pub mod topics;
 
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
@@ -27,3 +28,4 @@ pub use stafett_journal::{
     Run, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};
+pub use topics::Topics;

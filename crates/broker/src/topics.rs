@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::{HashSet, HashTable};
 
+use crate::groups::consumer::{TopicShape, TopicSource};
 use crate::topic::{Topic, TopicId};
+use crate::topic_changes::TopicChanges;
 
 #[derive(Debug, Default)]
 pub struct Topics {
@@ -15,6 +17,7 @@ pub struct Topics {
     hash: RandomState,
     /// Rings when a name is no longer being changed.
     settled: tokio::sync::Notify,
+    changes: TopicChanges,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +141,7 @@ impl Topics {
 
     /// Adds a topic, in place of what it was before, and gives back the claim on its name if there was one.
     pub(crate) fn insert(&self, topic: Arc<Topic>) {
+        let name = topic.name.clone();
         let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
         let mut tables = self.write();
         tables.changing.remove(&*alike(&topic.name));
@@ -151,6 +155,7 @@ impl Topics {
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);
+        self.changes.note(name);
         self.settled.notify_waiters();
     }
 
@@ -158,6 +163,7 @@ impl Topics {
     pub(crate) fn remove(&self, topic: &Topic) {
         let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
         self.write().remove(topic, by_name, by_id);
+        self.changes.note(topic.name.clone());
     }
 
     fn name_hash(&self, name: &str) -> u64 {
@@ -188,5 +194,32 @@ impl Tables {
         if let Ok(entry) = self.by_name.find_entry(by_name, |known| known.id == topic.id) {
             entry.remove();
         }
+    }
+}
+
+impl TopicSource for Topics {
+    fn version(&self) -> u64 {
+        self.changes.version()
+    }
+
+    fn named(&self, name: &str) -> Option<TopicShape> {
+        Self::named(self, name).map(|topic| shape(&topic))
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, TopicShape)) {
+        for topic in self.all() {
+            visit(&topic.name, shape(&topic));
+        }
+    }
+
+    fn each_changed(&self, version: u64, visit: &mut dyn FnMut(&str)) -> bool {
+        self.changes.since(version, visit)
+    }
+}
+
+fn shape(topic: &Topic) -> TopicShape {
+    TopicShape {
+        id: topic.id,
+        partitions: topic.partitions(),
     }
 }

@@ -2,6 +2,8 @@
 //! [`Close`]: then nobody knows what became of the request, and the connection ends without an answer.
 
 use stafett_broker::broker::NotStored;
+use stafett_broker::groups::ConsumerError;
+use stafett_broker::groups::consumer::HeartbeatError;
 use stafett_broker::{AlterError, CreateError, DeleteError, GroupError, GrowError, ReadError, Refusal};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
@@ -157,6 +159,25 @@ pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
             ErrorCode::CoordinatorNotAvailable
         }
         GroupError::NotStored(NotStored::Unknown) => return Err(Close::OutcomeUnknown),
+    })
+}
+
+/// Why a member of a consumer group is not answered.
+pub(crate) fn consumer(error: &ConsumerError) -> Result<ErrorCode, Close> {
+    Ok(match error {
+        // A group that is no consumer group is not there.
+        ConsumerError::Group(GroupError::OtherKind) => ErrorCode::GroupIdNotFound,
+        ConsumerError::Group(error) => group(error)?,
+        ConsumerError::Heartbeat(error) => match error {
+            HeartbeatError::UnknownMember(_) | HeartbeatError::UnknownInstance(_) => {
+                ErrorCode::UnknownMemberId
+            }
+            HeartbeatError::FencedEpoch { .. } => ErrorCode::FencedMemberEpoch,
+            HeartbeatError::FencedInstance { .. } => ErrorCode::FencedInstanceId,
+            HeartbeatError::UnreleasedInstance { .. } => ErrorCode::UnreleasedInstanceId,
+            HeartbeatError::Full(_) => ErrorCode::GroupMaxSizeReached,
+            HeartbeatError::Pattern(_) => ErrorCode::InvalidRegularExpression,
+        },
     })
 }
 

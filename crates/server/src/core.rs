@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, GroupSettings};
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 
@@ -112,6 +112,24 @@ fn broker_settings(settings: &Settings) -> BrokerSettings {
         },
         message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
         partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
+        groups: group_settings(settings),
         ..BrokerSettings::default()
+    }
+}
+
+fn group_settings(settings: &Settings) -> GroupSettings {
+    let groups = &settings.groups;
+    let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    GroupSettings {
+        initial_delay_ms: ms(groups.initial_delay_ms),
+        session_ms_min: ms(groups.session_ms_min),
+        session_ms_max: ms(groups.session_ms_max),
+        members_max: size(groups.members_max),
+        groups_max: size(groups.groups_max),
+        commit_text_bytes_max: size(groups.commit_text_bytes_max),
+        commit_retention: groups.commit_retention_ms,
+        sweep_every: groups.sweep_ms,
+        ..GroupSettings::default()
     }
 }

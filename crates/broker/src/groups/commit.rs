@@ -49,7 +49,7 @@ impl Groups {
             Absent::Fail(GroupError::NoSuchGroup)
         };
         let stepped = self.try_step(group, absent, |group, now, _| {
-            group.kind.check_commit(by, now)?;
+            group.kind.check_commit(by, &commits, now)?;
             Ok(self.put(group, commits))
         })?;
         let stored = stepped.value;

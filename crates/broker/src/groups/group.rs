@@ -6,9 +6,11 @@ use std::sync::Arc;
 use stafett_journal::Ticket;
 use tokio::sync::oneshot;
 
+use super::assigned::AssignedGroup;
 use super::classic::ClassicGroup;
-use super::commit::CommittedBy;
+use super::commit::{CommittedBy, NewCommit};
 use super::commits::Commits;
+use super::consumer::Rules;
 use super::effects::{Answer, Effects, Wait};
 use super::error::GroupError;
 use super::moment::Moment;
@@ -37,6 +39,8 @@ pub struct Group {
 pub enum GroupKind {
     /// Members agree among themselves; also a group that nobody ever joined, and that only has commits.
     Classic(Box<ClassicGroup>),
+    /// The broker decides.
+    Consumer(Box<AssignedGroup>),
 }
 
 /// The name of a kind.
@@ -89,6 +93,10 @@ impl GroupKind {
                 kind: Kind::Classic,
                 name: group.phase().name(),
             },
+            Self::Consumer(group) => GroupState {
+                kind: Kind::Consumer,
+                name: group.state_name(),
+            },
         }
     }
 
@@ -96,6 +104,7 @@ impl GroupKind {
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_empty(),
+            Self::Consumer(group) => group.group().is_empty(),
         }
     }
 
@@ -103,6 +112,7 @@ impl GroupKind {
     pub(super) fn is_idle(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_empty() && group.pending_members() == 0,
+            Self::Consumer(group) => group.group().is_empty(),
         }
     }
 
@@ -110,6 +120,7 @@ impl GroupKind {
     pub(super) fn had_members(&self) -> bool {
         match self {
             Self::Classic(group) => group.purpose().is_some(),
+            Self::Consumer(_) => true,
         }
     }
 
@@ -117,6 +128,7 @@ impl GroupKind {
     pub(super) fn deadline(&self) -> Option<Moment> {
         match self {
             Self::Classic(group) => group.deadline(),
+            Self::Consumer(group) => group.deadline(),
         }
     }
 
@@ -124,20 +136,28 @@ impl GroupKind {
     pub(super) fn tick(&mut self, now: Moment, effects: &mut Effects) {
         match self {
             Self::Classic(group) => group.tick(now, effects),
+            Self::Consumer(group) => group.tick(now, effects),
         }
     }
 
     /// Whether this member may commit now. A commit is also a sign of life.
-    pub(super) fn check_commit(&mut self, by: &CommittedBy<'_>, now: Moment) -> Result<(), GroupError> {
+    pub(super) fn check_commit(
+        &mut self,
+        by: &CommittedBy<'_>,
+        commits: &[NewCommit],
+        now: Moment,
+    ) -> Result<(), GroupError> {
         match self {
             Self::Classic(group) => group.check_commit(by, now),
+            Self::Consumer(group) => group.check_commit(by, commits),
         }
     }
 
     /// Whether this member may ask how far the group has come. Who says of itself no member, may.
-    pub fn check_fetch(&self, _member: Option<&str>, _epoch: i32) -> Result<(), GroupError> {
+    pub fn check_fetch(&self, member: Option<&str>, epoch: i32) -> Result<(), GroupError> {
         match self {
             Self::Classic(_) => Ok(()),
+            Self::Consumer(group) => group.check_fetch(member, epoch),
         }
     }
 
@@ -148,23 +168,29 @@ impl GroupKind {
                 out.push(stored::CLASSIC);
                 group.encode(out);
             }
+            Self::Consumer(group) => {
+                out.push(stored::CONSUMER);
+                out.extend(group.encode());
+            }
         }
     }
 
     /// Reads what was stored; sessions start anew at `now`. `None` if this version of the program does not know it.
-    pub(super) fn decode(bytes: &[u8], now: Moment) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], rules: Rules, now: Moment) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
             stored::CLASSIC => Some(Self::Classic(Box::new(ClassicGroup::decode(rest, now)?))),
+            stored::CONSUMER => Some(Self::Consumer(Box::new(AssignedGroup::decode(rest, rules, now)?))),
             _ => None,
         }
     }
 
     /// Applies what was stored as a difference.
-    pub(super) fn apply(&mut self, _delta: &[u8]) -> Option<()> {
+    pub(super) fn apply(&mut self, delta: &[u8], now: Moment) -> Option<()> {
         match self {
             // A classic group is always stored as a whole.
             Self::Classic(_) => None,
+            Self::Consumer(group) => group.apply(delta, now),
         }
     }
 }

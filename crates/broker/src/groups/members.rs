@@ -123,18 +123,19 @@ impl Group {
     fn classic(&mut self) -> Result<&mut ClassicGroup, GroupError> {
         match &mut self.kind {
             GroupKind::Classic(group) => Ok(group),
+            GroupKind::Consumer(_) => Err(GroupError::OtherKind),
         }
     }
 
-    #[allow(
-        clippy::unnecessary_wraps,
-        reason = "other kinds refuse while they have members"
-    )]
     /// Makes an empty group a classic one.
-    fn become_classic(&self) -> Result<(), GroupError> {
-        match &self.kind {
-            GroupKind::Classic(_) => Ok(()),
+    fn become_classic(&mut self) -> Result<(), GroupError> {
+        if !self.kind.is_empty() && !matches!(self.kind, GroupKind::Classic(_)) {
+            return Err(GroupError::OtherKind);
         }
+        if !matches!(self.kind, GroupKind::Classic(_)) {
+            self.kind = GroupKind::Classic(Box::default());
+        }
+        Ok(())
     }
 }
 

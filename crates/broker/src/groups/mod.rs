@@ -15,6 +15,8 @@
 //! - [`registry`]: where groups live, how they are found, locked and stepped
 //! - [`group`]: one group: its kind, its commits, who waits for it
 //! - [`classic`]: groups whose members agree among themselves who gets what
+//! - [`consumer`]: groups whose partitions the broker assigns; [`assigned`]: how they are stored; [`consumers`]: what
+//!   their members ask
 //! - [`commits`]: the committed offsets of one group; [`commit`]: committing, asking and forgetting
 //! - [`members`]: what members of classic groups ask
 //! - [`driver`]: the task that wakes groups when their time has come, and sweeps out what has expired
@@ -23,9 +25,12 @@
 //!
 //! Nothing here knows a protocol, a connection or what members tell each other.
 
+pub mod assigned;
 pub mod classic;
 pub mod commit;
 pub mod commits;
+pub mod consumer;
+pub mod consumers;
 pub mod driver;
 pub mod effects;
 pub mod error;
@@ -37,8 +42,10 @@ pub mod registry;
 pub mod settings;
 pub mod stored;
 
+pub use assigned::AssignedGroup;
 pub use commit::{CommittedBy, NewCommit};
 pub use commits::Committed;
+pub use consumers::ConsumerError;
 pub use effects::{Answer, Effects, Store, Wait};
 pub use error::GroupError;
 pub use group::{Group, GroupKind, GroupState, Stepped};

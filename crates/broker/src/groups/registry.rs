@@ -322,7 +322,7 @@ impl Groups {
         let name = std::str::from_utf8(key).ok()?;
         let (empty_since, kind) = stored::decode_group(value)?;
         let mut group = Group::new(name.into(), empty_since);
-        group.kind = GroupKind::decode(kind, now)?;
+        group.kind = GroupKind::decode(kind, self.settings.consumer, now)?;
         group.is_stored = true;
         self.queue(&mut group);
         self.insert(&mut self.lock(self.shard(name)), group);
@@ -334,7 +334,7 @@ impl Groups {
         let mut shard = self.lock(self.shard(name));
         let group = shard.get_mut(name)?;
         let before = group.kind.state();
-        group.kind.apply(delta)?;
+        group.kind.apply(delta, self.now())?;
         self.metrics.on_state(Some(before), Some(group.kind.state()));
         self.queue(group);
         Some(())

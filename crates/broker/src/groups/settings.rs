@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::consumer::Rules;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupSettings {
     /// How long the first generation of a group waits for more members, in ms: each that comes in that time prolongs it.
@@ -11,6 +13,8 @@ pub struct GroupSettings {
     pub session_ms_max: u32,
     /// Members of one group.
     pub members_max: usize,
+    /// What holds for groups whose partitions the broker assigns.
+    pub consumer: Rules,
     /// Groups there may be.
     pub groups_max: usize,
     /// Bytes of a group's name.
@@ -34,6 +38,7 @@ impl Default for GroupSettings {
             session_ms_min: 6_000,
             session_ms_max: 1_800_000,
             members_max: 10_000,
+            consumer: Rules::default(),
             groups_max: 1_000_000,
             name_bytes_max: 32_767,
             member_bytes_max: 1 << 20,

@@ -22,6 +22,7 @@ pub(crate) const COMMIT_SPACE: StateSpace = StateSpace(3);
 pub(crate) const GROUP_SPACE: StateSpace = StateSpace(4);
 
 pub(super) const CLASSIC: u8 = 1;
+pub(super) const CONSUMER: u8 = 2;
 
 const VERSION: u8 = 1;
 /// What follows the group's name in the key of a commit.

@@ -79,12 +79,10 @@ fn absent(version: i16, name: &str) -> DescribedGroup {
 }
 
 /// `None` if the group is of another kind.
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "other kinds are described by another request"
-)]
 fn described(version: i16, group: &Group) -> Option<DescribedGroup> {
-    let GroupKind::Classic(classic) = &group.kind;
+    let GroupKind::Classic(classic) = &group.kind else {
+        return None;
+    };
     // Only a generation that everybody has agreed on is shown in full.
     let is_stable = classic.is_stable();
     let member = |member: MemberView<'_>| DescribedGroupMember {

@@ -12,6 +12,8 @@ use crate::answers::{Kind, Reply};
 use crate::kafka::large_answer;
 use crate::session::{Call, Close, Context};
 
+/// What groups whose partitions the broker assigns are there for.
+const CONSUMERS: &str = "consumer";
 const STATES_FROM: i16 = 4;
 const TYPES_FROM: i16 = 5;
 /// From how many groups on an answer is a large one.
@@ -52,6 +54,7 @@ fn listed(version: i16, group: &Group) -> ListedGroup {
     let state = group.kind.state();
     let purpose = match &group.kind {
         GroupKind::Classic(classic) => classic.purpose(),
+        GroupKind::Consumer(_) => Some(CONSUMERS),
     };
     ListedGroup {
         group_id: Str::copy_from(&group.name),

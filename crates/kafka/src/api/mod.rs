@@ -2,6 +2,8 @@
 
 mod alter_configs;
 mod api_versions;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod create_partitions;
 mod create_topics;
 mod delete_groups;
@@ -93,6 +95,8 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::UnregisterBroker,
     ApiKey::DescribeTransactions,
     ApiKey::ListTransactions,
+    ApiKey::ConsumerGroupHeartbeat,
+    ApiKey::ConsumerGroupDescribe,
     ApiKey::ListConfigResources,
     ApiKey::DescribeTopicPartitions,
 ];
@@ -141,6 +145,12 @@ pub(crate) fn dispatch(
         ApiKey::DescribeConfigs => describe_configs::describe_configs(context, call, body),
         ApiKey::DescribeCluster => describe_cluster::describe_cluster(context, call, body),
         ApiKey::OffsetForLeaderEpoch => leader_epochs::offset_for_leader_epoch(context, call, body),
+        ApiKey::ConsumerGroupHeartbeat => {
+            consumer_group_heartbeat::consumer_group_heartbeat(context, call, client, body)
+        }
+        ApiKey::ConsumerGroupDescribe => {
+            consumer_group_describe::consumer_group_describe(context, call, body)
+        }
         _ => administer(context, call, body),
     }
 }

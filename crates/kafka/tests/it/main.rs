@@ -11,6 +11,8 @@
 mod allocations;
 mod fetch;
 mod fetch_sessions;
+mod group_offsets;
+mod groups;
 mod hostile;
 mod list_offsets;
 mod peer;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use prometheus_client::registry::Registry;
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_journal::{DiskJournal, LogSpec, Metrics, Retention, Settings};
+use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::CreatableTopic;
 use stafett_kafka_wire::messages::fetch::{FetchPartition, FetchTopic};
@@ -33,7 +33,8 @@ pub(crate) struct Server {
     registry: Registry,
     shutdown: Shutdown,
     tasks: TaskTracker,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
+    journal: Arc<DiskJournal>,
 }
 
 impl Server {
@@ -42,7 +43,25 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: KafkaSettings) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), settings).await
+    }
+
+    /// Stops, and starts again with what is stored.
+    pub(crate) async fn restart(self) -> Self {
+        self.drain_hard().await;
+        let Self {
+            directory,
+            journal,
+            broker,
+            ..
+        } = self;
+        drop(broker);
+        let closing = tokio::task::spawn_blocking(move || journal.close());
+        closing.await.unwrap();
+        Self::start_in(directory, KafkaSettings::default()).await
+    }
+
+    async fn start_in(directory: tempfile::TempDir, settings: KafkaSettings) -> Self {
         let journal = Settings {
             segment_bytes: 4 << 20,
             disk_free_bytes_min: 0,
@@ -57,7 +76,11 @@ impl Server {
             partitions: 2,
             ..BrokerSettings::default()
         };
-        let broker = Arc::new(Broker::start(journal, broker).await.unwrap());
+        let broker = Arc::new(
+            Broker::start(Arc::clone(&journal) as Arc<dyn Journal>, broker)
+                .await
+                .unwrap(),
+        );
         let mut registry = Registry::default();
         let kafka = Kafka::new(Arc::clone(&broker), settings, &mut registry);
         broker.groups().register_metrics(&mut registry);
@@ -78,7 +101,8 @@ impl Server {
             registry,
             shutdown,
             tasks,
-            _directory: directory,
+            directory,
+            journal,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::definition;
 
@@ -47,6 +48,11 @@ pub(crate) enum ConfigError {
          raise the second"
     )]
     MessageBeyondRequest { message: u64, request: u64 },
+    #[error(
+        "groups.session_ms_min ({min:?}) is more than groups.session_ms_max ({max:?}): lower the first or raise the \
+         second"
+    )]
+    SessionTimes { min: Duration, max: Duration },
     #[error("{key} = {address} is no address to listen on: {reason}")]
     Unresolved {
         key: &'static str,

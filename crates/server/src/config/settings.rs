@@ -77,6 +77,32 @@ settings! {
         /// A connection without a request for this long is closed.
         idle_timeout_ms: Time = "10m", in SECOND..=DAY;
     }
+    groups: Groups {
+        /// How long the first generation of a group waits for more members. Each that comes prolongs it by as much, up
+        /// to the longest time that a member allows for a rebalance. 0: it does not wait.
+        initial_delay_ms: Time = "50ms", in 0..=DAY;
+
+        /// The shortest time of silence after which members may ask to be given up.
+        session_ms_min: Time = "6s", in 1..=DAY;
+
+        /// The longest.
+        session_ms_max: Time = "30m", in SECOND..=24 * DAY;
+
+        /// Members of one group.
+        members_max: Count = "10000", in 1..=1_000_000;
+
+        /// Groups there may be.
+        groups_max: Count = "1000000", in 1..=1_000_000_000;
+
+        /// Size of the text that members may write beside a committed offset.
+        commit_text_bytes_max: Bytes = "4KiB", in 0..=MIB;
+
+        /// How long the committed offsets of a group are kept once it has no members. -1: for ever.
+        commit_retention_ms: TimeLimit = "7d", in 1..=100_000 * DAY;
+
+        /// How often expired offsets are looked for.
+        sweep_ms: Time = "10m", in SECOND..=DAY;
+    }
     http: Http {
         /// Where `/health` and `/metrics` are served. Port 0 picks a free one and prints it.
         listen: Listen = "127.0.0.1:7070", flag "http";
@@ -123,6 +149,13 @@ impl Settings {
             return Err(ConfigError::RequestBeyondMemory {
                 request: kafka.request_bytes_max,
                 max,
+            });
+        }
+        let groups = &self.groups;
+        if groups.session_ms_min > groups.session_ms_max {
+            return Err(ConfigError::SessionTimes {
+                min: groups.session_ms_min,
+                max: groups.session_ms_max,
             });
         }
         if kafka.message_bytes_max > kafka.request_bytes_max {

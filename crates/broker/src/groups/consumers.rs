@@ -1,0 +1,76 @@
+//! What members of consumer groups ask, found by the group's name.
+//!
+//! A group of another kind answers [`GroupError::OtherKind`], unless it is empty: then it becomes a consumer group.
+
+use super::assigned::AssignedGroup;
+use super::consumer::{Answer, EPOCH_JOIN, Heartbeat, HeartbeatError};
+use super::error::GroupError;
+use super::group::{Group, GroupKind, Stepped};
+use super::registry::{Absent, Groups};
+
+/// Why a member of a consumer group is not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConsumerError {
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error(transparent)]
+    Heartbeat(#[from] HeartbeatError),
+}
+
+impl Groups {
+    /// A member says what it wants and has, and hears what it is to have. Its answer counts once the step is stored
+    /// ([`Groups::consumer_stored`]).
+    pub fn consumer_heartbeat(&self, group: &str, beat: Heartbeat) -> Result<Stepped<Answer>, ConsumerError> {
+        let absent = if beat.epoch == EPOCH_JOIN {
+            Absent::Create
+        } else {
+            Absent::Fail(GroupError::NoSuchGroup)
+        };
+        let Stepped { value, stored } = self.step(group, absent, |group, now, effects| {
+            let kind = group.become_consumer(self.settings.consumer, beat.epoch == EPOCH_JOIN)?;
+            let answer = kind.heartbeat(beat, &*self.topics, now, effects);
+            Ok::<_, ConsumerError>(answer?)
+        })?;
+        Ok(Stepped {
+            value: value?,
+            stored,
+        })
+    }
+
+    /// Waits until a step of a consumer group is stored.
+    pub async fn consumer_stored(&self, group: &str, stepped: Stepped<Answer>) -> Result<Answer, GroupError> {
+        let stored = stepped.durable().await;
+        if stored.is_err() {
+            let absent = Absent::Fail(GroupError::NoSuchGroup);
+            let _gone = self.step(group, absent, |group, _, _| {
+                if let GroupKind::Consumer(kind) = &mut group.kind {
+                    kind.on_not_stored();
+                }
+            });
+        }
+        Ok(stored?)
+    }
+}
+
+impl Group {
+    /// The consumer group that this is, or that it becomes because somebody joins and it is empty.
+    fn become_consumer(
+        &mut self,
+        rules: super::consumer::Rules,
+        joins: bool,
+    ) -> Result<&mut AssignedGroup, GroupError> {
+        if let GroupKind::Classic(group) = &self.kind {
+            if !group.is_empty() {
+                return Err(GroupError::OtherKind);
+            }
+            if !joins {
+                return Err(GroupError::NoSuchGroup);
+            }
+            self.kind = GroupKind::Consumer(Box::new(AssignedGroup::new(rules)));
+        }
+        match &mut self.kind {
+            GroupKind::Consumer(kind) => Ok(kind),
+            GroupKind::Classic(_) => Err(GroupError::OtherKind),
+        }
+    }
+}

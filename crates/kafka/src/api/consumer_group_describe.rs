@@ -1,0 +1,104 @@
+//! `ConsumerGroupDescribe`: groups whose partitions the broker assigns.
+
+use stafett_broker::Topics;
+use stafett_broker::groups::consumer::{Group, Member, Partitions};
+use stafett_broker::groups::{self, GroupKind};
+use stafett_kafka_wire::messages::consumer_group_describe::{
+    Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
+};
+use stafett_kafka_wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+
+use super::group_words::{GROUP_OPERATIONS, state_name};
+use crate::answers::Kind;
+use crate::session::{Call, Close, Context};
+
+/// What clients may be told of who they are to the group: this is a member of the new protocol.
+const MEMBER_CONSUMER: i8 = 1;
+
+pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: ConsumerGroupDescribeRequest = call.read(body)?;
+    let shared = &context.shared;
+    let broker = &shared.broker;
+    let groups = request.group_ids.iter().map(|name| {
+        let described = broker.groups().look(name, |group| {
+            let GroupKind::Consumer(kind) = &group?.kind else {
+                return None;
+            };
+            Some(DescribedGroup {
+                group_state: state_name(group?.kind.state()).into(),
+                ..describe(kind.group(), broker.topics(), call.version)
+            })
+        });
+        let mut described = described.unwrap_or_else(|| DescribedGroup {
+            error_code: shared.metrics.error(call.api, ErrorCode::GroupIdNotFound),
+            error_message: Some(format!("there is no consumer group {:?}", name.as_str()).into()),
+            ..DescribedGroup::default()
+        });
+        described.group_id = name.clone();
+        if request.include_authorized_operations && described.error_code == 0 {
+            described.authorized_operations = GROUP_OPERATIONS;
+        }
+        described
+    });
+    let response = ConsumerGroupDescribeResponse {
+        groups: groups.collect(),
+        ..ConsumerGroupDescribeResponse::default()
+    };
+    Ok(Kind::Ready(
+        call.answer::<ConsumerGroupDescribeRequest>(&response),
+    ))
+}
+
+fn describe(group: &Group, topics: &Topics, version: i16) -> DescribedGroup {
+    DescribedGroup {
+        group_epoch: group.epoch(),
+        assignment_epoch: group.target_epoch(),
+        assignor_name: group.assignor().name().into(),
+        members: group
+            .members()
+            .map(|member| describe_member(group, member, topics, version))
+            .collect(),
+        ..DescribedGroup::default()
+    }
+}
+
+fn describe_member(group: &Group, member: &Member, topics: &Topics, version: i16) -> DescribedMember {
+    let subscription = group.subscription(member);
+    let names = subscription
+        .map(groups::consumer::Subscription::names)
+        .unwrap_or_default();
+    DescribedMember {
+        member_id: Str::copy_from(&member.id),
+        instance_id: member.instance.as_deref().map(Str::copy_from),
+        rack_id: member.rack.as_deref().map(Str::copy_from),
+        member_epoch: member.epoch,
+        client_id: Str::copy_from(&member.client_id),
+        client_host: Str::copy_from(&member.host),
+        subscribed_topic_names: names.iter().map(|name| Str::copy_from(name)).collect(),
+        subscribed_topic_regex: subscription
+            .and_then(groups::consumer::Subscription::pattern)
+            .map(Str::copy_from),
+        assignment: assignment(&member.assigned.partitions(), topics),
+        target_assignment: assignment(&member.target, topics),
+        member_type: if version >= 1 { MEMBER_CONSUMER } else { -1 },
+    }
+}
+
+/// Partitions of topics that there are.
+fn assignment(partitions: &Partitions, topics: &Topics) -> Assignment {
+    let runs = partitions.by_topic().filter_map(|run| {
+        let topic = topics.with_id(run.first()?.topic)?;
+        Some(TopicPartitions {
+            topic_id: topic.id.0.into(),
+            topic_name: Str::copy_from(&topic.name),
+            partitions: run
+                .iter()
+                .filter_map(|one| i32::try_from(one.index).ok())
+                .collect(),
+        })
+    });
+    Assignment {
+        topic_partitions: runs.collect(),
+    }
+}

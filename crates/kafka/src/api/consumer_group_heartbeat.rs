@@ -1,0 +1,195 @@
+//! `ConsumerGroupHeartbeat`: a member of a group whose partitions the broker assigns says what it wants and has, and
+//! hears what it is to have (KIP-848).
+
+use std::sync::Arc;
+
+use stafett_broker::TopicId;
+use stafett_broker::groups::consumer::{
+    Answer, Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions,
+};
+use stafett_kafka_wire::messages::consumer_group_heartbeat::{
+    Assignment, RequestTopicPartitions, ResponseTopicPartitions,
+};
+use stafett_kafka_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+
+use super::group_words::{client_host, new_member_id};
+use crate::answers::{Answered, Kind};
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+pub(super) fn consumer_group_heartbeat(
+    context: &Context,
+    call: Call,
+    client: Option<&str>,
+    body: Decoder,
+) -> Result<Kind, Close> {
+    let mut request: ConsumerGroupHeartbeatRequest = call.read(body)?;
+    let shared = &context.shared;
+    // Members name themselves, but for those of the first version.
+    if call.version == 0 && request.member_epoch == EPOCH_JOIN && request.member_id.is_empty() {
+        request.member_id = Str::copy_from(&new_member_id(client.unwrap_or_default()));
+    }
+    let beat = match read(&request, client, context) {
+        Ok(beat) => beat,
+        Err(wrong) => return Ok(Kind::Ready(refused(shared, call, wrong.0, wrong.1))),
+    };
+    let member = beat.member.clone();
+    let group = request.group_id.detach();
+    let stepped = match shared.broker.groups().consumer_heartbeat(&group, beat) {
+        Ok(stepped) => stepped,
+        Err(error) => {
+            let code = error::consumer(&error)?;
+            return Ok(Kind::Ready(refused(shared, call, code, error.to_string())));
+        }
+    };
+    if stepped.stored.is_none() {
+        return Ok(Kind::Ready(told(shared, call, &member, &stepped.value)));
+    }
+    let shared = Arc::clone(shared);
+    Ok(Kind::Barrier(Box::pin(async move {
+        match shared.broker.groups().consumer_stored(&group, stepped).await {
+            Ok(answer) => told(&shared, call, &member, &answer),
+            Err(error) => refused(&shared, call, error::group(&error)?, error.to_string()),
+        }
+    })))
+}
+
+/// What a request says, if it is one.
+fn read(
+    request: &ConsumerGroupHeartbeatRequest,
+    client: Option<&str>,
+    context: &Context,
+) -> Result<Heartbeat, (ErrorCode, String)> {
+    if let Some(wrong) = check(request) {
+        return Err((ErrorCode::InvalidRequest, wrong.to_owned()));
+    }
+    let assignor = match &request.server_assignor {
+        None => None,
+        Some(name) => Some(Assignor::named(name).ok_or_else(|| {
+            let known = Assignor::ALL.map(Assignor::name).join(", ");
+            let message = format!(
+                "there is no assignor {:?}: expected one of {known}",
+                name.as_str()
+            );
+            (ErrorCode::UnsupportedAssignor, message)
+        })?),
+    };
+    let owned = |text: &Str| Box::<str>::from(text.as_str());
+    Ok(Heartbeat {
+        member: owned(&request.member_id),
+        epoch: request.member_epoch,
+        instance: request.instance_id.as_ref().map(owned),
+        rack: request.rack_id.as_ref().map(owned),
+        client_id: client.unwrap_or_default().into(),
+        host: client_host(context),
+        rebalance_timeout_ms: match request.rebalance_timeout_ms {
+            -1 => None,
+            ms => Some(u32::try_from(ms).unwrap_or(0)),
+        },
+        names: request
+            .subscribed_topic_names
+            .as_ref()
+            .map(|names| names.iter().map(owned).collect()),
+        pattern: request.subscribed_topic_regex.as_ref().map(owned),
+        assignor,
+        owned: request.topic_partitions.as_deref().map(partitions),
+    })
+}
+
+/// What is wrong with a request, whatever the group is.
+fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
+    let is_empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.is_empty());
+    let joins = request.member_epoch == EPOCH_JOIN;
+    let owns_nothing = request.topic_partitions.as_ref().is_some_and(Vec::is_empty);
+    let wants = request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some();
+    let rules = [
+        (request.member_id.is_empty(), "a member needs an id"),
+        (request.group_id.is_empty(), "a group needs a name"),
+        (
+            is_empty(&request.instance_id),
+            "the instance id is empty: leave it out, or give one",
+        ),
+        (
+            is_empty(&request.rack_id),
+            "the rack is empty: leave it out, or give one",
+        ),
+        (
+            joins && request.rebalance_timeout_ms == -1,
+            "a member that joins has to say its rebalance timeout",
+        ),
+        (
+            joins && !owns_nothing,
+            "a member that joins has to say that it has no partitions",
+        ),
+        (
+            joins && !wants,
+            "a member that joins has to say what it subscribes to",
+        ),
+        (
+            request.member_epoch == EPOCH_LEAVE_STATIC && request.instance_id.is_none(),
+            "only a member with an instance id can leave for a while",
+        ),
+        (
+            request.member_epoch < EPOCH_LEAVE_STATIC,
+            "there is no such epoch: expected -2 or more",
+        ),
+    ];
+    rules
+        .into_iter()
+        .find(|(is_wrong, _)| *is_wrong)
+        .map(|(_, wrong)| wrong)
+}
+
+fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
+    let all = topics.iter().flat_map(|topic| {
+        let id = TopicId(topic.topic_id.into());
+        let indexes = topic
+            .partitions
+            .iter()
+            .filter_map(|index| u32::try_from(*index).ok());
+        indexes.map(move |index| Partition { topic: id, index })
+    });
+    all.collect()
+}
+
+fn told(shared: &Shared, call: Call, member: &str, answer: &Answer) -> Answered {
+    let heartbeat_ms = shared.broker.groups().settings().consumer.heartbeat_ms;
+    // Who leaves reports no more.
+    let interval = if answer.epoch < EPOCH_JOIN {
+        0
+    } else {
+        heartbeat_ms
+    };
+    let assignment = answer.assignment.as_ref().map(|assignment| Assignment {
+        topic_partitions: assignment
+            .by_topic()
+            .filter_map(|run| {
+                let first = run.first()?;
+                Some(ResponseTopicPartitions {
+                    topic_id: first.topic.0.into(),
+                    partitions: run
+                        .iter()
+                        .filter_map(|one| i32::try_from(one.index).ok())
+                        .collect(),
+                })
+            })
+            .collect(),
+    });
+    call.answer::<ConsumerGroupHeartbeatRequest>(&ConsumerGroupHeartbeatResponse {
+        member_id: Some(Str::copy_from(member)),
+        member_epoch: answer.epoch,
+        heartbeat_interval_ms: i32::try_from(interval).unwrap_or(i32::MAX),
+        assignment,
+        ..ConsumerGroupHeartbeatResponse::default()
+    })
+}
+
+fn refused(shared: &Shared, call: Call, code: ErrorCode, message: String) -> Answered {
+    call.answer::<ConsumerGroupHeartbeatRequest>(&ConsumerGroupHeartbeatResponse {
+        error_code: shared.metrics.error(call.api, code),
+        error_message: Some(message.into()),
+        ..ConsumerGroupHeartbeatResponse::default()
+    })
+}
