@@ -39,6 +39,7 @@ impl Groups {
         if bytes > max {
             return Err(GroupError::MemberTooLarge { bytes, max });
         }
+        self.check_memory(bytes)?;
         let limits = JoinLimits {
             members_max: settings.members_max,
             initial_delay_ms: settings.initial_delay_ms,
@@ -70,6 +71,7 @@ impl Groups {
         if bytes > max {
             return Err(GroupError::MemberTooLarge { bytes, max });
         }
+        self.check_memory(bytes)?;
         let stepped = self.try_step(group, absent, |group, now, effects| {
             group.classic()?;
             let (wait, receiver) = group.wait();
@@ -92,7 +94,8 @@ impl Groups {
     ) -> Result<(), GroupError> {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::UnknownMember);
-        let stepped = self.try_step(group, absent, |group, now, _: &mut Effects| {
+        let stepped = self.try_step(group, absent, |group, now, effects: &mut Effects| {
+            effects.only_alive = true;
             group.classic()?.heartbeat(member, instance, generation, now)
         });
         stepped.map(|_| ())
