@@ -255,6 +255,7 @@ async fn every_version_joins_syncs_beats_and_leaves() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of requests")]
 #[tokio::test]
 async fn joins_that_make_no_sense_are_refused_by_name() {
     let server = Server::start().await;
