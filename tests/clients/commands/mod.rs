@@ -46,6 +46,7 @@ macro_rules! on_stafett {
 
 on_stafett! {
     topics::topics_are_created_listed_described_changed_and_deleted
+    topics::settings_change_while_the_topic_is_there
     topics::mistakes_are_named_with_what_to_do
     records::a_file_comes_back_byte_for_byte_with_every_codec
     records::keys_headers_and_nulls_come_back_as_json_and_go_in_again
