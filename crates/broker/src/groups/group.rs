@@ -138,6 +138,7 @@ impl GroupKind {
             Self::Classic(group) => group.tick(now, effects),
             Self::Consumer(group) => group.tick(now, effects),
         }
+        self.downgrade_if_classic(now, effects);
     }
 
     /// Whether this member may commit now. A commit is also a sign of life.

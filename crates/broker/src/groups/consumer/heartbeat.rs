@@ -258,6 +258,10 @@ impl Group {
         };
         member.seen_ms = now_ms;
         let mut is_new = wants_else;
+        if beat.epoch == EPOCH_JOIN && member.classic.take().is_some() {
+            // It has learned the new protocol.
+            is_new = true;
+        }
         if member.client_id != beat.client_id {
             member.client_id.clone_from(&beat.client_id);
             is_new = true;
@@ -309,7 +313,7 @@ impl Group {
         changed
     }
 
-    fn leave(&mut self, beat: &Heartbeat) -> Result<Answer, HeartbeatError> {
+    pub(super) fn leave(&mut self, beat: &Heartbeat) -> Result<Answer, HeartbeatError> {
         self.known(beat)?;
         self.put_out(&beat.member);
         Ok(Answer {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::assign::Assignor;
+use super::classic::Classic;
 use super::partitions::{Holding, Partitions};
 
 /// The epoch with which a member comes.
@@ -52,6 +53,8 @@ pub struct Member {
     pub revoking: Holding,
     /// What it is to have in the end.
     pub target: Arc<Partitions>,
+    /// What it is in the classic protocol, if it knows no other.
+    pub classic: Option<Classic>,
     /// Which of the group's interests is its own.
     pub(super) interest: InterestId,
     pub(super) seen_ms: u64,
@@ -98,6 +101,7 @@ impl Member {
             assigned: Holding::default(),
             revoking: Holding::default(),
             target: Arc::default(),
+            classic: None,
             interest: InterestId::default(),
             seen_ms: now_ms,
             revoke_by_ms: None,
