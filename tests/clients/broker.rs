@@ -23,6 +23,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct Broker {
     process: Option<Child>,
+    program: PathBuf,
     folder: PathBuf,
     durability: &'static str,
     kafka: String,
@@ -38,11 +39,21 @@ impl Broker {
         if let Some(address) = external() {
             return Self {
                 process: None,
+                program: PathBuf::new(),
                 folder: PathBuf::new(),
                 durability,
                 kafka: address,
             };
         }
+        Self::start_program(binary(), durability)
+    }
+
+    /// Starts Apache Kafka behind the command line of ours.
+    pub(crate) fn start_kafka(launcher: PathBuf) -> Self {
+        Self::start_program(launcher, "os")
+    }
+
+    fn start_program(program: PathBuf, durability: &'static str) -> Self {
         let name = format!(
             "broker-{}-{}",
             process::id(),
@@ -52,6 +63,7 @@ impl Broker {
         fs::create_dir_all(&folder).unwrap();
         let mut broker = Self {
             process: None,
+            program,
             folder,
             durability,
             kafka: "127.0.0.1:0".to_owned(),
@@ -150,7 +162,7 @@ impl Broker {
         // A broker must not outlive its test, however that ends.
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
-            .arg(binary())
+            .arg(&self.program)
             .args([
                 "serve",
                 "--kafka",
@@ -242,7 +254,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// `target/PROFILE` of this build.
-fn build_folder() -> PathBuf {
+pub(crate) fn build_folder() -> PathBuf {
     let deps = env::current_exe().unwrap();
     deps.ancestors().nth(2).unwrap().to_path_buf()
 }

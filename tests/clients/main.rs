@@ -11,9 +11,12 @@
 
 mod assigned;
 mod broker;
+mod commands;
 mod confluent;
 mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod members;
+mod odd;
 mod peer;

@@ -5,19 +5,30 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// Where the commands look for a broker, if they are not told.
+const DEFAULT_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9092);
+
 /// Says where a listener is: `NAME listening on ADDR`.
 pub(crate) fn listening(name: &str, address: SocketAddr) {
     say(&format!("{name} listening on {address}"));
 }
 
-/// Says `ready`, and three lines to try.
+/// Says `ready`, and three lines to try: with this program, as it was called.
 pub(crate) fn ready(kafka: Option<SocketAddr>, http: SocketAddr) {
     let http = reachable(http);
+    let program = std::env::args().next().unwrap_or_else(|| "stafett".to_owned());
     let lines = match kafka.map(reachable) {
-        Some(kafka) => format!(
-            "ready\n  echo hello | kcat -b {kafka} -t demo -P\n  kcat -b {kafka} -t demo -C -e\n  \
-             curl http://{http}/health"
-        ),
+        Some(kafka) => {
+            let server = if kafka == DEFAULT_SERVER {
+                String::new()
+            } else {
+                format!(" --server {kafka}")
+            };
+            format!(
+                "ready\n  echo hello | {program} produce demo --create{server}\n  {program} consume demo{server}\n  \
+                 curl http://{http}/health"
+            )
+        }
         None => {
             format!("ready\n  curl http://{http}/\n  curl http://{http}/health\n  curl http://{http}/metrics")
         }

@@ -1,21 +1,35 @@
 //! Why the process ends with an error: one sentence, and an exit code.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
 
-/// Exit code 2 is for what the settings say, 1 for everything else.
+/// Exit code 2 is for what the settings or the command line say, 1 for everything else.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Config(ConfigError),
     Start(anyhow::Error),
+    /// What was given on the command line does not go together.
+    Usage(String),
 }
 
 impl Failure {
+    /// Whether standard output was closed by whoever read it.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        let Self::Start(error) = self else { return false };
+        let causes = error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<io::Error>());
+        causes
+            .into_iter()
+            .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) => ExitCode::from(2),
+            Self::Config(_) | Self::Usage(_) => ExitCode::from(2),
             Self::Start(_) => ExitCode::FAILURE,
         }
     }
@@ -25,6 +39,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => write!(f, "{error}"),
+            Self::Usage(text) => f.write_str(text),
             // With its causes, in one line.
             Self::Start(error) => write!(f, "{error:#}"),
         }

@@ -6,6 +6,7 @@
 //! - [`commands`]: one file per command of the command line
 //! - [`config`]: the settings: one table, from which everything about them is made
 //! - [`serve`]: the process, from its start to its end
+//! - [`client`]: what the commands that talk to a broker share
 //! - [`announce`]: what is said on standard output
 //! - [`failure`]: why the process ends with an error, and with which code
 //! - [`core`], [`front_ends`], [`journal_routes`]: what the process is put together from
@@ -15,6 +16,7 @@
 //! - [`usage`]: metrics of what the process takes
 
 mod announce;
+mod client;
 mod commands;
 mod config;
 mod core;

@@ -13,8 +13,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("kafka-wire", &[]),
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
+    ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
-    ("server", &["broker", "http", "journal", "kafka", "model", "net"]),
+    (
+        "server",
+        &[
+            "broker",
+            "http",
+            "journal",
+            "kafka",
+            "kafka-client",
+            "model",
+            "net",
+        ],
+    ),
 ];
 
 /// Words of protocols that the core must not speak.

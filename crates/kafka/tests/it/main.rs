@@ -19,4 +19,5 @@ mod list_offsets;
 mod peer;
 mod pipelining;
 mod produce;
+mod served;
 mod topics;

@@ -1,8 +1,14 @@
-//! The command line: one file per command. A new command is a file here and a line in [`COMMANDS`].
+//! The command line: one file or folder per command. A new command is one of these and a line in [`COMMANDS`].
 
+mod command_docs;
+mod completions;
 mod config_docs;
+mod consume;
+mod group;
 mod journal;
+mod produce;
 mod serve;
+mod topic;
 
 use clap::{ArgMatches, Command};
 
@@ -20,8 +26,32 @@ const COMMANDS: &[Entry] = &[
         run: serve::run,
     },
     Entry {
+        describe: topic::describe,
+        run: topic::run,
+    },
+    Entry {
+        describe: group::describe,
+        run: group::run,
+    },
+    Entry {
+        describe: produce::describe,
+        run: produce::run,
+    },
+    Entry {
+        describe: consume::describe,
+        run: consume::run,
+    },
+    Entry {
         describe: journal::describe,
         run: journal::run,
+    },
+    Entry {
+        describe: completions::describe,
+        run: completions::run,
+    },
+    Entry {
+        describe: command_docs::describe,
+        run: command_docs::run,
     },
     Entry {
         describe: config_docs::describe,
@@ -39,7 +69,11 @@ pub(crate) fn run() -> Result<(), Failure> {
         .iter()
         .find(|entry| (entry.describe)().get_name() == name)
     {
-        Some(entry) => (entry.run)(matches),
+        // Whoever reads the output has seen enough.
+        Some(entry) => match (entry.run)(matches) {
+            Err(failure) if failure.is_broken_pipe() => Ok(()),
+            done => done,
+        },
         None => Ok(()),
     }
 }

@@ -10,9 +10,10 @@ use super::settings::DEFINITIONS;
 /// Names the file, where no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
-/// Names that are not settings: those that the tests take their own settings from, and pass on.
-fn is_for_tests(name: &str) -> bool {
-    name == "STAFETT_BIN" || name.starts_with("STAFETT_TEST_")
+/// Names that are not settings: the server that the daily commands talk to, and those that the tests take their own
+/// settings from, and pass on.
+fn is_for_others(name: &str) -> bool {
+    name == crate::client::SERVER_VARIABLE || name == "STAFETT_BIN" || name.starts_with("STAFETT_TEST_")
 }
 
 type Given = (Vec<(&'static Definition, String)>, Option<PathBuf>);
@@ -25,7 +26,7 @@ pub(crate) fn read(environment: impl Iterator<Item = (OsString, OsString)>) -> R
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
             continue;
         };
-        if is_for_tests(name) {
+        if is_for_others(name) {
             continue;
         }
         if name == FILE_VARIABLE {

@@ -183,7 +183,7 @@ impl Kind for Advertised {
 }
 
 /// The two parts; an IPv6 address loses its brackets.
-fn host_port(text: &str) -> Result<(String, u16), String> {
+pub(crate) fn host_port(text: &str) -> Result<(String, u16), String> {
     let expected = || "expected HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
     let port = port.parse().map_err(|_| expected())?;

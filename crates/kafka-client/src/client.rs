@@ -1,0 +1,220 @@
+//! A cluster as a client sees it: connections by broker, opened when they are needed, and retries.
+//!
+//! Requests that any broker serves go to the first one that can be reached. Those for partitions go to their leaders,
+//! those for groups to their coordinators. A connection that has ended is replaced when it is next asked for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use stafett_kafka_wire::messages::metadata::MetadataResponseBroker;
+use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
+use stafett_kafka_wire::{ApiKey, Request, Str};
+use tokio::time::{Instant, sleep};
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::options::Options;
+use crate::refusal;
+
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// A client of one cluster. Cheap to clone; all clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    servers: Vec<String>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// `HOST:PORT` by the broker's number.
+    brokers: HashMap<i32, String>,
+    connections: HashMap<String, Arc<Connection>>,
+}
+
+impl Client {
+    /// Connects to the first of `servers` (`HOST:PORT`) that can be reached.
+    pub async fn connect(servers: &[String], options: Options) -> Result<Self, ClientError> {
+        let client = Self {
+            shared: Arc::new(Shared {
+                options,
+                servers: servers.to_vec(),
+                known: Mutex::default(),
+            }),
+        };
+        client.any().await?;
+        Ok(client)
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection to any broker.
+    pub async fn any(&self) -> Result<Arc<Connection>, ClientError> {
+        let mut failed = None;
+        // Those that were given first; later the others may still be there.
+        let learned: Vec<String> = self.known().brokers.values().cloned().collect();
+        for server in self.shared.servers.iter().chain(&learned) {
+            match self.at(server).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| ClientError::NoLeader {
+            about: "the cluster, of which no server is given,".into(),
+        }))
+    }
+
+    async fn at(&self, address: &str) -> Result<Arc<Connection>, ClientError> {
+        let open = self.known().connections.get(address).cloned();
+        if let Some(connection) = open.filter(|connection| !connection.is_closed()) {
+            return Ok(connection);
+        }
+        let opened = Arc::new(Connection::open(address, &self.shared.options).await?);
+        let mut known = self.known();
+        // Another task may have been faster; its connection is as good.
+        if let Some(other) = known.connections.get(address).filter(|other| !other.is_closed()) {
+            return Ok(Arc::clone(other));
+        }
+        known.connections.insert(address.to_owned(), Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// A connection to the broker of that number, as the last metadata named it.
+    pub async fn broker(&self, id: i32) -> Result<Arc<Connection>, ClientError> {
+        let address = self.known().brokers.get(&id).cloned();
+        match address {
+            Some(address) => self.at(&address).await,
+            None => Err(ClientError::NoLeader {
+                about: format!("broker {id}").into(),
+            }),
+        }
+    }
+
+    /// The numbers of all brokers that the last metadata named.
+    pub(crate) fn broker_ids(&self) -> Vec<i32> {
+        let mut ids: Vec<_> = self.known().brokers.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub(crate) fn learn(&self, brokers: &[MetadataResponseBroker]) {
+        let mut known = self.known();
+        for broker in brokers {
+            known
+                .brokers
+                .insert(broker.node_id, address(&broker.host, broker.port));
+        }
+    }
+
+    /// A connection to the coordinator of a group.
+    pub async fn coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
+        self.retrying(async || self.find_coordinator(group).await).await
+    }
+
+    async fn find_coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
+        let connection = self.any().await?;
+        let version = connection.version::<FindCoordinatorRequest>(i16::MAX)?;
+        let request = FindCoordinatorRequest {
+            key: if version < 4 {
+                Str::copy_from(group)
+            } else {
+                Str::default()
+            },
+            key_type: 0,
+            coordinator_keys: if version < 4 {
+                Vec::new()
+            } else {
+                vec![Str::copy_from(group)]
+            },
+        };
+        let answer: FindCoordinatorResponse =
+            connection.send(&request, version, Duration::ZERO).await?.await?;
+        let (code, message, host, port) = match answer.coordinators.first() {
+            Some(row) => (row.error_code, row.error_message.as_ref(), &row.host, row.port),
+            None => (
+                answer.error_code,
+                answer.error_message.as_ref(),
+                &answer.host,
+                answer.port,
+            ),
+        };
+        refusal::check(
+            connection.broker(),
+            ApiKey::FindCoordinator,
+            code,
+            message,
+            || format!("group `{group}`"),
+        )?;
+        self.at(&address(host, port)).await
+    }
+
+    /// Sends a request that any broker serves.
+    pub async fn call<R: Request>(&self, request: &R) -> Result<(Arc<Connection>, R::Response), ClientError> {
+        let connection = self.any().await?;
+        let answer = connection.call(request).await?;
+        Ok((connection, answer))
+    }
+
+    /// Does `attempt` until it succeeds, fails for good, or has failed for as long as [`Options::retry_for`].
+    pub async fn retrying<T>(
+        &self,
+        mut attempt: impl AsyncFnMut() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let mut backoff = Backoff::new(self.shared.options.retry_for);
+        loop {
+            match attempt().await {
+                Err(error) if error.is_retriable() && backoff.wait().await => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+/// `HOST:PORT`, with brackets where the host is an IPv6 address.
+fn address(host: &str, port: i32) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// Waits that grow, until there is no more time.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    until: Instant,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            until: Instant::now() + patience,
+            next: BACKOFF_MIN,
+        }
+    }
+
+    /// Whether there is time for another attempt, after having waited for it.
+    pub(crate) async fn wait(&mut self) -> bool {
+        if Instant::now() + self.next > self.until {
+            return false;
+        }
+        sleep(self.next).await;
+        self.next = (self.next * 2).min(BACKOFF_MAX);
+        true
+    }
+}

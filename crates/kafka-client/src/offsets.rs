@@ -1,0 +1,146 @@
+//! Where partitions start and end, and which offset has a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_kafka_wire::messages::ListOffsetsRequest;
+use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
+use stafett_kafka_wire::{ApiKey, Str};
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::refusal;
+use crate::topic::Topic;
+
+/// Partitions that one request asks for at most.
+const PARTITIONS_MAX: usize = 5000;
+
+/// A place in a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The first offset that is there.
+    Start,
+    /// The offset that the next record will have.
+    End,
+    /// The first record whose timestamp (milliseconds since 1970) is this or later.
+    Time(i64),
+}
+
+impl Place {
+    fn timestamp(self) -> i64 {
+        match self {
+            Self::Start => -2,
+            Self::End => -1,
+            Self::Time(time) => time,
+        }
+    }
+}
+
+/// One partition that is asked for, and how to sum up its answer.
+struct Question {
+    /// Its place in the result.
+    at: usize,
+    topic: Str,
+    partition: i32,
+}
+
+impl Client {
+    /// The offsets at `place` in all partitions of `topics`, in their order. `None` where no record is so late.
+    pub async fn offsets(
+        &self,
+        topics: &[&Topic],
+        place: Place,
+    ) -> Result<Vec<Vec<Option<i64>>>, ClientError> {
+        let mut by_leader: BTreeMap<i32, Vec<Question>> = BTreeMap::new();
+        let mut count = 0;
+        for topic in topics {
+            for partition in &topic.partitions {
+                let leader = partition.leader.ok_or_else(|| ClientError::NoLeader {
+                    about: name(&topic.name, partition.index).into(),
+                })?;
+                by_leader.entry(leader).or_default().push(Question {
+                    at: count,
+                    topic: topic.name.clone(),
+                    partition: partition.index,
+                });
+                count += 1;
+            }
+        }
+        let mut flat = vec![None; count];
+        for (leader, questions) in by_leader {
+            for chunk in questions.chunks(PARTITIONS_MAX) {
+                self.retrying(async || self.ask(leader, chunk, place, &mut flat).await)
+                    .await?;
+            }
+        }
+        let mut flat = flat.into_iter();
+        Ok(topics
+            .iter()
+            .map(|topic| flat.by_ref().take(topic.partitions.len()).collect())
+            .collect())
+    }
+
+    async fn ask(
+        &self,
+        leader: i32,
+        questions: &[Question],
+        place: Place,
+        found: &mut [Option<i64>],
+    ) -> Result<(), ClientError> {
+        let connection = self.broker(leader).await?;
+        let version = connection.version::<ListOffsetsRequest>(i16::MAX)?;
+        let mut topics: Vec<ListOffsetsTopic> = Vec::new();
+        for question in questions {
+            let partition = ListOffsetsPartition {
+                partition_index: question.partition,
+                timestamp: place.timestamp(),
+                ..ListOffsetsPartition::default()
+            };
+            match topics.last_mut().filter(|last| last.name == question.topic) {
+                Some(last) => last.partitions.push(partition),
+                None => topics.push(ListOffsetsTopic {
+                    name: question.topic.clone(),
+                    partitions: vec![partition],
+                }),
+            }
+        }
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            isolation_level: 0,
+            topics,
+            timeout_ms: 0,
+        };
+        let answer = connection.send(&request, version, Duration::ZERO).await?.await?;
+        let mut offsets: BTreeMap<(&str, i32), i64> = BTreeMap::new();
+        for topic in &answer.topics {
+            for row in &topic.partitions {
+                refusal::check(
+                    connection.broker(),
+                    ApiKey::ListOffsets,
+                    row.error_code,
+                    None,
+                    || name(&topic.name, row.partition_index),
+                )?;
+                offsets.insert((&topic.name, row.partition_index), row.offset);
+            }
+        }
+        for question in questions {
+            let offset = offsets.get(&(question.topic.as_str(), question.partition));
+            let offset = offset.ok_or_else(|| ClientError::Missing {
+                broker: Arc::clone(connection.broker()),
+                api: ApiKey::ListOffsets,
+                what: name(&question.topic, question.partition).into(),
+            })?;
+            if let Some(slot) = found.get_mut(question.at) {
+                *slot = (*offset >= 0).then_some(*offset);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A partition's name, for errors.
+pub(crate) fn name(topic: &str, partition: i32) -> String {
+    format!("partition {partition} of topic `{topic}`")
+}

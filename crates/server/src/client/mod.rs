@@ -1,0 +1,91 @@
+//! What the daily commands share: which server, how to talk, how to show.
+//!
+//! - [`session`]: a connected client, and where output goes
+//! - [`table`]: aligned columns
+//! - [`escapes`]: `\n` and its like
+//! - [`human`]: numbers, sizes and times as people write them
+//! - [`position`]: places in a topic, such as `earliest` or `10m ago`
+//! - [`advice`]: what to do about an error
+//! - [`partitions`]: topics with some of their partitions
+
+pub(crate) mod advice;
+pub(crate) mod escapes;
+pub(crate) mod human;
+pub(crate) mod partitions;
+pub(crate) mod position;
+pub(crate) mod session;
+pub(crate) mod table;
+
+use std::future::Future;
+
+use anyhow::Context;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::kind::host_port;
+use crate::failure::Failure;
+pub(crate) use session::Session;
+
+/// The server, where no flag names one.
+pub(crate) const SERVER_VARIABLE: &str = "STAFETT_SERVER";
+const SERVER: &str = "server";
+const JSON: &str = "json";
+
+/// Adds the flags that all daily commands have. They may stand before or behind a subcommand.
+pub(crate) fn command(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new(SERVER)
+                .long(SERVER)
+                .value_name("HOST:PORT")
+                .env(SERVER_VARIABLE)
+                .hide_env_values(true)
+                .default_value("127.0.0.1:9092")
+                .value_delimiter(',')
+                .value_parser(server)
+                .global(true)
+                .display_order(100)
+                .help("The broker to talk to; several, with commas between them, are tried in order"),
+        )
+        .arg(
+            Arg::new(JSON)
+                .long(JSON)
+                .action(ArgAction::SetTrue)
+                .global(true)
+                .display_order(101)
+                .help("JSON for programs: one object per line"),
+        )
+}
+
+fn server(text: &str) -> Result<String, String> {
+    match host_port(text)? {
+        (_, 0) => Err("port 0 cannot be connected to".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Connects as the flags say and does `work`.
+pub(crate) fn run<W, F>(matches: &ArgMatches, work: W) -> Result<(), Failure>
+where
+    W: FnOnce(Session) -> F,
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let servers: Vec<String> = matches
+        .get_many::<String>(SERVER)
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let json = matches.get_flag(JSON);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("no threads can be started")?;
+    let done = runtime.block_on(async {
+        let session = Session::open(&servers, json).await?;
+        work(session).await
+    });
+    // A thread may wait for standard input, which nobody needs any more.
+    runtime.shutdown_background();
+    done.map_err(Failure::from)
+}

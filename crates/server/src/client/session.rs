@@ -1,0 +1,73 @@
+//! A connected client, and where output goes.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+use stafett_kafka_client::ErrorCode;
+use stafett_kafka_client::{Client, ClientError, Options, Topic};
+
+use super::advice;
+
+/// One run of a daily command.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) json: bool,
+    /// Whether to colour what is shown.
+    pub(crate) colour: bool,
+}
+
+impl Session {
+    pub(super) async fn open(servers: &[String], json: bool) -> anyhow::Result<Self> {
+        let client = Client::connect(servers, Options::default())
+            .await
+            .map_err(advice::connect)?;
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Ok(Self {
+            client,
+            json,
+            colour: io::stdout().is_terminal() && !no_color,
+        })
+    }
+
+    /// Shows one JSON object, in a line.
+    pub(crate) fn object(value: &Value) -> anyhow::Result<()> {
+        writeln!(io::stdout(), "{value}")?;
+        Ok(())
+    }
+
+    /// Shows text to people; nothing where JSON is wanted.
+    pub(crate) fn say(&self, text: &str) -> anyhow::Result<()> {
+        if !self.json {
+            writeln!(io::stdout(), "{text}")?;
+        }
+        Ok(())
+    }
+
+    /// A topic, or an error that names the nearest one and says how to create it.
+    pub(crate) async fn topic(&self, name: &str) -> anyhow::Result<Topic> {
+        let error = match self.client.topic(name).await {
+            Ok(topic) => return Ok(topic),
+            Err(error) => error,
+        };
+        Err(self.explain_topic(name, error).await)
+    }
+
+    /// An error about a topic, with what to do about it.
+    pub(crate) async fn explain_topic(&self, name: &str, error: ClientError) -> anyhow::Error {
+        if error.code() != Some(ErrorCode::UnknownTopicOrPartition) {
+            return error.into();
+        }
+        let names = self.client.topics().await.unwrap_or_default();
+        advice::unknown_topic(name, names.iter().map(|topic| topic.name.as_str()))
+    }
+
+    /// An error about a group, with what to do about it.
+    pub(crate) async fn explain_group(&self, name: &str, error: ClientError) -> anyhow::Error {
+        if error.code() != Some(ErrorCode::GroupIdNotFound) {
+            return error.into();
+        }
+        let names = self.client.groups().await.unwrap_or_default();
+        advice::unknown_group(name, names.iter().map(|group| group.name.as_str()))
+    }
+}

@@ -1,0 +1,111 @@
+//! Aligned columns with a heading, and nothing else.
+
+use std::io::{self, Write};
+
+/// Which side of a column its cells stand on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+/// Rows that are shown together, so that their columns can be aligned.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Side)>,
+    rows: Vec<Vec<String>>,
+}
+
+const GAP: &str = "  ";
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Side)]) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Writes the heading and the rows. Lines have no blanks at their ends.
+    pub(crate) fn write(&self, out: &mut impl Write, colour: bool) -> io::Result<()> {
+        let width = |column: usize, heading: &str| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells
+                .map(|cell| letters(cell))
+                .max()
+                .unwrap_or(0)
+                .max(heading.len())
+        };
+        let widths: Vec<_> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(column, (heading, _))| width(column, heading))
+            .collect();
+        let headings: Vec<_> = self
+            .columns
+            .iter()
+            .map(|(heading, _)| (*heading).to_owned())
+            .collect();
+        let heading = self.line(&headings, &widths);
+        if colour {
+            writeln!(out, "{DIM}{heading}{PLAIN}")?;
+        } else {
+            writeln!(out, "{heading}")?;
+        }
+        for row in &self.rows {
+            writeln!(out, "{}", self.line(row, &widths))?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((cell, width), (_, side)) in cells.iter().zip(widths).zip(&self.columns) {
+            if !line.is_empty() {
+                line.push_str(GAP);
+            }
+            let blanks = " ".repeat(width.saturating_sub(letters(cell)));
+            match side {
+                Side::Left => line.extend([cell.as_str(), &blanks]),
+                Side::Right => line.extend([&blanks, cell.as_str()]),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+fn letters(cell: &str) -> usize {
+    cell.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_have_no_blanks_at_their_ends() {
+        let mut table = Table::new(&[
+            ("TOPIC", Side::Left),
+            ("RECORDS", Side::Right),
+            ("NOTE", Side::Left),
+        ]);
+        table.row(vec!["orders.eu".into(), "7".into(), String::new()]);
+        table.row(vec!["é".into(), "12,345,678".into(), "x".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out, false).unwrap();
+        let expected = "TOPIC         RECORDS  NOTE\norders.eu           7\né          12,345,678  x\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

@@ -1,0 +1,83 @@
+//! A large buffer before standard output; records are printed into it until there are enough.
+
+use std::io::{self, BufWriter, Stdout, Write};
+
+use anyhow::Context;
+use stafett_kafka_client::batches::Batches;
+use stafett_kafka_client::{Fetched, Source};
+use stafett_model::{Offset, records};
+
+use super::Job;
+
+const BUFFER_BYTES: usize = 256 * 1024;
+/// What one batch may become when it is decompressed.
+const BATCH_BYTES_MAX: usize = 1 << 30;
+
+/// Prints records.
+pub(super) struct Output<'a> {
+    job: &'a Job,
+    out: BufWriter<Stdout>,
+    printed: u64,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(job: &'a Job) -> Self {
+        Self {
+            job,
+            out: BufWriter::with_capacity(BUFFER_BYTES, io::stdout()),
+            printed: 0,
+        }
+    }
+
+    /// Whether as many records were printed as are wanted.
+    pub(super) fn is_full(&self) -> bool {
+        self.printed >= self.job.max
+    }
+
+    /// Whether to wait for more at the end.
+    pub(super) fn follows(&self) -> bool {
+        self.job.until.is_none()
+    }
+
+    /// Prints what came of `source`, short of `end`. Returns the offset behind the last record that was looked at.
+    pub(super) fn print(&mut self, source: &Source, fetched: &Fetched, end: i64) -> anyhow::Result<i64> {
+        let about = || format!("partition {} of topic `{}`", source.partition, source.topic);
+        let mut next = fetched.from;
+        for batch in Batches::new(fetched.bytes.clone()) {
+            let (header, bytes) = batch.with_context(about)?;
+            let behind = header.base_offset + i64::from(header.last_offset_delta) + 1;
+            // What the broker writes itself, such as the end of a transaction.
+            if header.is_control() || behind <= fetched.from {
+                next = next.max(behind);
+                continue;
+            }
+            let mut walk = records(&bytes, BATCH_BYTES_MAX).with_context(about)?;
+            if header.base_offset < fetched.from {
+                let from = u64::try_from(fetched.from).unwrap_or(0);
+                walk.seek(Offset(from)).with_context(about)?;
+            }
+            for record in walk {
+                let record = record.with_context(about)?;
+                let offset = i64::try_from(record.offset.0).unwrap_or(i64::MAX);
+                if offset >= end || self.is_full() {
+                    return Ok(offset);
+                }
+                self.job.format.write(
+                    &mut self.out,
+                    &source.topic,
+                    source.partition,
+                    &record,
+                    &self.job.null,
+                )?;
+                self.printed += 1;
+                next = offset + 1;
+            }
+            next = next.max(behind);
+        }
+        Ok(next)
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

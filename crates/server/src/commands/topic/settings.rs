@@ -1,0 +1,67 @@
+//! `KEY=VALUE` as people write it: sizes and durations with units become the numbers that the protocol wants.
+
+use crate::config::quantity;
+
+/// Reads a setting.
+pub(super) fn read(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or("expected KEY=VALUE, such as retention.ms=7d")?;
+    let number = match unit(key) {
+        Some("ms") => quantity::milliseconds(value),
+        Some("bytes") => quantity::size(value),
+        _ => None,
+    };
+    // What is no quantity goes to the broker as it is: it says what it expected.
+    let value = number.map_or_else(|| value.to_owned(), |number| number.to_string());
+    Ok((key.to_owned(), value))
+}
+
+/// What a setting is measured in, by the last part of its name.
+fn unit(key: &str) -> Option<&str> {
+    key.rsplit_once('.').map(|(_, unit)| unit)
+}
+
+/// A value with its unit, where the key says which.
+pub(super) fn show(key: &str, value: &str) -> String {
+    let Ok(number) = value.parse::<u64>() else {
+        return value.to_owned();
+    };
+    let unit = match unit(key) {
+        Some("ms") => quantity::write_milliseconds(number),
+        Some("bytes") => quantity::write_size(number),
+        _ => return value.to_owned(),
+    };
+    if unit.trim_end_matches(char::is_alphabetic) == value {
+        unit
+    } else {
+        format!("{value} ({unit})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(text: &str) -> String {
+        let (key, value) = read(text).unwrap();
+        format!("{key}={value}")
+    }
+
+    #[test]
+    fn quantities_become_numbers_and_the_rest_stays() {
+        assert_eq!(both("retention.ms=7d"), "retention.ms=604800000");
+        assert_eq!(both("max.message.bytes=2MiB"), "max.message.bytes=2097152");
+        assert_eq!(both("retention.ms=-1"), "retention.ms=-1");
+        assert_eq!(
+            both("cleanup.policy=compact,delete"),
+            "cleanup.policy=compact,delete"
+        );
+        assert_eq!(both("a=b=c"), "a=b=c");
+        assert!(read("retention.ms").is_err() && read("=1").is_err());
+        assert_eq!(show("retention.ms", "604800000"), "604800000 (7d)");
+        assert_eq!(show("retention.ms", "5"), "5ms");
+        assert_eq!(show("min.insync.replicas", "1"), "1");
+    }
+}

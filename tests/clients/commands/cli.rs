@@ -1,0 +1,135 @@
+//! Runs our own commands.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::broker::{Broker, build_folder, lines_of};
+use crate::peer;
+
+/// The commands, pointed at a broker.
+pub(crate) struct Cli {
+    server: String,
+    folder: PathBuf,
+}
+
+impl Cli {
+    pub(crate) fn of(broker: &Broker) -> Self {
+        Self {
+            server: broker.kafka().to_owned(),
+            folder: broker.folder(),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = peer::command(&build_folder().join("stafett"));
+        command.args(arguments).env("STAFETT_SERVER", &self.server);
+        command
+    }
+
+    /// Runs to the end and insists on success.
+    pub(crate) fn bytes(&self, arguments: &[&str]) -> Vec<u8> {
+        peer::run(&mut self.command(arguments))
+    }
+
+    pub(crate) fn text(&self, arguments: &[&str]) -> String {
+        String::from_utf8(self.bytes(arguments)).unwrap()
+    }
+
+    /// What it prints with `--json`, line by line.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let text = self.text(&[arguments, &["--json"]].concat());
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Runs with `input`, however it ends.
+    pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let file = self.folder.join("input");
+        fs::write(&file, input).unwrap();
+        let input = File::open(&file).unwrap();
+        self.command(arguments).stdin(input).output().unwrap()
+    }
+
+    /// Runs with `input` and insists on success.
+    pub(crate) fn produce(&self, arguments: &[&str], input: &[u8]) {
+        let output = self.feed(&[&["produce"], arguments].concat(), input);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    /// Insists on exit code 1 and one line about it.
+    pub(crate) fn failure(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said.trim_end().to_owned()
+    }
+
+    /// Starts, and gives the lines as they come.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        let mut process = self
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        Running {
+            process,
+            lines,
+            input: None,
+        }
+    }
+
+    /// Starts `produce`, to be fed through a pipe.
+    pub(crate) fn start_produce(&self, arguments: &[&str]) -> Running {
+        let mut process = self
+            .command(&[&["produce"], arguments].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        Running {
+            input: process.stdin.take(),
+            process,
+            lines,
+        }
+    }
+}
+
+/// A command that goes on until it is told to end.
+pub(crate) struct Running {
+    process: Child,
+    pub(crate) lines: std::sync::mpsc::Receiver<String>,
+    pub(crate) input: Option<ChildStdin>,
+}
+
+impl Running {
+    /// Waits for its end and insists on success.
+    pub(crate) fn success(mut self) {
+        assert!(self.process.wait().unwrap().success());
+    }
+
+    /// Ends it as Ctrl-C does (`timeout` passes the signal on), and insists on success.
+    pub(crate) fn interrupt(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

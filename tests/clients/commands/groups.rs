@@ -1,0 +1,108 @@
+//! `stafett group`, and `stafett consume --group`.
+
+use std::collections::BTreeSet;
+
+use super::cli::Cli;
+
+fn numbers(count: u32) -> String {
+    let numbers: Vec<_> = (0..count).map(|number| number.to_string()).collect();
+    numbers.join("\n") + "\n"
+}
+
+pub(super) fn a_group_goes_on_where_it_was_and_can_be_moved(cli: &Cli) {
+    cli.text(&["topic", "create", "cli.work", "-p", "1"]);
+    cli.produce(&["cli.work"], numbers(100).as_bytes());
+    let read = |arguments: &[&str]| cli.text(&[&["consume", "cli.work", "-g", "cli.g1"], arguments].concat());
+    assert_eq!(read(&["--max", "40"]), numbers(40));
+    let lag = || {
+        let rows = cli.json(&["group", "lag", "cli.g1"]);
+        assert_eq!(rows.len(), 1);
+        (
+            rows[0]["committed"].as_i64().unwrap(),
+            rows[0]["lag"].as_i64().unwrap(),
+        )
+    };
+    assert_eq!(lag(), (40, 60));
+    assert_eq!(read(&[]).lines().next(), Some("40"));
+    assert_eq!(lag(), (100, 0));
+    assert_eq!(read(&[]), "");
+
+    let reset = |arguments: &[&str]| {
+        let rows = cli.json(&[&["group", "reset", "cli.g1"], arguments].concat());
+        (
+            rows[0]["before"].as_i64().unwrap(),
+            rows[0]["offset"].as_i64().unwrap(),
+        )
+    };
+    assert_eq!(reset(&["--to", "earliest", "--dry-run"]), (100, 0));
+    assert_eq!(lag(), (100, 0));
+    assert_eq!(reset(&["--to", "-5"]), (100, 95));
+    assert_eq!(read(&[]), "95\n96\n97\n98\n99\n");
+    assert_eq!(reset(&["--by", "-10"]), (100, 90));
+    assert_eq!(reset(&["--to", "1000", "--topic", "cli.work:0"]), (90, 100));
+    assert_eq!(reset(&["--to", "2h ago"]), (100, 0));
+    assert_eq!(reset(&["--to", "latest"]), (0, 100));
+
+    let listed = cli.json(&["group", "list", "--pattern", "cli.g1"]);
+    assert_eq!(
+        (&listed[0]["state"], &listed[0]["type"]),
+        (&"Empty".into(), &"classic".into())
+    );
+    assert_eq!(
+        cli.text(&["group", "delete", "--yes", "cli.g1"]),
+        "group cli.g1 deleted\n"
+    );
+    assert!(cli.json(&["group", "list", "--pattern", "cli.g1"]).is_empty());
+    let gone = cli.failure(&["group", "lag", "cli.g1"]);
+    assert!(gone.contains("group `cli.g1` does not exist"), "{gone}");
+}
+
+pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: &Cli) {
+    cli.text(&["topic", "create", "cli.shared", "-p", "4"]);
+    let follow = [
+        "consume",
+        "cli.shared",
+        "-g",
+        "cli.g2",
+        "--follow",
+        "--format",
+        "%p\\n",
+        "--from",
+        "earliest",
+    ];
+    let (one, two) = (cli.start(&follow), cli.start(&follow));
+    // Records to every partition, again and again, until both have had some: then both have joined.
+    let mut seen: [BTreeSet<String>; 2] = Default::default();
+    while seen.iter().any(BTreeSet::is_empty) {
+        for partition in ["0", "1", "2", "3"] {
+            cli.produce(&["cli.shared", "-p", partition], b"x");
+        }
+        for (member, seen) in [&one, &two].into_iter().zip(&mut seen) {
+            seen.extend(member.lines.try_iter());
+        }
+    }
+    let group = &cli.json(&["group", "describe", "cli.g2"])[0];
+    let members = group["members"].as_array().unwrap();
+    assert_eq!(members.len(), 2, "{group}");
+    let given: Vec<_> = members
+        .iter()
+        .map(|member| member["assignment"][0]["partitions"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(given, [2, 2], "{group}");
+
+    let active = cli.failure(&["group", "reset", "cli.g2", "--to", "earliest"]);
+    assert!(
+        active.contains("has 2 members") && active.contains("stop them first"),
+        "{active}"
+    );
+    let active = cli.failure(&["group", "delete", "--yes", "cli.g2"]);
+    assert!(active.contains("has members"), "{active}");
+
+    one.interrupt();
+    two.interrupt();
+    // Both have left and committed what they printed.
+    let group = &cli.json(&["group", "describe", "cli.g2"])[0];
+    assert_eq!(group["state"], "Empty");
+    assert_eq!(cli.json(&["group", "lag", "cli.g2"]).len(), 4);
+    cli.text(&["group", "delete", "--yes", "cli.g2"]);
+}
