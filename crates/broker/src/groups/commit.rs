@@ -95,6 +95,7 @@ impl Groups {
         commits: &[(TopicId, u32)],
         is_allowed: impl FnOnce(&Group) -> Result<Vec<bool>, GroupError>,
     ) -> Result<Stepped<Vec<bool>>, GroupError> {
+        self.check_named(group)?;
         let absent = Absent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, _, _| {
             let allowed = is_allowed(group)?;
