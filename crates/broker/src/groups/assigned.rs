@@ -60,6 +60,7 @@ impl AssignedGroup {
         let epoch = self.group.epoch();
         let answer = self.group.heartbeat(beat, topics, &self.rules, now.0)?;
         effects.rebalances += u64::from(self.group.epoch() != epoch);
+        effects.only_alive = !self.group.has_changes();
         self.store(effects);
         Ok(answer)
     }

@@ -48,7 +48,8 @@ impl Groups {
         } else {
             Absent::Fail(GroupError::NoSuchGroup)
         };
-        let stepped = self.try_step(group, absent, |group, now, _| {
+        let stepped = self.try_step(group, absent, |group, now, effects| {
+            effects.only_alive = true;
             group.kind.check_commit(by, &commits, now)?;
             Ok(self.put(group, commits))
         })?;

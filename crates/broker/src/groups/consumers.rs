@@ -26,6 +26,9 @@ impl Groups {
         } else {
             Absent::Fail(GroupError::NoSuchGroup)
         };
+        if beat.names.is_some() || beat.pattern.is_some() {
+            self.check_memory(beat.bytes())?;
+        }
         let Stepped { value, stored } = self.step(group, absent, |group, now, effects| {
             if beat.epoch == EPOCH_JOIN && !group.kind.is_empty() {
                 self.upgrade(group, now, effects)?;

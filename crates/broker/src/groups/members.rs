@@ -39,6 +39,7 @@ impl Groups {
         if bytes > max {
             return Err(GroupError::MemberTooLarge { bytes, max });
         }
+        self.check_memory(bytes)?;
         let limits = JoinLimits {
             members_max: settings.members_max,
             initial_delay_ms: settings.initial_delay_ms,
@@ -76,6 +77,7 @@ impl Groups {
         if bytes > max {
             return Err(GroupError::MemberTooLarge { bytes, max });
         }
+        self.check_memory(bytes)?;
         let stepped = self.try_step(group, absent, |group, now, effects| {
             let (wait, receiver) = group.wait();
             if let GroupKind::Consumer(kind) = &mut group.kind {
@@ -102,10 +104,11 @@ impl Groups {
     ) -> Result<(), GroupError> {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::UnknownMember);
-        let stepped = self.try_step(group, absent, |group, now, _: &mut Effects| {
+        let stepped = self.try_step(group, absent, |group, now, effects: &mut Effects| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
                 return kind.heartbeat_classic(member, instance, generation, now);
             }
+            effects.only_alive = true;
             group.classic()?.heartbeat(member, instance, generation, now)
         });
         stepped.map(|_| ())

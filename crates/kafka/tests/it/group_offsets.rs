@@ -333,6 +333,38 @@ async fn commits_of_topics_that_members_read_are_not_deleted() {
 }
 
 #[tokio::test]
+async fn more_than_an_answer_may_have_is_refused() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("small", 1).await;
+    let topic = OffsetFetchRequestTopics {
+        name: "small".into(),
+        partition_indexes: vec![0; 1_000_001],
+        ..OffsetFetchRequestTopics::default()
+    };
+    let request = OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "greedy".into(),
+            topics: Some(vec![topic]),
+            ..OffsetFetchRequestGroup::default()
+        }],
+        ..OffsetFetchRequest::default()
+    };
+    let answer = client.call(9, &request).await;
+    assert_eq!(answer.groups[0].error_code, ErrorCode::InvalidRequest.code());
+    let mut request = commit("greedy", "small", 0, 1);
+    let partition = request.topics[0].partitions[0].clone();
+    request.topics[0].partitions = vec![partition; 250_001];
+    let answer = client.call(9, &request).await;
+    let codes: Vec<_> = answer.topics[0]
+        .partitions
+        .iter()
+        .map(|it| it.error_code)
+        .collect();
+    assert_eq!(codes[249_999..], [0, ErrorCode::InvalidCommitOffsetSize.code()]);
+}
+
+#[tokio::test]
 async fn commits_that_were_sent_together_are_answered_in_order() {
     let server = Server::start().await;
     let mut client = server.client().await;

@@ -53,6 +53,15 @@ impl Member {
         }
     }
 
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let strategies = self.strategies.iter();
+        let strategies: usize = strategies
+            .map(|it| size_of::<Strategy>() + it.name.len() + it.metadata.len())
+            .sum();
+        size_of::<Self>() + strategies + self.client_id.len() + self.assignment.len()
+    }
+
     pub(super) fn metadata(&self, strategy: Option<&str>) -> Bytes {
         self.strategies
             .iter()

@@ -158,6 +158,11 @@ impl ClassicGroup {
         })
     }
 
+    /// What its members take in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.members.values().map(Member::bytes).sum()
+    }
+
     /// Whether a member may commit now; it is also a sign of life.
     pub fn check_commit(&mut self, by: &CommittedBy<'_>, now: Moment) -> Result<(), GroupError> {
         if by.epoch < 0 && self.is_empty() {

@@ -57,6 +57,16 @@ pub enum HeartbeatError {
 }
 
 impl Heartbeat {
+    /// What a group may have to keep of it, about.
+    pub fn bytes(&self) -> usize {
+        let names = self
+            .names
+            .iter()
+            .flatten()
+            .map(|name| name.len() + size_of::<Box<str>>());
+        names.sum::<usize>() + self.member.len() + self.pattern.as_ref().map_or(0, |pattern| pattern.len())
+    }
+
     /// Whether everything is said, so that everything wants to be told.
     fn is_full(&self) -> bool {
         self.rebalance_timeout_ms.is_some()

@@ -114,6 +114,19 @@ impl Member {
         self.state == MemberState::Stable && self.epoch == target_epoch
     }
 
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = self.id.len() * 2 + self.client_id.len() + self.host.len();
+        let classic = self.classic.as_ref().map_or(0, |classic| {
+            let strategies = classic.strategies.iter();
+            strategies
+                .map(|strategy| strategy.name.len() + strategy.metadata.len())
+                .sum()
+        });
+        let held = (self.assigned.len() + self.revoking.len()) * size_of::<super::Held>();
+        size_of::<Self>() + texts + classic + held + self.target.len() * size_of::<super::Partition>()
+    }
+
     pub(super) fn set_epoch(&mut self, epoch: i32) {
         if epoch != self.epoch {
             self.previous_epoch = self.epoch;
