@@ -130,7 +130,7 @@ impl GroupKind {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Classic(group) => group.bytes(),
-            Self::Consumer(_) => 0,
+            Self::Consumer(group) => group.group().bytes(),
         }
     }
 
@@ -148,6 +148,7 @@ impl GroupKind {
             Self::Classic(group) => group.tick(now, effects),
             Self::Consumer(group) => group.tick(now, effects),
         }
+        self.downgrade_if_classic(now, effects);
     }
 
     /// Whether this member may commit now. A commit is also a sign of life.

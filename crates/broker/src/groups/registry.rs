@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
@@ -19,6 +19,7 @@ use super::driver::{self, Deadlines};
 use super::effects::{Answer, Effects, Store};
 use super::error::GroupError;
 use super::group::{Group, GroupKind, GroupState, Stepped};
+use super::language::Language;
 use super::metrics::GroupMetrics;
 use super::moment::{Clock, Moment, wall_ms};
 use super::settings::GroupSettings;
@@ -47,6 +48,8 @@ pub struct Groups {
     /// How long changes wait before they are acknowledged.
     wait: StateWait,
     /// Tasks that give answers once something is stored.
+    /// What members of the classic protocol speak.
+    pub(super) language: OnceLock<Box<dyn Language>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -93,6 +96,7 @@ impl Groups {
             count: AtomicUsize::new(0),
             member_bytes: AtomicUsize::new(0),
             wait,
+            language: OnceLock::new(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });

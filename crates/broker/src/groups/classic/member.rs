@@ -21,16 +21,16 @@ pub struct Strategy {
 }
 
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) instance: Option<Box<str>>,
-    pub(super) client_id: Box<str>,
-    pub(super) client_host: Box<str>,
-    pub(super) session_ms: u32,
-    pub(super) rebalance_ms: u32,
+pub(in crate::groups) struct Member {
+    pub(in crate::groups) instance: Option<Box<str>>,
+    pub(in crate::groups) client_id: Box<str>,
+    pub(in crate::groups) client_host: Box<str>,
+    pub(in crate::groups) session_ms: u32,
+    pub(in crate::groups) rebalance_ms: u32,
     /// The one it likes best comes first.
-    pub(super) strategies: Vec<Strategy>,
+    pub(in crate::groups) strategies: Vec<Strategy>,
     /// What the leader gave it.
-    pub(super) assignment: Bytes,
+    pub(in crate::groups) assignment: Bytes,
     /// Its last sign of life.
     pub(super) heard: Moment,
     /// It waits in its first join.

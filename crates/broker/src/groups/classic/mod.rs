@@ -26,6 +26,7 @@
 mod expire;
 mod join;
 mod member;
+mod moving;
 #[cfg(test)]
 mod script;
 mod stored;
