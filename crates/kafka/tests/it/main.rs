@@ -9,6 +9,7 @@
 )]
 
 mod allocations;
+mod answers;
 mod fetch;
 mod fetch_sessions;
 mod group_offsets;
