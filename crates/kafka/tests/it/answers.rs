@@ -113,13 +113,11 @@ async fn topics(client: &mut Client) {
     }
 }
 
+/// A setting, what is to be done with it, and a value.
+type Set = (&'static str, i8, Option<&'static str>);
+
 /// What becomes of one change of one setting.
-async fn altered(
-    client: &mut Client,
-    kind: i8,
-    name: &'static str,
-    set: &[(&'static str, i8, Option<&'static str>)],
-) -> i16 {
+async fn altered(client: &mut Client, kind: i8, name: &'static str, set: &[Set]) -> i16 {
     let configs = set.iter().map(|(name, operation, value)| one::AlterableConfig {
         name: Str::from_static(name),
         config_operation: *operation,
@@ -136,8 +134,9 @@ async fn altered(
     client.call(1, &request).await.responses[0].error_code
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn settings(client: &mut Client) {
-    let cases: &[(i8, &str, &[(&str, i8, Option<&str>)], i16)] = &[
+    let cases: &[(i8, &str, &[Set], i16)] = &[
         (2, TOPIC, &[("retention.ms", 0, Some("1"))], 0),
         (2, TOPIC, &[("retention.ms", 1, None)], 0),
         (2, TOPIC, &[("retention.ms", 0, Some("soon"))], 40),
@@ -403,6 +402,7 @@ async fn partitions(client: &mut Client) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn cluster(client: &mut Client) {
     let topic = |name: &'static str| TopicRequest { name: name.into() };
     for (names, cursor, expected) in [

@@ -8,6 +8,7 @@
     reason = "what is missing or too large fails the test"
 )]
 
+mod administration;
 mod allocations;
 mod answers;
 mod fetch;
