@@ -46,6 +46,18 @@ def prepare(work):
     return tests
 
 
+def kafka_path(work):
+    """A folder that looks like Kafka's own to the tests that call its scripts: they are our launcher of its tools."""
+    scripts = work / "kafka-path/bin"
+    scripts.mkdir(parents=True, exist_ok=True)
+    launcher = HERE.parent / "tools/peers/kafka"
+    for script, tool in (("kafka-topics.sh", "TopicCommand"), ("kafka-configs.sh", "kafka.admin.ConfigCommand")):
+        path = scripts / script
+        path.write_text(f'#!/bin/sh\nexec "{launcher}" run {tool} "$@"\n')
+        path.chmod(0o755)
+    return scripts.parent
+
+
 def declared(tests):
     """{name: flags and the like} of all tests that the runner knows, in its order."""
     text = (tests / "test.c").read_text(encoding="utf-8")
@@ -100,8 +112,8 @@ def outcome(report, log, name, ended):
     if state == "PASSED" and ended == 0:
         return "pass", ""
     if state == "SKIPPED":
-        why = re.findall(r"SKIPPING TEST: (.*)|WARN: .*?: (Test.*)", text)
-        return "skip", " ".join(" ".join(why[0]).split()) if why else "it skips itself"
+        why = re.findall(rf"^\| {name} +\| +SKIPPED \| +[\d.]+s \| (.*)$", text, re.MULTILINE)
+        return "skip", " ".join(why[0].split()) if why else "it skips itself"
     if ended == "timeout":
         return "fail", "it came to no end"
     complaints = re.findall(r"^### Test .* failed at .* ###\n(.*)", text, re.MULTILINE)
@@ -144,6 +156,8 @@ def run(work, start_broker, options):
                 "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
                 "TEST_KAFKA_VERSION": KAFKA_VERSION,
                 "TEST_REPORT": str(report),
+                "KAFKA_PATH": str(kafka_path(work)),
+                "BROKERS": brokers[kind].address,
                 "TEST_SCENARIO": kind,
                 "TEST_LEVEL": "2",
             }

@@ -110,3 +110,110 @@ fn a_java_producer_that_waits_for_each_record_is_answered_each_time() {
     let report = peer::run_text(producer.args([broker.kafka(), "jvm.sequential", "2000", "100", "0"]));
     assert!(report.starts_with("messages=2000 "), "{report}");
 }
+
+#[test]
+fn consumers_of_a_group_commit_and_the_group_command_sees_resets_and_deletes() {
+    const RECORDS: &str = "50000";
+    let Some(mut producer) = tool("ProducerPerformance") else {
+        return;
+    };
+    let broker = Broker::start_at("os");
+    let at = broker.kafka().to_owned();
+    let server = ["--bootstrap-server", &at];
+    let create = "--create --topic jvm.group --partitions 3 --replication-factor 1";
+    peer::run(tool("TopicCommand").unwrap().args(server).args(create.split(' ')));
+    let produce = "--topic jvm.group --record-size 100 --throughput -1 --num-records";
+    peer::run(
+        producer
+            .args(server)
+            .args(produce.split(' '))
+            .arg(RECORDS)
+            .args(["--command-property", "acks=all"]),
+    );
+
+    let ends = peer::run_text(
+        tool("GetOffsetShell")
+            .unwrap()
+            .args(server)
+            .args(["--topic", "jvm.group"]),
+    );
+    assert_eq!(sum(ends.lines(), ':', 2), 50_000, "{ends}");
+
+    let consume = "--topic jvm.group --group jvm.g --hide-header --num-records";
+    let report = peer::run_text(
+        tool("ConsumerPerformance")
+            .unwrap()
+            .args(server)
+            .args(consume.split(' '))
+            .arg(RECORDS),
+    );
+    assert!(report.contains(RECORDS), "{report}");
+
+    let group = |arguments: &str| {
+        let mut command = tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand").unwrap();
+        peer::run_text(command.args(server).args(arguments.split(' ')))
+    };
+    let described = group("--describe --group jvm.g");
+    assert_eq!(lag(&described), 0, "{described}");
+    let reset = group("--reset-offsets --to-earliest --topic jvm.group --group jvm.g --execute");
+    assert!(reset.contains("jvm.group"), "{reset}");
+
+    // Commits by hand after each poll, in the other protocol, and leaves when it has had all.
+    let verified = "--topic jvm.group --group-id jvm.g --group-protocol consumer --max-messages";
+    let report = peer::run_text(
+        tool("VerifiableConsumer")
+            .unwrap()
+            .args(server)
+            .args(verified.split(' '))
+            .arg(RECORDS),
+    );
+    assert!(report.contains("\"name\":\"offsets_committed\""), "{report}");
+    assert!(!report.contains("\"success\":false"), "{report}");
+    assert_eq!(consumed(&report), 50_000);
+
+    let described = group("--describe --group jvm.g");
+    assert_eq!(lag(&described), 0, "{described}");
+    let deleted = group("--delete --group jvm.g");
+    assert!(deleted.contains("successful"), "{deleted}");
+    assert!(!group("--list").lines().any(|line| line == "jvm.g"));
+}
+
+#[test]
+fn end_to_end_latency_gets_each_record_before_it_sends_the_next() {
+    let Some(mut latency) = tool("EndToEndLatency") else {
+        return;
+    };
+    let broker = Broker::start();
+    let report = peer::run_text(
+        latency
+            .args(["--bootstrap-server", broker.kafka()])
+            .args("--topic jvm.latency --num-records 500 --producer-acks all --record-size 100".split(' ')),
+    );
+    assert!(report.contains("Percentiles"), "{report}");
+}
+
+/// The sum of a column of numbers.
+fn sum<'a>(lines: impl Iterator<Item = &'a str>, separator: char, column: usize) -> u64 {
+    lines
+        .filter_map(|line| line.split(separator).filter(|word| !word.is_empty()).nth(column))
+        .filter_map(|word| word.parse::<u64>().ok())
+        .sum()
+}
+
+/// The lag of all partitions that `ConsumerGroupCommand --describe` lists.
+fn lag(described: &str) -> u64 {
+    let lines = || described.lines().filter(|line| line.contains("jvm.group"));
+    assert_eq!(lines().count(), 3, "{described}");
+    sum(lines(), ' ', 5)
+}
+
+/// The records that a `VerifiableConsumer` tells of.
+fn consumed(report: &str) -> u64 {
+    let counts = report
+        .lines()
+        .filter(|line| line.contains("\"name\":\"records_consumed\""))
+        .filter_map(|line| line.split("\"count\":").nth(1));
+    counts
+        .filter_map(|rest| rest.split([',', '}']).next()?.parse::<u64>().ok())
+        .sum()
+}

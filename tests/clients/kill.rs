@@ -15,40 +15,51 @@ use crate::peer;
 
 const ROUNDS: u32 = 6;
 const TOPIC: &str = "killed";
+const SCRIPTS: [&str; 2] = ["kill_load.py", "kill_verify.py"];
+/// Acknowledgements between two kills, at most.
+const PRODUCED_MAX: u64 = 20_000;
 /// The producer goes on by itself once the broker is back; this is a guard against hanging for ever.
 const ACKNOWLEDGEMENT_LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
 fn kills_at_os_lose_and_double_nothing() {
-    survives("os", kill);
+    survives("os", TOPIC, SCRIPTS, PRODUCED_MAX, kill);
 }
 
 #[test]
 fn kills_at_sync_lose_and_double_nothing() {
-    survives("sync", kill);
+    survives("sync", TOPIC, SCRIPTS, PRODUCED_MAX, kill);
 }
 
 #[test]
 fn failed_syncs_lose_and_double_nothing() {
-    survives("sync", |broker| match broker.fail_a_sync() {
-        Ok(()) => true,
-        Err(reason) => {
-            peer::skip(
-                &format!("strace cannot let a sync fail: {reason}"),
-                "apt-get install strace",
-            );
-            false
+    survives("sync", TOPIC, SCRIPTS, PRODUCED_MAX, |broker| {
+        match broker.fail_a_sync() {
+            Ok(()) => true,
+            Err(reason) => {
+                peer::skip(
+                    &format!("strace cannot let a sync fail: {reason}"),
+                    "apt-get install strace",
+                );
+                false
+            }
         }
     });
 }
 
-fn kill(broker: &mut Broker) -> bool {
+pub(crate) fn kill(broker: &mut Broker) -> bool {
     broker.kill_and_restart();
     true
 }
 
-/// Hits the broker again and again, as long as `hit` can do that.
-fn survives(durability: &'static str, hit: fn(&mut Broker) -> bool) {
+/// Hits the broker again and again under the first script, as long as `hit` can do that; the second one judges.
+pub(crate) fn survives(
+    durability: &'static str,
+    topic: &str,
+    [load, verify]: [&str; 2],
+    awaited_max: u64,
+    hit: fn(&mut Broker) -> bool,
+) {
     let Some(python) = peer::python() else { return };
     if external().is_some() {
         peer::skip(
@@ -62,8 +73,8 @@ fn survives(durability: &'static str, hit: fn(&mut Broker) -> bool) {
     let scripts = root().join("tests/clients/python");
     let acknowledged = broker.folder().join("acknowledged");
     let mut producer = peer::command(&python)
-        .arg(scripts.join("kill_load.py"))
-        .args([broker.kafka(), TOPIC])
+        .arg(scripts.join(load))
+        .args([broker.kafka(), topic])
         .arg(&acknowledged)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -73,7 +84,7 @@ fn survives(durability: &'static str, hit: fn(&mut Broker) -> bool) {
     let mut stop = producer.stdin.take().unwrap();
     let progress = lines_of(producer.stdout.take().unwrap());
     for _ in 0..ROUNDS {
-        let mut awaited = moments.draw();
+        let mut awaited = moments.draw(awaited_max);
         while awaited > 0 {
             let line = progress
                 .recv_timeout(ACKNOWLEDGEMENT_LIMIT)
@@ -93,11 +104,11 @@ fn survives(durability: &'static str, hit: fn(&mut Broker) -> bool) {
         "the producer could not deliver everything"
     );
     broker.restart();
-    let verify = scripts.join("kill_verify.py");
+    let verify = scripts.join(verify);
     let verdict = peer::run_text(
         peer::command(&python)
             .arg(verify)
-            .args([broker.kafka(), TOPIC])
+            .args([broker.kafka(), topic])
             .arg(&acknowledged),
     );
     assert!(fs::metadata(&acknowledged).unwrap().len() > 0);
@@ -121,10 +132,10 @@ impl Moments {
         Self(seed | 1)
     }
 
-    fn draw(&mut self) -> u64 {
+    fn draw(&mut self, max: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        1 + self.0 % 20_000
+        1 + self.0 % max
     }
 }

@@ -17,5 +17,6 @@ mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod members;
 mod odd;
 mod peer;

@@ -10,7 +10,7 @@ use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopic
 use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, FindCoordinatorRequest, MetadataRequest,
+    ApiVersionsRequest, CreateTopicsRequest, FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest,
 };
 use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, Str, Uuid, frame};
 
@@ -250,14 +250,15 @@ pub(super) fn encoded<R: Request>(version: i16, request: &R) -> Vec<u8> {
         .to_vec()
 }
 
-/// The codes in a response, in their order, as its debugging output names them.
+/// The codes in a response, sorted, as its debugging output names them: Kafka answers in the order of its hash tables.
 pub(super) fn codes_of<M: Message>(response: &M) -> String {
     let shown = format!("{response:?}");
-    let codes: Vec<&str> = shown
+    let mut codes: Vec<&str> = shown
         .split(" error_code: ")
         .skip(1)
         .map(|rest| rest.split([',', ' ', '}']).next().unwrap_or_default())
         .collect();
+    codes.sort_unstable();
     if codes.is_empty() {
         "none".to_owned()
     } else {

@@ -10,16 +10,25 @@ use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
 const BROKERS: i8 = 1;
+const CONTROLLERS: i8 = 2;
 
 pub(super) fn describe_cluster(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: DescribeClusterRequest = call.read(body)?;
     if request.endpoint_type != BROKERS {
+        let (code, message) = if request.endpoint_type == CONTROLLERS {
+            (
+                ErrorCode::MismatchedEndpointType,
+                "this is a listener of a broker, not of a controller",
+            )
+        } else {
+            (
+                ErrorCode::UnsupportedEndpointType,
+                "endpoints are those of brokers (1) or of controllers (2)",
+            )
+        };
         let response = DescribeClusterResponse {
-            error_code: context
-                .shared
-                .metrics
-                .error(call.api, ErrorCode::MismatchedEndpointType),
-            error_message: Some("this is a listener of a broker, not of a controller".into()),
+            error_code: context.shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
             endpoint_type: BROKERS,
             ..DescribeClusterResponse::default()
         };

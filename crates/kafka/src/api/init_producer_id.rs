@@ -12,6 +12,9 @@ use crate::answers::Kind;
 use crate::error;
 use crate::session::{Call, Close, Context};
 
+/// No id, or no epoch. A request has both or neither.
+const NONE: i64 = -1;
+
 pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: InitProducerIdRequest = call.read(body)?;
     if let Some(name) = &request.transactional_id {
@@ -23,6 +26,13 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
         let code = context.shared.metrics.error(call.api, code);
         let response = InitProducerIdResponse {
             error_code: code,
+            ..refused()
+        };
+        return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));
+    }
+    if (request.producer_id == NONE) != (i64::from(request.producer_epoch) == NONE) {
+        let response = InitProducerIdResponse {
+            error_code: context.shared.metrics.error(call.api, ErrorCode::InvalidRequest),
             ..refused()
         };
         return Ok(Kind::Ready(call.answer::<InitProducerIdRequest>(&response)));

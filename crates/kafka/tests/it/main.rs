@@ -11,6 +11,7 @@
 mod administration;
 mod allocations;
 mod answers;
+mod consumer_groups;
 mod fetch;
 mod fetch_sessions;
 mod group_offsets;
