@@ -120,12 +120,13 @@ pub(crate) fn alter(error: &AlterError<BadConfig>) -> Result<(ErrorCode, String)
 pub(crate) fn config(bad: &BadConfig) -> ErrorCode {
     match bad {
         BadConfig::Unknown { .. }
-        | BadConfig::Null { .. }
         | BadConfig::Value { .. }
-        | BadConfig::Compaction
+        | BadConfig::Compaction(_)
         | BadConfig::NotAList { .. }
         | BadConfig::TooLong { .. } => ErrorCode::InvalidConfig,
-        BadConfig::Fixed { .. } | BadConfig::Operation(_) => ErrorCode::InvalidRequest,
+        BadConfig::Null { .. } | BadConfig::Fixed { .. } | BadConfig::Operation(_) => {
+            ErrorCode::InvalidRequest
+        }
     }
 }
 
