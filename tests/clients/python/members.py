@@ -55,13 +55,14 @@ def known():
     return {member.client_id for member in group.members}
 
 
+# Asks about the group without being of it.
+WATCHER = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": GROUP})
+
+
 def committed():
     """The committed offset and the end of each partition."""
-    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": GROUP})
-    places = consumer.committed([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)], LIMIT)
-    found = [(place.offset, consumer.get_watermark_offsets(place, LIMIT)[1]) for place in places]
-    consumer.close()
-    return found
+    places = WATCHER.committed([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)], LIMIT)
+    return [(place.offset, WATCHER.get_watermark_offsets(place, LIMIT)[1]) for place in places]
 
 
 def verify():
