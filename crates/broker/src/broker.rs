@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use stafett_journal::{
-    Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ReadRequest, ReadTicket, Refusal, StateChange,
-    StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
+    Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
+    StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
@@ -217,6 +217,11 @@ impl Broker {
 
     pub fn bounds(&self, log: LogId) -> Option<Bounds> {
         self.journal.bounds(log)
+    }
+
+    /// The idempotent producers of which a log knows.
+    pub fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        self.journal.producers(log)
     }
 
     /// An empty watch: add logs to it with [`Broker::watch_log`].

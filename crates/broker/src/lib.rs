@@ -24,8 +24,8 @@ pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError,
 pub use groups::{GroupError, GroupSettings, Groups};
 pub use overrides::Scope;
 pub use stafett_journal::{
-    Append, Bounds, Outcome, Placed, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal, Run, Ticket,
-    TimeQuery, TimeTicket, Watch,
+    Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
+    Run, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};
 pub use topics::Topics;

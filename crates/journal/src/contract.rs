@@ -29,6 +29,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Where the log starts and ends, or `None` if there is no such log.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
 
+    /// The idempotent producers of which the log knows, by id, or `None` if there is no such log.
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>>;
+
     /// Reads whole batches of several logs, none of them beyond what is visible.
     fn read(&self, request: ReadRequest) -> ReadTicket;
 
@@ -244,6 +247,17 @@ pub struct Bounds {
     pub end: Offset,
     /// Stored bytes between the two, about.
     pub bytes: u64,
+}
+
+/// An idempotent producer of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProducerSeen {
+    pub id: ProducerId,
+    pub epoch: i16,
+    /// Of its last record.
+    pub sequence: i32,
+    /// When its last batch came, ms since 1970.
+    pub at: i64,
 }
 
 /// What to read.

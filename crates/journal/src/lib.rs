@@ -21,8 +21,8 @@ pub mod ticket;
 pub mod watch;
 
 pub use contract::{
-    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, Placed, Precondition, ReadError,
-    ReadFrom, ReadRequest, Refusal, Retention, Run, Selection, StateChange, StateItem, StateSpace,
+    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, Placed, Precondition, ProducerSeen,
+    ReadError, ReadFrom, ReadRequest, Refusal, Retention, Run, Selection, StateChange, StateItem, StateSpace,
     StateUnreadable, StateWait, Target, TimeQuery,
 };
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};

@@ -16,8 +16,8 @@ use stafett_model::{BatchHeader, Epoch, LogId};
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
 use crate::contract::{
-    Append, BatchFrame, Bounds, Frame, Journal, Outcome, Placed, Precondition, ReadError, ReadRequest,
-    Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Frame, Journal, Outcome, Placed, Precondition, ProducerSeen, ReadError,
+    ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
 };
 use crate::disk::producers::{Numbered, Verdict};
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
@@ -119,6 +119,10 @@ impl Journal for MemoryJournal {
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {
         Some(self.lock().logs.get(&log)?.bounds())
+    }
+
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        Some(self.lock().logs.get(&log)?.producers.seen())
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {

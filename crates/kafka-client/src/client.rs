@@ -65,7 +65,9 @@ impl Client {
     /// A connection to any broker.
     pub async fn any(&self) -> Result<Arc<Connection>, ClientError> {
         let mut failed = None;
-        for server in &self.shared.servers {
+        // Those that were given first; later the others may still be there.
+        let learned: Vec<String> = self.known().brokers.values().cloned().collect();
+        for server in self.shared.servers.iter().chain(&learned) {
             match self.at(server).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => failed = Some(error),

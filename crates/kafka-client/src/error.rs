@@ -106,10 +106,9 @@ impl ClientError {
     /// Whether the same request may succeed later.
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Closed { .. } | Self::Timeout { .. } | Self::NoLeader { .. } => true,
+            Self::Connect { .. } | Self::Closed { .. } | Self::Timeout { .. } | Self::NoLeader { .. } => true,
             Self::Refused { .. } => self.code().is_some_and(ErrorCode::is_retriable),
-            Self::Connect { .. }
-            | Self::Unsupported { .. }
+            Self::Unsupported { .. }
             | Self::Malformed { .. }
             | Self::Missing { .. }
             | Self::Encode { .. }

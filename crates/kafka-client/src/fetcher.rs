@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -30,8 +31,6 @@ pub struct FetchSettings {
     pub bytes_min: i32,
     pub bytes_max: i32,
     pub partition_bytes_max: i32,
-    /// Whether records of transactions are held back until those are committed.
-    pub committed_only: bool,
 }
 
 impl Default for FetchSettings {
@@ -41,7 +40,6 @@ impl Default for FetchSettings {
             bytes_min: 1,
             bytes_max: 16 << 20,
             partition_bytes_max: 4 << 20,
-            committed_only: false,
         }
     }
 }
@@ -75,6 +73,7 @@ pub struct Fetched {
 #[derive(Debug)]
 struct Flight {
     sources: Vec<usize>,
+    broker: Arc<str>,
     answer: Answer<FetchRequest>,
 }
 
@@ -142,7 +141,7 @@ impl Fetcher {
             }
         }
         let taken = match answer {
-            Ok(answer) => self.take(&flight.sources, answer),
+            Ok(answer) => self.take(&flight, answer),
             Err(error) => Err(error),
         };
         match taken {
@@ -212,6 +211,7 @@ impl Fetcher {
             }
             self.flights.push(Flight {
                 sources: places,
+                broker: Arc::clone(connection.broker()),
                 answer,
             });
         }
@@ -240,16 +240,15 @@ impl Fetcher {
             max_wait_ms: i32::try_from(self.settings.wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: self.settings.bytes_min,
             max_bytes: self.settings.bytes_max,
-            isolation_level: i8::from(self.settings.committed_only),
             topics,
             ..FetchRequest::default()
         }
     }
 
     /// Takes an answer over: positions move behind what came.
-    fn take(&mut self, places: &[usize], answer: FetchResponse) -> Result<Vec<Fetched>, ClientError> {
-        let broker = "the broker".into();
-        refusal::check(&broker, ApiKey::Fetch, answer.error_code, None, || {
+    fn take(&mut self, flight: &Flight, answer: FetchResponse) -> Result<Vec<Fetched>, ClientError> {
+        let (places, broker) = (&flight.sources, &flight.broker);
+        refusal::check(broker, ApiKey::Fetch, answer.error_code, None, || {
             "the fetch as a whole".to_owned()
         })?;
         let mut fetched = Vec::new();
@@ -274,7 +273,7 @@ impl Fetcher {
                     continue;
                 };
                 expected = at + 1;
-                match self.take_partition(place, row) {
+                match self.take_partition(place, row, broker) {
                     Ok(Some(some)) => fetched.push(some),
                     Ok(None) => {}
                     Err(error) => failed = Some(error),
@@ -288,12 +287,17 @@ impl Fetcher {
         }
     }
 
-    fn take_partition(&mut self, place: usize, row: PartitionData) -> Result<Option<Fetched>, ClientError> {
+    fn take_partition(
+        &mut self,
+        place: usize,
+        row: PartitionData,
+        broker: &Arc<str>,
+    ) -> Result<Option<Fetched>, ClientError> {
         let Some(source) = self.sources.get_mut(place) else {
             return Ok(None);
         };
         let about = || name(&source.topic, source.partition);
-        refusal::check(&"the leader".into(), ApiKey::Fetch, row.error_code, None, about)?;
+        refusal::check(broker, ApiKey::Fetch, row.error_code, None, about)?;
         let bytes = row
             .records
             .map(stafett_kafka_wire::Records::into_bytes)

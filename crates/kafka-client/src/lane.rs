@@ -53,6 +53,8 @@ pub(crate) struct Lane {
     partition: i32,
     leader: Option<i32>,
     topic_id: Uuid,
+    /// Who was asked last.
+    broker: Arc<str>,
     /// After a failure that leaves a gap.
     broken: bool,
 }
@@ -64,6 +66,7 @@ impl Lane {
             partition: row.map_or(-1, |row| row.index),
             leader: row.and_then(|row| row.leader),
             topic_id: shared.topic.id,
+            broker: "the leader".into(),
             shared,
             broken: false,
         }
@@ -155,11 +158,9 @@ impl Lane {
         }
     }
 
-    /// A batch behind a failed one meets a gap, which closes when that one is sent again. A broker that restarts cannot
-    /// be connected to for a while.
+    /// A batch behind a failed one meets a gap, which closes when that one is sent again.
     fn may_pass(&self, error: &ClientError) -> bool {
         error.is_retriable() && error.code() != Some(ErrorCode::UnknownTopicOrPartition)
-            || matches!(error, ClientError::Connect { .. })
             || self.shared.settings.idempotent && error.code() == Some(ErrorCode::OutOfOrderSequenceNumber)
     }
 
@@ -175,12 +176,13 @@ impl Lane {
         }
     }
 
-    async fn send(&self, bytes: &Bytes) -> Result<Option<Answer<ProduceRequest>>, ClientError> {
-        let shared = &self.shared;
+    async fn send(&mut self, bytes: &Bytes) -> Result<Option<Answer<ProduceRequest>>, ClientError> {
+        let shared = Arc::clone(&self.shared);
         let leader = self.leader.ok_or_else(|| ClientError::NoLeader {
             about: name(&shared.topic.name, self.partition).into(),
         })?;
         let connection = shared.client.broker(leader).await?;
+        self.broker = Arc::clone(connection.broker());
         let version = connection.version::<ProduceRequest>(i16::MAX)?;
         let request = ProduceRequest {
             transactional_id: None,
@@ -210,9 +212,6 @@ impl Lane {
         let Some(answer) = result.map_err(|error| (error, Vec::new()))? else {
             return Ok(-1);
         };
-        let broker: Arc<str> = self
-            .leader
-            .map_or_else(|| "the leader".into(), |id| format!("broker {id}").into());
         let row: Option<PartitionProduceResponse> = answer
             .responses
             .into_iter()
@@ -221,13 +220,20 @@ impl Lane {
         let Some(row) = row else {
             let what = name(&self.shared.topic.name, self.partition).into();
             let api = ApiKey::Produce;
-            return Err((ClientError::Missing { broker, api, what }, Vec::new()));
+            return Err((
+                ClientError::Missing {
+                    broker: Arc::clone(&self.broker),
+                    api,
+                    what,
+                },
+                Vec::new(),
+            ));
         };
         if row.error_code == ErrorCode::DuplicateSequenceNumber.code() {
             return Ok(row.base_offset);
         }
         let message = row.error_message.as_ref();
-        let checked = refusal::check(&broker, ApiKey::Produce, row.error_code, message, || {
+        let checked = refusal::check(&self.broker, ApiKey::Produce, row.error_code, message, || {
             name(&self.shared.topic.name, self.partition)
         });
         checked.map(|()| row.base_offset).map_err(|error| {

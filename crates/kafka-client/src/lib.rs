@@ -41,3 +41,5 @@ pub use offsets::Place;
 pub use options::Options;
 pub use producer::{Acks, Delivery, Producer, ProducerSettings};
 pub use topic::{Partition, Topic};
+// What this crate's own types are made of.
+pub use stafett_kafka_wire::{ErrorCode, Str, Uuid};

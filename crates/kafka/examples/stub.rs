@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use clap::Parser;
+use prometheus_client::registry::Registry;
 use stafett_kafka_wire::messages::api_versions::ApiVersion;
 use stafett_kafka_wire::messages::create_topics::CreatableTopicResult;
 use stafett_kafka_wire::messages::fetch::{FetchableTopicResponse, PartitionData};
@@ -69,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = Listener::bind(
         &addresses,
         ListenerSettings::new("kafka", 10_000),
-        &NetMetrics::default(),
+        &NetMetrics::register(&mut Registry::default()),
     )?;
     println!(
         "kafka listening on {}",

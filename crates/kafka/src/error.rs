@@ -4,10 +4,11 @@
 use stafett_broker::broker::NotStored;
 use stafett_broker::groups::ConsumerError;
 use stafett_broker::groups::consumer::HeartbeatError;
-use stafett_broker::{CreateError, DeleteError, GroupError, ReadError, Refusal};
+use stafett_broker::{AlterError, CreateError, DeleteError, GroupError, GrowError, ReadError, Refusal};
 use stafett_kafka_wire::ErrorCode;
-use stafett_model::{BatchError, TopicNameError};
+use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 
+use crate::configs::BadConfig;
 use crate::session::Close;
 
 /// Why a batch was not taken, from what is wrong with it.
@@ -67,15 +68,65 @@ pub(crate) fn not_stored(error: &NotStored) -> Result<(ErrorCode, String), Close
 }
 
 /// Why a topic was not created, with words for it.
-pub(crate) fn create(error: &CreateError) -> Result<(ErrorCode, String), Close> {
-    let code = match error {
-        CreateError::Exists | CreateError::Changing => ErrorCode::TopicAlreadyExists,
-        CreateError::Collides(_) => ErrorCode::InvalidTopicException,
-        CreateError::Name(why) => name(*why),
-        CreateError::Partitions(_) => ErrorCode::InvalidPartitions,
+pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, String), Close> {
+    Ok(match error {
+        CreateError::Exists | CreateError::Changing => (
+            ErrorCode::TopicAlreadyExists,
+            format!("Topic '{name}' already exists."),
+        ),
+        CreateError::Collides(other) => {
+            let message = format!("Topic '{name}' collides with existing topic: {other}");
+            (ErrorCode::InvalidTopicException, message)
+        }
+        CreateError::Name(why) => (self::name(*why), name_text(name, *why)),
+        CreateError::Partitions(0) => (ErrorCode::InvalidPartitions, error.to_string()),
+        CreateError::Partitions(_) => (ErrorCode::PolicyViolation, EXCESSIVE.to_owned()),
         CreateError::NotStored(why) => return not_stored(why),
-    };
-    Ok((code, error.to_string()))
+    })
+}
+
+const EXCESSIVE: &str = "Excessively large number of partitions per request.";
+
+/// Why a topic did not get more partitions, with words for it.
+pub(crate) fn grow(name: &str, error: &GrowError) -> Result<(ErrorCode, Option<String>), Close> {
+    Ok(match error {
+        GrowError::NoSuchTopic => (ErrorCode::UnknownTopicOrPartition, None),
+        GrowError::NotMore { has, wanted } if has == wanted => {
+            let message = format!("Topic already has {has} partition(s).");
+            (ErrorCode::InvalidPartitions, Some(message))
+        }
+        GrowError::NotMore { has, wanted } => {
+            let message = format!(
+                "The topic {name} currently has {has} partition(s); {wanted} would not be an increase."
+            );
+            (ErrorCode::InvalidPartitions, Some(message))
+        }
+        GrowError::TooMany(_) => (ErrorCode::InvalidPartitions, Some(error.to_string())),
+        GrowError::NotStored(why) => not_stored(why).map(|(code, message)| (code, Some(message)))?,
+    })
+}
+
+/// Why settings were not changed, with words for it.
+pub(crate) fn alter(error: &AlterError<BadConfig>) -> Result<(ErrorCode, String), Close> {
+    Ok(match error {
+        AlterError::NoSuchTopic => (ErrorCode::UnknownTopicOrPartition, String::new()),
+        AlterError::TooMany => (ErrorCode::PolicyViolation, error.to_string()),
+        AlterError::Unwanted(bad) => (config(bad), bad.to_string()),
+        AlterError::NotStored(why) => return not_stored(why),
+    })
+}
+
+/// Why a setting cannot be.
+pub(crate) fn config(bad: &BadConfig) -> ErrorCode {
+    match bad {
+        BadConfig::Unknown { .. }
+        | BadConfig::Null { .. }
+        | BadConfig::Value { .. }
+        | BadConfig::Compaction
+        | BadConfig::NotAList { .. }
+        | BadConfig::TooLong { .. } => ErrorCode::InvalidConfig,
+        BadConfig::Fixed { .. } | BadConfig::Operation(_) => ErrorCode::InvalidRequest,
+    }
 }
 
 /// Why a topic was not deleted, with words for it.
@@ -138,4 +189,21 @@ pub(crate) fn name(error: TopicNameError) -> ErrorCode {
         | TopicNameError::Dots
         | TopicNameError::Character { .. } => ErrorCode::InvalidTopicException,
     }
+}
+
+/// The words for a text that is not the name of a topic.
+pub(crate) fn name_text(text: &str, error: TopicNameError) -> String {
+    let why = match error {
+        TopicNameError::Empty => "the empty string is not allowed".to_owned(),
+        TopicNameError::TooLong { .. } => {
+            format!("the length of '{text}' is longer than the max allowed length {TOPIC_NAME_BYTES_MAX}")
+        }
+        TopicNameError::Dots => format!("'{text}' is not allowed"),
+        TopicNameError::Character { .. } => {
+            format!(
+                "'{text}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+            )
+        }
+    };
+    format!("Topic name is invalid: {why}")
 }

@@ -16,7 +16,7 @@
 //! - `api`: one file per request
 //! - `fetch_request`: what a fetch asks for; `fetch_state`: which partitions are worth a look; `fetch_sessions`: what is
 //!   remembered between requests (KIP-227)
-//! - `configs`: the names of Kafka's topic settings and what they mean here
+//! - `configs`: settings by the names that Kafka's tools give them; `resources`: what has settings
 //! - `reader`, `writer`: requests and answers that are read and written without structs between
 //! - `error`: from every error of the core to its code
 //! - `metrics`, `settings`
@@ -35,6 +35,7 @@ mod fetch_state;
 mod kafka;
 mod metrics;
 mod reader;
+mod resources;
 mod session;
 mod settings;
 mod writer;

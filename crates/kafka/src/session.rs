@@ -166,7 +166,7 @@ fn open(payload: Bytes) -> Result<(Call, Option<Str>, Decoder), Close> {
         version: header.version,
         correlation_id: header.correlation_id,
     };
-    if !api::SERVED.contains(&call.api) {
+    if !api::is_served(call.api) {
         return Err(Close::NotServed(call.api));
     }
     if !call.api.versions().contains(call.version) && call.api != ApiKey::ApiVersions {

@@ -18,6 +18,8 @@ pub struct KafkaSettings {
     pub advertised: Option<Endpoint>,
     /// Whether a metadata request may create the topics that it asks for.
     pub auto_create_topics: bool,
+    /// Where everything is stored, as clients are told.
+    pub log_dir: String,
     /// Bytes of the largest request.
     pub request_bytes_max: u32,
     /// Bytes of records in one answer to a fetch, whatever the client would take.
@@ -37,6 +39,7 @@ impl Default for KafkaSettings {
         Self {
             advertised: None,
             auto_create_topics: true,
+            log_dir: String::new(),
             request_bytes_max: 100 << 20,
             fetch_bytes_max: 55 << 20,
             answers_max: 1024,

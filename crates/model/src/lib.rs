@@ -14,6 +14,7 @@
 //! - [`fan_out`]: rebuilds a batch with a part of its records
 //! - [`time`]: finds records of a batch by their timestamps
 //! - [`append_time`]: gives a batch the time of its append
+//! - [`mod@recompress`]: compresses a batch anew
 //! - [`compression`]: the codecs of a batch's records, with bounded output
 //! - [`checksum`]: CRC-32C, the one checksum of every format here
 
@@ -25,6 +26,7 @@ pub mod compression;
 pub mod durability;
 pub mod fan_out;
 pub mod id;
+pub mod recompress;
 pub mod record;
 pub mod records;
 pub mod time;
@@ -38,8 +40,9 @@ pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
+pub use recompress::recompress;
 pub use record::{Header, Record};
 pub use records::{Headers, Records, StoredRecord, records};
 pub use time::{max_timestamp_record, offset_for_timestamp};
-pub use topic_name::{TopicName, TopicNameError};
+pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};
 pub use validate::{ProduceLimits, sole_batch, validate_deep, validate_produced};

@@ -32,10 +32,9 @@ pub struct NetMetrics {
     errors: Family<ErrorLabels, Counter>,
 }
 
-impl NetMetrics {
-    /// Creates the families and makes them visible in `registry`.
-    pub fn register(registry: &mut Registry) -> Self {
-        let it = Self {
+impl Default for NetMetrics {
+    fn default() -> Self {
+        Self {
             open: Family::default(),
             accepted: Family::default(),
             refused: Family::default(),
@@ -43,7 +42,14 @@ impl NetMetrics {
             sent_bytes: Family::default(),
             receive_seconds: Family::new_with_constructor(receive_seconds),
             errors: Family::default(),
-        };
+        }
+    }
+}
+
+impl NetMetrics {
+    /// Creates the families and makes them visible in `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let it = Self::default();
         registry.register(
             "connections_open",
             "Connections that are open now",

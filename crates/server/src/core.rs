@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use stafett_broker::groups::consumer::Rules;
 use stafett_broker::{Broker, BrokerSettings, GroupSettings};
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
@@ -126,6 +127,11 @@ fn group_settings(settings: &Settings) -> GroupSettings {
         session_ms_min: ms(groups.session_ms_min),
         session_ms_max: ms(groups.session_ms_max),
         members_max: size(groups.members_max),
+        consumer: Rules {
+            session_ms: u64::from(ms(groups.consumer_session_ms)),
+            heartbeat_ms: ms(groups.consumer_heartbeat_ms),
+            members_max: size(groups.consumer_members_max),
+        },
         groups_max: size(groups.groups_max),
         commit_text_bytes_max: size(groups.commit_text_bytes_max),
         commit_retention: groups.commit_retention_ms,

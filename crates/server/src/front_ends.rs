@@ -1,6 +1,7 @@
 //! The listeners of the message protocols.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use stafett_broker::Broker;
@@ -35,8 +36,17 @@ fn kafka_settings(settings: &crate::config::Settings) -> KafkaSettings {
             .clone()
             .map(|(host, port)| Endpoint { host, port }),
         auto_create_topics: kafka.auto_create_topics,
+        log_dir: absolute(&settings.data_dir),
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
         idle_timeout: kafka.idle_timeout_ms,
         ..KafkaSettings::default()
     }
+}
+
+/// A folder as others are told of it.
+fn absolute(folder: &Path) -> String {
+    std::path::absolute(folder)
+        .unwrap_or_else(|_| folder.to_owned())
+        .display()
+        .to_string()
 }

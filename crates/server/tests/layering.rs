@@ -23,7 +23,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "kafka",
             "kafka-client",
-            "kafka-wire",
             "model",
             "net",
         ],

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -82,7 +82,27 @@ impl Cli {
             .spawn()
             .unwrap();
         let lines = lines_of(process.stdout.take().unwrap());
-        Running { process, lines }
+        Running {
+            process,
+            lines,
+            input: None,
+        }
+    }
+
+    /// Starts `produce`, to be fed through a pipe.
+    pub(crate) fn start_produce(&self, arguments: &[&str]) -> Running {
+        let mut process = self
+            .command(&[&["produce"], arguments].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        Running {
+            input: process.stdin.take(),
+            process,
+            lines,
+        }
     }
 }
 
@@ -90,9 +110,15 @@ impl Cli {
 pub(crate) struct Running {
     process: Child,
     pub(crate) lines: std::sync::mpsc::Receiver<String>,
+    pub(crate) input: Option<ChildStdin>,
 }
 
 impl Running {
+    /// Waits for its end and insists on success.
+    pub(crate) fn success(mut self) {
+        assert!(self.process.wait().unwrap().success());
+    }
+
     /// Ends it as Ctrl-C does (`timeout` passes the signal on), and insists on success.
     pub(crate) fn interrupt(mut self) {
         let pid = rustix::process::Pid::from_child(&self.process);

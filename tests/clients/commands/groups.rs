@@ -92,7 +92,7 @@ pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: 
 
     let active = cli.failure(&["group", "reset", "cli.g2", "--to", "earliest"]);
     assert!(
-        active.contains("with 2 members") && active.contains("stop them first"),
+        active.contains("has 2 members") && active.contains("stop them first"),
         "{active}"
     );
     let active = cli.failure(&["group", "delete", "--yes", "cli.g2"]);

@@ -3,6 +3,7 @@
 
 mod cli;
 mod groups;
+mod kill;
 mod records;
 mod topics;
 

@@ -31,10 +31,29 @@ impl Groups {
             let answer = kind.heartbeat(beat, &*self.topics, now, effects);
             Ok::<_, ConsumerError>(answer?)
         })?;
+        if value.is_err() {
+            self.forget_if_blank(group);
+        }
         Ok(Stepped {
             value: value?,
             stored,
         })
+    }
+
+    /// Forgets a group that was made for a member who then was refused.
+    fn forget_if_blank(&self, name: &str) {
+        let mut shard = self.lock(self.shard(name));
+        let is_blank = shard.get(name).is_some_and(|group| match &group.kind {
+            GroupKind::Consumer(kind) => kind.group().epoch() == 0 && group.commits.is_empty(),
+            GroupKind::Classic(_) => false,
+        });
+        if is_blank {
+            let mut frames = Vec::new();
+            self.remove(&mut shard, name, &mut frames);
+            if !frames.is_empty() {
+                drop(self.stage(frames));
+            }
+        }
     }
 
     /// Waits until a step of a consumer group is stored.

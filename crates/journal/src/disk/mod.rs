@@ -77,7 +77,7 @@ use self::syncer::SyncGate;
 use self::tail::TailCache;
 use self::writer::Writer;
 use crate::contract::{
-    Append, Bounds, Journal, ReadRequest, StateItem, StateSpace, StateUnreadable, TimeQuery,
+    Append, Bounds, Journal, ProducerSeen, ReadRequest, StateItem, StateSpace, StateUnreadable, TimeQuery,
 };
 use crate::metrics::Metrics;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
@@ -333,6 +333,17 @@ impl Journal for DiskJournal {
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {
         Some(self.core.logs.get(log)?.lock().bounds())
+    }
+
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        let log = self.core.logs.get(log)?;
+        let state = log.lock();
+        Some(
+            state
+                .producers
+                .as_ref()
+                .map_or_else(Vec::new, |producers| producers.seen()),
+        )
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {

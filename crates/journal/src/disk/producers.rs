@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use stafett_model::{BatchHeader, Offset, ProducerId};
 
 use super::codec::Reader;
+use crate::contract::ProducerSeen;
 
 const BATCHES_KEPT: usize = 5;
 
@@ -143,6 +144,19 @@ impl Producers {
     pub(crate) fn forget_before(&mut self, time: i64) -> bool {
         self.0.retain(|producer| producer.seen_at >= time);
         self.0.is_empty()
+    }
+
+    /// All of them, by id.
+    pub(crate) fn seen(&self) -> Vec<ProducerSeen> {
+        let last = |producer: &Producer| producer.batches.last().map_or(-1, |sent| sent.last);
+        let all = self.0.iter();
+        all.map(|producer| ProducerSeen {
+            id: ProducerId(producer.id),
+            epoch: producer.epoch,
+            sequence: last(producer),
+            at: producer.seen_at,
+        })
+        .collect()
     }
 
     fn find(&self, id: ProducerId) -> Result<usize, usize> {

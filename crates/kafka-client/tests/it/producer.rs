@@ -123,8 +123,7 @@ async fn send(server: String, count: u64) -> Vec<(u64, u64, Result<i64, String>,
         producer.push(0, &record, number).await.unwrap();
     }
     producer.finish().await;
-    let told = std::mem::take(&mut *told.lock().unwrap());
-    told
+    std::mem::take(&mut *told.lock().unwrap())
 }
 
 #[tokio::test]

@@ -3,11 +3,12 @@
 //! A version that is not known is answered in version 0, with an error and the versions of this very request, so that
 //! the client can ask again (KIP-511).
 
-use stafett_kafka_wire::messages::api_versions::ApiVersion;
+use stafett_kafka_wire::messages::api_versions::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str};
 
 use super::SERVED;
+use super::quorum::FEATURES;
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
@@ -27,7 +28,7 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
     let response = if named(&request.client_software_name) && named(&request.client_software_version) {
         ApiVersionsResponse {
             api_keys: SERVED.iter().copied().map(version_of).collect(),
-            ..ApiVersionsResponse::default()
+            ..features(call.version)
         }
     } else {
         ApiVersionsResponse {
@@ -36,6 +37,30 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
         }
     };
     Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)))
+}
+
+/// What the cluster has settled on. Clients before version 4 take no feature whose versions begin at 0.
+fn features(version: i16) -> ApiVersionsResponse {
+    if version < 3 {
+        return ApiVersionsResponse::default();
+    }
+    let supported = FEATURES.iter().filter(|feature| version >= 4 || feature.min > 0);
+    let supported = supported.map(|feature| SupportedFeatureKey {
+        name: feature.name.into(),
+        min_version: feature.min,
+        max_version: feature.max,
+    });
+    let finalized = FEATURES.iter().map(|feature| FinalizedFeatureKey {
+        name: feature.name.into(),
+        max_version_level: feature.level,
+        min_version_level: feature.level,
+    });
+    ApiVersionsResponse {
+        supported_features: supported.collect(),
+        finalized_features_epoch: 0,
+        finalized_features: finalized.collect(),
+        ..ApiVersionsResponse::default()
+    }
 }
 
 fn version_of(api: ApiKey) -> ApiVersion {

@@ -1,6 +1,6 @@
 //! `CreateTopics`: each of the request's topics, or why not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use stafett_broker::{NewTopic, Topic};
@@ -9,8 +9,9 @@ use stafett_kafka_wire::messages::create_topics::{
 };
 use stafett_kafka_wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_model::TopicName;
 
-use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE};
+use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
 use crate::answers::{Answered, Kind};
 use crate::configs;
 use crate::error;
@@ -46,10 +47,7 @@ async fn run(shared: &Shared, call: Call, request: CreateTopicsRequest) -> Answe
         .iter()
         .map(|topic| match named.get(&topic.name) {
             Some(1) => prepare(topic),
-            _ => Err((
-                ErrorCode::InvalidRequest,
-                format!("{} is in the request twice", topic.name),
-            )),
+            _ => Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned())),
         })
         .collect();
     let created = create(shared, &mut prepared, request.validate_only).await?;
@@ -65,7 +63,9 @@ async fn run(shared: &Shared, call: Call, request: CreateTopicsRequest) -> Answe
                 name: asked.name.clone(),
                 error_code: shared.metrics.error(call.api, code),
                 error_message: Some(message.into()),
-                configs: None,
+                num_partitions: ANY,
+                replication_factor: -1,
+                configs: Some(Vec::new()),
                 ..CreatableTopicResult::default()
             },
         });
@@ -88,7 +88,7 @@ async fn create(
             if let Ok(new) = slot
                 && let Err(error) = broker.check_new(new)
             {
-                *slot = Err(error::create(&error)?);
+                *slot = Err(error::create(&new.name, &error)?);
             }
         }
         return Ok(Vec::new());
@@ -105,7 +105,10 @@ async fn create(
         }
         match results.next() {
             Some(Ok(topic)) => created.push(Some(topic)),
-            Some(Err(error)) => *slot = Err(error::create(&error)?),
+            Some(Err(error)) => {
+                let name = slot.as_ref().map_or_else(|_| "".into(), |new| new.name.clone());
+                *slot = Err(error::create(&name, &error)?);
+            }
             None => return Err(Close::OutcomeUnknown),
         }
     }
@@ -113,29 +116,15 @@ async fn create(
 }
 
 fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {
+    TopicName::check(&asked.name).map_err(|why| (error::name(why), error::name_text(&asked.name, why)))?;
     let partitions = if asked.assignments.is_empty() {
-        let factor = asked.replication_factor;
-        if factor != REPLICATION_FACTOR && i32::from(factor) != ANY {
-            let message = format!("a replication factor of {factor} is not possible: there is one broker");
-            return Err((ErrorCode::InvalidReplicationFactor, message));
+        check_factor(asked.replication_factor)?;
+        match asked.num_partitions {
+            ANY => None,
+            count => Some(positive(count)?),
         }
-        asked.num_partitions
     } else {
-        assigned_partitions(asked)?
-    };
-    let partitions = match partitions {
-        ANY => None,
-        count => Some(
-            u32::try_from(count)
-                .ok()
-                .filter(|count| *count > 0)
-                .ok_or_else(|| {
-                    (
-                        ErrorCode::InvalidPartitions,
-                        format!("{count} partitions are not possible: expected 1 or more"),
-                    )
-                })?,
-        ),
+        Some(assigned_partitions(asked)?)
     };
     let set = asked
         .configs
@@ -149,38 +138,75 @@ fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {
     })
 }
 
+fn check_factor(factor: i16) -> Result<(), Refused> {
+    let message = match factor {
+        REPLICATION_FACTOR | -1 => return Ok(()),
+        ..=0 => "Replication factor must be larger than 0, or -1 to use the default value.".to_owned(),
+        _ => format!(
+            "Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be \
+             reached because only 1 broker(s) are registered."
+        ),
+    };
+    Err((ErrorCode::InvalidReplicationFactor, message))
+}
+
+fn positive(count: i32) -> Result<u32, Refused> {
+    let positive = u32::try_from(count).ok().filter(|count| *count > 0);
+    positive.ok_or_else(|| {
+        let message = "Number of partitions was set to an invalid non-positive value.";
+        (ErrorCode::InvalidPartitions, message.to_owned())
+    })
+}
+
 /// The number of partitions that were assigned by hand: each to the one broker there is.
-fn assigned_partitions(asked: &CreatableTopic) -> Result<i32, Refused> {
-    if asked.num_partitions != ANY || i32::from(asked.replication_factor) != ANY {
-        let message = "partitions and replication factor are -1 where replicas are assigned by hand";
-        return Err((ErrorCode::InvalidRequest, message.to_owned()));
+fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, Refused> {
+    let invalid = |what: &str| {
+        let message = format!("A manual partition assignment was specified, but {what} was not set to -1.");
+        Err((ErrorCode::InvalidRequest, message))
+    };
+    if i32::from(asked.replication_factor) != ANY {
+        return invalid("replication factor");
     }
-    let mut numbers: Vec<i32> = asked
-        .assignments
-        .iter()
-        .map(|assignment| assignment.partition_index)
-        .collect();
-    numbers.sort_unstable();
-    if !numbers
-        .iter()
-        .copied()
-        .eq(0..i32::try_from(numbers.len()).unwrap_or(i32::MAX))
-    {
-        let message = "partitions that are assigned by hand are numbered from 0 on, each once";
-        return Err((ErrorCode::InvalidReplicaAssignment, message.to_owned()));
+    if asked.num_partitions != ANY {
+        return invalid("numPartitions");
     }
-    match asked
-        .assignments
-        .iter()
-        .find(|assignment| assignment.broker_ids != [BROKER_ID])
-    {
-        Some(assignment) => {
-            let (partition, brokers) = (assignment.partition_index, &assignment.broker_ids);
-            let message =
-                format!("partition {partition} cannot be on brokers {brokers:?}: there is broker 1 only");
-            Err((ErrorCode::InvalidReplicaAssignment, message))
+    let refused = |message: String| (ErrorCode::InvalidReplicaAssignment, message);
+    let mut seen = HashSet::new();
+    for assignment in &asked.assignments {
+        let partition = assignment.partition_index;
+        if !seen.insert(partition) {
+            let message = format!("Found multiple manual partition assignments for partition {partition}");
+            return Err(refused(message));
         }
-        None => Ok(i32::try_from(numbers.len()).unwrap_or(i32::MAX)),
+        check_assignment(&assignment.broker_ids).map_err(refused)?;
+    }
+    let count = u32::try_from(seen.len()).unwrap_or(u32::MAX);
+    if (0..count).all(|number| i32::try_from(number).is_ok_and(|number| seen.contains(&number))) {
+        Ok(count)
+    } else {
+        Err(refused(
+            "partitions should be a consecutive 0-based integer sequence".to_owned(),
+        ))
+    }
+}
+
+/// A partition that is placed by hand is on the one broker there is.
+pub(super) fn check_assignment(brokers: &[i32]) -> Result<(), String> {
+    match brokers {
+        [] => Err("The manual partition assignment includes an empty replica list.".to_owned()),
+        [BROKER_ID] => Ok(()),
+        [BROKER_ID, BROKER_ID, ..] => Err(format!(
+            "The manual partition assignment includes the broker {BROKER_ID} more than once."
+        )),
+        brokers => {
+            let other = brokers
+                .iter()
+                .find(|broker| **broker != BROKER_ID)
+                .unwrap_or(&BROKER_ID);
+            Err(format!(
+                "The manual partition assignment includes broker {other}, but no such broker is registered."
+            ))
+        }
     }
 }
 
@@ -196,18 +222,14 @@ fn made(
         .partitions
         .unwrap_or_else(|| shared.broker.settings().partitions);
     let value_of = |config: &'static configs::Config| {
-        let own = configs::value_in(&new.settings, config.name);
-        let config_source = if own.is_some() {
-            TOPIC_SOURCE
-        } else {
-            DEFAULT_SOURCE
-        };
+        let own = configs::value_in(&new.settings, config, config.name);
+        let found = own
+            .map(|value| (config.name, value, TOPIC_SOURCE))
+            .or_else(|| sources(shared, config).into_iter().next());
+        let (_, value, config_source) = found.unwrap_or((config.name, String::new(), DEFAULT_SOURCE));
         CreatableTopicConfigs {
             name: config.name.into(),
-            value: Some(
-                own.unwrap_or_else(|| configs::default_value(&shared.broker, config))
-                    .into(),
-            ),
+            value: Some(value.into()),
             read_only: false,
             config_source,
             is_sensitive: false,

@@ -96,17 +96,18 @@ fn find(shared: &Shared, asked: &DeleteTopicState, is_once: bool) -> Result<Arc<
     let invalid = |message: &str| (ErrorCode::InvalidRequest, message.to_owned());
     let unknown = |code, message: &'static str| move || (code, message.to_owned());
     match &asked.name {
-        _ if !is_once => Err(invalid("a topic is in the request twice")),
+        _ if !is_once => Err(invalid("Duplicate topic name.")),
         Some(_) if !asked.topic_id.is_zero() => {
-            Err(invalid("a topic is named by its name or its id, not by both"))
+            Err(invalid("You may not specify both topic name and topic id."))
         }
         Some(name) => topics.named(name).ok_or_else(unknown(
             ErrorCode::UnknownTopicOrPartition,
-            "there is no such topic",
+            "This server does not host this topic-partition.",
         )),
-        None if asked.topic_id.is_zero() => Err(invalid("a topic has neither name nor id")),
-        None => topics
-            .with_id(TopicId(asked.topic_id.into()))
-            .ok_or_else(unknown(ErrorCode::UnknownTopicId, "no topic has this id")),
+        None if asked.topic_id.is_zero() => Err(invalid("Neither topic name nor id were specified.")),
+        None => topics.with_id(TopicId(asked.topic_id.into())).ok_or_else(unknown(
+            ErrorCode::UnknownTopicId,
+            "This server does not host this topic ID.",
+        )),
     }
 }

@@ -1,8 +1,8 @@
-//! `DescribeConfigs`: the settings of topics and of the broker, with where each comes from.
+//! `DescribeConfigs`: the settings of topics, of the broker and of groups, with where each comes from.
 
 use std::sync::Arc;
 
-use stafett_broker::{Broker, Topic};
+use stafett_broker::{Scope, Topic, TopicSettings};
 use stafett_kafka_wire::messages::describe_configs::{
     DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
@@ -14,15 +14,17 @@ use crate::answers::{Answered, Kind, Reply};
 use crate::configs::{self, Config};
 use crate::error;
 use crate::kafka::{Shared, large_answer};
+use crate::resources::Resource;
 use crate::session::{Call, Close, Context};
-use crate::settings::BROKER_ID;
 
-/// Kafka's numbers for where a value comes from: `DYNAMIC_TOPIC_CONFIG` and `DEFAULT_CONFIG`.
+/// Kafka's numbers for where a value comes from.
 pub(super) const TOPIC_SOURCE: i8 = 1;
+const BROKER_SOURCE: i8 = 2;
+const CLUSTER_SOURCE: i8 = 3;
+const STATIC_SOURCE: i8 = 4;
 pub(super) const DEFAULT_SOURCE: i8 = 5;
-/// Kafka's numbers for what has settings.
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
+const LOGGER_SOURCE: i8 = 6;
+const GROUP_SOURCE: i8 = 8;
 /// More are not described in one answer: they take a hundred times as much as their names.
 const RESOURCES_MAX: usize = 2000;
 /// From so many on, an answer is a large one.
@@ -38,6 +40,9 @@ struct Wanted {
     documentation: bool,
     version: i16,
 }
+
+/// Under a name, a value, and where it comes from.
+pub(super) type Sourced = (&'static str, String, i8);
 
 pub(super) fn describe_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: DescribeConfigsRequest = call.read(body)?;
@@ -70,12 +75,12 @@ fn run(shared: &Shared, call: Call, request: &DescribeConfigsRequest) -> Answere
             Err((ErrorCode::InvalidRequest, message))
         };
         let (code, message, configs) = match described {
-            Ok(configs) => (ErrorCode::None, None, configs),
-            Err((code, message)) => (code, Some(message.into()), Vec::new()),
+            Ok(configs) => (ErrorCode::None, String::new(), configs),
+            Err((code, message)) => (code, message, Vec::new()),
         };
         DescribeConfigsResult {
             error_code: shared.metrics.error(call.api, code),
-            error_message: message,
+            error_message: Some(message.into()),
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
             configs,
@@ -93,134 +98,208 @@ fn describe(
     resource: &DescribeConfigsResource,
     wanted: Wanted,
 ) -> Result<Vec<DescribeConfigsResourceResult>, Refused> {
-    let name = &*resource.resource_name;
     let is_asked = |key: &str| {
         resource
             .configuration_keys
             .as_ref()
             .is_none_or(|keys| keys.iter().any(|asked| **asked == *key))
     };
-    match resource.resource_type {
-        TOPIC => {
-            TopicName::check(name).map_err(|error| (error::name(error), error.to_string()))?;
-            let unknown = || {
-                (
-                    ErrorCode::UnknownTopicOrPartition,
-                    "there is no such topic".to_owned(),
-                )
-            };
-            let topic = shared.broker.topics().named(name).ok_or_else(unknown)?;
-            let asked = configs::ALL.iter().filter(|config| is_asked(config.name));
-            Ok(asked
-                .map(|config| of_topic(&shared.broker, &topic, config, wanted))
-                .collect())
+    let all = match Resource::of(resource.resource_type, &resource.resource_name)? {
+        Resource::Topic(name) => {
+            TopicName::check(name).map_err(|why| (error::name(why), error::name_text(name, why)))?;
+            let topic = shared.broker.topics().named(name);
+            let topic = topic.ok_or_else(|| (ErrorCode::UnknownTopicOrPartition, String::new()))?;
+            of_topic(shared, &topic, wanted)
         }
-        // The empty name asks for what holds for all brokers beyond the defaults: nothing.
-        BROKER if name.is_empty() => Ok(Vec::new()),
-        BROKER if name == BROKER_ID.to_string() => Ok(of_broker(shared, is_asked, wanted)),
-        BROKER => {
-            let message = format!("there is no broker {name:?}: expected {BROKER_ID} or the empty name");
-            Err((ErrorCode::InvalidRequest, message))
-        }
-        other => {
-            let message =
-                format!("resources of type {other} have no settings here: expected {TOPIC} or {BROKER}");
-            Err((ErrorCode::InvalidRequest, message))
-        }
-    }
-}
-
-fn of_topic(
-    broker: &Broker,
-    topic: &Topic,
-    config: &'static Config,
-    wanted: Wanted,
-) -> DescribeConfigsResourceResult {
-    let own = configs::value_in(&topic.settings, config.name);
-    let default = configs::default_value(broker, config);
-    let mut synonyms = Vec::new();
-    if wanted.synonyms {
-        if let Some(own) = &own {
-            synonyms.push(synonym(config.name, own, TOPIC_SOURCE));
-        }
-        if !config.broker_name.is_empty() {
-            synonyms.push(synonym(config.broker_name, &default, DEFAULT_SOURCE));
-        }
-    }
-    let config_source = if own.is_some() {
-        TOPIC_SOURCE
-    } else {
-        DEFAULT_SOURCE
+        Resource::AllBrokers => of_scope(&shared.broker.scoped_settings(&Scope::Cluster), wanted),
+        Resource::Broker => of_broker(shared, wanted),
+        Resource::Logger => of_logger(),
+        Resource::ClientMetrics(_) => of_client_metrics(wanted),
+        Resource::Group(name) => of_group(&shared.broker.scoped_settings(&Scope::Group(name.into())), wanted),
     };
-    let value = own.unwrap_or(default);
-    DescribeConfigsResourceResult {
-        config_source,
-        synonyms,
-        ..plain(config.name, value, config.kind, config.about, wanted)
-    }
+    Ok(all.into_iter().filter(|config| is_asked(&config.name)).collect())
 }
 
-/// The broker's settings: its own that Kafka has a name for, and the defaults of topics. None can be changed here.
-fn of_broker(
-    shared: &Shared,
-    is_asked: impl Fn(&str) -> bool,
-    wanted: Wanted,
-) -> Vec<DescribeConfigsResourceResult> {
-    let own = configs::BROKER.iter();
-    let own = own.map(|config| (config.name, config.kind, config.about, (config.value)(shared)));
-    let defaults = configs::ALL
-        .iter()
-        .filter(|config| !config.broker_name.is_empty());
-    let defaults = defaults.map(|config| {
-        (
+fn of_topic(shared: &Shared, topic: &Topic, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+    let all = configs::ALL.iter();
+    all.map(|config| {
+        let own = configs::value_in(&topic.settings, config, config.name);
+        let own = own.map(|value| (config.name, value, TOPIC_SOURCE));
+        let mut sourced: Vec<Sourced> = own.into_iter().collect();
+        let default = sources(shared, config);
+        let is_named = !config.broker_name.is_empty();
+        if is_named || sourced.is_empty() {
+            sourced.extend(default);
+        }
+        let described = plain(config.name, config.kind, config.about, sourced, wanted);
+        if is_named || described.config_source == TOPIC_SOURCE {
+            return described;
+        }
+        DescribeConfigsResourceResult {
+            synonyms: Vec::new(),
+            ..described
+        }
+    })
+    .collect()
+}
+
+/// What holds for topics that have not set it, the nearest first.
+pub(super) fn sources(shared: &Shared, config: &'static Config) -> Vec<Sourced> {
+    let broker = &shared.broker;
+    let name = if config.broker_name.is_empty() {
+        config.name
+    } else {
+        config.broker_name
+    };
+    let mut found = Vec::new();
+    for (scope, source) in [(Scope::Broker, BROKER_SOURCE), (Scope::Cluster, CLUSTER_SOURCE)] {
+        let set = configs::value_in(&broker.scoped_settings(&scope), config, name);
+        found.extend(set.map(|value| (name, value, source)));
+    }
+    let base = configs::base_value(&broker.base_settings(), config);
+    if base != config.default {
+        found.push((name, base, STATIC_SOURCE));
+    }
+    found.push((name, config.default.to_owned(), DEFAULT_SOURCE));
+    found
+}
+
+/// The broker's settings: its own that Kafka has a name for, and the defaults of topics.
+fn of_broker(shared: &Shared, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+    let broker = &shared.broker;
+    let own = configs::BROKER.iter().map(|config| {
+        let mut found: Vec<Sourced> = Vec::new();
+        for (scope, source) in [(Scope::Broker, BROKER_SOURCE), (Scope::Cluster, CLUSTER_SOURCE)] {
+            let settings = broker.scoped_settings(&scope);
+            let set = settings.other.get(config.name);
+            found.extend(set.map(|value| (config.name, value.to_string(), source)));
+        }
+        found.push((config.name, (config.value)(shared), DEFAULT_SOURCE));
+        DescribeConfigsResourceResult {
+            read_only: config.is_fixed,
+            ..plain(config.name, config.kind, config.about, found, wanted)
+        }
+    });
+    let defaults = configs::broker_configs().map(|config| {
+        let found = sources(shared, config);
+        plain(config.broker_name, config.kind, config.about, found, wanted)
+    });
+    own.chain(defaults).collect()
+}
+
+/// What was set for all brokers while running, and nothing else.
+fn of_scope(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+    let own = configs::BROKER.iter().filter_map(|config| {
+        let value = settings.other.get(config.name)?.to_string();
+        let found = vec![(config.name, value, CLUSTER_SOURCE)];
+        Some(plain(config.name, config.kind, config.about, found, wanted))
+    });
+    let defaults = configs::broker_configs().filter_map(|config| {
+        let value = configs::value_in(settings, config, config.broker_name)?;
+        let found = vec![(config.broker_name, value, CLUSTER_SOURCE)];
+        Some(plain(
             config.broker_name,
             config.kind,
             config.about,
-            configs::default_value(&shared.broker, config),
-        )
+            found,
+            wanted,
+        ))
     });
-    let asked = own.chain(defaults).filter(|(name, ..)| is_asked(name));
-    asked
-        .map(|(name, kind, about, value)| {
-            let synonyms = if wanted.synonyms {
-                vec![synonym(name, &value, DEFAULT_SOURCE)]
-            } else {
-                Vec::new()
-            };
-            let read_only = true;
-            DescribeConfigsResourceResult {
-                read_only,
-                synonyms,
-                ..plain(name, value, kind, about, wanted)
-            }
+    own.chain(defaults).collect()
+}
+
+fn of_group(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+    let all = configs::GROUP.iter();
+    all.map(|config| {
+        let set = settings.other.get(config.name);
+        let mut found: Vec<Sourced> = set
+            .map(|value| (config.name, value.to_string(), GROUP_SOURCE))
+            .into_iter()
+            .collect();
+        found.push((config.broker_name, config.default.to_owned(), DEFAULT_SOURCE));
+        plain(config.name, config.kind, config.about, found, wanted)
+    })
+    .collect()
+}
+
+/// There is one log, whose level is a setting of the process.
+fn of_logger() -> Vec<DescribeConfigsResourceResult> {
+    let max = tracing::level_filters::LevelFilter::current();
+    let level = match max.into_level() {
+        Some(tracing::Level::ERROR) => "ERROR",
+        Some(tracing::Level::WARN) => "WARN",
+        Some(tracing::Level::INFO) => "INFO",
+        Some(tracing::Level::DEBUG) => "DEBUG",
+        Some(tracing::Level::TRACE) => "TRACE",
+        None => "OFF",
+    };
+    vec![DescribeConfigsResourceResult {
+        name: "root".into(),
+        value: Some(level.into()),
+        config_source: LOGGER_SOURCE,
+        ..DescribeConfigsResourceResult::default()
+    }]
+}
+
+/// No metrics of clients are collected: each subscription is an empty one.
+fn of_client_metrics(wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+    let list = configs::Kind::SomeOf(&[]);
+    let all = [
+        ("interval.ms", configs::Kind::Long { min: 100 }, "300000"),
+        ("match", list, ""),
+        ("metrics", list, ""),
+    ];
+    all.into_iter()
+        .map(|(name, kind, value)| {
+            let about = "No metrics of clients are collected here.";
+            let found = vec![(name, value.to_owned(), DEFAULT_SOURCE)];
+            plain(
+                name,
+                kind,
+                about,
+                found,
+                Wanted {
+                    synonyms: false,
+                    ..wanted
+                },
+            )
         })
         .collect()
 }
 
+/// A setting whose value is the first of those found.
 fn plain(
     name: &'static str,
-    value: String,
     kind: configs::Kind,
     about: &'static str,
+    found: Vec<Sourced>,
     wanted: Wanted,
 ) -> DescribeConfigsResourceResult {
     let is_typed = wanted.version >= 3;
+    let first = found.first();
+    let value = first.map(|(_, value, _)| Str::copy_from(value));
+    let config_source = first.map_or(DEFAULT_SOURCE, |(_, _, source)| *source);
+    let synonyms = if wanted.synonyms {
+        found.into_iter().map(synonym).collect()
+    } else {
+        Vec::new()
+    };
     DescribeConfigsResourceResult {
         name: name.into(),
-        value: Some(value.into()),
+        value,
         read_only: false,
-        config_source: DEFAULT_SOURCE,
+        config_source,
         is_sensitive: false,
-        synonyms: Vec::new(),
+        synonyms,
         config_type: if is_typed { kind.code() } else { 0 },
         documentation: (is_typed && wanted.documentation).then(|| about.into()),
     }
 }
 
-fn synonym(name: &'static str, value: &str, source: i8) -> DescribeConfigsSynonym {
+fn synonym((name, value, source): Sourced) -> DescribeConfigsSynonym {
     DescribeConfigsSynonym {
         name: name.into(),
-        value: Some(Str::copy_from(value)),
+        value: Some(value.into()),
         source,
     }
 }

@@ -23,7 +23,8 @@ use crate::writer::Writer;
 /// `AclOperation`: create, alter, describe, cluster action, describe and alter configs, idempotent write.
 pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
 /// The same of a topic: read, write, create, delete, alter, describe, describe and alter configs.
-const TOPIC_OPERATIONS: i32 = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
+pub(super) const TOPIC_OPERATIONS: i32 =
+    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
 /// What nobody asked for.
 const NOT_ASKED: i32 = i32::MIN;
 
@@ -95,7 +96,8 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
                 }
             }
             Err(other) => {
-                failures.insert(name, error::create(&other)?.0);
+                let (code, _) = error::create(&name, &other)?;
+                failures.insert(name, code);
             }
         }
     }

@@ -1,21 +1,29 @@
 //! One file per request. Each reads its request, asks the broker and says what the answer is, now or when it is there.
 
+mod alter_configs;
 mod api_versions;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
+mod create_partitions;
 mod create_topics;
 mod delete_groups;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
+mod describe_log_dirs;
+mod describe_producers;
+mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
 mod group_words;
 mod heartbeat;
 mod init_producer_id;
 mod join_group;
+mod leader_epochs;
 mod leave_group;
+mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod metadata;
@@ -23,7 +31,13 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 pub(crate) mod produce;
+mod quorum;
+mod quotas;
+mod replicas;
+mod security;
 mod sync_group;
+mod telemetry;
+mod transactions;
 
 use stafett_kafka_wire::{ApiKey, Decoder};
 
@@ -45,17 +59,54 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::SyncGroup,
     ApiKey::DescribeGroups,
     ApiKey::ListGroups,
+    ApiKey::SaslHandshake,
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
+    ApiKey::DeleteRecords,
     ApiKey::InitProducerId,
+    ApiKey::OffsetForLeaderEpoch,
+    ApiKey::DescribeAcls,
+    ApiKey::CreateAcls,
+    ApiKey::DeleteAcls,
     ApiKey::DescribeConfigs,
+    ApiKey::AlterConfigs,
+    ApiKey::AlterReplicaLogDirs,
+    ApiKey::DescribeLogDirs,
+    ApiKey::SaslAuthenticate,
+    ApiKey::CreatePartitions,
+    ApiKey::CreateDelegationToken,
+    ApiKey::RenewDelegationToken,
+    ApiKey::ExpireDelegationToken,
+    ApiKey::DescribeDelegationToken,
     ApiKey::DeleteGroups,
+    ApiKey::ElectLeaders,
+    ApiKey::IncrementalAlterConfigs,
+    ApiKey::AlterPartitionReassignments,
+    ApiKey::ListPartitionReassignments,
     ApiKey::OffsetDelete,
+    ApiKey::DescribeClientQuotas,
+    ApiKey::AlterClientQuotas,
+    ApiKey::DescribeUserScramCredentials,
+    ApiKey::DescribeQuorum,
+    ApiKey::UpdateFeatures,
     ApiKey::DescribeCluster,
+    ApiKey::DescribeProducers,
+    ApiKey::UnregisterBroker,
+    ApiKey::DescribeTransactions,
+    ApiKey::ListTransactions,
     ApiKey::ConsumerGroupHeartbeat,
     ApiKey::ConsumerGroupDescribe,
+    ApiKey::ListConfigResources,
+    ApiKey::DescribeTopicPartitions,
 ];
+
+/// What is answered although `ApiVersions` does not name it.
+const UNNAMED: &[ApiKey] = &[ApiKey::GetTelemetrySubscriptions, ApiKey::PushTelemetry];
+
+pub(crate) fn is_served(api: ApiKey) -> bool {
+    SERVED.contains(&api) || UNNAMED.contains(&api)
+}
 
 /// Has a request answered by who is there for it.
 pub(crate) fn dispatch(
@@ -89,15 +140,59 @@ pub(crate) fn dispatch(
         ApiKey::ApiVersions => api_versions::api_versions(context, call, body),
         ApiKey::CreateTopics => create_topics::create_topics(context, call, body),
         ApiKey::DeleteTopics => delete_topics::delete_topics(context, call, body),
+        ApiKey::DeleteRecords => delete_records::delete_records(context, call, body),
         ApiKey::InitProducerId => init_producer_id::init_producer_id(context, call, body),
         ApiKey::DescribeConfigs => describe_configs::describe_configs(context, call, body),
         ApiKey::DescribeCluster => describe_cluster::describe_cluster(context, call, body),
+        ApiKey::OffsetForLeaderEpoch => leader_epochs::offset_for_leader_epoch(context, call, body),
         ApiKey::ConsumerGroupHeartbeat => {
             consumer_group_heartbeat::consumer_group_heartbeat(context, call, client, body)
         }
         ApiKey::ConsumerGroupDescribe => {
             consumer_group_describe::consumer_group_describe(context, call, body)
         }
+        _ => administer(context, call, body),
+    }
+}
+
+/// Has a request of administrators answered.
+fn administer(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
+    match call.api {
+        ApiKey::AlterConfigs => alter_configs::alter_configs(context, call, body),
+        ApiKey::IncrementalAlterConfigs => alter_configs::incremental_alter_configs(context, call, body),
+        ApiKey::ListConfigResources => list_config_resources::list_config_resources(context, call, body),
+        ApiKey::CreatePartitions => create_partitions::create_partitions(context, call, body),
+        ApiKey::DescribeTopicPartitions => {
+            describe_topic_partitions::describe_topic_partitions(context, call, body)
+        }
+        ApiKey::DescribeLogDirs => describe_log_dirs::describe_log_dirs(context, call, body),
+        ApiKey::DescribeProducers => describe_producers::describe_producers(context, call, body),
+        ApiKey::ElectLeaders => replicas::elect_leaders(context, call, body),
+        ApiKey::AlterPartitionReassignments => replicas::alter_partition_reassignments(context, call, body),
+        ApiKey::ListPartitionReassignments => replicas::list_partition_reassignments(context, call, body),
+        ApiKey::AlterReplicaLogDirs => replicas::alter_replica_log_dirs(context, call, body),
+        ApiKey::UnregisterBroker => replicas::unregister_broker(context, call, body),
+        ApiKey::DescribeQuorum => quorum::describe_quorum(context, call, body),
+        ApiKey::UpdateFeatures => quorum::update_features(context, call, body),
+        ApiKey::DescribeClientQuotas => quotas::describe_client_quotas(context, call, body),
+        ApiKey::AlterClientQuotas => quotas::alter_client_quotas(context, call, body),
+        ApiKey::DescribeAcls => security::describe_acls(context, call, body),
+        ApiKey::CreateAcls => security::create_acls(context, call, body),
+        ApiKey::DeleteAcls => security::delete_acls(context, call, body),
+        ApiKey::DescribeUserScramCredentials => {
+            security::describe_user_scram_credentials(context, call, body)
+        }
+        ApiKey::CreateDelegationToken => security::create_delegation_token(context, call, body),
+        ApiKey::RenewDelegationToken => security::renew_delegation_token(context, call, body),
+        ApiKey::ExpireDelegationToken => security::expire_delegation_token(context, call, body),
+        ApiKey::DescribeDelegationToken => security::describe_delegation_token(context, call, body),
+        ApiKey::SaslHandshake => security::sasl_handshake(context, call, body),
+        ApiKey::SaslAuthenticate => security::sasl_authenticate(context, call, body),
+        ApiKey::DescribeTransactions => transactions::describe_transactions(context, call, body),
+        ApiKey::ListTransactions => transactions::list_transactions(context, call, body),
+        ApiKey::GetTelemetrySubscriptions => telemetry::get_telemetry_subscriptions(context, call, body),
+        ApiKey::PushTelemetry => telemetry::push_telemetry(context, call, body),
         other => Err(Close::NotServed(other)),
     }
 }

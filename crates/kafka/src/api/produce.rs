@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_broker::{Append, Outcome, Placed, Refusal, Topic};
+use stafett_broker::{Append, Outcome, Placed, Refusal, Rules, Topic};
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
-use stafett_model::{BatchError, BatchHeader, Codec, LogId, ProduceLimits, sole_batch, with_append_time};
+use stafett_model::{
+    BatchError, BatchHeader, Codec, LogId, ProduceLimits, recompress, records, sole_batch, with_append_time,
+};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
@@ -25,6 +27,8 @@ const MESSAGES_FROM: i16 = 8;
 /// The least that a topic and a partition take in a request.
 const TOPIC_BYTES_MIN: usize = 3;
 const PARTITION_BYTES_MIN: usize = 5;
+/// Records of a batch whose errors are told one by one.
+const RECORD_ERRORS_MAX: usize = 1000;
 /// An offset or a time that there is none of.
 const NONE: i64 = -1;
 
@@ -49,10 +53,18 @@ struct PartitionResult {
     /// Records and bytes of a batch whose outcome is not there yet.
     staged: Option<(u32, usize)>,
     message: Option<Str>,
+    /// What is wrong with single records, by their index.
+    records: Vec<(i32, Str)>,
 }
 
 /// Why a batch is not taken.
-type Refused = (ErrorCode, Str);
+#[derive(Debug, Clone)]
+struct Refused {
+    code: ErrorCode,
+    message: Str,
+    /// What is wrong with single records, by their index.
+    records: Vec<(i32, Str)>,
+}
 
 /// A batch that is fit to be appended.
 struct Checked {
@@ -113,9 +125,9 @@ fn read(
             let records = r.opt_bytes()?;
             r.tags()?;
             let checked = match &topic {
-                _ if !(-1..=1).contains(&acks) => Err((
+                _ if !(-1..=1).contains(&acks) => Err(Refused::new(
                     ErrorCode::InvalidRequiredAcks,
-                    "acks is one of -1, 0 and 1".into(),
+                    "acks is one of -1, 0 and 1",
                 )),
                 Ok(topic) => check(shared, call.version, topic, index, records),
                 Err(refused) => Err(refused.clone()),
@@ -130,7 +142,7 @@ fn read(
                     });
                     result
                 }
-                Err((code, message)) => PartitionResult::failed(shared, call, index, code, message),
+                Err(refused) => PartitionResult::failed(shared, call, index, refused),
             });
         }
         r.tags()?;
@@ -203,10 +215,16 @@ impl PartitionResult {
             log_start: NONE,
             staged: Some((checked.header.record_count.cast_unsigned(), checked.body.len())),
             message: None,
+            records: Vec::new(),
         }
     }
 
-    fn failed(shared: &Shared, call: Call, index: i32, code: ErrorCode, message: Str) -> Self {
+    fn failed(shared: &Shared, call: Call, index: i32, refused: Refused) -> Self {
+        let Refused {
+            code,
+            message,
+            records,
+        } = refused;
         shared.metrics.error(call.api, code);
         Self {
             index,
@@ -216,6 +234,7 @@ impl PartitionResult {
             log_start: NONE,
             staged: None,
             message: Some(message),
+            records,
         }
     }
 
@@ -232,7 +251,8 @@ impl PartitionResult {
         let code = error::refusal(refusal);
         let names_id = code == ErrorCode::UnknownTopicOrPartition && call.version >= IDS_FROM;
         let code = if names_id { ErrorCode::UnknownTopicId } else { code };
-        *self = Self::failed(shared, call, self.index, code, refusal.to_string().into());
+        let refused = Refused::new(code, refusal.to_string());
+        *self = Self::failed(shared, call, self.index, refused);
     }
 
     fn write(&self, w: &mut Writer) {
@@ -244,8 +264,12 @@ impl PartitionResult {
             w.e.i64(self.log_start);
         }
         if w.version >= MESSAGES_FROM {
-            // Errors of single records: batches are taken whole or not at all.
-            w.count(0);
+            w.count(self.records.len());
+            for (index, message) in &self.records {
+                w.e.i32(*index);
+                w.opt_string(Some(message));
+                w.tags();
+            }
             w.opt_string(self.message.as_ref());
         }
         w.tags();
@@ -259,7 +283,7 @@ fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
         } else {
             "no topic has this id"
         };
-        (key.unknown(), message.into())
+        Refused::new(key.unknown(), message)
     };
     key.find(shared).ok_or_else(unknown)
 }
@@ -276,14 +300,14 @@ fn check(
         .ok()
         .and_then(|partition| topic.log(partition));
     let unknown = || {
-        (
+        Refused::new(
             ErrorCode::UnknownTopicOrPartition,
-            "the topic has no such partition".into(),
+            "the topic has no such partition",
         )
     };
     let log = log.ok_or_else(unknown)?;
     let records = records.filter(|records| !records.is_empty());
-    let records = records.ok_or_else(|| (ErrorCode::InvalidRecord, "there is no batch".into()))?;
+    let records = records.ok_or_else(|| Refused::new(ErrorCode::InvalidRecord, "there is no batch"))?;
     let rules = shared.broker.rules(topic);
     let limits = ProduceLimits {
         batch_bytes_max: usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX),
@@ -291,12 +315,20 @@ fn check(
     };
     let (body, header) = sole_batch(&records, &limits).map_err(bad_batch)?;
     if header.is_transactional() {
-        return Err((ErrorCode::InvalidTxnState, "transactions are not served".into()));
+        return Err(Refused::new(
+            ErrorCode::InvalidTxnState,
+            "transactions are not served",
+        ));
     }
     if version < ZSTD_FROM && header.codec() == Ok(Codec::Zstd) {
-        let message = "zstd is for produce requests of version 7 and up".into();
-        return Err((ErrorCode::UnsupportedCompressionType, message));
+        let message = "zstd is for produce requests of version 7 and up";
+        return Err(Refused::new(ErrorCode::UnsupportedCompressionType, message));
     }
+    let now = now_ms();
+    if !rules.append_time {
+        check_times(&body, &header, &rules, now)?;
+    }
+    let (body, header) = compressed(body, header, &rules, &limits).map_err(bad_batch)?;
     if !rules.append_time {
         return Ok(Checked {
             log,
@@ -305,18 +337,90 @@ fn check(
             append_time: NONE,
         });
     }
-    let append_time = now_ms();
-    let body = with_append_time(&body, append_time).map_err(bad_batch)?.join();
+    let body = with_append_time(&body, now).map_err(bad_batch)?.join();
     Ok(Checked {
         log,
         body,
         header,
-        append_time,
+        append_time: now,
     })
 }
 
+/// Whether the records' own times are near enough to the clock. Records are looked at only where the batch's latest
+/// time is too late, or where times may be too early; a record without a time is as good as any.
+fn check_times(body: &Bytes, header: &BatchHeader, rules: &Rules, now: i64) -> Result<(), Refused> {
+    let latest = now.saturating_add_unsigned(rules.later_ms_max);
+    let earliest = match rules.earlier_ms_max {
+        u64::MAX => i64::MIN,
+        millis => now.saturating_sub_unsigned(millis),
+    };
+    if header.max_timestamp <= latest && earliest == i64::MIN {
+        return Ok(());
+    }
+    let mut wrong = Vec::new();
+    let read = records(body, ProduceLimits::default().decompressed_bytes_max).map_err(bad_batch)?;
+    for (index, record) in (0..).zip(read) {
+        let time = record.map_err(bad_batch)?.timestamp;
+        if time == NONE || (earliest..=latest).contains(&time) {
+            continue;
+        }
+        let message = format!(
+            "Timestamp {time} of message with offset {index} is out of range. The timestamp should be within \
+             [{earliest}, {latest}]"
+        );
+        wrong.push((index, message.into()));
+        if wrong.len() == RECORD_ERRORS_MAX {
+            break;
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Refused {
+        records: wrong,
+        ..Refused::new(
+            ErrorCode::InvalidTimestamp,
+            "One or more records have been rejected due to invalid timestamp",
+        )
+    })
+}
+
+/// The batch, compressed as its topic wants it.
+fn compressed(
+    body: Bytes,
+    header: BatchHeader,
+    rules: &Rules,
+    limits: &ProduceLimits,
+) -> Result<(Bytes, BatchHeader), BatchError> {
+    let Some(codec) = rules.codec else {
+        return Ok((body, header));
+    };
+    if header.codec()? == codec {
+        return Ok((body, header));
+    }
+    let body = recompress(&body, codec, limits.decompressed_bytes_max)?;
+    if body.len() > limits.batch_bytes_max {
+        return Err(BatchError::Oversized {
+            bytes: body.len(),
+            limit: limits.batch_bytes_max,
+        });
+    }
+    let header = BatchHeader::parse(&body)?;
+    Ok((body, header))
+}
+
+impl Refused {
+    fn new(code: ErrorCode, message: impl Into<Str>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            records: Vec::new(),
+        }
+    }
+}
+
 fn bad_batch(batch: BatchError) -> Refused {
-    (error::batch(&batch), batch.to_string().into())
+    Refused::new(error::batch(&batch), batch.to_string())
 }
 
 fn wire_offset(offset: u64) -> i64 {

@@ -9,6 +9,7 @@
 )]
 
 mod allocations;
+mod consumer_groups;
 mod fetch;
 mod fetch_sessions;
 mod group_offsets;
@@ -18,4 +19,5 @@ mod list_offsets;
 mod peer;
 mod pipelining;
 mod produce;
+mod served;
 mod topics;

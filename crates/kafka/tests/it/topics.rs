@@ -9,7 +9,7 @@ use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, FindCoordinatorRequest, InitProducerIdRequest, MetadataRequest,
+    DescribeConfigsRequest, InitProducerIdRequest, MetadataRequest,
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode, Message, Str, Uuid};
 
@@ -55,54 +55,6 @@ async fn versions_are_answered_in_every_version_and_name_what_is_served() {
     assert_eq!(
         client.call(3, &nameless).await.error_code,
         ErrorCode::InvalidRequest.code()
-    );
-}
-
-#[tokio::test]
-async fn every_api_that_is_named_is_answered_in_every_version_that_is_served() {
-    async fn ask<R: stafett_kafka_wire::Request>(server: &Server, request: R) {
-        for version in R::VERSIONS {
-            let mut client = server.client().await;
-            client.call(version, &request).await;
-        }
-    }
-    let server = Server::start().await;
-    ask(&server, MetadataRequest::default()).await;
-    ask(&server, CreateTopicsRequest::default()).await;
-    ask(&server, FindCoordinatorRequest::default()).await;
-    ask(&server, DeleteTopicsRequest::default()).await;
-    ask(&server, DescribeConfigsRequest::default()).await;
-    ask(
-        &server,
-        stafett_kafka_wire::messages::ListOffsetsRequest::default(),
-    )
-    .await;
-    ask(&server, stafett_kafka_wire::messages::FetchRequest::default()).await;
-    let produce = stafett_kafka_wire::messages::ProduceRequest {
-        acks: 1,
-        ..Default::default()
-    };
-    ask(&server, produce).await;
-    for version in DescribeClusterRequest::VERSIONS {
-        server
-            .client()
-            .await
-            .call(version, &DescribeClusterRequest::default())
-            .await;
-    }
-    for version in InitProducerIdRequest::VERSIONS {
-        let response = server.client().await.call(version, &idempotent()).await;
-        assert_eq!(response.error_code, 0);
-    }
-    let response = server
-        .client()
-        .await
-        .call(0, &ApiVersionsRequest::default())
-        .await;
-    assert_eq!(
-        response.api_keys.len(),
-        11,
-        "all that is named is asked for above"
     );
 }
 
@@ -242,7 +194,7 @@ async fn ten_thousand_partitions_are_told_in_one_answer() {
     assert_eq!(topic.partitions[9_999].partition_index, 9_999);
     for _ in 0..3 {
         client
-            .create_failing("too-wide", 10_001, ErrorCode::InvalidPartitions)
+            .create_failing("too-wide", 10_001, ErrorCode::PolicyViolation)
             .await;
     }
     // Many of them become a large answer, which is built elsewhere.
@@ -369,7 +321,7 @@ async fn each_topic_that_cannot_be_created_says_why() {
                 num_partitions: 10_001,
                 ..creatable("p2")
             },
-            ErrorCode::InvalidPartitions,
+            ErrorCode::PolicyViolation,
         ),
         (
             CreatableTopic {
@@ -463,7 +415,7 @@ async fn each_topic_that_cannot_be_created_says_why() {
         .remove(0)
         .error_message
         .unwrap();
-    assert_eq!(message, "unknown topic config name: no.such.thing");
+    assert_eq!(message, "Unknown topic config name: no.such.thing");
     assert!(server.metric("kafka_errors_total{api=\"CreateTopics\",code=\"INVALID_CONFIG\"}") >= 7);
 }
 
@@ -606,6 +558,7 @@ async fn settings_are_described_with_where_they_come_from() {
             resource(2, "a b".into(), None),
             resource(4, "2".into(), None),
             resource(16, "x".into(), None),
+            resource(32, "g".into(), None),
         ],
         include_synonyms: true,
         include_documentation: true,
@@ -617,7 +570,7 @@ async fn settings_are_described_with_where_they_come_from() {
         };
         let results = client.call(version, &request).await.results;
         let codes: Vec<i16> = results.iter().map(|result| result.error_code).collect();
-        assert_eq!(codes, [0, 0, 0, 0, 3, 17, 42, 42]);
+        assert_eq!(codes, [0, 0, 0, 0, 3, 17, 42, 0, 0]);
         let value = |result: usize, name: &str| {
             let config = results[result]
                 .configs
@@ -630,7 +583,7 @@ async fn settings_are_described_with_where_they_come_from() {
                 config.synonyms.len(),
             )
         };
-        assert_eq!(value(0, "retention.ms"), ("1000".to_owned(), 1, 2));
+        assert_eq!(value(0, "retention.ms"), ("1000".to_owned(), 1, 3));
         assert_eq!(value(0, "retention.bytes"), ("-1".to_owned(), 1, 2));
         assert_eq!(value(0, "max.message.bytes"), ("2000".to_owned(), 1, 2));
         assert_eq!(
@@ -639,13 +592,17 @@ async fn settings_are_described_with_where_they_come_from() {
         );
         assert_eq!(
             value(0, "stafett.durability"),
-            ("interval:10,20".to_owned(), 1, 2)
+            ("interval:10,20".to_owned(), 1, 3)
         );
         assert_eq!(value(0, "segment.bytes"), ("1048576".to_owned(), 1, 2));
         assert_eq!(value(0, "cleanup.policy"), ("delete".to_owned(), 5, 1));
         assert_eq!(value(2, "message.max.bytes"), ("1048588".to_owned(), 5, 1));
         assert_eq!(value(2, "num.partitions"), ("2".to_owned(), 5, 1));
-        assert_eq!(value(2, "stafett.durability"), ("os".to_owned(), 5, 1));
+        assert_eq!(value(2, "stafett.durability"), ("os".to_owned(), 4, 2));
+        assert_eq!(
+            value(8, "consumer.session.timeout.ms"),
+            ("45000".to_owned(), 5, 1)
+        );
         assert_eq!(results[1].configs.len(), 1);
         let typed = results[1].configs[0].config_type;
         assert_eq!(typed, if version >= 3 { 5 } else { 0 });

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
+use stafett_kafka_client::ErrorCode;
 use stafett_kafka_client::{Client, ClientError, Options, Topic};
-use stafett_kafka_wire::ErrorCode;
 
 use super::advice;
 

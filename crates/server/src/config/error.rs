@@ -53,6 +53,11 @@ pub(crate) enum ConfigError {
          second"
     )]
     SessionTimes { min: Duration, max: Duration },
+    #[error(
+        "groups.consumer_heartbeat_ms ({heartbeat:?}) is not less than groups.consumer_session_ms ({session:?}): lower \
+         the first or raise the second"
+    )]
+    HeartbeatBeyondSession { heartbeat: Duration, session: Duration },
     #[error("{key} = {address} is no address to listen on: {reason}")]
     Unresolved {
         key: &'static str,

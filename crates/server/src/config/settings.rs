@@ -91,6 +91,15 @@ settings! {
         /// Members of one group.
         members_max: Count = "10000", in 1..=1_000_000;
 
+        /// How long a member of a group whose partitions the broker assigns may be silent before it is given up.
+        consumer_session_ms: Time = "45s", in SECOND..=DAY;
+
+        /// How often such members are told to report.
+        consumer_heartbeat_ms: Time = "5s", in 100..=DAY;
+
+        /// Such members of one group.
+        consumer_members_max: Count = "10000", in 1..=1_000_000;
+
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;
 
@@ -156,6 +165,12 @@ impl Settings {
             return Err(ConfigError::SessionTimes {
                 min: groups.session_ms_min,
                 max: groups.session_ms_max,
+            });
+        }
+        if groups.consumer_heartbeat_ms >= groups.consumer_session_ms {
+            return Err(ConfigError::HeartbeatBeyondSession {
+                heartbeat: groups.consumer_heartbeat_ms,
+                session: groups.consumer_session_ms,
             });
         }
         if kafka.message_bytes_max > kafka.request_bytes_max {

@@ -41,7 +41,11 @@ macro_rules! settings {
     };
     (@struct $type:ident { $( $([$doc:literal])+ $name:ident: $value:ty, )* }) => {
         #[derive(Debug, Clone)]
-        #[allow(dead_code, reason = "which part of the program reads a setting is not the business of the table")]
+        #[allow(
+            dead_code,
+            clippy::struct_field_names,
+            reason = "the names are those of the settings, and which part of the program reads one is not the business of the table"
+        )]
         pub(crate) struct $type {
             $( $(#[doc = $doc])+ pub(crate) $name: $value, )*
         }

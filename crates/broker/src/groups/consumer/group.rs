@@ -25,7 +25,7 @@ impl Default for Rules {
         Self {
             session_ms: 45_000,
             heartbeat_ms: 5_000,
-            members_max: i32::MAX as usize,
+            members_max: 10_000,
         }
     }
 }

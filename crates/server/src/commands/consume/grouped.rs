@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use stafett_kafka_client::Str;
 use stafett_kafka_client::membership::{Beat, HEARTBEAT, Membership};
 use stafett_kafka_client::{FetchSettings, Fetcher};
-use stafett_kafka_wire::Str;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::Job;
@@ -67,10 +67,7 @@ impl Share {
         given: Vec<(Str, Vec<i32>)>,
     ) -> anyhow::Result<Self> {
         let committed = session.client.committed(group).await?;
-        let settings = FetchSettings {
-            committed_only: job.committed_only,
-            ..FetchSettings::default()
-        };
+        let settings = FetchSettings::default();
         let mut share = Self {
             fetcher: Fetcher::new(session.client.clone(), settings),
             ends: Vec::new(),

@@ -26,7 +26,6 @@ const MAX: &str = "max";
 const FORMAT: &str = "format";
 const NULL: &str = "null";
 const GROUP: &str = "group";
-const COMMITTED: &str = "committed-only";
 
 pub(super) fn describe() -> Command {
     let text = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
@@ -41,7 +40,7 @@ pub(super) fn describe() -> Command {
         )
         .arg(text(FROM, position::SHAPE).allow_hyphen_values(true).help(
             "Where to begin; -N is the last N records of each partition. By default earliest, with --follow latest, \
-             with --group where the group is",
+             with --group where the group is; then this is for partitions that it has not read yet",
         ))
         .arg(
             text(UNTIL, position::SHAPE)
@@ -79,12 +78,6 @@ pub(super) fn describe() -> Command {
                 .short('g')
                 .help("Read as a member of this group, and commit what was printed"),
         )
-        .arg(
-            Arg::new(COMMITTED)
-                .long(COMMITTED)
-                .action(ArgAction::SetTrue)
-                .help("Only records of transactions that are committed, and those without one"),
-        )
         .after_help(
             "Format: %k key, %v value, %h headers as a=1,b=2, %t topic, %p partition, %o offset, %T timestamp in \
              milliseconds, %D the same as a date, %K and %S bytes of key and value, %% a percent sign; \\n, \\t, \\0, \
@@ -104,7 +97,6 @@ struct Job {
     format: Format,
     null: Vec<u8>,
     group: Option<String>,
-    committed_only: bool,
 }
 
 impl Job {
@@ -140,7 +132,6 @@ impl Job {
                 .get_one::<String>(NULL)
                 .map_or_else(Vec::new, |text| text.clone().into_bytes()),
             group: matches.get_one(GROUP).cloned(),
-            committed_only: matches.get_flag(COMMITTED),
         })
     }
 }

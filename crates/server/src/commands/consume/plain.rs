@@ -14,10 +14,7 @@ use crate::client::position::{Position, bounds, offsets};
 pub(super) const IDLE: Duration = Duration::from_millis(20);
 
 pub(super) async fn run(session: &Session, job: &Job) -> anyhow::Result<()> {
-    let settings = FetchSettings {
-        committed_only: job.committed_only,
-        ..FetchSettings::default()
-    };
+    let settings = FetchSettings::default();
     let mut fetcher = Fetcher::new(session.client.clone(), settings);
     let mut ends = Vec::new();
     let from = job.from.unwrap_or(match job.until {

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
-use stafett_kafka_wire::ErrorCode;
+use stafett_kafka_client::ErrorCode;
 
 use super::{given, name};
 use crate::client::{self, Session};

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use clap::{ArgMatches, Command};
 use serde_json::{Value, json};
+use stafett_kafka_client::Str;
 use stafett_kafka_client::groups::{Group, Member};
-use stafett_kafka_wire::Str;
 
 use super::{given, name};
 use crate::client::table::{Side, Table};
@@ -49,7 +49,7 @@ fn object(group: &Group) -> Value {
             "member": member.id.as_str(),
             "instance": member.instance.as_ref().map(Str::as_str),
             "client": member.client.as_str(),
-            "host": member.host.as_str(),
+            "host": member.host.trim_start_matches('/'),
             "assignment": assignment(&member.assignment),
             "target": member.target.as_deref().map(assignment),
         })

@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::json;
 use stafett_kafka_client::groups::{Group, Offsets};
 use stafett_kafka_client::{Client, ClientError, Place, Topic};
-use stafett_kafka_wire::{ErrorCode, Str};
+use stafett_kafka_client::{ErrorCode, Str};
 
 use super::{NAME, name};
 use crate::client::table::{Side, Table};

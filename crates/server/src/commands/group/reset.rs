@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use serde_json::json;
 use stafett_kafka_client::ClientError;
-use stafett_kafka_wire::ErrorCode;
+use stafett_kafka_client::ErrorCode;
 
 use super::reset_plan::{self, Move, To};
 use super::{NAME, name};
@@ -107,10 +107,13 @@ async fn refuse_active(session: &Session, name: &str) -> anyhow::Result<()> {
     match session.client.group(name).await {
         Ok(group) if group.is_idle() => Ok(()),
         Ok(group) => Err(anyhow!(
-            "group `{name}` is {} with {} members, which would go on from where they are; stop them first: stafett \
-             group describe {name}",
+            "group `{name}` is {} and has {}, which would go on from where they are; stop them first: stafett group \
+             describe {name}",
             group.state,
-            group.members.len()
+            match group.members.len() {
+                1 => "a member".to_owned(),
+                count => format!("{count} members"),
+            }
         )),
         Err(error) if error.code() == Some(ErrorCode::GroupIdNotFound) => Ok(()),
         Err(error) => Err(error.into()),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::anyhow;
 use serde_json::Value;
+use stafett_kafka_client::Str;
 use stafett_kafka_client::groups::Offsets;
-use stafett_kafka_wire::Str;
 
 use crate::client::Session;
 use crate::client::partitions::Chosen;

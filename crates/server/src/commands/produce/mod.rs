@@ -13,9 +13,9 @@ mod send;
 use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use stafett_kafka_client::ErrorCode;
 use stafett_kafka_client::admin::NewTopic;
 use stafett_kafka_client::{Acks, Topic};
-use stafett_kafka_wire::ErrorCode;
 use stafett_model::{Codec, TopicName};
 
 use crate::client::{self, Session, escapes};

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use serde_json::json;
+use stafett_kafka_client::Str;
 use stafett_kafka_client::partitioner::partition_of;
 use stafett_kafka_client::{Delivery, Producer, ProducerSettings, Topic};
-use stafett_kafka_wire::Str;
 use stafett_model::Record;
 use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
@@ -156,13 +156,18 @@ impl Sending<'_> {
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         while !self.outcome.must_stop() {
-            let piece = if let Ok(piece) = timeout(LINGER, pieces.recv()).await {
+            let soon = tokio::select! {
+                biased;
+                _ = &mut interrupted => return Err(self.interrupted()),
+                soon = timeout(LINGER, pieces.recv()) => soon,
+            };
+            let piece = if let Ok(piece) = soon {
                 piece
             } else {
                 self.producer.flush().await;
                 tokio::select! {
+                    _ = &mut interrupted => return Err(self.interrupted()),
                     piece = pieces.recv() => piece,
-                    _ = &mut interrupted => return Err(anyhow!("interrupted after line {}", self.line)),
                 }
             };
             let Some(piece) = piece else {
@@ -176,6 +181,10 @@ impl Sending<'_> {
             self.take().await?;
         }
         Ok(())
+    }
+
+    fn interrupted(&self) -> anyhow::Error {
+        anyhow!("interrupted after line {}", self.line)
     }
 
     /// Sends all records that are there.

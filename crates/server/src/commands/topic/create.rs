@@ -3,8 +3,8 @@
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
+use stafett_kafka_client::ErrorCode;
 use stafett_kafka_client::admin::NewTopic;
-use stafett_kafka_wire::ErrorCode;
 
 use super::{given, names, settings};
 use crate::client::{self, Session};

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Map, Value, json};
+use stafett_kafka_client::Str;
 use stafett_kafka_client::Topic;
 use stafett_kafka_client::admin::Setting;
-use stafett_kafka_wire::Str;
 
 use super::{given, name, settings};
 use crate::client::position::{Bounds, bounds};

@@ -5,8 +5,8 @@ use std::io;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
+use stafett_kafka_client::Str;
 use stafett_kafka_client::{Client, ClientError, Place, Topic};
-use stafett_kafka_wire::Str;
 use wildmatch::WildMatch;
 
 use crate::client::{

@@ -1,0 +1,105 @@
+//! `DescribeLogDirs`: the one folder there is, and what the partitions take of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use stafett_broker::Topic;
+use stafett_kafka_wire::messages::describe_log_dirs::{
+    DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use stafett_kafka_wire::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use stafett_kafka_wire::{Decoder, Str};
+
+use crate::answers::{Answered, Kind, Reply};
+use crate::kafka::{Shared, large_answer};
+use crate::session::{Call, Close, Context};
+
+/// From so many topics on, an answer is a large one.
+const LARGE_TOPICS: usize = 1000;
+/// What is not known.
+const UNKNOWN: i64 = -1;
+
+pub(super) fn describe_log_dirs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: DescribeLogDirsRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Task(Box::pin(async move {
+        let asked = match &request.topics {
+            None => shared.broker.topics().len(),
+            Some(topics) => topics.len(),
+        };
+        let turn = if asked >= LARGE_TOPICS {
+            large_answer(&shared).await
+        } else {
+            None
+        };
+        // It asks the file system, and may be long.
+        let answered = tokio::task::spawn_blocking(move || run(&shared, call, request));
+        let answered = answered.await.map_err(|_| Close::OutcomeUnknown)??;
+        Ok(Reply { turn, ..answered })
+    })))
+}
+
+fn run(shared: &Shared, call: Call, request: DescribeLogDirsRequest) -> Answered {
+    let broker = &shared.broker;
+    let topics = match request.topics {
+        None => {
+            let all = broker.topics().all();
+            let whole = |topic: &Arc<Topic>| of_topic(shared, topic, 0..topic.partitions());
+            all.iter().map(whole).collect()
+        }
+        Some(asked) => {
+            let mut wanted: BTreeMap<Str, BTreeSet<u32>> = BTreeMap::new();
+            for topic in asked {
+                let partitions = topic.partitions.into_iter();
+                let partitions = partitions.filter_map(|partition| u32::try_from(partition).ok());
+                wanted.entry(topic.topic).or_default().extend(partitions);
+            }
+            let known = wanted
+                .into_iter()
+                .filter_map(|(name, partitions)| Some((broker.topics().named(&name)?, partitions)));
+            let described = known.map(|(topic, partitions)| of_topic(shared, &topic, partitions));
+            described.filter(|topic| !topic.partitions.is_empty()).collect()
+        }
+    };
+    let (total_bytes, usable_bytes) = space(&shared.settings.log_dir);
+    let response = DescribeLogDirsResponse {
+        results: vec![DescribeLogDirsResult {
+            log_dir: Str::copy_from(&shared.settings.log_dir),
+            topics,
+            total_bytes,
+            usable_bytes,
+            ..DescribeLogDirsResult::default()
+        }],
+        ..DescribeLogDirsResponse::default()
+    };
+    call.answer::<DescribeLogDirsRequest>(&response)
+}
+
+fn of_topic(
+    shared: &Shared,
+    topic: &Topic,
+    partitions: impl IntoIterator<Item = u32>,
+) -> DescribeLogDirsTopic {
+    let partitions = partitions.into_iter().filter_map(|partition| {
+        let bounds = shared.broker.bounds(topic.log(partition)?)?;
+        Some(DescribeLogDirsPartition {
+            partition_index: i32::try_from(partition).ok()?,
+            partition_size: i64::try_from(bounds.bytes).unwrap_or(i64::MAX),
+            offset_lag: 0,
+            is_future_key: false,
+        })
+    });
+    DescribeLogDirsTopic {
+        name: Str::copy_from(&topic.name),
+        partitions: partitions.collect(),
+    }
+}
+
+/// Bytes of the disk under a folder, and how many of them are free.
+fn space(folder: &str) -> (i64, i64) {
+    let Ok(disk) = rustix::fs::statvfs(folder) else {
+        return (UNKNOWN, UNKNOWN);
+    };
+    let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(disk.f_frsize)).unwrap_or(i64::MAX);
+    (bytes(disk.f_blocks), bytes(disk.f_bavail))
+}

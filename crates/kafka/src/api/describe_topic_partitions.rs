@@ -1,0 +1,161 @@
+//! `DescribeTopicPartitions`: topics page by page, in the order of their names (KIP-966).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use stafett_broker::Topic;
+use stafett_kafka_wire::messages::describe_topic_partitions::{
+    DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, RequestCursor,
+    ResponseCursor,
+};
+use stafett_kafka_wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_model::TopicName;
+
+use super::metadata::TOPIC_OPERATIONS;
+use crate::answers::Kind;
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+use crate::settings::BROKER_ID;
+
+/// Partitions in one answer, whatever is asked for.
+const PARTITIONS_MAX: usize = 2000;
+
+/// A topic that was asked for.
+type Entry = Result<Arc<Topic>, Str>;
+
+pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: DescribeTopicPartitionsRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Task(Box::pin(async move {
+        let names: BTreeSet<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+        let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
+        let limit = limit.clamp(1, PARTITIONS_MAX);
+        let cursor = request.cursor.as_ref();
+        let is_lost = cursor.is_some_and(|cursor| {
+            cursor.partition_index < 0 || !names.is_empty() && !names.contains(&cursor.topic_name)
+        });
+        let response = if is_lost {
+            lost(&shared, call, names)
+        } else {
+            page(&shared, call, names, cursor, limit)
+        };
+        call.answer::<DescribeTopicPartitionsRequest>(&response)
+    })))
+}
+
+/// Each topic is told that the place to go on at is nowhere.
+fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
+    let topics = names
+        .into_iter()
+        .map(|name| DescribeTopicPartitionsResponseTopic {
+            error_code: shared.metrics.error(call.api, ErrorCode::InvalidRequest),
+            name: Some(name),
+            topic_authorized_operations: i32::MIN,
+            ..DescribeTopicPartitionsResponseTopic::default()
+        });
+    DescribeTopicPartitionsResponse {
+        topics: topics.collect(),
+        ..DescribeTopicPartitionsResponse::default()
+    }
+}
+
+fn page(
+    shared: &Shared,
+    call: Call,
+    names: BTreeSet<Str>,
+    cursor: Option<&RequestCursor>,
+    limit: usize,
+) -> DescribeTopicPartitionsResponse {
+    let from = cursor.map_or("", |cursor| &*cursor.topic_name);
+    let entries = if names.is_empty() {
+        all(shared, from, limit)
+    } else {
+        let wanted = names.into_iter().filter(|name| **name >= *from);
+        wanted
+            .map(|name| shared.broker.topics().named(&name).ok_or(name))
+            .collect()
+    };
+    let mut left = limit;
+    let mut response = DescribeTopicPartitionsResponse::default();
+    for entry in entries {
+        let name = entry.as_ref().map_or_else(|name| &**name, |topic| &*topic.name);
+        let next = |partition_index| {
+            Some(ResponseCursor {
+                topic_name: Str::copy_from(name),
+                partition_index,
+            })
+        };
+        if left == 0 {
+            response.next_cursor = next(0);
+            break;
+        }
+        let Ok(topic) = &entry else {
+            response.topics.push(unknown(shared, call, name));
+            continue;
+        };
+        let first = cursor.filter(|cursor| *cursor.topic_name == *topic.name);
+        let first = first.map_or(0, |cursor| cursor.partition_index);
+        let partitions = i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
+        let end = first
+            .saturating_add(i32::try_from(left).unwrap_or(i32::MAX))
+            .min(partitions);
+        left -= usize::try_from(end - first).unwrap_or(0);
+        response.topics.push(described(shared, topic, first..end));
+        if end < partitions {
+            response.next_cursor = next(end);
+            break;
+        }
+    }
+    response
+}
+
+/// The first topics at or behind a name: as many as can be told of at once, and one more.
+fn all(shared: &Shared, from: &str, limit: usize) -> Vec<Entry> {
+    let mut topics = shared.broker.topics().all();
+    topics.retain(|topic| *topic.name >= *from);
+    if topics.len() > limit + 1 {
+        topics.select_nth_unstable_by(limit, |a, b| a.name.cmp(&b.name));
+        topics.truncate(limit + 1);
+    }
+    topics.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    topics.into_iter().map(Ok).collect()
+}
+
+fn unknown(shared: &Shared, call: Call, name: &str) -> DescribeTopicPartitionsResponseTopic {
+    let code = TopicName::check(name)
+        .map_err(error::name)
+        .err()
+        .unwrap_or(ErrorCode::UnknownTopicOrPartition);
+    DescribeTopicPartitionsResponseTopic {
+        error_code: shared.metrics.error(call.api, code),
+        name: Some(Str::copy_from(name)),
+        topic_authorized_operations: TOPIC_OPERATIONS,
+        ..DescribeTopicPartitionsResponseTopic::default()
+    }
+}
+
+fn described(
+    shared: &Shared,
+    topic: &Topic,
+    partitions: std::ops::Range<i32>,
+) -> DescribeTopicPartitionsResponseTopic {
+    let partitions = partitions.map(|partition_index| DescribeTopicPartitionsResponsePartition {
+        partition_index,
+        leader_id: BROKER_ID,
+        leader_epoch: shared.leader_epoch(),
+        replica_nodes: vec![BROKER_ID],
+        isr_nodes: vec![BROKER_ID],
+        eligible_leader_replicas: Some(Vec::new()),
+        last_known_elr: Some(Vec::new()),
+        ..DescribeTopicPartitionsResponsePartition::default()
+    });
+    DescribeTopicPartitionsResponseTopic {
+        name: Some(Str::copy_from(&topic.name)),
+        topic_id: Uuid::from(topic.id.0),
+        partitions: partitions.collect(),
+        topic_authorized_operations: TOPIC_OPERATIONS,
+        ..DescribeTopicPartitionsResponseTopic::default()
+    }
+}

@@ -1,0 +1,152 @@
+//! `OffsetForLeaderEpoch`: where the batches of an epoch end, so that a client can tell whether what it read is there
+//! still.
+//!
+//! Each start of the broker is an epoch of all partitions, and epochs rise along a log: where one ends is searched for
+//! by halving, a batch read each time. No log has to remember its epochs.
+
+use std::sync::Arc;
+
+use stafett_broker::{Bounds, ReadFrom, ReadRequest};
+use stafett_kafka_wire::messages::offset_for_leader_epoch::{
+    EpochEndOffset, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
+};
+use stafett_kafka_wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_model::{BatchHeader, LogId, Offset};
+
+use crate::answers::Kind;
+use crate::error;
+use crate::kafka::Shared;
+use crate::session::{Call, Close, Context};
+
+/// An epoch or an offset that there is none of.
+const NONE: i32 = -1;
+const NO_OFFSET: i64 = -1;
+/// The front of a batch, up to and including its header; its records may come in further pieces.
+const HEADER_BYTES: usize = 61;
+
+/// The last epoch up to the one asked for, and behind its last record.
+type Ended = (i32, i64);
+
+/// A batch: its epoch, its first offset, and behind its last.
+struct Found {
+    epoch: i32,
+    base: u64,
+    next: u64,
+}
+
+pub(super) fn offset_for_leader_epoch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: OffsetForLeaderEpochRequest = call.read(body)?;
+    let shared = Arc::clone(&context.shared);
+    Ok(Kind::Task(Box::pin(async move {
+        let mut topics = Vec::with_capacity(request.topics.len());
+        for topic in request.topics {
+            let known = shared.broker.topics().named(&topic.topic);
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for asked in topic.partitions {
+                let number = u32::try_from(asked.partition).ok();
+                let log = known
+                    .as_ref()
+                    .zip(number)
+                    .and_then(|(topic, number)| topic.log(number));
+                let found = find(&shared, log, &asked).await;
+                let code = found.err().unwrap_or(ErrorCode::None);
+                let (leader_epoch, end_offset) = found.unwrap_or((NONE, NO_OFFSET));
+                partitions.push(EpochEndOffset {
+                    error_code: shared.metrics.error(call.api, code),
+                    partition: asked.partition,
+                    leader_epoch,
+                    end_offset,
+                });
+            }
+            topics.push(OffsetForLeaderTopicResult {
+                topic: topic.topic,
+                partitions,
+            });
+        }
+        call.answer::<OffsetForLeaderEpochRequest>(&OffsetForLeaderEpochResponse {
+            throttle_time_ms: 0,
+            topics,
+        })
+    })))
+}
+
+async fn find(
+    shared: &Shared,
+    log: Option<LogId>,
+    asked: &OffsetForLeaderPartition,
+) -> Result<Ended, ErrorCode> {
+    let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let bounds = shared
+        .broker
+        .bounds(log)
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    shared.check_leader_epoch(asked.current_leader_epoch)?;
+    let (wanted, current) = (asked.leader_epoch, shared.leader_epoch());
+    if wanted == NONE || wanted > current {
+        return Ok((NONE, NO_OFFSET));
+    }
+    if wanted == current {
+        return Ok((current, wire(bounds.end.0)));
+    }
+    search(shared, log, bounds, wanted).await
+}
+
+async fn search(shared: &Shared, log: LogId, bounds: Bounds, wanted: i32) -> Result<Ended, ErrorCode> {
+    let (mut low, mut high) = (bounds.start.0, bounds.end.0);
+    // Behind the last batch of the wanted epochs, and where the first of a later one begins.
+    let (mut older, mut newer) = (None, bounds.end.0);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match batch_at(shared, log, middle).await? {
+            Some(found) if found.epoch <= wanted => {
+                older = Some(found.epoch);
+                low = found.next.max(middle + 1);
+            }
+            Some(found) => {
+                newer = found.base.max(bounds.start.0);
+                high = middle.min(newer);
+            }
+            None => high = middle,
+        }
+    }
+    Ok((older.unwrap_or(wanted), wire(newer)))
+}
+
+/// The batch that holds an offset, or the next one; none at the end.
+async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Found>, ErrorCode> {
+    let from = ReadFrom {
+        log,
+        offset: Offset(offset),
+        bytes_max: 1,
+    };
+    let request = ReadRequest {
+        logs: vec![from],
+        bytes_max: 1,
+        first_batch_whole: true,
+    };
+    let read = shared.broker.read(request).finish().await;
+    let read = read.map_err(|_| ErrorCode::KafkaStorageError)?.pop();
+    let run = read
+        .ok_or(ErrorCode::KafkaStorageError)?
+        .map_err(|why| error::read(&why))?;
+    let mut front = Vec::with_capacity(HEADER_BYTES);
+    for piece in &run.pieces {
+        let missing = HEADER_BYTES - front.len();
+        front.extend_from_slice(piece.get(..missing).unwrap_or(piece));
+    }
+    if front.is_empty() {
+        return Ok(None);
+    }
+    let header = BatchHeader::parse(&front).map_err(|why| error::batch(&why))?;
+    let base = u64::try_from(header.base_offset).map_err(|_| ErrorCode::CorruptMessage)?;
+    Ok(Some(Found {
+        epoch: header.leader_epoch,
+        base,
+        next: base + header.span(),
+    }))
+}
+
+fn wire(offset: u64) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
+}

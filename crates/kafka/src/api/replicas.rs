@@ -1,0 +1,202 @@
+//! Where the copies of partitions are, and who leads them: the one broker, always.
+
+use std::collections::BTreeMap;
+
+use stafett_broker::Topic;
+use stafett_kafka_wire::messages::alter_partition_reassignments::{
+    ReassignablePartition, ReassignablePartitionResponse, ReassignableTopicResponse,
+};
+use stafett_kafka_wire::messages::alter_replica_log_dirs::{
+    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
+};
+use stafett_kafka_wire::messages::elect_leaders::{PartitionResult, ReplicaElectionResult};
+use stafett_kafka_wire::messages::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+
+use super::create_topics::check_assignment;
+use crate::answers::Kind;
+use crate::session::{Call, Close, Context};
+use crate::settings::BROKER_ID;
+
+fn has_partition(topic: Option<&Topic>, partition: i32) -> bool {
+    let number = u32::try_from(partition).ok();
+    topic
+        .zip(number)
+        .is_some_and(|(topic, number)| number < topic.partitions())
+}
+
+pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: ElectLeadersRequest = call.read(body)?;
+    let topics = context.shared.broker.topics();
+    let ty = request.election_type;
+    let is_known = (0..=1).contains(&ty);
+    let asked = request.topic_partitions;
+    // Of a request that names nothing, even its type is not looked at.
+    let names_none = asked.as_ref().is_some_and(Vec::is_empty);
+    let results = asked.unwrap_or_default().into_iter().map(|asked| {
+        let topic = topics.named(&asked.topic);
+        let partitions = asked.partitions.iter().map(|&partition_id| {
+            let (code, message) = if !is_known {
+                (ErrorCode::InvalidRequest, format!("Unknown election type {ty}"))
+            } else if topic.is_none() {
+                (
+                    ErrorCode::UnknownTopicOrPartition,
+                    format!("No such topic as {}", asked.topic),
+                )
+            } else if has_partition(topic.as_deref(), partition_id) {
+                let message = "Leader election not needed for topic partition.";
+                (ErrorCode::ElectionNotNeeded, message.to_owned())
+            } else {
+                let message = format!("No such partition as {}-{partition_id}", asked.topic);
+                (ErrorCode::UnknownTopicOrPartition, message)
+            };
+            PartitionResult {
+                partition_id,
+                error_code: context.shared.metrics.error(call.api, code),
+                error_message: Some(message.into()),
+            }
+        });
+        ReplicaElectionResult {
+            partition_result: partitions.collect(),
+            topic: asked.topic,
+        }
+    });
+    let results: Vec<_> = results.collect();
+    let code = if is_known || names_none {
+        ErrorCode::None
+    } else {
+        ErrorCode::InvalidRequest
+    };
+    let response = ElectLeadersResponse {
+        throttle_time_ms: 0,
+        error_code: if call.version >= 1 {
+            context.shared.metrics.error(call.api, code)
+        } else {
+            0
+        },
+        replica_election_results: results,
+    };
+    Ok(Kind::Ready(call.answer::<ElectLeadersRequest>(&response)))
+}
+
+pub(super) fn alter_partition_reassignments(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<Kind, Close> {
+    let request: AlterPartitionReassignmentsRequest = call.read(body)?;
+    let responses = request.topics.into_iter().map(|asked| {
+        let topic = context.shared.broker.topics().named(&asked.name);
+        let partitions = asked.partitions.iter().map(|partition| {
+            let (code, message) = reassigned(&asked.name, topic.as_deref(), partition);
+            ReassignablePartitionResponse {
+                partition_index: partition.partition_index,
+                error_code: context.shared.metrics.error(call.api, code),
+                error_message: message.map(Into::into),
+            }
+        });
+        ReassignableTopicResponse {
+            partitions: partitions.collect(),
+            name: asked.name,
+        }
+    });
+    let response = AlterPartitionReassignmentsResponse {
+        responses: responses.collect(),
+        allow_replication_factor_change: call.version < 1 || request.allow_replication_factor_change,
+        ..AlterPartitionReassignmentsResponse::default()
+    };
+    Ok(Kind::Ready(
+        call.answer::<AlterPartitionReassignmentsRequest>(&response),
+    ))
+}
+
+fn reassigned(
+    name: &str,
+    topic: Option<&Topic>,
+    asked: &ReassignablePartition,
+) -> (ErrorCode, Option<String>) {
+    let partition = asked.partition_index;
+    if topic.is_none() {
+        let message = format!("Unable to find a topic named {name}.");
+        return (ErrorCode::UnknownTopicOrPartition, Some(message));
+    }
+    if !has_partition(topic, partition) {
+        let message = format!("Unable to find partition {name}:{partition}.");
+        return (ErrorCode::UnknownTopicOrPartition, Some(message));
+    }
+    match &asked.replicas {
+        // Nothing is under way that could be called off.
+        None => (ErrorCode::NoReassignmentInProgress, None),
+        Some(brokers) => match check_assignment(brokers) {
+            Ok(()) => (ErrorCode::None, None),
+            Err(message) => (ErrorCode::InvalidReplicaAssignment, Some(message)),
+        },
+    }
+}
+
+pub(super) fn list_partition_reassignments(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let _: ListPartitionReassignmentsRequest = call.read(body)?;
+    let response = ListPartitionReassignmentsResponse::default();
+    Ok(Kind::Ready(
+        call.answer::<ListPartitionReassignmentsRequest>(&response),
+    ))
+}
+
+pub(super) fn alter_replica_log_dirs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: AlterReplicaLogDirsRequest = call.read(body)?;
+    let shared = &context.shared;
+    let mut results: BTreeMap<Str, Vec<AlterReplicaLogDirPartitionResult>> = BTreeMap::new();
+    for dir in request.dirs {
+        for asked in dir.topics {
+            let topic = shared.broker.topics().named(&asked.name);
+            let told = asked.partitions.iter().map(|&partition_index| {
+                let code = if *dir.path != *shared.settings.log_dir {
+                    ErrorCode::LogDirNotFound
+                } else if has_partition(topic.as_deref(), partition_index) {
+                    ErrorCode::None
+                } else {
+                    ErrorCode::ReplicaNotAvailable
+                };
+                AlterReplicaLogDirPartitionResult {
+                    partition_index,
+                    error_code: shared.metrics.error(call.api, code),
+                }
+            });
+            results.entry(asked.name.clone()).or_default().extend(told);
+        }
+    }
+    let results = results
+        .into_iter()
+        .map(|(topic_name, partitions)| AlterReplicaLogDirTopicResult {
+            topic_name,
+            partitions,
+        });
+    let response = AlterReplicaLogDirsResponse {
+        throttle_time_ms: 0,
+        results: results.collect(),
+    };
+    Ok(Kind::Ready(call.answer::<AlterReplicaLogDirsRequest>(&response)))
+}
+
+pub(super) fn unregister_broker(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
+    let request: UnregisterBrokerRequest = call.read(body)?;
+    let id = request.broker_id;
+    let (code, message) = if id == BROKER_ID {
+        let message = "the only broker of a cluster cannot leave it".to_owned();
+        (ErrorCode::InvalidRequest, message)
+    } else {
+        let message = format!("Broker ID {id} is not currently registered");
+        (ErrorCode::BrokerIdNotRegistered, message)
+    };
+    let response = UnregisterBrokerResponse {
+        throttle_time_ms: 0,
+        error_code: context.shared.metrics.error(call.api, code),
+        error_message: Some(message.into()),
+    };
+    Ok(Kind::Ready(call.answer::<UnregisterBrokerRequest>(&response)))
+}

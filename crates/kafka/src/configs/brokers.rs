@@ -1,0 +1,91 @@
+//! What a broker has beyond the defaults of topics.
+
+use super::WITHOUT_EFFECT;
+use super::kind::Kind;
+use super::topics::{self, Config};
+use crate::kafka::Shared;
+use crate::settings::BROKER_ID;
+
+/// A setting of the broker that topics do not have.
+pub(crate) struct BrokerConfig {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub value: fn(&Shared) -> String,
+    pub about: &'static str,
+    /// Whether it holds for as long as the broker runs.
+    pub is_fixed: bool,
+}
+
+const NUMBER: Kind = Kind::int(0);
+
+const fn fixed(
+    name: &'static str,
+    kind: Kind,
+    value: fn(&Shared) -> String,
+    about: &'static str,
+) -> BrokerConfig {
+    let is_fixed = true;
+    BrokerConfig {
+        name,
+        kind,
+        value,
+        about,
+        is_fixed,
+    }
+}
+
+/// One that may be changed, and that nothing depends on.
+const fn shown(name: &'static str, kind: Kind, value: fn(&Shared) -> String) -> BrokerConfig {
+    BrokerConfig {
+        name,
+        kind,
+        value,
+        about: WITHOUT_EFFECT,
+        is_fixed: false,
+    }
+}
+
+/// All of them, sorted by name.
+#[rustfmt::skip]
+pub(crate) const BROKER: &[BrokerConfig] = &[
+    fixed("auto.create.topics.enable", Kind::Boolean, |shared| shared.settings.auto_create_topics.to_string(),
+        "Whether a metadata request may create the topics that it asks for."),
+    shown("background.threads", Kind::int(1), |_| "10".to_owned()),
+    fixed("broker.id", Kind::int(-1), |_| BROKER_ID.to_string(), "The one broker there is."),
+    fixed("connections.max.idle.ms", Kind::Long { min: 0 }, |shared| shared.settings.idle_timeout.as_millis().to_string(),
+        "A connection without a request for this long is closed."),
+    fixed("default.replication.factor", Kind::int(1), |_| "1".to_owned(),
+        "Copies of a partition, as far as clients can tell."),
+    fixed("delete.topic.enable", Kind::Boolean, |_| "true".to_owned(), "Whether topics can be deleted."),
+    fixed("fetch.max.bytes", Kind::int(1024), |shared| shared.settings.fetch_bytes_max.to_string(),
+        "Bytes of records in one answer to a fetch."),
+    shown("follower.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
+    shown("leader.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
+    fixed("log.dirs", Kind::Text, |shared| shared.settings.log_dir.clone(), "The folder of everything that is stored."),
+    shown("max.connection.creation.rate", Kind::int(0), |_| i32::MAX.to_string()),
+    shown("max.connections", Kind::int(0), |_| i32::MAX.to_string()),
+    shown("max.connections.per.ip", Kind::int(0), |_| i32::MAX.to_string()),
+    fixed("max.incremental.fetch.session.cache.slots", NUMBER, |shared| shared.settings.fetch_sessions_max.to_string(),
+        "Fetch sessions of all connections together."),
+    fixed("node.id", NUMBER, |_| BROKER_ID.to_string(), "The one broker there is."),
+    shown("num.io.threads", Kind::int(1), |_| "8".to_owned()),
+    shown("num.network.threads", Kind::int(1), |_| "3".to_owned()),
+    fixed("num.partitions", Kind::int(1), |shared| shared.broker.settings().partitions.to_string(),
+        "Partitions of a topic whose creator does not care."),
+    shown("num.recovery.threads.per.data.dir", Kind::int(1), |_| "2".to_owned()),
+    shown("num.replica.fetchers", Kind::int(1), |_| "1".to_owned()),
+    fixed("process.roles", Kind::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
+        "The one broker is its own controller."),
+    shown("producer.id.expiration.ms", Kind::int(1), |_| "86400000".to_owned()),
+    fixed("socket.request.max.bytes", Kind::int(1), |shared| shared.settings.request_bytes_max.to_string(),
+        "Bytes of the largest request."),
+];
+
+pub(super) fn find(name: &str) -> Option<&'static BrokerConfig> {
+    BROKER.iter().find(|config| config.name == name)
+}
+
+/// The settings of topics of which the broker has the default.
+pub(crate) fn broker_configs() -> impl Iterator<Item = &'static Config> {
+    topics::ALL.iter().filter(|config| !config.broker_name.is_empty())
+}

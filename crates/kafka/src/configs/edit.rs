@@ -1,0 +1,318 @@
+//! What a request makes of settings: nothing of it if anything in it cannot be.
+
+use stafett_broker::TopicSettings;
+
+use super::kind::Kind;
+use super::topics::{self, CLEANUP_POLICY, Config};
+use super::{BadConfig, VALUE_BYTES_MAX, brokers, groups, kept, list};
+
+/// Whose settings they are, by whose names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Area {
+    Topic,
+    Broker,
+    Group,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Set,
+    /// Back to what holds for those that have not set it.
+    Delete,
+    /// Adds to a list what it does not have.
+    Append,
+    /// Takes from a list.
+    Subtract,
+}
+
+/// A change of one setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub name: Box<str>,
+    pub operation: Operation,
+    pub value: Option<Box<str>>,
+}
+
+/// A setting that an area has.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    /// Of which setting of topics it is one, or the default.
+    config: Option<&'static Config>,
+    is_fixed: bool,
+}
+
+impl Operation {
+    pub(crate) fn of(code: i8) -> Result<Self, BadConfig> {
+        match code {
+            0 => Ok(Self::Set),
+            1 => Ok(Self::Delete),
+            2 => Ok(Self::Append),
+            3 => Ok(Self::Subtract),
+            other => Err(BadConfig::Operation(other)),
+        }
+    }
+}
+
+impl Area {
+    fn what(self) -> &'static str {
+        match self {
+            Self::Topic => "topic",
+            Self::Broker => "broker",
+            Self::Group => "group",
+        }
+    }
+
+    fn find(self, name: &str) -> Option<Known> {
+        match self {
+            Self::Topic => topics::find(name).map(|config| Known::of(config, config.name)),
+            Self::Broker => topics::find_broker(name)
+                .map(|config| Known::of(config, config.broker_name))
+                .or_else(|| {
+                    brokers::find(name).map(|config| Known {
+                        name: config.name,
+                        kind: config.kind,
+                        default: "",
+                        config: None,
+                        is_fixed: config.is_fixed,
+                    })
+                }),
+            Self::Group => groups::find(name).map(|config| Known {
+                name: config.name,
+                kind: config.kind,
+                default: config.default,
+                config: None,
+                is_fixed: false,
+            }),
+        }
+    }
+}
+
+impl Known {
+    fn of(config: &'static Config, name: &'static str) -> Self {
+        Self {
+            name,
+            kind: config.kind,
+            default: config.default,
+            config: Some(config),
+            is_fixed: false,
+        }
+    }
+
+    fn value(&self, settings: &TopicSettings) -> Option<String> {
+        match self.config {
+            Some(config) => topics::value_in(settings, config, self.name),
+            None => kept(settings, self.name),
+        }
+    }
+
+    fn put(&self, settings: &mut TopicSettings, value: Option<&str>) {
+        match (self.config, value) {
+            (Some(config), _) => topics::put(settings, config, self.name, value),
+            (None, Some(value)) => drop(settings.other.insert(self.name.into(), value.into())),
+            (None, None) => drop(settings.other.remove(self.name)),
+        }
+    }
+
+    fn check(&self, value: &str) -> Result<(), BadConfig> {
+        let name = self.name;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(BadConfig::TooLong { name });
+        }
+        let wrong = |why| BadConfig::Value {
+            name,
+            value: value.to_owned(),
+            why,
+        };
+        self.kind.check(value).map_err(wrong)?;
+        let is_policy = self.config.is_some_and(|config| config.name == CLEANUP_POLICY);
+        if is_policy
+            && list(value)
+                .next()
+                .is_none_or(|first| first != "delete" || value.contains("compact"))
+        {
+            return Err(BadConfig::Compaction);
+        }
+        Ok(())
+    }
+}
+
+/// A topic's settings from what its creator set.
+pub(crate) fn settings<'a>(
+    set: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> Result<TopicSettings, BadConfig> {
+    let edits: Vec<Edit> = set
+        .map(|(name, value)| Edit {
+            name: name.into(),
+            operation: Operation::Set,
+            value: value.map(Into::into),
+        })
+        .collect();
+    edit(Area::Topic, &TopicSettings::default(), &edits)
+}
+
+/// What becomes of settings.
+pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result<TopicSettings, BadConfig> {
+    let mut settings = before.clone();
+    for edit in edits {
+        let what = area.what();
+        let known = area.find(&edit.name).ok_or_else(|| BadConfig::Unknown {
+            what,
+            name: edit.name.to_string(),
+        })?;
+        let name = known.name;
+        if known.is_fixed {
+            return Err(BadConfig::Fixed {
+                name: name.to_owned(),
+            });
+        }
+        let value = match (edit.operation, edit.value.as_deref()) {
+            (Operation::Delete, _) => {
+                known.put(&mut settings, None);
+                continue;
+            }
+            (_, None) => return Err(BadConfig::Null { what, name }),
+            (Operation::Set, Some(value)) => value.trim().to_owned(),
+            (Operation::Append | Operation::Subtract, Some(_)) if !known.kind.is_list() => {
+                return Err(BadConfig::NotAList { name });
+            }
+            (operation, Some(value)) => {
+                let had = known.value(&settings).unwrap_or_else(|| known.default.to_owned());
+                combined(&had, operation, value)
+            }
+        };
+        known.check(&value)?;
+        known.put(&mut settings, Some(&value));
+    }
+    Ok(settings)
+}
+
+/// A list with more in it, or less.
+fn combined(had: &str, operation: Operation, value: &str) -> String {
+    let mut parts: Vec<&str> = list(had).collect();
+    if operation == Operation::Append {
+        for part in list(value) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+    } else {
+        parts.retain(|part| !list(value).any(|gone| gone == *part));
+    }
+    parts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str, operation: Operation, value: Option<&str>) -> Edit {
+        Edit {
+            name: name.into(),
+            operation,
+            value: value.map(Into::into),
+        }
+    }
+
+    fn changed(
+        area: Area,
+        before: &TopicSettings,
+        name: &str,
+        operation: Operation,
+        value: &str,
+    ) -> TopicSettings {
+        edit(area, before, &[one(name, operation, Some(value))]).unwrap()
+    }
+
+    #[test]
+    fn every_setting_of_a_topic_can_be_set_to_its_default_and_back() {
+        for config in topics::ALL {
+            let none = TopicSettings::default();
+            let set = changed(Area::Topic, &none, config.name, Operation::Set, config.default);
+            let value = topics::value_in(&set, config, config.name);
+            assert_eq!(value.as_deref(), Some(config.default), "{}", config.name);
+            let edits = [one(config.name, Operation::Delete, None)];
+            assert_eq!(edit(Area::Topic, &set, &edits), Ok(none), "{}", config.name);
+        }
+        assert!(topics::ALL.is_sorted_by_key(|config| config.name));
+    }
+
+    #[test]
+    fn lists_grow_and_shrink() {
+        let name = "leader.replication.throttled.replicas";
+        let none = TopicSettings::default();
+        let set = changed(Area::Topic, &none, name, Operation::Append, "0:1,1:1");
+        let set = changed(Area::Topic, &set, name, Operation::Append, "1:1, 2:1");
+        assert_eq!(set.other.get(name).map(|value| &**value), Some("0:1,1:1,2:1"));
+        let set = changed(Area::Topic, &set, name, Operation::Subtract, "0:1,7:1");
+        assert_eq!(set.other.get(name).map(|value| &**value), Some("1:1,2:1"));
+        let set = changed(Area::Topic, &none, CLEANUP_POLICY, Operation::Append, "delete");
+        assert_eq!(
+            set.other.get(CLEANUP_POLICY).map(|value| &**value),
+            Some("delete")
+        );
+    }
+
+    #[test]
+    fn the_same_setting_of_a_topic_and_of_the_broker_means_the_same() {
+        let none = TopicSettings::default();
+        let topic = changed(Area::Topic, &none, "retention.ms", Operation::Set, " 5 ");
+        let broker = changed(Area::Broker, &none, "log.retention.ms", Operation::Set, "5");
+        assert_eq!(topic, broker);
+        let kept = changed(
+            Area::Broker,
+            &none,
+            "log.segment.bytes",
+            Operation::Set,
+            "1048576",
+        );
+        assert!(kept.other.contains_key("log.segment.bytes"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let said = |area, name, operation, value: Option<&str>| {
+            edit(area, &TopicSettings::default(), &[one(name, operation, value)])
+                .unwrap_err()
+                .to_string()
+        };
+        let set = Operation::Set;
+        for (name, value, words) in [
+            (
+                "retention.ms",
+                "soon",
+                "Invalid value soon for configuration retention.ms: Not a number of type LONG",
+            ),
+            (
+                "retention.ms",
+                "-2",
+                "Invalid value -2 for configuration retention.ms: Value must be at least -1",
+            ),
+            (
+                "preallocate",
+                "yes",
+                "Invalid value yes for configuration preallocate: Expected value to be either true or false",
+            ),
+            (
+                "cleanup.policy",
+                "shred",
+                "Invalid value shred for configuration cleanup.policy: String must be one of: compact, delete",
+            ),
+            ("no.such", "1", "Unknown topic config name: no.such"),
+        ] {
+            assert_eq!(said(Area::Topic, name, set, Some(value)), words);
+        }
+        assert_eq!(
+            said(Area::Topic, "retention.ms", set, None),
+            "Null value not supported for topic configs: retention.ms"
+        );
+        for policy in ["compact", "compact,delete", "delete,compact", ""] {
+            assert!(said(Area::Topic, "cleanup.policy", set, Some(policy)).contains("compaction"));
+        }
+        assert!(said(Area::Topic, "retention.ms", Operation::Append, Some("1")).contains("not a list"));
+        assert!(said(Area::Broker, "node.id", set, Some("1")).contains("node.id"));
+        assert!(said(Area::Topic, "retention.ms", set, Some(&"1".repeat(9000))).contains("longer"));
+    }
+}

@@ -1,0 +1,217 @@
+//! The settings of topics.
+
+use std::time::Duration;
+
+use stafett_broker::{BrokerSettings, TopicSettings};
+use stafett_model::Codec;
+
+use super::kind::Kind;
+use super::{WITHOUT_EFFECT, kept};
+
+/// One setting of a topic.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Config {
+    pub name: &'static str,
+    /// What the broker calls its default; empty where it has none.
+    pub broker_name: &'static str,
+    pub kind: Kind,
+    pub default: &'static str,
+    pub about: &'static str,
+}
+
+pub(super) const CLEANUP_POLICY: &str = "cleanup.policy";
+const COMPRESSION: &str = "compression.type";
+const MESSAGE_BYTES: &str = "max.message.bytes";
+const TIMESTAMP_AFTER: &str = "message.timestamp.after.max.ms";
+const TIMESTAMP_BEFORE: &str = "message.timestamp.before.max.ms";
+const TIMESTAMP_TYPE: &str = "message.timestamp.type";
+const RETENTION_BYTES: &str = "retention.bytes";
+const RETENTION_MS: &str = "retention.ms";
+const DURABILITY: &str = "stafett.durability";
+
+const APPEND_TIME: &str = "LogAppendTime";
+const CREATE_TIME: &str = "CreateTime";
+const LONG_MAX: &str = "9223372036854775807";
+
+const fn config(
+    name: &'static str,
+    broker_name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    about: &'static str,
+) -> Config {
+    Config {
+        name,
+        broker_name,
+        kind,
+        default,
+        about,
+    }
+}
+
+const fn shown(name: &'static str, broker_name: &'static str, kind: Kind, default: &'static str) -> Config {
+    config(name, broker_name, kind, default, WITHOUT_EFFECT)
+}
+
+const fn level(min: i32, max: i32) -> Kind {
+    Kind::Integer { min, max }
+}
+
+const COUNT: Kind = Kind::int(0);
+const DURATION: Kind = Kind::Long { min: 0 };
+const REPLICAS: Kind = Kind::Replicas;
+
+/// All of them, sorted by name.
+#[rustfmt::skip]
+pub(crate) const ALL: &[Config] = &[
+    config(CLEANUP_POLICY, "log.cleanup.policy", Kind::SomeOf(&["compact", "delete"]), "delete",
+        "What becomes of old records: delete. Compaction is not served yet."),
+    shown("compression.gzip.level", "compression.gzip.level", level(-1, 9), "-1"),
+    shown("compression.lz4.level", "compression.lz4.level", level(1, 17), "9"),
+    config(COMPRESSION, "compression.type", Kind::OneOf(CODECS), "producer",
+        "What batches are compressed with when they come in; producer keeps them as they are."),
+    shown("compression.zstd.level", "compression.zstd.level", level(-131_072, 22), "3"),
+    shown("delete.retention.ms", "log.cleaner.delete.retention.ms", DURATION, "86400000"),
+    shown("file.delete.delay.ms", "log.segment.delete.delay.ms", DURATION, "60000"),
+    shown("flush.messages", "log.flush.interval.messages", Kind::Long { min: 1 }, LONG_MAX),
+    shown("flush.ms", "log.flush.interval.ms", DURATION, LONG_MAX),
+    shown("follower.replication.throttled.replicas", "", REPLICAS, ""),
+    shown("index.interval.bytes", "log.index.interval.bytes", COUNT, "4096"),
+    shown("leader.replication.throttled.replicas", "", REPLICAS, ""),
+    shown("local.retention.bytes", "log.local.retention.bytes", Kind::Long { min: -2 }, "-2"),
+    shown("local.retention.ms", "log.local.retention.ms", Kind::Long { min: -2 }, "-2"),
+    shown("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", Kind::Long { min: 1 }, LONG_MAX),
+    config(MESSAGE_BYTES, "message.max.bytes", COUNT, "1048588", "Bytes of the largest batch that is taken."),
+    config(TIMESTAMP_AFTER, "log.message.timestamp.after.max.ms", DURATION, "3600000",
+        "Milliseconds that the time of a record may lie behind the clock, where records keep their own time."),
+    config(TIMESTAMP_BEFORE, "log.message.timestamp.before.max.ms", DURATION, LONG_MAX,
+        "Milliseconds that the time of a record may lie before the clock, where records keep their own time."),
+    config(TIMESTAMP_TYPE, "log.message.timestamp.type", Kind::OneOf(&[CREATE_TIME, APPEND_TIME]), CREATE_TIME,
+        "Whether records keep the time that their producer gave them or get that of their append."),
+    shown("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", Kind::Ratio, "0.5"),
+    shown("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", DURATION, "0"),
+    shown("min.insync.replicas", "min.insync.replicas", Kind::int(1), "1"),
+    shown("preallocate", "log.preallocate", Kind::Boolean, "false"),
+    shown("remote.log.copy.disable", "", Kind::Boolean, "false"),
+    shown("remote.log.delete.on.disable", "", Kind::Boolean, "false"),
+    shown("remote.storage.enable", "", Kind::OneOf(&["false"]), "false"),
+    config(RETENTION_BYTES, "log.retention.bytes", Kind::Long { min: i64::MIN }, "-1",
+        "Bytes of each partition beyond which its oldest records go; -1 sets no bound."),
+    config(RETENTION_MS, "log.retention.ms", Kind::Long { min: -1 }, "604800000",
+        "Milliseconds after which records go; -1 keeps them."),
+    shown("segment.bytes", "log.segment.bytes", Kind::int(1 << 20), "1073741824"),
+    shown("segment.index.bytes", "log.index.size.max.bytes", Kind::int(4), "10485760"),
+    shown("segment.jitter.ms", "log.roll.jitter.ms", DURATION, "0"),
+    shown("segment.ms", "log.roll.ms", Kind::Long { min: 1 }, "604800000"),
+    config(DURABILITY, DURABILITY, Kind::Durability, "sync",
+        "What has happened before a write is acknowledged: memory, os, interval:RECORDS,MILLISECONDS or sync."),
+    shown("unclean.leader.election.enable", "unclean.leader.election.enable", Kind::Boolean, "false"),
+];
+
+pub(crate) fn find(name: &str) -> Option<&'static Config> {
+    ALL.iter().find(|config| config.name == name)
+}
+
+/// By the name that topics or the broker have for it.
+pub(super) fn find_broker(broker_name: &str) -> Option<&'static Config> {
+    ALL.iter()
+        .find(|config| !config.broker_name.is_empty() && config.broker_name == broker_name)
+}
+
+/// What has been set of one setting; those that the broker does not have itself are kept as `key`.
+pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> Option<String> {
+    match config.name {
+        MESSAGE_BYTES => settings.message_bytes_max.map(|bytes| bytes.to_string()),
+        TIMESTAMP_TYPE => settings.append_time.map(|on| timestamp_type(on).to_owned()),
+        RETENTION_BYTES => settings.retention_bytes.map(bytes_or_none),
+        RETENTION_MS => settings.retention_age.map(millis_or_none),
+        TIMESTAMP_BEFORE => settings.earlier_ms_max.map(long),
+        TIMESTAMP_AFTER => settings.later_ms_max.map(long),
+        COMPRESSION => settings.codec.map(|codec| codec_name(codec).to_owned()),
+        DURABILITY => settings.durability.map(|level| level.to_string()),
+        _ => kept(settings, key),
+    }
+}
+
+/// What the broker was started with.
+pub(crate) fn base_value(base: &BrokerSettings, config: &Config) -> String {
+    match config.name {
+        MESSAGE_BYTES => base.message_bytes_max.to_string(),
+        TIMESTAMP_TYPE => timestamp_type(base.append_time).to_owned(),
+        RETENTION_BYTES => bytes_or_none(base.logs.retention.bytes),
+        RETENTION_MS => millis_or_none(base.logs.retention.age),
+        TIMESTAMP_BEFORE => long(base.earlier_ms_max),
+        TIMESTAMP_AFTER => long(base.later_ms_max),
+        COMPRESSION => codec_name(base.codec).to_owned(),
+        DURABILITY => base.logs.durability.to_string(),
+        _ => config.default.to_owned(),
+    }
+}
+
+/// Sets what was checked, or takes it back.
+pub(super) fn put(settings: &mut TopicSettings, config: &Config, key: &str, value: Option<&str>) {
+    match config.name {
+        MESSAGE_BYTES => settings.message_bytes_max = value.and_then(|value| value.parse().ok()),
+        TIMESTAMP_TYPE => settings.append_time = value.map(|value| value == APPEND_TIME),
+        RETENTION_BYTES => settings.retention_bytes = value.map(|value| value.parse().ok()),
+        RETENTION_MS => {
+            settings.retention_age = value.map(|value| value.parse().ok().map(Duration::from_millis));
+        }
+        TIMESTAMP_BEFORE => settings.earlier_ms_max = value.map(any_time),
+        TIMESTAMP_AFTER => settings.later_ms_max = value.map(any_time),
+        COMPRESSION => settings.codec = value.map(codec),
+        DURABILITY => settings.durability = value.and_then(|value| value.parse().ok()),
+        _ => match value {
+            Some(value) => drop(settings.other.insert(key.into(), value.into())),
+            None => drop(settings.other.remove(key)),
+        },
+    }
+}
+
+fn timestamp_type(is_append_time: bool) -> &'static str {
+    if is_append_time { APPEND_TIME } else { CREATE_TIME }
+}
+
+fn bytes_or_none(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string())
+}
+
+fn millis_or_none(age: Option<Duration>) -> String {
+    age.map_or_else(|| "-1".to_owned(), |age| age.as_millis().to_string())
+}
+
+fn long(number: u64) -> String {
+    number.min(i64::MAX.cast_unsigned()).to_string()
+}
+
+/// Milliseconds; as many as can be said are any number of them.
+fn any_time(value: &str) -> u64 {
+    match value.parse() {
+        Ok(i64::MAX) | Err(_) => u64::MAX,
+        Ok(millis) => u64::try_from(millis).unwrap_or(0),
+    }
+}
+
+const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
+
+fn codec(name: &str) -> Option<Codec> {
+    match name {
+        "uncompressed" => Some(Codec::None),
+        "gzip" => Some(Codec::Gzip),
+        "snappy" => Some(Codec::Snappy),
+        "lz4" => Some(Codec::Lz4),
+        "zstd" => Some(Codec::Zstd),
+        _ => None,
+    }
+}
+
+fn codec_name(codec: Option<Codec>) -> &'static str {
+    match codec {
+        None => "producer",
+        Some(Codec::None) => "uncompressed",
+        Some(Codec::Gzip) => "gzip",
+        Some(Codec::Snappy) => "snappy",
+        Some(Codec::Lz4) => "lz4",
+        Some(Codec::Zstd) => "zstd",
+    }
+}

@@ -1,0 +1,51 @@
+//! What has settings, as requests name it: a number for its kind, and a name.
+
+use stafett_kafka_wire::ErrorCode;
+
+use crate::settings::BROKER_ID;
+
+/// Kafka's numbers (`ConfigResource.Type`).
+pub(crate) const TOPIC: i8 = 2;
+pub(crate) const BROKER: i8 = 4;
+pub(crate) const LOGGER: i8 = 8;
+pub(crate) const CLIENT_METRICS: i8 = 16;
+pub(crate) const GROUP: i8 = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resource<'a> {
+    Topic(&'a str),
+    /// The one broker.
+    Broker,
+    /// What all brokers follow.
+    AllBrokers,
+    Logger,
+    ClientMetrics(&'a str),
+    Group(&'a str),
+}
+
+impl<'a> Resource<'a> {
+    pub(crate) fn of(kind: i8, name: &'a str) -> Result<Self, (ErrorCode, String)> {
+        let invalid = |message: String| Err((ErrorCode::InvalidRequest, message));
+        match (kind, name) {
+            (TOPIC, name) => Ok(Self::Topic(name)),
+            (BROKER, "") => Ok(Self::AllBrokers),
+            (LOGGER, "") => invalid("Broker id must not be empty".to_owned()),
+            (BROKER | LOGGER, name) => match name.parse() {
+                Ok(BROKER_ID) if kind == BROKER => Ok(Self::Broker),
+                Ok(BROKER_ID) => Ok(Self::Logger),
+                Ok(other) => {
+                    let or = if kind == BROKER { " or empty string," } else { "" };
+                    invalid(format!(
+                        "Unexpected broker id, expected {BROKER_ID}{or} but received {other}"
+                    ))
+                }
+                Err(_) => invalid(format!("Broker id must be an integer, but it is: {name}")),
+            },
+            (CLIENT_METRICS, "") => invalid("Client metrics subscription name must not be empty".to_owned()),
+            (CLIENT_METRICS, name) => Ok(Self::ClientMetrics(name)),
+            (GROUP, "") => invalid("Group name must not be empty".to_owned()),
+            (GROUP, name) => Ok(Self::Group(name)),
+            (other, _) => invalid(format!("resources of type {other} have no settings")),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Groups whose partitions the broker assigns. The codes are those that Kafka 4.3.1 answers to the same requests.
+
+use stafett_kafka_wire::ErrorCode;
+use stafett_kafka_wire::messages::consumer_group_heartbeat::RequestTopicPartitions;
+use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use stafett_kafka_wire::messages::{
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
+    ListGroupsRequest, OffsetCommitRequest,
+};
+
+use crate::peer::Server;
+
+const LATEST: i16 = 1;
+
+fn beat(member: &'static str, epoch: i32) -> ConsumerGroupHeartbeatRequest {
+    ConsumerGroupHeartbeatRequest {
+        group_id: "group".into(),
+        member_id: member.into(),
+        member_epoch: epoch,
+        ..ConsumerGroupHeartbeatRequest::default()
+    }
+}
+
+fn join(member: &'static str) -> ConsumerGroupHeartbeatRequest {
+    ConsumerGroupHeartbeatRequest {
+        rebalance_timeout_ms: 60_000,
+        subscribed_topic_names: Some(vec!["t".into()]),
+        topic_partitions: Some(Vec::new()),
+        ..beat(member, 0)
+    }
+}
+
+fn join_static(member: &'static str) -> ConsumerGroupHeartbeatRequest {
+    ConsumerGroupHeartbeatRequest {
+        instance_id: Some("one".into()),
+        ..join(member)
+    }
+}
+
+fn told(response: &ConsumerGroupHeartbeatResponse) -> Option<Vec<i32>> {
+    let assignment = response.assignment.as_ref()?;
+    let topics = assignment.topic_partitions.iter();
+    Some(topics.flat_map(|topic| topic.partitions.clone()).collect())
+}
+
+type Change = fn(&mut ConsumerGroupHeartbeatRequest);
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_with_the_code_that_clients_know() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 4).await;
+    let cases: &[(&str, Change, ErrorCode)] = &[
+        (
+            "no member",
+            |r| r.member_id = "".into(),
+            ErrorCode::InvalidRequest,
+        ),
+        ("no group", |r| r.group_id = "".into(), ErrorCode::InvalidRequest),
+        (
+            "no timeout",
+            |r| r.rebalance_timeout_ms = -1,
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            "no topics",
+            |r| r.subscribed_topic_names = None,
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            "no list of what it has",
+            |r| r.topic_partitions = None,
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            "has something",
+            |r| r.topic_partitions = Some(vec![RequestTopicPartitions::default()]),
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            "empty instance",
+            |r| r.instance_id = Some("".into()),
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            "empty rack",
+            |r| r.rack_id = Some("".into()),
+            ErrorCode::InvalidRequest,
+        ),
+        ("epoch -3", |r| r.member_epoch = -3, ErrorCode::InvalidRequest),
+        (
+            "leaves for a while, dynamic",
+            |r| r.member_epoch = -2,
+            ErrorCode::InvalidRequest,
+        ),
+        (
+            "unknown assignor",
+            |r| r.server_assignor = Some("x".into()),
+            ErrorCode::UnsupportedAssignor,
+        ),
+        (
+            "empty assignor",
+            |r| r.server_assignor = Some("".into()),
+            ErrorCode::UnsupportedAssignor,
+        ),
+        (
+            "wrong pattern",
+            |r| r.subscribed_topic_regex = Some("(".into()),
+            ErrorCode::InvalidRegularExpression,
+        ),
+        (
+            "reports to no group",
+            |r| r.member_epoch = 1,
+            ErrorCode::GroupIdNotFound,
+        ),
+        (
+            "leaves no group",
+            |r| r.member_epoch = -1,
+            ErrorCode::GroupIdNotFound,
+        ),
+    ];
+    for (what, change, code) in cases {
+        let mut request = join("m");
+        change(&mut request);
+        let response = client.call(LATEST, &request).await;
+        assert_eq!(response.error_code, code.code(), "{what}");
+        assert!(response.error_message.is_some(), "{what}");
+    }
+    // Nobody was let in, and nothing is left of it.
+    assert!(
+        client
+            .call(5, &ListGroupsRequest::default())
+            .await
+            .groups
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_member_of_the_first_version_is_given_an_id() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 4).await;
+    let response = client.call(0, &join("")).await;
+    assert_eq!(response.error_code, 0);
+    assert!(!response.member_id.unwrap().is_empty());
+    let leave = ConsumerGroupHeartbeatRequest {
+        member_epoch: -1,
+        ..join("")
+    };
+    let response = client.call(0, &leave).await;
+    assert_eq!(response.error_code, ErrorCode::InvalidRequest.code());
+}
+
+#[tokio::test]
+async fn an_instance_has_one_owner_who_may_leave_and_come_back_as_another() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 4).await;
+    let first = client.call(LATEST, &join_static("a")).await;
+    assert_eq!(told(&first).unwrap(), [0, 1, 2, 3]);
+    let report = |member, epoch| ConsumerGroupHeartbeatRequest {
+        instance_id: Some("one".into()),
+        ..beat(member, epoch)
+    };
+    let epoch = first.member_epoch;
+    let cases = [
+        (join_static("a"), ErrorCode::UnreleasedInstanceId),
+        (join_static("b"), ErrorCode::UnreleasedInstanceId),
+        (report("b", epoch), ErrorCode::FencedInstanceId),
+        (report("b", -2), ErrorCode::FencedInstanceId),
+        (report("a", epoch + 1), ErrorCode::FencedMemberEpoch),
+        (report("a", -2), ErrorCode::None),
+        (report("a", epoch), ErrorCode::FencedMemberEpoch),
+        (join_static("b"), ErrorCode::None),
+        (report("a", epoch), ErrorCode::FencedInstanceId),
+        (beat("a", epoch), ErrorCode::UnknownMemberId),
+        (report("b", -1), ErrorCode::None),
+    ];
+    for (number, (request, code)) in cases.into_iter().enumerate() {
+        let response = client.call(LATEST, &request).await;
+        assert_eq!(response.error_code, code.code(), "request {number}");
+    }
+}
+
+fn commit(member: &'static str, epoch: i32, partition: i32) -> OffsetCommitRequest {
+    OffsetCommitRequest {
+        group_id: "group".into(),
+        member_id: member.into(),
+        generation_id_or_member_epoch: epoch,
+        topics: vec![OffsetCommitRequestTopic {
+            name: "t".into(),
+            partitions: vec![OffsetCommitRequestPartition {
+                partition_index: partition,
+                committed_offset: 7,
+                committed_leader_epoch: -1,
+                committed_metadata: None,
+            }],
+            ..OffsetCommitRequestTopic::default()
+        }],
+        ..OffsetCommitRequest::default()
+    }
+}
+
+#[tokio::test]
+async fn partitions_are_given_back_then_taken_and_committed_by_who_has_them() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let id = client.create("t", 4).await;
+    let a = client.call(LATEST, &join("a")).await;
+    assert_eq!((a.member_epoch, told(&a).unwrap()), (1, vec![0, 1, 2, 3]));
+    assert_eq!(a.heartbeat_interval_ms, 5000);
+    let b = client.call(LATEST, &join("b")).await;
+    assert_eq!((b.member_epoch, told(&b).unwrap()), (2, vec![]));
+    let a = client.call(LATEST, &beat("a", 1)).await;
+    assert_eq!((a.member_epoch, told(&a).unwrap()), (1, vec![0, 1]));
+    let b = client.call(LATEST, &beat("b", 2)).await;
+    assert_eq!((b.member_epoch, told(&b)), (2, None));
+    let has = ConsumerGroupHeartbeatRequest {
+        topic_partitions: Some(vec![RequestTopicPartitions {
+            topic_id: id,
+            partitions: vec![0, 1, -5],
+        }]),
+        ..beat("a", 1)
+    };
+    let a = client.call(LATEST, &has).await;
+    assert_eq!((a.member_epoch, told(&a)), (2, None));
+    let b = client.call(LATEST, &beat("b", 2)).await;
+    assert_eq!(told(&b).unwrap(), [2, 3]);
+    let cases = [
+        ("a", 2, 0, ErrorCode::None),
+        ("a", 1, 0, ErrorCode::None),
+        ("a", 1, 2, ErrorCode::StaleMemberEpoch),
+        ("b", 1, 2, ErrorCode::StaleMemberEpoch),
+        ("b", 3, 2, ErrorCode::StaleMemberEpoch),
+        ("c", 2, 2, ErrorCode::UnknownMemberId),
+        ("", -1, 2, ErrorCode::UnknownMemberId),
+    ];
+    for (member, epoch, partition, code) in cases {
+        let response = client.call(9, &commit(member, epoch, partition)).await;
+        let found = response.topics[0].partitions[0].error_code;
+        assert_eq!(found, code.code(), "{member} at {epoch}, partition {partition}");
+    }
+    let describe = ConsumerGroupDescribeRequest {
+        group_ids: vec!["group".into(), "none".into()],
+        include_authorized_operations: false,
+    };
+    let groups = client.call(1, &describe).await.groups;
+    assert_eq!(&*groups[0].group_state, "Stable");
+    assert_eq!((groups[0].group_epoch, groups[0].assignment_epoch), (2, 2));
+    assert_eq!(&*groups[0].assignor_name, "uniform");
+    let shown: Vec<_> = groups[0]
+        .members
+        .iter()
+        .map(|member| member.assignment.topic_partitions[0].partitions.clone())
+        .collect();
+    assert_eq!(shown, [[0, 1], [2, 3]]);
+    assert_eq!(groups[1].error_code, ErrorCode::GroupIdNotFound.code());
+}
+
+#[tokio::test]
+async fn a_member_goes_on_with_its_epoch_after_a_restart() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 4).await;
+    let a = client.call(LATEST, &join("a")).await;
+    let server = server.restart().await;
+    let mut client = server.client().await;
+    let response = client.call(LATEST, &beat("a", a.member_epoch)).await;
+    assert_eq!((response.error_code, response.member_epoch), (0, a.member_epoch));
+    assert_eq!(told(&response), None);
+    let response = client.call(LATEST, &beat("a", a.member_epoch + 1)).await;
+    assert_eq!(response.error_code, ErrorCode::FencedMemberEpoch.code());
+}

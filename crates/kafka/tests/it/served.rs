@@ -1,0 +1,50 @@
+//! What is served: every API that is named answers in every version that is named.
+
+use std::collections::HashMap;
+
+use stafett_kafka_wire::messages::*;
+use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, frame};
+
+use crate::peer::{Client, Server};
+
+/// Asks for nothing in particular. Whatever the answer is, there is one, and it can be read.
+async fn ask<R: Request>(server: &Server, version: i16) {
+    let mut client = server.client().await;
+    client.send(version, &R::default()).await;
+    let what = format!("{} {version}", R::KEY.name());
+    let payload = client.frame().await;
+    let payload = payload.expect(&what);
+    let answer = frame::read_response::<R>(payload, version, DecodeLimits::default());
+    assert!(answer.is_ok(), "{what} cannot be read");
+}
+
+/// The versions of what a broker says it serves.
+pub(crate) async fn named(client: &mut Client) -> HashMap<ApiKey, (i16, i16)> {
+    let response = client.call(0, &ApiVersionsRequest::default()).await;
+    let rows = response.api_keys.into_iter();
+    rows.map(|row| {
+        let api = ApiKey::ALL.iter().find(|api| api.code() == row.api_key);
+        (*api.unwrap(), (row.min_version, row.max_version))
+    })
+    .collect()
+}
+
+macro_rules! ask_for_each {
+    ($($api:ident $request:ident $response:ident;)*) => {
+        #[tokio::test]
+        async fn every_api_that_is_named_is_answered_in_every_version() {
+            let server = Server::start().await;
+            let named = named(&mut server.client().await).await;
+            $(
+                // A produce request that wants no answer gets none.
+                if named.contains_key(&ApiKey::$api) && ApiKey::$api != ApiKey::Produce {
+                    for version in $request::VERSIONS {
+                        ask::<$request>(&server, version).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+stafett_kafka_wire::for_each_api!(ask_for_each);
