@@ -23,6 +23,11 @@ fn a_file_passes_through_classic_members_that_come_leave_pause_and_are_killed() 
 }
 
 #[test]
+fn a_file_passes_through_members_of_the_new_protocol_that_come_and_leave() {
+    a_file_passes_through_members("consumer");
+}
+
+#[test]
 fn kills_lose_no_acknowledged_commit() {
     kill::survives(
         "os",
