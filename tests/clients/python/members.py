@@ -92,18 +92,13 @@ def main():
     members = Members()
     first, second, third = (members.join() for _ in range(3))
     members.await_share(0.1)
-    if PROTOCOL != "classic":
-        # How long a session lasts is the broker's choice there, and too long to wait for here.
-        first.terminate()
-        fourth = members.join()
-    else:
-        first.kill()
-        fourth = members.join()
-        # Longer than its session; its partitions go to others, and it must find out.
-        members.await_share(0.25)
-        second.send_signal(signal.SIGSTOP)
-        eventually(lambda: "member-1" not in known())
-        second.send_signal(signal.SIGCONT)
+    first.kill()
+    fourth = members.join()
+    # Longer than its session; its partitions go to others, and it must find out.
+    members.await_share(0.25)
+    second.send_signal(signal.SIGSTOP)
+    eventually(lambda: "member-1" not in known())
+    second.send_signal(signal.SIGCONT)
     members.await_share(0.5)
     third.terminate()
     assert third.wait(LIMIT) == 0, "the third could not leave"
