@@ -18,9 +18,19 @@ common.in_venv()
 
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
-ROWS = ["produce100", "produce1k", "consume100", "sequential"]
+ROWS = ["produce100", "produce1k", "consume100", "sequential", "consumegroup", "latency", "roundtrip", "commits", "commitspiped"]
 # About ten seconds each on two cores.
-RECORDS = {"produce100": 8_000_000, "produce1k": 1_600_000, "consume100": 8_000_000, "sequential": 20_000}
+RECORDS = {
+    "produce100": 8_000_000,
+    "produce1k": 1_600_000,
+    "consume100": 8_000_000,
+    "sequential": 20_000,
+    "consumegroup": 8_000_000,
+    "latency": 20_000,
+    "roundtrip": 20_000,
+    "commits": 20_000,
+    "commitspiped": 100_000,
+}
 TITLES = {
     ("produce100", "records_per_s"): ("produce 100 B, records/s", "{:,.0f}"),
     ("produce100", "mb_per_s"): ("— MB/s", "{:.1f}"),
@@ -37,9 +47,25 @@ TITLES = {
     ("sequential", "p99_ms"): ("— p99 ms", "{:.3f}"),
     ("sequential", "p999_ms"): ("— p99.9 ms", "{:.3f}"),
     ("sequential", "mean_ms"): ("— mean ms", "{:.3f}"),
+    ("consumegroup", "records_per_s"): ("consume 100 B (group), records/s", "{:,.0f}"),
+    ("consumegroup", "fetch_per_s"): ("— without the time of joining", "{:,.0f}"),
+    ("consumegroup", "cpu_s_per_million"): ("— broker CPU-s per million", "{:.2f}"),
+    ("latency", "mean_ms"): ("EndToEndLatency of 100 B, mean ms", "{:.3f}"),
+    ("latency", "p99_ms"): ("— p99, whole ms", "{:.0f}"),
+    ("latency", "p999_ms"): ("— p99.9, whole ms", "{:.0f}"),
+    ("roundtrip", "p50_ms"): ("there and back, 100 B, p50 ms", "{:.3f}"),
+    ("roundtrip", "p99_ms"): ("— p99 ms", "{:.3f}"),
+    ("roundtrip", "p999_ms"): ("— p99.9 ms", "{:.3f}"),
+    ("commits", "commits_per_s"): ("offset commits, one at a time, per s", "{:,.0f}"),
+    ("commits", "cpu_s_per_million"): ("— broker CPU-s per million", "{:.2f}"),
+    ("commitspiped", "commits_per_s"): ("offset commits, 50 under way, per s", "{:,.0f}"),
+    ("commitspiped", "cpu_s_per_million"): ("— broker CPU-s per million", "{:.2f}"),
     ("after", "resident_mib"): ("resident memory after these, MiB", "{:.0f}"),
 }
 SUMMARY = re.compile(r"([\d.]+) records/sec \(([\d.]+) MB/sec\).* ([\d.]+) ms 99th")
+LATENCY = re.compile(r"Avg latency: ([\d.]+) ms.*50th = ([\d.]+), 99th = ([\d.]+), 99.9th = ([\d.]+)")
+# What the stub cannot do.
+GROUP_ROWS = ["consumegroup", "latency", "roundtrip", "commits", "commitspiped"]
 names = (f"bench-{number}" for number in itertools.count())
 
 
@@ -104,13 +130,47 @@ def sequential(broker, records):
         return common.pairs(common.tool("SequentialProduce", broker.address, topic, records))
 
 
+def latency(broker, records):
+    """Kafka's tool, which knows whole milliseconds only."""
+    with Topic(broker) as topic:
+        output = common.tool("EndToEndLatency", broker.address, topic, records, "all", 100)
+    mean, p50, p99, p999 = LATENCY.search(output.replace("\n", " ")).groups()
+    return {"mean_ms": float(mean), "p50_ms": float(p50), "p99_ms": float(p99), "p999_ms": float(p999)}
+
+
+def round_trip(broker, records):
+    with Topic(broker) as topic:
+        return common.pairs(common.tool("RoundTrip", broker.address, topic, records))
+
+
+def commits(broker, records, under_way):
+    with Topic(broker) as topic:
+        work = ("OffsetCommits", broker.address, topic, f"group-of-{topic}", records, under_way)
+        return metered(broker, records * 1.1, lambda: common.pairs(common.tool(*work)))
+
+
+def consume_in_group(broker, topic, records):
+    output = common.tool(
+        "ConsumerPerformance", "--bootstrap-server", broker.address, "--topic", topic, "--num-records", records,
+        "--hide-header", "--group", next(names), "--timeout", 60_000,
+    )
+    columns = [column.strip() for column in output.strip().splitlines()[-1].split(",")]
+    return {"records_per_s": float(columns[5]), "fetch_per_s": float(columns[9])}
+
+
 def measure(row, brokers, records, runs, report):
     """Each run takes the subjects in turn, beginning with another one each time."""
-    if row != "consume100":
+    if row in GROUP_ROWS:
+        brokers = [broker for broker in brokers if broker.subject != "stub"]
+    if row not in ("consume100", "consumegroup"):
         work = {
             "produce100": lambda broker: produce(broker, records, 100),
             "produce1k": lambda broker: produce(broker, records, 1024),
             "sequential": lambda broker: sequential(broker, records),
+            "latency": lambda broker: latency(broker, records),
+            "roundtrip": lambda broker: round_trip(broker, records),
+            "commits": lambda broker: commits(broker, records, 1),
+            "commitspiped": lambda broker: commits(broker, records, 50),
         }[row]
         in_turn(row, brokers, runs, work, report)
         return
@@ -119,6 +179,8 @@ def measure(row, brokers, records, runs, report):
         producer_performance(broker, topic.__enter__(), records, 100)
 
     def consume(broker):
+        if row == "consumegroup":
+            return metered(broker, records, lambda: consume_in_group(broker, topics[broker].name, records))
         read = ("AssignConsumer", broker.address, topics[broker].name, records)
         return metered(broker, records, lambda: common.pairs(common.tool(*read)))
 

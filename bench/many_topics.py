@@ -114,4 +114,5 @@ def main():
     state("after the kill")
 
 
-main()
+if __name__ == "__main__":
+    main()

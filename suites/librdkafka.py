@@ -113,7 +113,7 @@ def outcome(report, log, name, ended):
         return "pass", ""
     if state == "SKIPPED":
         why = re.findall(rf"^\| {name} +\| +SKIPPED \| +[\d.]+s \| (.*)$", text, re.MULTILINE)
-        return "skip", " ".join(why[0].split()) if why else "it skips itself"
+        return "skip", " ".join(why[0].split()).split(": ", 1)[-1] if why else "it skips itself"
     if ended == "timeout":
         return "fail", "it came to no end"
     complaints = re.findall(r"^### Test .* failed at .* ###\n(.*)", text, re.MULTILINE)

@@ -26,6 +26,8 @@ pub(crate) struct Broker {
     program: PathBuf,
     folder: PathBuf,
     durability: &'static str,
+    /// `KEY=VALUE`, as for `--set`.
+    settings: &'static [&'static str],
     kafka: String,
 }
 
@@ -36,24 +38,30 @@ impl Broker {
     }
 
     pub(crate) fn start_at(durability: &'static str) -> Self {
+        Self::start_with(durability, &[])
+    }
+
+    /// Starts a broker with settings; Apache Kafka's launcher understands those that tests use.
+    pub(crate) fn start_with(durability: &'static str, settings: &'static [&'static str]) -> Self {
         if let Some(address) = external() {
             return Self {
                 process: None,
                 program: PathBuf::new(),
                 folder: PathBuf::new(),
                 durability,
+                settings,
                 kafka: address,
             };
         }
-        Self::start_program(binary(), durability)
+        Self::start_program(binary(), durability, settings)
     }
 
     /// Starts Apache Kafka behind the command line of ours.
     pub(crate) fn start_kafka(launcher: PathBuf) -> Self {
-        Self::start_program(launcher, "os")
+        Self::start_program(launcher, "os", &[])
     }
 
-    fn start_program(program: PathBuf, durability: &'static str) -> Self {
+    fn start_program(program: PathBuf, durability: &'static str, settings: &'static [&'static str]) -> Self {
         let name = format!(
             "broker-{}-{}",
             process::id(),
@@ -66,6 +74,7 @@ impl Broker {
             program,
             folder,
             durability,
+            settings,
             kafka: "127.0.0.1:0".to_owned(),
         };
         broker.launch();
@@ -174,6 +183,7 @@ impl Broker {
             ])
             .arg("--data-dir")
             .arg(self.folder.join("data"))
+            .args(self.settings.iter().flat_map(|setting| ["--set", setting]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

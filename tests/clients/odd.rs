@@ -10,13 +10,17 @@
 //!
 //! Cases of an API that the broker does not name in `ApiVersions` are passed over.
 
+#![expect(clippy::too_many_lines, reason = "tables of cases, one after the other")]
+
 mod admin;
 mod asker;
 mod frames;
 mod groups;
 mod groups_new;
+mod offsets;
 mod produce;
 mod read;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,7 +59,9 @@ fn cases() -> Vec<Case> {
     all.extend(produce::cases());
     all.extend(read::cases());
     all.extend(admin::cases());
+    all.extend(settings::cases());
     all.extend(groups::cases());
+    all.extend(offsets::cases());
     all.extend(groups_new::cases());
     all
 }

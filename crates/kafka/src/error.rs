@@ -146,7 +146,7 @@ pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
         GroupError::TooManyGroups => ErrorCode::PolicyViolation,
         GroupError::NotEmpty => ErrorCode::NonEmptyGroup,
         GroupError::OtherKind | GroupError::NoCommonStrategy => ErrorCode::InconsistentGroupProtocol,
-        GroupError::Full => ErrorCode::GroupMaxSizeReached,
+        GroupError::Full | GroupError::NoMemory => ErrorCode::GroupMaxSizeReached,
         GroupError::UnknownMember => ErrorCode::UnknownMemberId,
         GroupError::MemberIdRequired => ErrorCode::MemberIdRequired,
         GroupError::FencedInstance => ErrorCode::FencedInstanceId,

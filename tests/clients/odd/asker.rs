@@ -19,7 +19,7 @@ use crate::broker::is_stafett;
 /// How long Kafka may be silent before that is its answer.
 const PEER_LIMIT: Duration = Duration::from_secs(3);
 /// A guard against hanging for ever, not an expectation.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// How long a coordinator may be absent before that is the answer.
 const COORDINATOR_LIMIT: Duration = Duration::from_secs(20);
 /// A coordinator that is not there yet, loads, or is elsewhere.
@@ -165,9 +165,9 @@ impl Asker {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Ended> {
-        self.stream.read_exact(bytes).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Ended::Silent,
-            _ => Ended::Closed,
+        self.stream.read_exact(bytes).map_err(|error| {
+            let late = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
+            if late { Ended::Silent } else { Ended::Closed }
         })
     }
 

@@ -77,7 +77,7 @@ fn firsts() -> Vec<Case> {
         case(
             "ConsumerGroupHeartbeat: an empty topic name",
             changed("odd.n.unnamed", |r| {
-                r.subscribed_topic_names = Some(vec![text("")])
+                r.subscribed_topic_names = Some(vec![text("")]);
             }),
         ),
         case(

@@ -292,8 +292,7 @@ fn targets() -> Vec<Case> {
                 acks,
                 ..produce(&topic, 0, Some(batch(1)))
             };
-            let answer = a.codes(9, &request);
-            answer
+            a.codes(9, &request)
         }
     };
     let missing = |name: &'static str| move |a: &mut Asker| a.codes(9, &produce(name, 0, Some(batch(1))));

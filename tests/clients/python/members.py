@@ -55,13 +55,14 @@ def known():
     return {member.client_id for member in group.members}
 
 
+# Asks about the group without being of it.
+WATCHER = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": GROUP})
+
+
 def committed():
     """The committed offset and the end of each partition."""
-    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": GROUP})
-    places = consumer.committed([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)], LIMIT)
-    found = [(place.offset, consumer.get_watermark_offsets(place, LIMIT)[1]) for place in places]
-    consumer.close()
-    return found
+    places = WATCHER.committed([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)], LIMIT)
+    return [(place.offset, WATCHER.get_watermark_offsets(place, LIMIT)[1]) for place in places]
 
 
 def verify():
@@ -93,12 +94,11 @@ def main():
     members.await_share(0.1)
     first.kill()
     fourth = members.join()
-    if PROTOCOL == "classic":
-        # Longer than its session; its partitions go to others, and it must find out.
-        members.await_share(0.25)
-        second.send_signal(signal.SIGSTOP)
-        eventually(lambda: "member-1" not in known())
-        second.send_signal(signal.SIGCONT)
+    # Longer than its session; its partitions go to others, and it must find out.
+    members.await_share(0.25)
+    second.send_signal(signal.SIGSTOP)
+    eventually(lambda: "member-1" not in known())
+    second.send_signal(signal.SIGCONT)
     members.await_share(0.5)
     third.terminate()
     assert third.wait(LIMIT) == 0, "the third could not leave"

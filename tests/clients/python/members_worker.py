@@ -32,7 +32,7 @@ def main():
         "fetch.message.max.bytes": 65_536,
     }
     if PROTOCOL == "classic":
-        settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+        settings |= {"session.timeout.ms": 3000, "heartbeat.interval.ms": 300}
     consumer = Consumer(settings)
     consumer.subscribe([TOPIC])
     with open(PATH, "ab") as log:
