@@ -16,6 +16,8 @@ pub struct Endpoint {
 pub struct KafkaSettings {
     /// What clients are told to connect to; without, the address that they did connect to.
     pub advertised: Option<Endpoint>,
+    /// The address of the listener, as clients are told.
+    pub listen: String,
     /// Whether a metadata request may create the topics that it asks for.
     pub auto_create_topics: bool,
     /// Where everything is stored, as clients are told.
@@ -38,6 +40,7 @@ impl Default for KafkaSettings {
     fn default() -> Self {
         Self {
             advertised: None,
+            listen: String::new(),
             auto_create_topics: true,
             log_dir: String::new(),
             request_bytes_max: 100 << 20,

@@ -22,19 +22,24 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Opti
         .await?;
     let kafka = {
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
-        Kafka::new(Arc::clone(broker), kafka_settings(settings), &mut registry)
+        Kafka::new(
+            Arc::clone(broker),
+            kafka_settings(settings, address),
+            &mut registry,
+        )
     };
     process.front_ends.serve(listener, kafka);
     Ok(Some(address))
 }
 
-fn kafka_settings(settings: &crate::config::Settings) -> KafkaSettings {
+fn kafka_settings(settings: &crate::config::Settings, address: SocketAddr) -> KafkaSettings {
     let kafka = &settings.kafka;
     KafkaSettings {
         advertised: kafka
             .advertised
             .clone()
             .map(|(host, port)| Endpoint { host, port }),
+        listen: address.to_string(),
         auto_create_topics: kafka.auto_create_topics,
         log_dir: absolute(&settings.data_dir),
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),

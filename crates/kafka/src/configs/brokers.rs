@@ -4,7 +4,7 @@ use super::WITHOUT_EFFECT;
 use super::kind::Kind;
 use super::topics::{self, Config};
 use crate::kafka::Shared;
-use crate::settings::BROKER_ID;
+use crate::settings::{BROKER_ID, Endpoint};
 
 /// A setting of the broker that topics do not have.
 pub(crate) struct BrokerConfig {
@@ -48,6 +48,7 @@ const fn shown(name: &'static str, kind: Kind, value: fn(&Shared) -> String) -> 
 /// All of them, sorted by name.
 #[rustfmt::skip]
 pub(crate) const BROKER: &[BrokerConfig] = &[
+    fixed("advertised.listeners", Kind::Text, advertised_listeners, "Where clients are told to connect to."),
     fixed("auto.create.topics.enable", Kind::Boolean, |shared| shared.settings.auto_create_topics.to_string(),
         "Whether a metadata request may create the topics that it asks for."),
     shown("background.threads", Kind::int(1), |_| "10".to_owned()),
@@ -61,6 +62,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
         "Bytes of records in one answer to a fetch."),
     shown("follower.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
     shown("leader.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
+    fixed("listeners", Kind::Text, |shared| listener(&shared.settings.listen), "Where the broker listens."),
     fixed("log.dirs", Kind::Text, |shared| shared.settings.log_dir.clone(), "The folder of everything that is stored."),
     shown("max.connection.creation.rate", Kind::int(0), |_| i32::MAX.to_string()),
     shown("max.connections", Kind::int(0), |_| i32::MAX.to_string()),
@@ -80,6 +82,17 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("socket.request.max.bytes", Kind::int(1), |shared| shared.settings.request_bytes_max.to_string(),
         "Bytes of the largest request."),
 ];
+
+fn listener(address: &str) -> String {
+    format!("PLAINTEXT://{address}")
+}
+
+fn advertised_listeners(shared: &Shared) -> String {
+    match &shared.settings.advertised {
+        Some(Endpoint { host, port }) => listener(&format!("{host}:{port}")),
+        None => listener(&shared.settings.listen),
+    }
+}
 
 pub(super) fn find(name: &str) -> Option<&'static BrokerConfig> {
     BROKER.iter().find(|config| config.name == name)
