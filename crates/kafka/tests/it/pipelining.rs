@@ -145,12 +145,13 @@ async fn no_more_answers_are_owed_than_the_bound_says() {
         min_bytes: 1,
         ..fetch("orders", 0, 0)
     };
-    client.send(12, &waiting).await;
+    // In one piece, so that the first of them are read together.
+    let mut bytes = client.encode(12, &waiting).1.to_vec();
     for n in 0..20 {
-        client
-            .send(9, &produce(-1, "orders", 0, numbered(1, 0, n, &["x"])))
-            .await;
+        let request = produce(-1, "orders", 0, numbered(1, 0, n, &["x"]));
+        bytes.extend_from_slice(&client.encode(9, &request).1);
     }
+    client.stream.write_all(&bytes).await.unwrap();
     assert_eq!(
         values(&client.receive::<FetchRequest>(12).await.1).len(),
         2,
