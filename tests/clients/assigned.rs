@@ -42,3 +42,17 @@ fn members_share_read_once_and_keep_their_places_over_a_restart() {
     assert!(status.success(), "{status}\n{text}");
     assert_eq!(said, ["restart", "done"]);
 }
+
+#[test]
+fn a_running_group_moves_between_the_protocols_as_its_members_are_replaced() {
+    let Some(python) = peer::python() else { return };
+    let broker = Broker::start();
+    for strategy in ["cooperative-sticky", "range"] {
+        let script = root().join("tests/clients/python/moving_groups.py");
+        peer::run(
+            peer::command(&python)
+                .arg(script)
+                .args([broker.kafka(), strategy]),
+        );
+    }
+}

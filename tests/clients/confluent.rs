@@ -31,6 +31,11 @@ fn topics_are_created_described_and_deleted() {
 }
 
 #[test]
+fn topics_grow_settings_change_and_records_are_deleted() {
+    passes("admin.py");
+}
+
+#[test]
 fn only_a_producer_makes_a_missing_topic() {
     passes("auto_create.py");
 }

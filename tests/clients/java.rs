@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::peer;
 
 /// A tool of Kafka on a JVM that is tuned to start quickly.
-fn tool(class: &str) -> Option<Command> {
+pub(crate) fn tool(class: &str) -> Option<Command> {
     let launcher = peer::kafka_tools()?;
     let mut command = peer::command(&launcher);
     command

@@ -9,6 +9,7 @@
 //! that one is used; tests that must stop a broker then skip themselves.
 #![cfg(test)]
 
+mod admin;
 mod assigned;
 mod broker;
 mod commands;

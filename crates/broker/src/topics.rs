@@ -1,8 +1,7 @@
 //! All topics, by name and by id. Made for millions of them: a topic costs two words here beyond itself.
 
 use std::borrow::Cow;
-use std::hash::BuildHasher;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::{HashSet, HashTable};
@@ -36,6 +35,41 @@ pub(crate) enum Claim {
     Changing,
     /// There is a topic whose name differs only in `.` against `_`.
     Collides(Box<str>),
+}
+
+/// A name for which `.` is `_`. It is hashed without a copy, as every batch looks its topic up.
+struct Alike<'a>(&'a str);
+
+impl Alike<'_> {
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        let same = |byte| if byte == b'.' { b'_' } else { byte };
+        self.0.bytes().map(same)
+    }
+}
+
+impl Hash for Alike<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        const PIECE: usize = 64;
+        let mut piece = [0; PIECE];
+        let mut bytes = self.bytes();
+        loop {
+            let mut filled = 0;
+            for (slot, byte) in piece.iter_mut().zip(bytes.by_ref()) {
+                *slot = byte;
+                filled += 1;
+            }
+            state.write(piece.get(..filled).unwrap_or_default());
+            if filled < PIECE {
+                return;
+            }
+        }
+    }
+}
+
+impl PartialEq for Alike<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes().eq(other.bytes())
+    }
 }
 
 /// The same for names that differ only in `.` against `_`: no two topics may.
@@ -167,7 +201,7 @@ impl Topics {
     }
 
     fn name_hash(&self, name: &str) -> u64 {
-        self.hash.hash_one(&*alike(name))
+        self.hash.hash_one(Alike(name))
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Tables> {
@@ -181,9 +215,8 @@ impl Topics {
 
 impl Tables {
     fn alike(&self, name: &str, hash: u64) -> Option<Arc<Topic>> {
-        let wanted = alike(name);
         self.by_name
-            .find(hash, |topic| alike(&topic.name) == wanted)
+            .find(hash, |topic| Alike(&topic.name) == Alike(name))
             .cloned()
     }
 

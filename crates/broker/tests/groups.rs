@@ -203,6 +203,7 @@ async fn there_are_bounds() {
         groups_max: 2,
         name_bytes_max: 10,
         member_bytes_max: 1000,
+        memory_bytes_max: 1000,
         ..GroupSettings::default()
     };
     let broker = start(&Arc::default(), settings).await;
@@ -224,6 +225,20 @@ async fn there_are_bounds() {
         refused.error,
         GroupError::MemberTooLarge { max: 1000, .. }
     ));
+    let mut joined = 0;
+    for number in 0..10 {
+        let mut large = join(&format!("member {number}"));
+        large.strategies[0].metadata = Bytes::from_static(&[0; 100]);
+        let joining = tokio::time::timeout(Duration::from_millis(1), groups.join("two", large));
+        match joining.await {
+            Ok(refused) => assert_eq!(refused.unwrap_err().error, GroupError::NoMemory),
+            Err(_) => joined += 1,
+        }
+    }
+    assert!(
+        (1..=7).contains(&joined),
+        "{joined} members of more than 100 bytes"
+    );
     groups.delete("one").unwrap().durable().await.unwrap();
     assert_eq!(groups.delete("one").unwrap_err(), GroupError::NoSuchGroup);
     commit(groups, "three", topic.id, 1).await.unwrap();

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_kafka_wire::messages::create_partitions::CreatePartitionsTopic;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
 use stafett_kafka_wire::messages::delete_topics::DeleteTopicState;
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
 use stafett_kafka_wire::messages::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 use stafett_kafka_wire::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, DescribeLogDirsRequest,
-    IncrementalAlterConfigsRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
+    DescribeLogDirsRequest, IncrementalAlterConfigsRequest,
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode, Str, Uuid};
 
@@ -227,6 +228,31 @@ impl Client {
             refusal::check(
                 connection.broker(),
                 ApiKey::IncrementalAlterConfigs,
+                row.error_code,
+                message,
+                || format!("topic `{topic}`"),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Gives a topic more partitions: `count` in all.
+    pub async fn grow_topic(&self, topic: &str, count: i32, dry_run: bool) -> Result<(), ClientError> {
+        let request = CreatePartitionsRequest {
+            topics: vec![CreatePartitionsTopic {
+                name: Str::copy_from(topic),
+                count,
+                assignments: None,
+            }],
+            timeout_ms: ADMIN_TIMEOUT_MS,
+            validate_only: dry_run,
+        };
+        let (connection, answer) = self.call(&request).await?;
+        for row in &answer.results {
+            let message = row.error_message.as_ref();
+            refusal::check(
+                connection.broker(),
+                ApiKey::CreatePartitions,
                 row.error_code,
                 message,
                 || format!("topic `{topic}`"),

@@ -9,10 +9,11 @@
 //! reorder. Memory is bounded: batches that are on their way share [`ProducerSettings::buffer_bytes`], and `push` waits
 //! for room. Records are written into their batch at once; nothing is kept per record.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_kafka_wire::messages::InitProducerIdRequest;
+use stafett_kafka_wire::messages::{InitProducerIdRequest, MetadataRequest};
 use stafett_kafka_wire::{ApiKey, ErrorCode};
 use stafett_model::{BatchBuilder, BatchError, Codec, ProducerId, Record};
 use tokio::sync::{Semaphore, mpsc};
@@ -270,6 +271,25 @@ impl Producer {
         self.lanes.clear();
         self.tasks.close();
         self.tasks.wait().await;
+        if self.shared.settings.acks == Acks::None {
+            self.await_unanswered().await;
+        }
+    }
+
+    /// Nobody answers batches that were sent without acks; the answer to a request behind them says that they were read.
+    async fn await_unanswered(&self) {
+        let partitions = &self.shared.topic.partitions;
+        let leaders: BTreeSet<i32> = partitions.iter().filter_map(|row| row.leader).collect();
+        let request = MetadataRequest {
+            topics: Some(Vec::new()),
+            ..MetadataRequest::default()
+        };
+        for leader in leaders {
+            if let Ok(connection) = self.shared.client.broker(leader).await {
+                // If this fails, batches may be lost: that is what having no acks means.
+                let _ = connection.call(&request).await;
+            }
+        }
     }
 
     async fn dispatch(&mut self, partition: usize) {

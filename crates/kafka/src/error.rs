@@ -120,12 +120,13 @@ pub(crate) fn alter(error: &AlterError<BadConfig>) -> Result<(ErrorCode, String)
 pub(crate) fn config(bad: &BadConfig) -> ErrorCode {
     match bad {
         BadConfig::Unknown { .. }
-        | BadConfig::Null { .. }
         | BadConfig::Value { .. }
-        | BadConfig::Compaction
+        | BadConfig::Compaction(_)
         | BadConfig::NotAList { .. }
         | BadConfig::TooLong { .. } => ErrorCode::InvalidConfig,
-        BadConfig::Fixed { .. } | BadConfig::Operation(_) => ErrorCode::InvalidRequest,
+        BadConfig::Null { .. } | BadConfig::Fixed { .. } | BadConfig::Operation(_) => {
+            ErrorCode::InvalidRequest
+        }
     }
 }
 
@@ -145,7 +146,7 @@ pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
         GroupError::TooManyGroups => ErrorCode::PolicyViolation,
         GroupError::NotEmpty => ErrorCode::NonEmptyGroup,
         GroupError::OtherKind | GroupError::NoCommonStrategy => ErrorCode::InconsistentGroupProtocol,
-        GroupError::Full => ErrorCode::GroupMaxSizeReached,
+        GroupError::Full | GroupError::NoMemory => ErrorCode::GroupMaxSizeReached,
         GroupError::UnknownMember => ErrorCode::UnknownMemberId,
         GroupError::MemberIdRequired => ErrorCode::MemberIdRequired,
         GroupError::FencedInstance => ErrorCode::FencedInstanceId,

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection;
 use crate::fetch_sessions::FetchSessions;
+use crate::language::Consumers;
 use crate::metrics::Metrics;
 use crate::settings::KafkaSettings;
 
@@ -43,6 +44,7 @@ impl Kafka {
     pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         let fetch_sessions = FetchSessions::new(&settings, &metrics);
+        broker.groups().learn(Box::new(Consumers));
         let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
         let deletions = AtomicU64::new(0);
         let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));

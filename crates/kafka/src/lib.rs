@@ -33,6 +33,7 @@ mod fetch_request;
 mod fetch_sessions;
 mod fetch_state;
 mod kafka;
+mod language;
 mod metrics;
 mod reader;
 mod resources;

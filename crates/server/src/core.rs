@@ -133,6 +133,7 @@ fn group_settings(settings: &Settings) -> GroupSettings {
             members_max: size(groups.consumer_members_max),
         },
         groups_max: size(groups.groups_max),
+        memory_bytes_max: size(groups.memory_bytes_max),
         commit_text_bytes_max: size(groups.commit_text_bytes_max),
         commit_retention: groups.commit_retention_ms,
         sweep_every: groups.sweep_ms,

@@ -23,6 +23,10 @@ impl Cli {
         }
     }
 
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = peer::command(&build_folder().join("stafett"));
         command.args(arguments).env("STAFETT_SERVER", &self.server);

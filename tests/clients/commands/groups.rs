@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::cli::Cli;
+use crate::{java, peer};
 
 fn numbers(count: u32) -> String {
     let numbers: Vec<_> = (0..count).map(|number| number.to_string()).collect();
@@ -105,4 +106,44 @@ pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: 
     assert_eq!(group["state"], "Empty");
     assert_eq!(cli.json(&["group", "lag", "cli.g2"]).len(), 4);
     cli.text(&["group", "delete", "--yes", "cli.g2"]);
+}
+
+/// Members of Kafka's own consumer, in the protocol of KIP-848, for which there is another way to ask.
+pub(super) fn a_group_of_the_newer_protocol_is_described_and_moved(cli: &Cli) {
+    let Some(mut consumer) = java::tool("org.apache.kafka.tools.consumer.ConsoleConsumer") else {
+        return;
+    };
+    cli.text(&["topic", "create", "cli.newer", "-p", "1"]);
+    cli.produce(&["cli.newer"], numbers(10).as_bytes());
+    let read = peer::run_text(
+        consumer
+            .args([
+                "--bootstrap-server",
+                cli.server(),
+                "--topic",
+                "cli.newer",
+                "--group",
+                "cli.g3",
+            ])
+            .args([
+                "--command-property",
+                "group.protocol=consumer",
+                "--from-beginning",
+            ])
+            .args(["--max-messages", "10", "--timeout-ms", "60000"]),
+    );
+    assert_eq!(read, numbers(10));
+    let group = &cli.json(&["group", "describe", "cli.g3"])[0];
+    assert_eq!(
+        (&group["type"], &group["state"]),
+        (&"consumer".into(), &"Empty".into())
+    );
+    assert_eq!(cli.json(&["group", "lag", "cli.g3"])[0]["lag"], 0);
+    let moved = cli.json(&["group", "reset", "cli.g3", "--to", "-3"]);
+    assert_eq!(
+        (&moved[0]["before"], &moved[0]["offset"]),
+        (&10.into(), &7.into())
+    );
+    assert_eq!(cli.text(&["consume", "cli.newer", "-g", "cli.g3"]), "7\n8\n9\n");
+    cli.text(&["group", "delete", "--yes", "cli.g3"]);
 }

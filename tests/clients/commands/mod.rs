@@ -22,6 +22,7 @@ const EVERYWHERE: &[fn(&Cli)] = &[
     records::lines_that_cannot_be_sent_are_named,
     groups::a_group_goes_on_where_it_was_and_can_be_moved,
     groups::members_share_partitions_and_keep_others_from_moving_offsets,
+    groups::a_group_of_the_newer_protocol_is_described_and_moved,
 ];
 
 #[test]
@@ -46,6 +47,7 @@ macro_rules! on_stafett {
 
 on_stafett! {
     topics::topics_are_created_listed_described_changed_and_deleted
+    topics::settings_change_while_the_topic_is_there
     topics::mistakes_are_named_with_what_to_do
     records::a_file_comes_back_byte_for_byte_with_every_codec
     records::keys_headers_and_nulls_come_back_as_json_and_go_in_again
@@ -53,4 +55,5 @@ on_stafett! {
     records::lines_that_cannot_be_sent_are_named
     groups::a_group_goes_on_where_it_was_and_can_be_moved
     groups::members_share_partitions_and_keep_others_from_moving_offsets
+    groups::a_group_of_the_newer_protocol_is_described_and_moved
 }

@@ -68,6 +68,11 @@ pub(super) fn settings_change_while_the_topic_is_there(cli: &Cli) {
     let after = &cli.json(&["topic", "describe", "cli.settings"])[0];
     assert_eq!(after["settings"]["max.message.bytes"], "2097152");
     assert!(after["settings"].get("retention.ms").is_none());
+    cli.text(&["topic", "set", "cli.settings", "--partitions", "7"]);
+    let grown = &cli.json(&["topic", "list", "--pattern", "cli.settings"])[0];
+    assert_eq!(grown["partitions"], 7);
+    let fewer = cli.failure(&["topic", "set", "cli.settings", "--partitions", "2"]);
+    assert!(fewer.contains("INVALID_PARTITIONS"), "{fewer}");
     let bad = cli.failure(&["topic", "set", "cli.settings", "retention.ms=soon"]);
     assert!(
         bad.contains("topic `cli.settings`: ") && bad.contains("soon"),

@@ -4,6 +4,7 @@
 //! again; a group that loses its last member is stored as a whole, which is little then.
 
 use super::commit::{CommittedBy, NewCommit};
+use super::consumer::classic::ClassicMember;
 use super::consumer::{
     self, Answer, CommitError, Heartbeat, HeartbeatError, Partition, Rules, State, TopicSource,
 };
@@ -59,6 +60,7 @@ impl AssignedGroup {
         let epoch = self.group.epoch();
         let answer = self.group.heartbeat(beat, topics, &self.rules, now.0)?;
         effects.rebalances += u64::from(self.group.epoch() != epoch);
+        effects.only_alive = !self.group.has_changes();
         self.store(effects);
         Ok(answer)
     }
@@ -82,6 +84,44 @@ impl AssignedGroup {
         self.store(effects);
     }
 
+    pub(super) fn take_over(
+        &mut self,
+        generation: i32,
+        members: Vec<ClassicMember>,
+        topics: &dyn TopicSource,
+        now: Moment,
+    ) {
+        self.group
+            .take_over(generation, members, topics, &self.rules, now.0);
+    }
+
+    pub(super) fn join_classic(
+        &mut self,
+        member: ClassicMember,
+        topics: &dyn TopicSource,
+        now: Moment,
+        effects: &mut Effects,
+    ) -> Result<i32, GroupError> {
+        let generation = self.group.join_classic(member, topics, &self.rules, now.0)?;
+        self.store(effects);
+        Ok(generation)
+    }
+
+    pub(super) fn heartbeat_classic(
+        &mut self,
+        member: &str,
+        instance: Option<&str>,
+        generation: i32,
+        now: Moment,
+    ) -> Result<(), GroupError> {
+        self.group
+            .heartbeat_classic(member, instance, generation, &self.rules, now.0)
+    }
+
+    pub(super) fn leave_classic(&mut self, member: &str, instance: Option<&str>) -> Result<(), GroupError> {
+        self.group.leave_classic(member, instance)
+    }
+
     pub(super) fn check_commit(&self, by: &CommittedBy<'_>, commits: &[NewCommit]) -> Result<(), GroupError> {
         let partitions = commits.iter().map(|commit| Partition {
             topic: commit.topic,
@@ -94,7 +134,7 @@ impl AssignedGroup {
         Ok(self.group.check_fetch(member, epoch)?)
     }
 
-    fn store(&mut self, effects: &mut Effects) {
+    pub(super) fn store(&mut self, effects: &mut Effects) {
         if !self.group.has_changes() {
             return;
         }
@@ -132,6 +172,7 @@ impl From<CommitError> for GroupError {
         match error {
             CommitError::UnknownMember => Self::UnknownMember,
             CommitError::StaleEpoch { .. } => Self::StaleEpoch,
+            CommitError::OtherGeneration => Self::OtherGeneration,
         }
     }
 }

@@ -48,7 +48,8 @@ impl Groups {
         } else {
             Absent::Fail(GroupError::NoSuchGroup)
         };
-        let stepped = self.try_step(group, absent, |group, now, _| {
+        let stepped = self.try_step(group, absent, |group, now, effects| {
+            effects.only_alive = true;
             group.kind.check_commit(by, &commits, now)?;
             Ok(self.put(group, commits))
         })?;
@@ -95,6 +96,7 @@ impl Groups {
         commits: &[(TopicId, u32)],
         is_allowed: impl FnOnce(&Group) -> Result<Vec<bool>, GroupError>,
     ) -> Result<Stepped<Vec<bool>>, GroupError> {
+        self.check_named(group)?;
         let absent = Absent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, _, _| {
             let allowed = is_allowed(group)?;

@@ -26,9 +26,16 @@ impl Groups {
         } else {
             Absent::Fail(GroupError::NoSuchGroup)
         };
+        if beat.names.is_some() || beat.pattern.is_some() {
+            self.check_memory(beat.bytes())?;
+        }
         let Stepped { value, stored } = self.step(group, absent, |group, now, effects| {
+            if beat.epoch == EPOCH_JOIN && !group.kind.is_empty() {
+                self.upgrade(group, now, effects)?;
+            }
             let kind = group.become_consumer(self.settings.consumer, beat.epoch == EPOCH_JOIN)?;
             let answer = kind.heartbeat(beat, &*self.topics, now, effects);
+            group.kind.downgrade_if_classic(now, effects);
             Ok::<_, ConsumerError>(answer?)
         })?;
         if value.is_err() {

@@ -37,6 +37,8 @@ pub struct Effects {
     pub rebalances: u64,
     /// Members that were silent for too long.
     pub expired: u64,
+    /// The step was nothing but a sign of life: no deadline is earlier and no member larger than before.
+    pub only_alive: bool,
 }
 
 impl Effects {

@@ -16,6 +16,8 @@ pub enum GroupError {
     OtherKind,
     #[error("the group has as many members as it may have")]
     Full,
+    #[error("the members of all groups take as much memory as they may")]
+    NoMemory,
     #[error("the group does not know this member")]
     UnknownMember,
     /// The member that asks has to come again with the id that it was given.

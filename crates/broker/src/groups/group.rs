@@ -28,6 +28,8 @@ pub struct Group {
     pub empty_since: i64,
     /// Whether the journal has state of it, other than commits.
     pub(super) is_stored: bool,
+    /// What its members took in memory after the last step.
+    pub(super) bytes: usize,
     /// The entry in the queue of deadlines that counts; others are left-overs.
     pub(super) queued: Option<Moment>,
     waiting: BTreeMap<Wait, oneshot::Sender<Answer>>,
@@ -124,6 +126,14 @@ impl GroupKind {
         }
     }
 
+    /// What its members take in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Classic(group) => group.bytes(),
+            Self::Consumer(group) => group.group().bytes(),
+        }
+    }
+
     /// When it wants [`Self::tick`] to be called.
     pub(super) fn deadline(&self) -> Option<Moment> {
         match self {
@@ -138,6 +148,7 @@ impl GroupKind {
             Self::Classic(group) => group.tick(now, effects),
             Self::Consumer(group) => group.tick(now, effects),
         }
+        self.downgrade_if_classic(now, effects);
     }
 
     /// Whether this member may commit now. A commit is also a sign of life.
@@ -203,6 +214,7 @@ impl Group {
             commits: Commits::default(),
             empty_since: wall_ms,
             is_stored: false,
+            bytes: 0,
             queued: None,
             waiting: BTreeMap::new(),
             next_wait: 0,

@@ -39,6 +39,7 @@ impl Groups {
         if bytes > max {
             return Err(GroupError::MemberTooLarge { bytes, max });
         }
+        self.check_memory(bytes)?;
         let limits = JoinLimits {
             members_max: settings.members_max,
             initial_delay_ms: settings.initial_delay_ms,
@@ -49,8 +50,14 @@ impl Groups {
             Absent::Fail(GroupError::UnknownMember)
         };
         let stepped = self.try_step(group, absent, |group, now, effects| {
-            group.become_classic()?;
             let (wait, receiver) = group.wait();
+            if let GroupKind::Consumer(kind) = &mut group.kind
+                && !kind.group().is_empty()
+            {
+                self.join_assigned(kind, join, wait, now, effects);
+                return Ok(receiver);
+            }
+            group.become_classic()?;
             group.classic()?.join(join, wait, now, &limits, effects);
             Ok(receiver)
         })?;
@@ -70,9 +77,14 @@ impl Groups {
         if bytes > max {
             return Err(GroupError::MemberTooLarge { bytes, max });
         }
+        self.check_memory(bytes)?;
         let stepped = self.try_step(group, absent, |group, now, effects| {
-            group.classic()?;
             let (wait, receiver) = group.wait();
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                let synced = self.sync_assigned(kind, &sync);
+                effects.sync(wait, synced);
+                return Ok(receiver);
+            }
             group.classic()?.sync(sync, wait, now, effects);
             Ok(receiver)
         })?;
@@ -92,7 +104,11 @@ impl Groups {
     ) -> Result<(), GroupError> {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::UnknownMember);
-        let stepped = self.try_step(group, absent, |group, now, _: &mut Effects| {
+        let stepped = self.try_step(group, absent, |group, now, effects: &mut Effects| {
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                return kind.heartbeat_classic(member, instance, generation, now);
+            }
+            effects.only_alive = true;
             group.classic()?.heartbeat(member, instance, generation, now)
         });
         stepped.map(|_| ())
@@ -103,6 +119,11 @@ impl Groups {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, now, effects| {
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                let left = kind.leave_all(leaves, effects);
+                group.kind.downgrade_if_classic(now, effects);
+                return Ok(left);
+            }
             Ok(group.classic()?.leave(leaves, now, effects))
         })?;
         Ok(stepped.value)

@@ -18,6 +18,7 @@
 //! - [`consumer`]: groups whose partitions the broker assigns; [`assigned`]: how they are stored; [`consumers`]: what
 //!   their members ask
 //! - [`commits`]: the committed offsets of one group; [`commit`]: committing, asking and forgetting
+//! - [`moving`]: groups that change their protocol while they run; [`language`]: what that takes
 //! - [`members`]: what members of classic groups ask
 //! - [`driver`]: the task that wakes groups when their time has come, and sweeps out what has expired
 //! - [`stored`]: how groups and commits are stored
@@ -35,9 +36,11 @@ pub mod driver;
 pub mod effects;
 pub mod error;
 pub mod group;
+pub mod language;
 pub mod members;
 pub mod metrics;
 pub mod moment;
+pub mod moving;
 pub mod registry;
 pub mod settings;
 pub mod stored;
@@ -49,6 +52,7 @@ pub use consumers::ConsumerError;
 pub use effects::{Answer, Effects, Store, Wait};
 pub use error::GroupError;
 pub use group::{Group, GroupKind, GroupState, Stepped};
+pub use language::Language;
 pub use moment::Moment;
 pub use registry::Groups;
 pub use settings::GroupSettings;

@@ -5,7 +5,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
@@ -19,6 +19,7 @@ use super::driver::{self, Deadlines};
 use super::effects::{Answer, Effects, Store};
 use super::error::GroupError;
 use super::group::{Group, GroupKind, GroupState, Stepped};
+use super::language::Language;
 use super::metrics::GroupMetrics;
 use super::moment::{Clock, Moment, wall_ms};
 use super::settings::GroupSettings;
@@ -42,9 +43,13 @@ pub struct Groups {
     shards: Box<[Mutex<Shard>]>,
     hash: RandomState,
     count: AtomicUsize,
+    /// What the members of all groups take.
+    member_bytes: AtomicUsize,
     /// How long changes wait before they are acknowledged.
     wait: StateWait,
     /// Tasks that give answers once something is stored.
+    /// What members of the classic protocol speak.
+    pub(super) language: OnceLock<Box<dyn Language>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -89,7 +94,9 @@ impl Groups {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hash: RandomState::new(),
             count: AtomicUsize::new(0),
+            member_bytes: AtomicUsize::new(0),
             wait,
+            language: OnceLock::new(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
@@ -190,6 +197,7 @@ impl Groups {
     pub(super) fn remove(&self, shard: &mut Shard, name: &str, frames: &mut Vec<Frame>) -> Option<Group> {
         let group = shard.remove(name)?;
         self.count.fetch_sub(1, Ordering::Relaxed);
+        self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
         self.metrics.on_state(Some(group.kind.state()), None);
         if group.is_stored {
             let key = bytes::Bytes::copy_from_slice(name.as_bytes());
@@ -216,6 +224,7 @@ impl Groups {
             store,
             rebalances,
             expired,
+            only_alive,
         } = effects;
         let after = group.kind.state();
         if before != after {
@@ -228,7 +237,10 @@ impl Groups {
         self.metrics.expired_members.inc_by(expired);
         let ticket = self.store(group, store);
         let answers = group.take_waiting(answers);
-        self.queue(group);
+        if !only_alive {
+            self.queue(group);
+            self.account(group);
+        }
         match ticket {
             Some(ticket) if !answers.is_empty() => {
                 self.tasks.spawn(async move {
@@ -262,6 +274,23 @@ impl Groups {
         group.is_stored = true;
         let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
         Some(self.stage(vec![stored::change(GROUP_SPACE, key, change)]))
+    }
+
+    /// Counts what the members of a group take in memory.
+    fn account(&self, group: &mut Group) {
+        let bytes = group.kind.bytes();
+        let before = std::mem::replace(&mut group.bytes, bytes);
+        self.member_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.member_bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Whether members of all groups together may take so many bytes more.
+    pub(super) fn check_memory(&self, bytes: usize) -> Result<(), GroupError> {
+        let taken = self.member_bytes.load(Ordering::Relaxed);
+        if taken.saturating_add(bytes) > self.settings.memory_bytes_max {
+            return Err(GroupError::NoMemory);
+        }
+        Ok(())
     }
 
     /// Lets the driver know when the group wants to be woken, unless it wakes it earlier anyway.
@@ -325,6 +354,7 @@ impl Groups {
         group.kind = GroupKind::decode(kind, self.settings.consumer, now)?;
         group.is_stored = true;
         self.queue(&mut group);
+        self.account(&mut group);
         self.insert(&mut self.lock(self.shard(name)), group);
         Some(())
     }

@@ -23,6 +23,8 @@ pub struct GroupSettings {
     pub member_bytes_max: usize,
     /// Bytes of what a leader gives out in one generation.
     pub assignment_bytes_max: usize,
+    /// Bytes that the members of all groups may take in memory.
+    pub memory_bytes_max: usize,
     /// Bytes of the text beside a commit.
     pub commit_text_bytes_max: usize,
     /// How long commits of a group are kept that has no members; `None`: for ever.
@@ -43,6 +45,7 @@ impl Default for GroupSettings {
             name_bytes_max: 32_767,
             member_bytes_max: 1 << 20,
             assignment_bytes_max: 16 << 20,
+            memory_bytes_max: 256 << 20,
             commit_text_bytes_max: 4096,
             commit_retention: Some(Duration::from_hours(7 * 24)),
             sweep_every: Duration::from_mins(10),

@@ -212,7 +212,17 @@ async fn change(shared: &Shared, wanted: Wanted, validate_only: bool) -> Result<
     } else {
         broker.alter_scope(scope, edit).await
     };
-    refused(altered)
+    let changed = refused(altered)?;
+    // A broker calls a bad value a bad request.
+    Ok(changed.map_err(|(code, message)| {
+        let is_broken = area == Area::Broker && code == ErrorCode::InvalidConfig;
+        let code = if is_broken {
+            ErrorCode::InvalidRequest
+        } else {
+            code
+        };
+        (code, message)
+    }))
 }
 
 fn refused(altered: Result<(), AlterError<BadConfig>>) -> Result<Result<(), Refused>, Close> {

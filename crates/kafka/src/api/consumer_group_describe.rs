@@ -15,6 +15,8 @@ use crate::session::{Call, Close, Context};
 
 /// What clients may be told of who they are to the group: this is a member of the new protocol.
 const MEMBER_CONSUMER: i8 = 1;
+/// And this one of the classic protocol.
+const MEMBER_CLASSIC: i8 = 0;
 
 pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: ConsumerGroupDescribeRequest = call.read(body)?;
@@ -81,7 +83,11 @@ fn describe_member(group: &Group, member: &Member, topics: &Topics, version: i16
             .map(Str::copy_from),
         assignment: assignment(&member.assigned.partitions(), topics),
         target_assignment: assignment(&member.target, topics),
-        member_type: if version >= 1 { MEMBER_CONSUMER } else { -1 },
+        member_type: match &member.classic {
+            _ if version < 1 => -1,
+            Some(_) => MEMBER_CLASSIC,
+            None => MEMBER_CONSUMER,
+        },
     }
 }
 

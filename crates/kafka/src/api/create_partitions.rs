@@ -1,6 +1,6 @@
 //! `CreatePartitions`: topics grow. Existing partitions stay as they are; clients see new ones in their next metadata.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use stafett_broker::{Changing, GrowError, PARTITIONS_MAX, Topic};
@@ -27,11 +27,13 @@ pub(super) fn create_partitions(context: &Context, call: Call, body: Decoder) ->
     })))
 }
 
-async fn run(shared: &Shared, call: Call, request: CreatePartitionsRequest) -> Answered {
+async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) -> Answered {
     let mut times: HashMap<Str, usize> = HashMap::new();
     for topic in &request.topics {
         *times.entry(topic.name.clone()).or_default() += 1;
     }
+    let mut seen = HashSet::new();
+    request.topics.retain(|topic| seen.insert(topic.name.clone()));
     // All are begun before the first is waited for: they share the journal's syncs.
     let begun: Vec<Result<Option<Growing>, Result<Refused, Close>>> = request
         .topics

@@ -37,11 +37,13 @@ pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Res
     })))
 }
 
-async fn run(shared: &Shared, call: Call, request: CreateTopicsRequest) -> Answered {
-    let mut named: HashMap<&Str, usize> = HashMap::new();
+async fn run(shared: &Shared, call: Call, mut request: CreateTopicsRequest) -> Answered {
+    let mut named: HashMap<Str, usize> = HashMap::new();
     for topic in &request.topics {
-        *named.entry(&topic.name).or_default() += 1;
+        *named.entry(topic.name.clone()).or_default() += 1;
     }
+    let mut seen = HashSet::new();
+    request.topics.retain(|topic| seen.insert(topic.name.clone()));
     let mut prepared: Vec<Result<NewTopic, Refused>> = request
         .topics
         .iter()

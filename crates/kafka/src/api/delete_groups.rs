@@ -1,5 +1,6 @@
 //! `DeleteGroups`: groups without members, and what they have committed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_broker::GroupError;
@@ -15,9 +16,11 @@ pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Res
     let request: DeleteGroupsRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     let groups = shared.broker.groups();
+    let mut seen = HashSet::new();
     let deletions: Vec<_> = request
         .groups_names
         .into_iter()
+        .filter(|name| seen.insert(name.clone()))
         .map(|name| {
             let deletion = groups.delete(&name);
             (name, deletion)

@@ -1,6 +1,6 @@
 //! `DeleteTopics`: by name, or by id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use stafett_broker::{Topic, TopicId};
@@ -42,8 +42,10 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
         *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
     }
     // All are begun before the first is waited for: they share the journal's syncs.
+    let mut seen = HashSet::new();
     let begun: Vec<_> = asked
         .into_iter()
+        .filter(|topic| seen.insert((topic.name.clone(), topic.topic_id)))
         .map(|topic| {
             let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
             let found = find(shared, &topic, is_once);

@@ -1,5 +1,6 @@
 //! `DescribeGroups`: what classic groups are at, and who is in them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stafett_broker::groups::classic::MemberView;
@@ -36,7 +37,12 @@ pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> R
             NOT_ASKED
         };
         let mut groups = Vec::with_capacity(request.groups.len());
+        let mut seen = HashSet::new();
         for name in request.groups {
+            // A group is described once, however often it is asked for.
+            if !seen.insert(name.clone()) {
+                continue;
+            }
             let found = shared.broker.groups().look(&name, |group| {
                 group.and_then(|group| described(call.version, group))
             });

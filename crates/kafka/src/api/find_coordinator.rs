@@ -31,10 +31,13 @@ pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> 
     } else {
         (-1, Str::default(), -1)
     };
+    let refused = || (!is_served).then(|| Str::from("only groups and transactions have coordinators"));
     let response = if call.version < MANY_FROM {
         FindCoordinatorResponse {
             error_code,
-            error_message: (call.version >= 1 && is_served).then(|| Str::from("NONE")),
+            error_message: refused()
+                .or(Some(Str::from("NONE")))
+                .filter(|_| call.version >= 1),
             node_id,
             host,
             port,
@@ -47,7 +50,7 @@ pub(super) fn find_coordinator(context: &Context, call: Call, body: Decoder) -> 
             host: host.clone(),
             port,
             error_code,
-            error_message: is_served.then(Str::default),
+            error_message: refused().or(Some(Str::default())),
         };
         let coordinators = request.coordinator_keys.into_iter().map(coordinator).collect();
         FindCoordinatorResponse {

@@ -88,6 +88,7 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::DescribeClientQuotas,
     ApiKey::AlterClientQuotas,
     ApiKey::DescribeUserScramCredentials,
+    ApiKey::AlterUserScramCredentials,
     ApiKey::DescribeQuorum,
     ApiKey::UpdateFeatures,
     ApiKey::DescribeCluster,
@@ -183,6 +184,7 @@ fn administer(context: &Context, call: Call, body: Decoder) -> Result<Kind, Clos
         ApiKey::DescribeUserScramCredentials => {
             security::describe_user_scram_credentials(context, call, body)
         }
+        ApiKey::AlterUserScramCredentials => security::alter_user_scram_credentials(context, call, body),
         ApiKey::CreateDelegationToken => security::create_delegation_token(context, call, body),
         ApiKey::RenewDelegationToken => security::renew_delegation_token(context, call, body),
         ApiKey::ExpireDelegationToken => security::expire_delegation_token(context, call, body),

@@ -18,6 +18,8 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
+/// Partitions that are committed at once; each takes a few hundred bytes until it is stored.
+const PARTITIONS_MAX: usize = 250_000;
 /// From this version on, topics are named by their ids.
 const IDS_FROM: i16 = 10;
 /// From this version on, an epoch of a member is understood, and a group that is not there has an error of its own.
@@ -87,6 +89,7 @@ fn stage(
     let mut partitions = Vec::with_capacity(asked.partitions.len());
     for partition in &asked.partitions {
         let commit = match &topic {
+            Some(_) if commits.len() >= PARTITIONS_MAX => Err(ErrorCode::InvalidCommitOffsetSize),
             Some(topic) => commit(topic, partition, text_bytes_max),
             None => Err(unknown),
         };

@@ -21,6 +21,8 @@ use crate::session::{Call, Close, Context};
 const MANY_FROM: i16 = 8;
 /// From this version on, topics are named by their ids.
 const IDS_FROM: i16 = 10;
+/// Partitions in one answer.
+const PARTITIONS_MAX: usize = 1_000_000;
 /// From how many partitions on an answer is a large one.
 const LARGE: usize = 10_000;
 
@@ -28,7 +30,11 @@ pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Resu
     let request: OffsetFetchRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     Ok(Kind::Task(Box::pin(async move {
-        let turn = if size(&shared, &request) >= LARGE {
+        let size = size(&shared, &request);
+        if size > PARTITIONS_MAX {
+            return refused(&shared, call, request);
+        }
+        let turn = if size >= LARGE {
             large_answer(&shared).await
         } else {
             None
@@ -36,6 +42,26 @@ pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Resu
         let reply = answer(&shared, call, request)?;
         Ok(Reply { turn, ..reply })
     })))
+}
+
+/// Says of all groups that too much was asked for.
+fn refused(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered {
+    let error_code = shared.metrics.error(call.api, ErrorCode::InvalidRequest);
+    let group = |group: OffsetFetchRequestGroup| OffsetFetchResponseGroup {
+        group_id: group.group_id,
+        topics: Vec::new(),
+        error_code,
+    };
+    let response = OffsetFetchResponse {
+        error_code: if (2..MANY_FROM).contains(&call.version) {
+            error_code
+        } else {
+            0
+        },
+        groups: request.groups.into_iter().map(group).collect(),
+        ..OffsetFetchResponse::default()
+    };
+    call.answer::<OffsetFetchRequest>(&response)
 }
 
 /// Partitions that the answer will have, about.

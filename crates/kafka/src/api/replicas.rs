@@ -106,6 +106,7 @@ pub(super) fn alter_partition_reassignments(
         }
     });
     let response = AlterPartitionReassignmentsResponse {
+        error_message: None,
         responses: responses.collect(),
         allow_replication_factor_change: call.version < 1 || request.allow_replication_factor_change,
         ..AlterPartitionReassignmentsResponse::default()
@@ -141,7 +142,10 @@ fn reassigned(
 
 pub(super) fn list_partition_reassignments(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let _: ListPartitionReassignmentsRequest = call.read(body)?;
-    let response = ListPartitionReassignmentsResponse::default();
+    let response = ListPartitionReassignmentsResponse {
+        error_message: None,
+        ..ListPartitionReassignmentsResponse::default()
+    };
     Ok(Kind::Ready(
         call.answer::<ListPartitionReassignmentsRequest>(&response),
     ))

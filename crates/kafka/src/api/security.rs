@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use stafett_kafka_wire::messages::alter_user_scram_credentials::AlterUserScramCredentialsResult;
 use stafett_kafka_wire::messages::create_acls::AclCreationResult;
 use stafett_kafka_wire::messages::delete_acls::DeleteAclsFilterResult;
 use stafett_kafka_wire::messages::describe_user_scram_credentials::DescribeUserScramCredentialsResult;
 use stafett_kafka_wire::messages::{
-    CreateAclsRequest, CreateAclsResponse, CreateDelegationTokenRequest, CreateDelegationTokenResponse,
-    DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest, DescribeAclsResponse,
-    DescribeDelegationTokenRequest, DescribeDelegationTokenResponse, DescribeUserScramCredentialsRequest,
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, CreateAclsRequest,
+    CreateAclsResponse, CreateDelegationTokenRequest, CreateDelegationTokenResponse, DeleteAclsRequest,
+    DeleteAclsResponse, DescribeAclsRequest, DescribeAclsResponse, DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse, DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse, ExpireDelegationTokenRequest, ExpireDelegationTokenResponse,
     RenewDelegationTokenRequest, RenewDelegationTokenResponse, SaslAuthenticateRequest,
     SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
@@ -101,6 +103,36 @@ pub(super) fn describe_user_scram_credentials(
     };
     Ok(Kind::Ready(
         call.answer::<DescribeUserScramCredentialsRequest>(&response),
+    ))
+}
+
+pub(super) fn alter_user_scram_credentials(
+    context: &Context,
+    call: Call,
+    body: Decoder,
+) -> Result<Kind, Close> {
+    let request: AlterUserScramCredentialsRequest = call.read(body)?;
+    let deletions = request.deletions.into_iter().map(|deletion| {
+        let message = "Attempt to delete a user credential that does not exist";
+        (deletion.name, ErrorCode::ResourceNotFound, message)
+    });
+    let upsertions = request.upsertions.into_iter().map(|upsertion| {
+        let message = "users with passwords are not served";
+        (upsertion.name, ErrorCode::UnsupportedSaslMechanism, message)
+    });
+    let results = deletions
+        .chain(upsertions)
+        .map(|(user, code, message)| AlterUserScramCredentialsResult {
+            user,
+            error_code: context.shared.metrics.error(call.api, code),
+            error_message: Some(message.into()),
+        });
+    let response = AlterUserScramCredentialsResponse {
+        throttle_time_ms: 0,
+        results: results.collect(),
+    };
+    Ok(Kind::Ready(
+        call.answer::<AlterUserScramCredentialsRequest>(&response),
     ))
 }
 

@@ -133,7 +133,7 @@ impl Known {
                 .next()
                 .is_none_or(|first| first != "delete" || value.contains("compact"))
         {
-            return Err(BadConfig::Compaction);
+            return Err(BadConfig::Compaction(value.to_owned()));
         }
         Ok(())
     }
@@ -158,10 +158,14 @@ pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result
     let mut settings = before.clone();
     for edit in edits {
         let what = area.what();
-        let known = area.find(&edit.name).ok_or_else(|| BadConfig::Unknown {
-            what,
-            name: edit.name.to_string(),
-        })?;
+        let Some(known) = area.find(&edit.name) else {
+            if edit.operation == Operation::Delete {
+                // What there is not is not set.
+                continue;
+            }
+            let name = edit.name.to_string();
+            return Err(BadConfig::Unknown { what, name });
+        };
         let name = known.name;
         if known.is_fixed {
             return Err(BadConfig::Fixed {

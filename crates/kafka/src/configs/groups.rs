@@ -36,6 +36,7 @@ const HEARTBEAT: Kind = Kind::Integer {
     max: 15_000,
 };
 const INTERVAL: Kind = Kind::Integer { min: 0, max: 15_000 };
+const FOLLOWED: &str = "Kept and shown; members of consumer groups follow the broker's own settings.";
 const LATER: &str = "Kept and shown; groups of this kind are not served yet.";
 
 /// All of them, sorted by name.
@@ -43,9 +44,9 @@ const LATER: &str = "Kept and shown; groups of this kind are not served yet.";
 pub(crate) const GROUP: &[GroupConfig] = &[
     config("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", INTERVAL, "1000", super::WITHOUT_EFFECT),
     config("consumer.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms", HEARTBEAT, "5000",
-        "Milliseconds between two heartbeats of a member of a consumer group."),
+        FOLLOWED),
     config("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", SESSION, "45000",
-        "Milliseconds without a heartbeat after which a member of a consumer group is taken to be gone."),
+        FOLLOWED),
     config("share.assignment.interval.ms", "group.share.assignment.interval.ms", INTERVAL, "1000", LATER),
     config("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", LATER),
     config("share.delivery.count.limit", "group.share.delivery.count.limit", Kind::Integer { min: 2, max: 10 }, "5", LATER),

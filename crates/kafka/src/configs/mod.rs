@@ -42,9 +42,9 @@ pub(crate) enum BadConfig {
         why: BadValue,
     },
     #[error(
-        "Invalid value compact for configuration cleanup.policy: compaction is not served yet, only delete is"
+        "Invalid value {0} for configuration cleanup.policy: compaction is not served yet, only delete is"
     )]
-    Compaction,
+    Compaction(String),
     #[error("{name} is the broker's for as long as it runs: it cannot be changed")]
     Fixed { name: String },
     #[error("{name} is not a list: nothing can be appended to it or taken from it")]

@@ -45,81 +45,83 @@ fn told(response: &ConsumerGroupHeartbeatResponse) -> Option<Vec<i32>> {
 
 type Change = fn(&mut ConsumerGroupHeartbeatRequest);
 
+/// What is wrong with a request to join, and what it is answered.
+const NONSENSE: &[(&str, Change, ErrorCode)] = &[
+    (
+        "no member",
+        |r| r.member_id = "".into(),
+        ErrorCode::InvalidRequest,
+    ),
+    ("no group", |r| r.group_id = "".into(), ErrorCode::InvalidRequest),
+    (
+        "no timeout",
+        |r| r.rebalance_timeout_ms = -1,
+        ErrorCode::InvalidRequest,
+    ),
+    (
+        "no topics",
+        |r| r.subscribed_topic_names = None,
+        ErrorCode::InvalidRequest,
+    ),
+    (
+        "no list of what it has",
+        |r| r.topic_partitions = None,
+        ErrorCode::InvalidRequest,
+    ),
+    (
+        "has something",
+        |r| r.topic_partitions = Some(vec![RequestTopicPartitions::default()]),
+        ErrorCode::InvalidRequest,
+    ),
+    (
+        "empty instance",
+        |r| r.instance_id = Some("".into()),
+        ErrorCode::InvalidRequest,
+    ),
+    (
+        "empty rack",
+        |r| r.rack_id = Some("".into()),
+        ErrorCode::InvalidRequest,
+    ),
+    ("epoch -3", |r| r.member_epoch = -3, ErrorCode::InvalidRequest),
+    (
+        "leaves for a while, dynamic",
+        |r| r.member_epoch = -2,
+        ErrorCode::InvalidRequest,
+    ),
+    (
+        "unknown assignor",
+        |r| r.server_assignor = Some("x".into()),
+        ErrorCode::UnsupportedAssignor,
+    ),
+    (
+        "empty assignor",
+        |r| r.server_assignor = Some("".into()),
+        ErrorCode::UnsupportedAssignor,
+    ),
+    (
+        "wrong pattern",
+        |r| r.subscribed_topic_regex = Some("(".into()),
+        ErrorCode::InvalidRegularExpression,
+    ),
+    (
+        "reports to no group",
+        |r| r.member_epoch = 1,
+        ErrorCode::GroupIdNotFound,
+    ),
+    (
+        "leaves no group",
+        |r| r.member_epoch = -1,
+        ErrorCode::GroupIdNotFound,
+    ),
+];
+
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_with_the_code_that_clients_know() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.create("t", 4).await;
-    let cases: &[(&str, Change, ErrorCode)] = &[
-        (
-            "no member",
-            |r| r.member_id = "".into(),
-            ErrorCode::InvalidRequest,
-        ),
-        ("no group", |r| r.group_id = "".into(), ErrorCode::InvalidRequest),
-        (
-            "no timeout",
-            |r| r.rebalance_timeout_ms = -1,
-            ErrorCode::InvalidRequest,
-        ),
-        (
-            "no topics",
-            |r| r.subscribed_topic_names = None,
-            ErrorCode::InvalidRequest,
-        ),
-        (
-            "no list of what it has",
-            |r| r.topic_partitions = None,
-            ErrorCode::InvalidRequest,
-        ),
-        (
-            "has something",
-            |r| r.topic_partitions = Some(vec![RequestTopicPartitions::default()]),
-            ErrorCode::InvalidRequest,
-        ),
-        (
-            "empty instance",
-            |r| r.instance_id = Some("".into()),
-            ErrorCode::InvalidRequest,
-        ),
-        (
-            "empty rack",
-            |r| r.rack_id = Some("".into()),
-            ErrorCode::InvalidRequest,
-        ),
-        ("epoch -3", |r| r.member_epoch = -3, ErrorCode::InvalidRequest),
-        (
-            "leaves for a while, dynamic",
-            |r| r.member_epoch = -2,
-            ErrorCode::InvalidRequest,
-        ),
-        (
-            "unknown assignor",
-            |r| r.server_assignor = Some("x".into()),
-            ErrorCode::UnsupportedAssignor,
-        ),
-        (
-            "empty assignor",
-            |r| r.server_assignor = Some("".into()),
-            ErrorCode::UnsupportedAssignor,
-        ),
-        (
-            "wrong pattern",
-            |r| r.subscribed_topic_regex = Some("(".into()),
-            ErrorCode::InvalidRegularExpression,
-        ),
-        (
-            "reports to no group",
-            |r| r.member_epoch = 1,
-            ErrorCode::GroupIdNotFound,
-        ),
-        (
-            "leaves no group",
-            |r| r.member_epoch = -1,
-            ErrorCode::GroupIdNotFound,
-        ),
-    ];
-    for (what, change, code) in cases {
+    for (what, change, code) in NONSENSE {
         let mut request = join("m");
         change(&mut request);
         let response = client.call(LATEST, &request).await;

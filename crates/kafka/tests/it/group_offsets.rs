@@ -79,69 +79,73 @@ async fn what_is_committed_in_any_version_comes_back_in_any_version() {
             "version {version}"
         );
         for fetched in 1..=10_i16 {
-            let old = OffsetFetchRequest {
-                group_id: "any".into(),
-                topics: Some(vec![OffsetFetchRequestTopic {
-                    name: "kept".into(),
-                    partition_indexes: vec![0, 1],
-                }]),
-                ..OffsetFetchRequest::default()
-            };
-            let new = OffsetFetchRequest {
-                groups: vec![OffsetFetchRequestGroup {
-                    group_id: "any".into(),
-                    topics: Some(vec![OffsetFetchRequestTopics {
-                        name: if fetched >= 10 {
-                            Str::default()
-                        } else {
-                            "kept".into()
-                        },
-                        topic_id: if fetched >= 10 { id } else { Uuid::ZERO },
-                        partition_indexes: vec![0, 1],
-                    }]),
-                    ..OffsetFetchRequestGroup::default()
-                }],
-                ..OffsetFetchRequest::default()
-            };
-            let response = client.call(fetched, if fetched >= 8 { &new } else { &old }).await;
-            let found: Vec<_> = if fetched >= 8 {
-                let partitions = &response.groups[0].topics[0].partitions;
-                partitions
-                    .iter()
-                    .map(|it| {
-                        (
-                            it.committed_offset,
-                            it.committed_leader_epoch,
-                            it.metadata.clone(),
-                            it.error_code,
-                        )
-                    })
-                    .collect()
-            } else {
-                let partitions = &response.topics[0].partitions;
-                partitions
-                    .iter()
-                    .map(|it| {
-                        (
-                            it.committed_offset,
-                            it.committed_leader_epoch,
-                            it.metadata.clone(),
-                            it.error_code,
-                        )
-                    })
-                    .collect()
-            };
             let epoch = if version >= 6 && fetched >= 5 { 3 } else { -1 };
             let note = Some(Str::from(format!("note {version}")));
-            assert_eq!(
-                found,
-                [
-                    (-1, -1, Some(Str::default()), 0),
-                    (i64::from(version), epoch, note, 0)
-                ]
-            );
+            let expected = [
+                (-1, -1, Some(Str::default()), 0),
+                (i64::from(version), epoch, note, 0),
+            ];
+            assert_eq!(fetch(&mut client, fetched, id).await, expected);
         }
     }
+}
+
+/// What is said of partitions 0 and 1 of the topic `kept`: offset, leader epoch, text, error.
+async fn fetch(client: &mut Client, version: i16, id: Uuid) -> Vec<(i64, i32, Option<Str>, i16)> {
+    if version < 8 {
+        let request = OffsetFetchRequest {
+            group_id: "any".into(),
+            topics: Some(vec![OffsetFetchRequestTopic {
+                name: "kept".into(),
+                partition_indexes: vec![0, 1],
+            }]),
+            ..OffsetFetchRequest::default()
+        };
+        let topic = client.call(version, &request).await.topics.remove(0);
+        let partitions = topic.partitions.into_iter();
+        return partitions
+            .map(|it| {
+                (
+                    it.committed_offset,
+                    it.committed_leader_epoch,
+                    it.metadata,
+                    it.error_code,
+                )
+            })
+            .collect();
+    }
+    let has_id = version >= 10;
+    let topic = OffsetFetchRequestTopics {
+        name: if has_id { Str::default() } else { "kept".into() },
+        topic_id: if has_id { id } else { Uuid::ZERO },
+        partition_indexes: vec![0, 1],
+    };
+    let request = OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "any".into(),
+            topics: Some(vec![topic]),
+            ..OffsetFetchRequestGroup::default()
+        }],
+        ..OffsetFetchRequest::default()
+    };
+    let topic = client
+        .call(version, &request)
+        .await
+        .groups
+        .remove(0)
+        .topics
+        .remove(0);
+    let partitions = topic.partitions.into_iter();
+    partitions
+        .map(|it| {
+            (
+                it.committed_offset,
+                it.committed_leader_epoch,
+                it.metadata,
+                it.error_code,
+            )
+        })
+        .collect()
 }
 
 #[tokio::test]
@@ -330,6 +334,38 @@ async fn commits_of_topics_that_members_read_are_not_deleted() {
         0
     );
     assert!(all(&mut client, "reader").await.is_empty());
+}
+
+#[tokio::test]
+async fn more_than_an_answer_may_have_is_refused() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("small", 1).await;
+    let topic = OffsetFetchRequestTopics {
+        name: "small".into(),
+        partition_indexes: vec![0; 1_000_001],
+        ..OffsetFetchRequestTopics::default()
+    };
+    let request = OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "greedy".into(),
+            topics: Some(vec![topic]),
+            ..OffsetFetchRequestGroup::default()
+        }],
+        ..OffsetFetchRequest::default()
+    };
+    let answer = client.call(9, &request).await;
+    assert_eq!(answer.groups[0].error_code, ErrorCode::InvalidRequest.code());
+    let mut request = commit("greedy", "small", 0, 1);
+    let partition = request.topics[0].partitions[0].clone();
+    request.topics[0].partitions = vec![partition; 250_001];
+    let answer = client.call(9, &request).await;
+    let codes: Vec<_> = answer.topics[0]
+        .partitions
+        .iter()
+        .map(|it| it.error_code)
+        .collect();
+    assert_eq!(codes[249_999..], [0, ErrorCode::InvalidCommitOffsetSize.code()]);
 }
 
 #[tokio::test]

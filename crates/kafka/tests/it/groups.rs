@@ -255,6 +255,7 @@ async fn every_version_joins_syncs_beats_and_leaves() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of requests")]
 #[tokio::test]
 async fn joins_that_make_no_sense_are_refused_by_name() {
     let server = Server::start().await;
@@ -508,7 +509,7 @@ async fn groups_without_members_are_deleted_for_good() {
     let mut member = Member::alone(&server, "mortal").await;
     let mut client = server.client().await;
     let request = DeleteGroupsRequest {
-        groups_names: vec!["mortal".into(), "absent".into()],
+        groups_names: vec!["mortal".into(), "absent".into(), "absent".into()],
     };
     let codes = |results: &[stafett_kafka_wire::messages::delete_groups::DeletableGroupResult]| {
         results.iter().map(|result| result.error_code).collect::<Vec<_>>()

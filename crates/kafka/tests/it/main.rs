@@ -8,7 +8,9 @@
     reason = "what is missing or too large fails the test"
 )]
 
+mod administration;
 mod allocations;
+mod answers;
 mod consumer_groups;
 mod fetch;
 mod fetch_sessions;

@@ -29,6 +29,27 @@ pub(crate) async fn named(client: &mut Client) -> HashMap<ApiKey, (i16, i16)> {
     .collect()
 }
 
+#[tokio::test]
+async fn the_documentation_says_of_every_api_what_is_served() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(folder.join("../../docs/protocol-support.md")).unwrap();
+    let server = Server::start().await;
+    let named = named(&mut server.client().await).await;
+    for api in ApiKey::ALL {
+        let versions = api.versions();
+        let range = if !named.contains_key(api) {
+            "no".to_owned()
+        } else if versions.min == versions.max {
+            versions.min.to_string()
+        } else {
+            versions.to_string()
+        };
+        let row = format!("| {} | {range} ", api.name());
+        let is_there = text.lines().any(|line| line.starts_with(&row));
+        assert!(is_there, "docs/protocol-support.md has no row {row}");
+    }
+}
+
 macro_rules! ask_for_each {
     ($($api:ident $request:ident $response:ident;)*) => {
         #[tokio::test]

@@ -103,6 +103,9 @@ settings! {
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;
 
+        /// Bytes that the members of all groups may take in memory, with what they say of themselves and are given.
+        memory_bytes_max: Bytes = "256MiB", in MIB..=TIB;
+
         /// Size of the text that members may write beside a committed offset.
         commit_text_bytes_max: Bytes = "4KiB", in 0..=MIB;
 

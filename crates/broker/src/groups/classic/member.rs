@@ -21,16 +21,16 @@ pub struct Strategy {
 }
 
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) instance: Option<Box<str>>,
-    pub(super) client_id: Box<str>,
-    pub(super) client_host: Box<str>,
-    pub(super) session_ms: u32,
-    pub(super) rebalance_ms: u32,
+pub(in crate::groups) struct Member {
+    pub(in crate::groups) instance: Option<Box<str>>,
+    pub(in crate::groups) client_id: Box<str>,
+    pub(in crate::groups) client_host: Box<str>,
+    pub(in crate::groups) session_ms: u32,
+    pub(in crate::groups) rebalance_ms: u32,
     /// The one it likes best comes first.
-    pub(super) strategies: Vec<Strategy>,
+    pub(in crate::groups) strategies: Vec<Strategy>,
     /// What the leader gave it.
-    pub(super) assignment: Bytes,
+    pub(in crate::groups) assignment: Bytes,
     /// Its last sign of life.
     pub(super) heard: Moment,
     /// It waits in its first join.
@@ -51,6 +51,15 @@ impl Member {
             (Some(_), _) | (_, Some(_)) => None,
             (None, None) => Some(self.heard.after(self.session_ms)),
         }
+    }
+
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let strategies = self.strategies.iter();
+        let strategies: usize = strategies
+            .map(|it| size_of::<Strategy>() + it.name.len() + it.metadata.len())
+            .sum();
+        size_of::<Self>() + strategies + self.client_id.len() + self.assignment.len()
     }
 
     pub(super) fn metadata(&self, strategy: Option<&str>) -> Bytes {

@@ -26,6 +26,7 @@
 mod expire;
 mod join;
 mod member;
+mod moving;
 #[cfg(test)]
 mod script;
 mod stored;
@@ -155,6 +156,11 @@ impl ClassicGroup {
             metadata: member.metadata(self.strategy()),
             assignment: member.assignment.clone(),
         })
+    }
+
+    /// What its members take in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.members.values().map(Member::bytes).sum()
     }
 
     /// Whether a member may commit now; it is also a sign of life.

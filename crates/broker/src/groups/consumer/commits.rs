@@ -11,6 +11,8 @@ pub enum CommitError {
     UnknownMember,
     #[error("the member believes in epoch {given}, and it is at {current}")]
     StaleEpoch { given: i32, current: i32 },
+    #[error("the member is in another generation")]
+    OtherGeneration,
 }
 
 impl Group {
@@ -26,9 +28,13 @@ impl Group {
             return Ok(());
         }
         let member = self.member(member).ok_or(CommitError::UnknownMember)?;
-        let stale = CommitError::StaleEpoch {
-            given: epoch,
-            current: member.epoch,
+        let stale = if member.classic.is_some() {
+            CommitError::OtherGeneration
+        } else {
+            CommitError::StaleEpoch {
+                given: epoch,
+                current: member.epoch,
+            }
         };
         if epoch == member.epoch {
             return Ok(());

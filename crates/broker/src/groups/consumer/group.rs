@@ -122,6 +122,13 @@ impl Group {
         }
     }
 
+    /// What members take in memory, about.
+    pub fn bytes(&self) -> usize {
+        let members = self.members.values().map(Member::bytes);
+        let interests = self.interests.values().map(Interest::bytes);
+        members.sum::<usize>() + interests.sum::<usize>() + self.held.len() * size_of::<Partition>()
+    }
+
     pub(super) fn bump(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
         self.unstored = true;

@@ -57,6 +57,16 @@ pub enum HeartbeatError {
 }
 
 impl Heartbeat {
+    /// What a group may have to keep of it, about.
+    pub fn bytes(&self) -> usize {
+        let names = self
+            .names
+            .iter()
+            .flatten()
+            .map(|name| name.len() + size_of::<Box<str>>());
+        names.sum::<usize>() + self.member.len() + self.pattern.as_ref().map_or(0, |pattern| pattern.len())
+    }
+
     /// Whether everything is said, so that everything wants to be told.
     fn is_full(&self) -> bool {
         self.rebalance_timeout_ms.is_some()
@@ -258,6 +268,10 @@ impl Group {
         };
         member.seen_ms = now_ms;
         let mut is_new = wants_else;
+        if beat.epoch == EPOCH_JOIN && member.classic.take().is_some() {
+            // It has learned the new protocol.
+            is_new = true;
+        }
         if member.client_id != beat.client_id {
             member.client_id.clone_from(&beat.client_id);
             is_new = true;
@@ -309,7 +323,7 @@ impl Group {
         changed
     }
 
-    fn leave(&mut self, beat: &Heartbeat) -> Result<Answer, HeartbeatError> {
+    pub(super) fn leave(&mut self, beat: &Heartbeat) -> Result<Answer, HeartbeatError> {
         self.known(beat)?;
         self.put_out(&beat.member);
         Ok(Answer {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::assign::Assignor;
+use super::classic::Classic;
 use super::partitions::{Holding, Partitions};
 
 /// The epoch with which a member comes.
@@ -52,6 +53,8 @@ pub struct Member {
     pub revoking: Holding,
     /// What it is to have in the end.
     pub target: Arc<Partitions>,
+    /// What it is in the classic protocol, if it knows no other.
+    pub classic: Option<Classic>,
     /// Which of the group's interests is its own.
     pub(super) interest: InterestId,
     pub(super) seen_ms: u64,
@@ -98,6 +101,7 @@ impl Member {
             assigned: Holding::default(),
             revoking: Holding::default(),
             target: Arc::default(),
+            classic: None,
             interest: InterestId::default(),
             seen_ms: now_ms,
             revoke_by_ms: None,
@@ -108,6 +112,19 @@ impl Member {
     /// Whether it has, and knows that it has, what the group wants it to have.
     pub fn is_reconciled(&self, target_epoch: i32) -> bool {
         self.state == MemberState::Stable && self.epoch == target_epoch
+    }
+
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = self.id.len() * 2 + self.client_id.len() + self.host.len();
+        let classic = self.classic.as_ref().map_or(0, |classic| {
+            let strategies = classic.strategies.iter();
+            strategies
+                .map(|strategy| strategy.name.len() + strategy.metadata.len())
+                .sum()
+        });
+        let held = (self.assigned.len() + self.revoking.len()) * size_of::<super::Held>();
+        size_of::<Self>() + texts + classic + held + self.target.len() * size_of::<super::Partition>()
     }
 
     pub(super) fn set_epoch(&mut self, epoch: i32) {

@@ -18,10 +18,12 @@
 //! - [`heartbeat`]: what a member says and is told; joining, leaving
 //! - [`reconcile`]: one step of a member towards its target
 //! - [`timeouts`]: members that are silent, or do not give back
+//! - [`classic`]: members that know only the classic protocol
 //! - [`commits`]: who may commit and fetch offsets
 //! - [`stored`]: what is stored of a group
 
 pub mod assign;
+pub mod classic;
 pub mod commits;
 pub mod group;
 pub mod heartbeat;

@@ -12,17 +12,22 @@
 //! 3 current       text member, i32 epoch, i32 previous epoch, u8 state, holding assigned, holding revoking
 //!                 holding: u32 topics, each: u128 id, u32 partitions, each: u32, i32 since
 //! 4 gone          text member
+//! 5 classic       text member, text purpose, u32 session in ms, u32 strategies, each: text name, u32 bytes, bytes
 //! ```
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::assign::Assignor;
+use super::classic::Classic;
 use super::group::{Group, Rules};
 use super::member::{Member, MemberState, Unstored};
 use super::partitions::{Held, Holding, Partition, Partitions};
 use super::reconcile::Step;
 use super::subscription::Subscription;
 use crate::TopicId;
+use crate::groups::classic::Strategy;
 
 const VERSION: u8 = 1;
 const GROUP: u8 = 0;
@@ -30,6 +35,7 @@ const DESCRIPTION: u8 = 1;
 const TARGET: u8 = 2;
 const CURRENT: u8 = 3;
 const GONE: u8 = 4;
+const CLASSIC: u8 = 5;
 const NO_ASSIGNOR: u8 = 255;
 
 impl Group {
@@ -83,6 +89,11 @@ impl Group {
             && let Some(subscription) = self.subscription(member)
         {
             put_description(member, subscription, out);
+            if let Some(classic) = &member.classic {
+                out.push(CLASSIC);
+                put_text(&member.id, out);
+                put_classic(classic, out);
+            }
         }
         if parts.target {
             put_target(member, out);
@@ -123,6 +134,13 @@ impl Group {
                     let id = input.text()?;
                     self.restore_current(&id, input.current()?, now_ms);
                 }
+                CLASSIC => {
+                    let id = input.text()?;
+                    let classic = input.classic()?;
+                    if let Some(member) = self.members.get_mut(&id) {
+                        member.classic = Some(classic);
+                    }
+                }
                 GONE => {
                     self.remove(&input.text()?);
                 }
@@ -154,6 +172,8 @@ impl Group {
             rebalance_timeout_ms: description.rebalance_timeout_ms,
             assignor: description.assignor,
             interest,
+            // One of the classic protocol says so behind this.
+            classic: None,
             ..before.unwrap_or_else(|| Member::nobody(now_ms))
         };
         if is_new {
@@ -222,6 +242,17 @@ fn put_description(member: &Member, subscription: &Subscription, out: &mut Vec<u
     put_count(subscription.names().len(), out);
     for name in subscription.names() {
         put_text(name, out);
+    }
+}
+
+fn put_classic(classic: &Classic, out: &mut Vec<u8>) {
+    put_text(&classic.purpose, out);
+    out.extend(classic.session_ms.to_le_bytes());
+    put_count(classic.strategies.len(), out);
+    for strategy in &classic.strategies {
+        put_text(&strategy.name, out);
+        put_count(strategy.metadata.len(), out);
+        out.extend(&strategy.metadata);
     }
 }
 
@@ -360,6 +391,25 @@ impl Input<'_> {
                 let names: Option<Vec<_>> = (0..self.u32()?).map(|_| self.text()).collect();
                 Subscription::new(names?, pattern)
             },
+        })
+    }
+
+    fn classic(&mut self) -> Option<Classic> {
+        Some(Classic {
+            purpose: self.text()?,
+            session_ms: self.u32()?,
+            strategies: (0..self.u32()?).map(|_| self.strategy()).collect::<Option<_>>()?,
+        })
+    }
+
+    fn strategy(&mut self) -> Option<Strategy> {
+        let name = self.text()?;
+        let bytes = self.u32()? as usize;
+        let (front, behind) = self.0.split_at_checked(bytes)?;
+        self.0 = behind;
+        Some(Strategy {
+            name,
+            metadata: Bytes::copy_from_slice(front),
         })
     }
 

@@ -12,6 +12,8 @@ use super::topics::{TopicShape, TopicSource};
 pub const PATTERN_BYTES_MAX: usize = 4096;
 /// Bytes that a compiled pattern may take.
 const PATTERN_MEMORY_MAX: usize = 1 << 20;
+/// What a compiled pattern mostly takes.
+const PATTERN_BYTES: usize = 64 << 10;
 /// How deep a pattern may nest.
 const PATTERN_NESTING_MAX: u32 = 50;
 
@@ -51,6 +53,12 @@ impl Subscription {
     pub fn pattern(&self) -> Option<&str> {
         self.pattern.as_deref()
     }
+
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        let names = self.names.iter().map(|name| name.len() + size_of::<Box<str>>());
+        names.sum::<usize>() + self.pattern().map_or(0, |pattern| pattern.len() + PATTERN_BYTES)
+    }
 }
 
 /// A subscription that some members share, and the topics that it comes to.
@@ -59,6 +67,8 @@ pub(super) struct Interest {
     pub subscription: Subscription,
     regex: Option<Regex>,
     pub members: usize,
+    /// What the subscription takes in memory.
+    subscription_bytes: usize,
     /// By name.
     pub topics: BTreeMap<Box<str>, TopicShape>,
 }
@@ -68,6 +78,7 @@ impl Interest {
     pub(super) fn new(subscription: Subscription) -> Result<Self, PatternError> {
         let regex = subscription.pattern().map(compile).transpose()?;
         Ok(Self {
+            subscription_bytes: subscription.bytes(),
             subscription,
             regex,
             members: 0,
@@ -109,6 +120,12 @@ impl Interest {
             }
         }
         before != now
+    }
+
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        const TOPIC_BYTES: usize = 96;
+        self.subscription_bytes + self.topics.len() * TOPIC_BYTES
     }
 
     /// How many look-ups looking up everything takes, or `None` if that is every topic there is.

@@ -51,7 +51,11 @@ impl Group {
 }
 
 fn deadline(member: &Member, rules: &Rules) -> (u64, Expired) {
-    let session = member.seen_ms.saturating_add(rules.session_ms);
+    let session_ms = match &member.classic {
+        Some(classic) => u64::from(classic.session_ms),
+        None => rules.session_ms,
+    };
+    let session = member.seen_ms.saturating_add(session_ms);
     match member.revoke_by_ms {
         Some(at) if at < session => (at, Expired::Rebalance),
         Some(_) | None => (session, Expired::Session),

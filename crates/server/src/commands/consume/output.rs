@@ -11,7 +11,7 @@ use super::Job;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 /// What one batch may become when it is decompressed.
-const BATCH_BYTES_MAX: usize = 1 << 30;
+const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// Prints records.
 pub(super) struct Output<'a> {

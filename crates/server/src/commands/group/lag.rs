@@ -129,13 +129,18 @@ fn show(session: &Session, group: &Group, rows: &[Row]) -> anyhow::Result<()> {
         }
         return Ok(out.flush()?);
     }
-    writeln!(
+    write!(
         out,
         "{}  {}  {} behind",
         group.name,
         group.state,
         human::count(total)
     )?;
+    match rows.iter().filter(|row| row.committed.is_none()).count() {
+        0 => writeln!(out)?,
+        1 => writeln!(out, ", and a partition without a committed offset")?,
+        more => writeln!(out, ", and {more} partitions without a committed offset")?,
+    }
     if rows.is_empty() {
         writeln!(out, "no offsets are committed")?;
         return Ok(out.flush()?);

@@ -124,6 +124,13 @@ fn parse_json(line: &[u8]) -> Result<Parsed<'static>, String> {
     let Value::Object(mut object) = value else {
         return Err("it is not a JSON object".to_owned());
     };
+    // Any other object would silently become a record of nothing.
+    if !["key", "value", "key_base64", "value_base64"]
+        .iter()
+        .any(|name| object.contains_key(*name))
+    {
+        return Err("it has neither key nor value: expected {\"key\":…,\"value\":…}".to_owned());
+    }
     let mut parsed = Parsed {
         key: json_content(object.remove("key"), object.remove("key_base64"))?,
         value: json_content(object.remove("value"), object.remove("value_base64"))?,
@@ -272,6 +279,7 @@ mod tests {
         for bad in [
             "",
             "[]",
+            "{\"a\":1}",
             "{\"partition\":\"x\"}",
             "{\"timestamp\":-5}",
             "{\"headers\":7}",

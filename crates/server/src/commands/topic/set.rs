@@ -1,6 +1,6 @@
 //! `stafett topic set`.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 use stafett_kafka_client::admin::Change;
 
@@ -9,17 +9,18 @@ use crate::client::{self, Session};
 use crate::failure::Failure;
 
 const SETTINGS: &str = "KEY=VALUE";
+const PARTITIONS: &str = "partitions";
 const UNSET: &str = "unset";
 const DRY_RUN: &str = "dry-run";
 
 pub(super) fn describe() -> Command {
     Command::new("set")
-        .about("Change settings of a topic, at once and while it is in use")
+        .about("Change settings of a topic, or give it more partitions, while it is in use")
         .arg(name())
         .arg(
             Arg::new(SETTINGS)
                 .num_args(0..)
-                .required_unless_present(UNSET)
+                .required_unless_present_any([UNSET, PARTITIONS])
                 .value_parser(settings::read)
                 .help("Settings; durations and sizes may have units: 7d, 512MiB"),
         )
@@ -29,6 +30,14 @@ pub(super) fn describe() -> Command {
                 .value_name("KEY")
                 .action(ArgAction::Append)
                 .help("Back to the default; can be given several times"),
+        )
+        .arg(
+            Arg::new(PARTITIONS)
+                .long(PARTITIONS)
+                .short('p')
+                .value_name("N")
+                .value_parser(value_parser!(i32).range(1..))
+                .help("More partitions: so many in all. Keys then go to other partitions than before"),
         )
         .arg(
             Arg::new(DRY_RUN)
@@ -53,11 +62,22 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map(|(key, value)| Change::Set(key.clone(), value.clone()))
         .chain(unset.map(|key| Change::Unset(key.clone())))
         .collect();
+    let partitions = matches.get_one::<i32>(PARTITIONS).copied();
     let dry_run = matches.get_flag(DRY_RUN);
     client::run(matches, async move |session: Session| {
         session.topic(&name).await?;
-        session.client.alter_settings(&name, &changes, dry_run).await?;
         let word = if dry_run { "would be " } else { "" };
+        if let Some(count) = partitions {
+            session.client.grow_topic(&name, count, dry_run).await?;
+            if session.json {
+                Session::object(&json!({ "topic": name, "partitions": count, "dry_run": dry_run }))?;
+            }
+            session.say(&format!("{name}: {word}given {count} partitions"))?;
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        session.client.alter_settings(&name, &changes, dry_run).await?;
         for change in &changes {
             let (key, value) = match change {
                 Change::Set(key, value) => (key, Some(value)),

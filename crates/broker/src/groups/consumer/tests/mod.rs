@@ -1,5 +1,6 @@
 //! Groups as scripts, and held against what must always be true.
 
+mod classic;
 mod joining;
 mod leaving;
 mod moving;

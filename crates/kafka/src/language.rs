@@ -1,0 +1,82 @@
+//! What consumers of the classic protocol tell each other, for groups that move between the protocols.
+
+use bytes::Bytes;
+use stafett_broker::groups::Language;
+use stafett_broker::groups::language::{Named, Spoken};
+use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolAssignment, ConsumerProtocolSubscription};
+use stafett_kafka_wire::messages::consumer_protocol_assignment::TopicPartition;
+use stafett_kafka_wire::{DecodeLimits, Str};
+
+/// The embedded protocol of Kafka's consumers.
+#[derive(Debug)]
+pub(crate) struct Consumers;
+
+impl Language for Consumers {
+    fn purpose(&self) -> &'static str {
+        "consumer"
+    }
+
+    fn read_member(&self, metadata: &Bytes) -> Option<Spoken> {
+        let read = consumer_protocol::read(metadata.clone(), DecodeLimits::default());
+        let (
+            _,
+            ConsumerProtocolSubscription {
+                topics,
+                owned_partitions,
+                ..
+            },
+        ) = read.ok()?;
+        let has = owned_partitions
+            .iter()
+            .map(|topic| (copied(&topic.topic), indexes(&topic.partitions)));
+        Some(Spoken {
+            names: topics.iter().map(copied).collect(),
+            has: has.collect(),
+        })
+    }
+
+    fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<Named>> {
+        let read = consumer_protocol::read(assignment.clone(), DecodeLimits::default());
+        let (
+            _,
+            ConsumerProtocolAssignment {
+                assigned_partitions, ..
+            },
+        ) = read.ok()?;
+        let named = assigned_partitions
+            .iter()
+            .map(|topic| (copied(&topic.topic), indexes(&topic.partitions)));
+        Some(named.collect())
+    }
+
+    fn write_assignment(&self, metadata: &Bytes, partitions: &[Named]) -> Bytes {
+        let read = consumer_protocol::read::<ConsumerProtocolSubscription>(
+            metadata.clone(),
+            DecodeLimits::default(),
+        );
+        let version = read.map_or(0, |(version, _)| version);
+        let assigned = partitions.iter().map(|(name, indexes)| TopicPartition {
+            topic: Str::copy_from(name),
+            partitions: indexes
+                .iter()
+                .filter_map(|index| i32::try_from(*index).ok())
+                .collect(),
+        });
+        let assignment = ConsumerProtocolAssignment {
+            assigned_partitions: assigned.collect(),
+            ..ConsumerProtocolAssignment::default()
+        };
+        consumer_protocol::write(version, &assignment).unwrap_or_default()
+    }
+}
+
+fn copied(text: &Str) -> Box<str> {
+    text.as_str().into()
+}
+
+fn indexes(partitions: &[i32]) -> Vec<u32> {
+    partitions
+        .iter()
+        .filter_map(|index| u32::try_from(*index).ok())
+        .collect()
+}
