@@ -14,13 +14,13 @@ use crate::session::Close;
 /// Why a batch was not taken, from what is wrong with it.
 pub(crate) fn batch(error: &BatchError) -> ErrorCode {
     match error {
-        BatchError::Truncated { .. } | BatchError::Length(_) | BatchError::Checksum { .. } => {
-            ErrorCode::CorruptMessage
-        }
+        // Clients send it again.
+        BatchError::Length(_) | BatchError::Checksum { .. } => ErrorCode::CorruptMessage,
         BatchError::Codec(_) | BatchError::Compression { .. } => ErrorCode::UnsupportedCompressionType,
         BatchError::Timestamps { .. } | BatchError::AppendTime => ErrorCode::InvalidTimestamp,
         BatchError::Oversized { .. } | BatchError::TooLarge { .. } => ErrorCode::MessageTooLarge,
-        BatchError::Magic(_)
+        BatchError::Truncated { .. }
+        | BatchError::Magic(_)
         | BatchError::Counts { .. }
         | BatchError::Record { .. }
         | BatchError::Decompression { .. }

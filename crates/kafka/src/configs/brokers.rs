@@ -79,6 +79,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("process.roles", Kind::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
         "The one broker is its own controller."),
     shown("producer.id.expiration.ms", Kind::int(1), |_| "86400000".to_owned()),
+    shown("sasl.kerberos.min.time.before.relogin", Kind::Long { min: 0 }, |_| "60000".to_owned()),
     fixed("socket.request.max.bytes", Kind::int(1), |shared| shared.settings.request_bytes_max.to_string(),
         "Bytes of the largest request."),
 ];

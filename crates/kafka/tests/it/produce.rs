@@ -155,12 +155,12 @@ async fn each_bad_batch_is_refused_with_its_word_and_stores_nothing() {
         (
             "half a header",
             Some(batch(&["x"]).slice(..30)),
-            ErrorCode::CorruptMessage,
+            ErrorCode::InvalidRecord,
         ),
         (
             "cut short",
             Some(batch(&["x"]).slice(..64)),
-            ErrorCode::CorruptMessage,
+            ErrorCode::InvalidRecord,
         ),
         (
             "negative length",
