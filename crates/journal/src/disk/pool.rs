@@ -4,14 +4,14 @@
 //! one write. A recycled file keeps its blocks and the groups of its former life, whose segment id gives them away.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::codec::{u32_of, usize_of};
 use super::position::SegmentId;
 use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
-use super::storage::{Storage, StorageFile};
+use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
 /// Bytes of a write group in large segments, if no single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -234,14 +234,10 @@ impl Pool {
 
     /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it.
     fn fill(&self, file: &dyn StorageFile) -> io::Result<()> {
-        let zeros = vec![0; FILL_BYTES];
-        let mut at = 0;
-        while at < u64::from(self.segment_bytes) {
-            let left = u64::from(self.segment_bytes) - at;
-            let step = usize::try_from(left).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
-            file.write_at(&mut [IoSlice::new(zeros.get(..step).unwrap_or_default())], at)?;
+        let whole = usize_of(self.segment_bytes).next_multiple_of(FILL_ALIGN);
+        for at in (0..whole).step_by(FILL_BYTES) {
+            file.fill(at as u64, FILL_BYTES.min(whole - at))?;
             file.sync()?;
-            at += step as u64;
         }
         Ok(())
     }

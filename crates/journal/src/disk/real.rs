@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fdatasync, statvfs};
+use rustix::fs::{
+    Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fdatasync, statvfs,
+};
 use rustix::io::{pread, pwritev};
 
-use super::storage::{Storage, StorageFile};
+use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
 /// A directory that no second process can use.
 #[derive(Debug)]
@@ -178,6 +180,20 @@ impl StorageFile for RealFile {
             buffer = buffer.get_mut(got..).unwrap_or_default();
         }
         Ok(wanted - buffer.len())
+    }
+
+    fn fill(&self, at: u64, bytes: usize) -> io::Result<()> {
+        let zeros = vec![0; bytes + FILL_ALIGN];
+        let skip = zeros.as_ptr().align_offset(FILL_ALIGN);
+        let aligned = zeros.get(skip..skip + bytes).unwrap_or_default();
+        let flags = fcntl_getfl(&self.0)?;
+        // Copying zeros through the page cache would cost as much as what they make room for.
+        let direct = fcntl_setfl(&self.0, flags | OFlags::DIRECT)
+            .map_err(io::Error::from)
+            .and_then(|()| self.write_at(&mut [IoSlice::new(aligned)], at));
+        fcntl_setfl(&self.0, flags)?;
+        // Not every file system can.
+        direct.or_else(|_| self.write_at(&mut [IoSlice::new(aligned)], at))
     }
 
     fn sync(&self) -> io::Result<()> {

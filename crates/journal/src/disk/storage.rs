@@ -25,10 +25,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
+/// What disks are written past the caches by.
+pub const FILL_ALIGN: usize = 4096;
+
 /// A file.
 pub trait StorageFile: Send + Sync + fmt::Debug {
     /// Writes all slices, one behind the other, from byte `at` on.
     fn write_at(&self, slices: &mut [IoSlice<'_>], at: u64) -> io::Result<()>;
+    /// Writes zeros to `at..at + bytes`, multiples of [`FILL_ALIGN`] both, past the caches where the system can do that.
+    fn fill(&self, at: u64, bytes: usize) -> io::Result<()> {
+        self.write_at(&mut [IoSlice::new(&vec![0; bytes])], at)
+    }
     /// Fills `buffer` from byte `at` on as far as the file goes; returns how many bytes there were.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// Makes everything written so far durable, the file's length included.

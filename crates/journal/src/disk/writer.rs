@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::checkpoint::StateAt;
-use super::codec::u32_of;
+use super::codec::{u32_of, usize_of};
 use super::control::Control;
 use super::core::Core;
 use super::frame::Kind;
@@ -25,6 +25,10 @@ use super::storage::StorageFile;
 use super::syncer::{Shown, Waiting, Written};
 use super::tail::TailGroup;
 use crate::contract::Outcome;
+
+/// What the system keeps of files in memory, it keeps by pages.
+const PAGE_BYTES: u32 = 4096;
+static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
 /// The writer's own state.
 #[derive(Debug)]
@@ -290,6 +294,14 @@ impl Active {
         let pieces = layout.into_pieces(start.byte);
         let mut slices: SmallVec<[IoSlice<'_>; 8]> =
             pieces.iter().map(|(_, piece)| IoSlice::new(piece)).collect();
+        // Up to the end of the page: else the system would first have to read what lies behind.
+        let end = start.byte + head.bytes;
+        let padding = usize_of(
+            end.next_multiple_of(PAGE_BYTES)
+                .min(core.settings.segment_bytes)
+                .saturating_sub(end),
+        );
+        slices.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
         self.file.write_at(&mut slices, u64::from(start.byte))?;
         drop(slices);
         self.at += head.bytes;

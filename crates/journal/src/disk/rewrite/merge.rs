@@ -206,6 +206,8 @@ impl<'a> Output<'a> {
         if let Some(writing) = &mut self.active {
             if writing.group.len() + bytes > GROUP_BYTES && writing.frames > 0 {
                 let written = writing.write_group(self.core)?;
+                // Not all at the end: who waits for a sync of the journal would wait for all of it.
+                writing.file.sync()?;
                 self.budget.spend(self.core, written)?;
             }
             let fits = usize_of(writing.at) + writing.group.len() + bytes
