@@ -138,7 +138,10 @@ def topics(broker, options, run):
     for protocol in options.protocols.split(","):
         group = f"many-{protocol}-{run}"
         try:
-            line = common.tool("SubscribeMany", broker.address, "many-topics-%012d", options.topics, group, protocol)
+            line = common.tool(
+                "SubscribeMany", broker.address, "many-topics-%012d", options.topics, group, protocol,
+                KAFKA_TOOL_OPTS="-Xmx3g",
+            )
         except RuntimeError as error:
             # A broker that cannot do it is a result too.
             print(error, file=sys.stderr)
