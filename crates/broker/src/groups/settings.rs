@@ -43,7 +43,7 @@ impl Default for GroupSettings {
             consumer: Rules::default(),
             groups_max: 1_000_000,
             name_bytes_max: 32_767,
-            member_bytes_max: 1 << 20,
+            member_bytes_max: 16 << 20,
             assignment_bytes_max: 16 << 20,
             memory_bytes_max: 256 << 20,
             commit_text_bytes_max: 4096,
