@@ -47,11 +47,13 @@ const DRAIN_MAX: Duration = Duration::from_secs(7);
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
-/// How often in a row the process starts again after the journal has failed, and after what time that is forgotten.
-const RESTARTS_MAX: u32 = 5;
-const RESTARTS_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
-/// Half of the pause before the first of these starts; each later one is twice as long.
+/// How often in a row recovery is tried after the journal has failed.
+const RECOVERIES_MAX: u32 = 5;
+/// Half of the pause before the first new start; each later one is twice as long, up to a bound, unless there was no failure
+/// for a while.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(3);
+const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 
 /// How a run of the process ended.
 enum End {
@@ -78,7 +80,7 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
 /// came back, may work again; what does not is told when it cannot be recovered several times in a row.
 async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failure> {
     let mut signals = StopSignals::listen().context("signals cannot be taken over")?;
-    let mut restarts = 0;
+    let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
         let failure = match Process::new(settings.clone(), descriptors)
@@ -91,19 +93,20 @@ async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failu
                 if let Some(kafka) = kafka {
                     settings.kafka.listen = kafka.to_string();
                 }
+                unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
             }
-            Err(failure) if restarts == 0 => return Err(failure),
-            Err(failure) => failure,
+            Err(failure) if short_runs == 0 || unrecovered == RECOVERIES_MAX => return Err(failure),
+            Err(failure) => {
+                unrecovered += 1;
+                failure
+            }
         };
-        if started.elapsed() >= RESTARTS_FORGOTTEN_AFTER {
-            restarts = 0;
+        if started.elapsed() >= FAILURES_FORGOTTEN_AFTER {
+            short_runs = 0;
         }
-        restarts += 1;
-        if restarts > RESTARTS_MAX {
-            return Err(failure);
-        }
-        let pause = RESTART_PAUSE * (1 << restarts);
+        short_runs += 1;
+        let pause = (RESTART_PAUSE * (1 << short_runs.min(16))).min(RESTART_PAUSE_MAX);
         tracing::error!(reason = %failure, pause = ?pause, "starting again");
         tokio::select! {
             () = sleep(pause) => {}
