@@ -54,7 +54,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
         visit: &mut dyn FnMut(StateItem<'_>),
     ) -> Result<(), StateUnreadable>;
 
-    /// Why the journal can take no more appends for good, if so: the process has to be started again.
+    /// Why the journal can take no more appends for good, if so: it has to be opened again.
     fn failure(&self) -> Option<String>;
 
     /// Writes and syncs what is staged, stores a checkpoint and stops. Later appends are refused.

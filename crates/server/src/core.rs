@@ -64,7 +64,7 @@ impl Core {
         crate::front_ends::open(&self.broker, process).await
     }
 
-    /// Returns when the journal has failed, with the reason: the process has to start again.
+    /// Returns when the journal has failed, with the reason: everything has to start again.
     pub(crate) async fn failed(&self) -> String {
         loop {
             if let Some(reason) = self.journal.failure() {

@@ -93,7 +93,7 @@ impl Core {
     pub(crate) fn fail(&self, reason: String) {
         tracing::error!(
             reason,
-            "the journal failed and takes no more appends: start the program again"
+            "the journal failed and takes no more appends until it is opened again"
         );
         let _ = self.failure.set(reason);
         self.queue.fail();
