@@ -3,6 +3,7 @@
 //! A group of another kind answers [`GroupError::OtherKind`], unless it is empty: then it becomes a consumer group.
 
 use super::assigned::AssignedGroup;
+use super::commit::forgetting;
 use super::consumer::{Answer, EPOCH_JOIN, Heartbeat, HeartbeatError};
 use super::error::GroupError;
 use super::group::{Group, GroupKind, Stepped};
@@ -55,8 +56,8 @@ impl Groups {
             GroupKind::Classic(_) => false,
         });
         if is_blank {
-            let mut frames = Vec::new();
-            self.remove(&mut shard, name, &mut frames);
+            let removed = self.remove(&mut shard, name);
+            let frames = removed.as_ref().map(forgetting).unwrap_or_default();
             if !frames.is_empty() {
                 drop(self.stage(frames));
             }

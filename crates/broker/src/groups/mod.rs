@@ -46,7 +46,7 @@ pub mod settings;
 pub mod stored;
 
 pub use assigned::AssignedGroup;
-pub use commit::{CommittedBy, NewCommit};
+pub use commit::{COMMITS_TOGETHER, CommittedBy, Committing, NewCommit};
 pub use commits::Committed;
 pub use consumers::ConsumerError;
 pub use effects::{Answer, Effects, Store, Wait};

@@ -131,13 +131,21 @@ impl Groups {
 
     /// Looks at a group.
     pub fn look<T>(&self, name: &str, look: impl FnOnce(Option<&Group>) -> T) -> T {
-        look(self.lock(self.shard(name)).get(name))
+        let mut shard = self.lock(self.shard(name));
+        let group = shard.get_mut(name).map(|group| {
+            group.commits.settle();
+            &*group
+        });
+        look(group)
     }
 
     /// Looks at every group, in no order. Groups that come and go meanwhile may be missed.
     pub fn each(&self, mut look: impl FnMut(&Group)) {
         for shard in &self.shards {
-            self.lock(shard).values().for_each(&mut look);
+            for group in self.lock(shard).values_mut() {
+                group.commits.settle();
+                look(group);
+            }
         }
     }
 
@@ -193,22 +201,12 @@ impl Groups {
         shard.entry(Arc::clone(&group.name)).or_insert(group)
     }
 
-    /// Forgets a group, and adds what makes the journal forget it. `None` if there was none.
-    pub(super) fn remove(&self, shard: &mut Shard, name: &str, frames: &mut Vec<Frame>) -> Option<Group> {
+    /// Forgets a group. `None` if there was none.
+    pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
         let group = shard.remove(name)?;
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
         self.metrics.on_state(Some(group.kind.state()), None);
-        if group.is_stored {
-            let key = bytes::Bytes::copy_from_slice(name.as_bytes());
-            frames.push(stored::change(GROUP_SPACE, key, Change::Delete));
-        }
-        for (topic, partitions) in group.commits.topics() {
-            for (partition, _) in partitions {
-                let key = stored::commit_key(name, topic, *partition);
-                frames.push(stored::change(COMMIT_SPACE, key, Change::Delete));
-            }
-        }
         Some(group)
     }
 
