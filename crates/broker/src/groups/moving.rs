@@ -68,7 +68,7 @@ impl Groups {
         }
         let generation = classic.generation();
         classic.retire(effects);
-        let mut kind = AssignedGroup::new(self.settings.consumer);
+        let mut kind = AssignedGroup::new(self.rules(&group.name));
         kind.take_over(generation, members, &*self.topics, now);
         group.kind = GroupKind::Consumer(Box::new(kind));
         tracing::info!(group = %group.name, generation, "a classic group is a consumer group now");

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use stafett_broker::TopicId;
+use stafett_broker::groups::Told;
 use stafett_broker::groups::consumer::{
-    Answer, Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions,
+    Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions,
 };
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
     Assignment, RequestTopicPartitions, ResponseTopicPartitions,
@@ -45,12 +46,12 @@ pub(super) fn consumer_group_heartbeat(
         }
     };
     if stepped.stored.is_none() {
-        return Ok(Kind::Ready(told(shared, call, &member, &stepped.value)));
+        return Ok(Kind::Ready(told(call, &member, &stepped.value)));
     }
     let shared = Arc::clone(shared);
     Ok(Kind::Barrier(Box::pin(async move {
         match shared.broker.groups().consumer_stored(&group, stepped).await {
-            Ok(answer) => told(&shared, call, &member, &answer),
+            Ok(answer) => told(call, &member, &answer),
             Err(error) => refused(&shared, call, error::group(&error)?, error.to_string()),
         }
     })))
@@ -154,13 +155,13 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     all.collect()
 }
 
-fn told(shared: &Shared, call: Call, member: &str, answer: &Answer) -> Answered {
-    let heartbeat_ms = shared.broker.groups().settings().consumer.heartbeat_ms;
+fn told(call: Call, member: &str, told: &Told) -> Answered {
+    let Told { answer, heartbeat_ms } = told;
     // Who leaves reports no more.
     let interval = if answer.epoch < EPOCH_JOIN {
         0
     } else {
-        heartbeat_ms
+        *heartbeat_ms
     };
     let assignment = answer.assignment.as_ref().map(|assignment| Assignment {
         topic_partitions: assignment
