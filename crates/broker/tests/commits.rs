@@ -262,8 +262,8 @@ proptest! {
                 }
                 stored.sort();
                 for partition in 0..4 {
-                    let changes = stored.iter().flat_map(|(_, changes)| changes);
-                    let last = changes.filter(|(place, _)| *place == partition).next_back();
+                    let mut changes = stored.iter().flat_map(|(_, changes)| changes);
+                    let last = changes.rfind(|(place, _)| *place == partition);
                     assert_eq!(world.committed(partition), last.and_then(|(_, offset)| *offset));
                 }
             }

@@ -101,13 +101,13 @@ fn read(
 
 /// What is wrong with a request, whatever the group is.
 fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
-    let is_empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.is_empty());
+    let is_empty = |text: &Option<Str>| text.as_deref().is_some_and(is_blank);
     let joins = request.member_epoch == EPOCH_JOIN;
     let owns_nothing = request.topic_partitions.as_ref().is_some_and(Vec::is_empty);
     let wants = request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some();
     let rules = [
-        (request.member_id.is_empty(), "a member needs an id"),
-        (request.group_id.is_empty(), "a group needs a name"),
+        (is_blank(&request.member_id), "a member needs an id"),
+        (is_blank(&request.group_id), "a group needs a name"),
         (
             is_empty(&request.instance_id),
             "the instance id is empty: leave it out, or give one",
@@ -141,6 +141,11 @@ fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
         .into_iter()
         .find(|(is_wrong, _)| *is_wrong)
         .map(|(_, wrong)| wrong)
+}
+
+/// Nothing but blanks and control characters is no name here, as Java trims them.
+fn is_blank(text: &str) -> bool {
+    text.bytes().all(|byte| byte <= b' ')
 }
 
 fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {

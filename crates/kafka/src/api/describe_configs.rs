@@ -102,7 +102,7 @@ fn describe(
         resource
             .configuration_keys
             .as_ref()
-            .is_none_or(|keys| keys.iter().any(|asked| **asked == *key))
+            .is_none_or(|keys| keys.is_empty() || keys.iter().any(|asked| **asked == *key))
     };
     let all = match Resource::of(resource.resource_type, &resource.resource_name)? {
         Resource::Topic(name) => {
