@@ -22,7 +22,7 @@ pub mod topics;
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use groups::{GroupError, GroupSettings, Groups};
-pub use overrides::Scope;
+pub use overrides::{ReadGroupSettings, Scope};
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
     Run, Ticket, TimeQuery, TimeTicket, Watch,

@@ -130,8 +130,10 @@ fn group_settings(settings: &Settings) -> GroupSettings {
         consumer: Rules {
             session_ms: u64::from(ms(groups.consumer_session_ms)),
             heartbeat_ms: ms(groups.consumer_heartbeat_ms),
+            heartbeat_ms_min: ms(groups.consumer_heartbeat_min_ms),
             members_max: size(groups.consumer_members_max),
         },
+        heartbeats_per_second: u32::try_from(groups.consumer_heartbeats_per_second).unwrap_or(u32::MAX),
         groups_max: size(groups.groups_max),
         memory_bytes_max: size(groups.memory_bytes_max),
         commit_text_bytes_max: size(groups.commit_text_bytes_max),

@@ -28,8 +28,12 @@ pub struct Group {
     pub empty_since: i64,
     /// Whether the journal has state of it, other than commits.
     pub(super) is_stored: bool,
-    /// What its members took in memory after the last step.
+    /// What its members took in memory after the last step that changed anything.
     pub(super) bytes: usize,
+    /// How many members the broker assigned partitions to then.
+    pub(super) assigned_members: usize,
+    /// What it was at then.
+    pub(super) shown: GroupState,
     /// The entry in the queue of deadlines that counts; others are left-overs.
     pub(super) queued: Option<Moment>,
     waiting: BTreeMap<Wait, oneshot::Sender<Answer>>,
@@ -107,6 +111,14 @@ impl GroupKind {
         match self {
             Self::Classic(group) => group.is_empty(),
             Self::Consumer(group) => group.group().is_empty(),
+        }
+    }
+
+    /// Members that the broker assigns partitions to.
+    pub(super) fn assigned_members(&self) -> usize {
+        match self {
+            Self::Classic(_) => 0,
+            Self::Consumer(group) => group.group().members().len(),
         }
     }
 
@@ -208,13 +220,16 @@ impl GroupKind {
 
 impl Group {
     pub(super) fn new(name: Arc<str>, wall_ms: i64) -> Self {
+        let kind = GroupKind::Classic(Box::default());
         Self {
             name,
-            kind: GroupKind::Classic(Box::default()),
+            shown: kind.state(),
+            kind,
             commits: Commits::default(),
             empty_since: wall_ms,
             is_stored: false,
             bytes: 0,
+            assigned_members: 0,
             queued: None,
             waiting: BTreeMap::new(),
             next_wait: 0,

@@ -94,8 +94,15 @@ settings! {
         /// How long a member of a group whose partitions the broker assigns may be silent before it is given up.
         consumer_session_ms: Time = "45s", in SECOND..=DAY;
 
-        /// How often such members are told to report.
+        /// The longest that such members are told to wait until they report again. They hear of changes when they report.
         consumer_heartbeat_ms: Time = "5s", in 100..=DAY;
+
+        /// The shortest that they are told to wait, while there are few of them. One that waits for partitions which others
+        /// have to give back reports sooner.
+        consumer_heartbeat_min_ms: Time = "1s", in 100..=DAY;
+
+        /// Reports of such members a second, all together: the more members there are, the less often each reports.
+        consumer_heartbeats_per_second: Count = "2000", in 1..=1_000_000;
 
         /// Such members of one group.
         consumer_members_max: Count = "10000", in 1..=1_000_000;

@@ -27,10 +27,10 @@ mod expire;
 mod join;
 mod member;
 mod moving;
-#[cfg(test)]
-mod script;
 mod stored;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
