@@ -1,4 +1,5 @@
 //! Queues over a journal, as front ends use them.
 
 mod delivery;
+mod limits;
 mod support;
