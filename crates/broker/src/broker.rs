@@ -15,6 +15,8 @@ use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
+use crate::queues::Queues;
+use crate::queues::registry::LoadQueuesError;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Topics;
 
@@ -32,6 +34,7 @@ pub struct Broker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) queues: Arc<Queues>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -106,6 +109,8 @@ pub enum StartError {
     #[error(transparent)]
     Groups(#[from] LoadError),
     #[error(transparent)]
+    Queues(#[from] LoadQueuesError),
+    #[error(transparent)]
     NotStored(#[from] NotStored),
 }
 
@@ -152,10 +157,12 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
+        let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
         let broker = Self {
             journal,
             topics,
             groups,
+            queues,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -180,6 +187,11 @@ impl Broker {
     /// Groups of consumers, and how far each has come.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// All queues.
+    pub fn queues(&self) -> &Arc<Queues> {
+        &self.queues
     }
 
     /// What holds now.

@@ -7,14 +7,18 @@
 //! - [`broker`]: starting, producing, reading
 //! - [`definitions`]: creating, changing, growing and deleting topics
 //! - [`groups`]: groups of consumers and their committed offsets
+//! - [`namespace`]: isolated sets of queues and exchanges
+//! - [`queues`]: queues over the journal
 //! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
 pub mod broker;
 pub mod definitions;
 pub mod groups;
+pub mod namespace;
 pub mod overrides;
 pub mod producer_ids;
+pub mod queues;
 pub mod topic;
 mod topic_changes;
 pub mod topics;
@@ -22,7 +26,9 @@ pub mod topics;
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use groups::{GroupError, GroupSettings, Groups};
+pub use namespace::Namespace;
 pub use overrides::{ReadGroupSettings, Scope};
+pub use queues::Queues;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
     Run, Ticket, TimeQuery, TimeTicket, Watch,
