@@ -17,6 +17,8 @@ use crate::groups::{GroupSettings, Groups};
 use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
+use crate::queues::Queues;
+use crate::queues::registry::LoadQueuesError;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Topics;
 
@@ -35,6 +37,7 @@ pub struct Broker {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) queues: Arc<Queues>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -109,6 +112,8 @@ pub enum StartError {
     #[error(transparent)]
     Groups(#[from] LoadError),
     #[error(transparent)]
+    Queues(#[from] LoadQueuesError),
+    #[error(transparent)]
     NotStored(#[from] NotStored),
 }
 
@@ -156,11 +161,13 @@ impl Broker {
         )?;
         let overrides = Overrides::load(&*journal)?;
         let exchanges = Arc::new(Exchanges::open(Arc::clone(&journal))?);
+        let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
         let broker = Self {
             journal,
             topics,
             groups,
             exchanges,
+            queues,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -200,6 +207,11 @@ impl Broker {
             Destination::Topic(name) => self.topics.named(name).is_some(),
         };
         self.exchanges.bind(namespace, new, durable)
+    }
+
+    /// All queues.
+    pub fn queues(&self) -> &Arc<Queues> {
+        &self.queues
     }
 
     /// What holds now.
