@@ -6,6 +6,7 @@
 //! - [`topics`]: all topics, by name and by id
 //! - [`broker`]: starting, producing, reading
 //! - [`definitions`]: creating, changing, growing and deleting topics
+//! - [`exchanges`]: exchanges and bindings of each namespace
 //! - [`groups`]: groups of consumers and their committed offsets
 //! - [`namespace`]: isolated sets of queues and exchanges
 //! - [`queues`]: queues over the journal
@@ -14,6 +15,7 @@
 
 pub mod broker;
 pub mod definitions;
+pub mod exchanges;
 pub mod groups;
 pub mod namespace;
 pub mod overrides;
@@ -25,6 +27,7 @@ pub mod topics;
 
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
+pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Stored, Unbind};
 pub use groups::{GroupError, GroupSettings, Groups};
 pub use namespace::Namespace;
 pub use overrides::{ReadGroupSettings, Scope};
