@@ -11,6 +11,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("journal", &["model"]),
     ("broker", &["journal", "model"]),
     ("net", &[]),
+    ("amqp-wire", &[]),
+    ("amqp", &["amqp-wire", "broker", "model", "net"]),
     ("kafka-wire", &[]),
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
@@ -18,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "amqp",
             "broker",
             "http",
             "journal",
