@@ -9,7 +9,7 @@
 //!
 //! Sources: AMQP 0-9-1 specification, sections 2.3 and 4.2.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 /// What a frame has beside its payload.
 pub const FRAME_OVERHEAD: usize = 8;
@@ -55,6 +55,20 @@ pub struct Frame {
     pub kind: u8,
     pub channel: u16,
     pub payload: Bytes,
+}
+
+impl Frame {
+    /// Writes what is in front of a payload that is written from where it lies.
+    pub fn put_head(out: &mut BytesMut, kind: FrameKind, channel: u16, size: usize) {
+        out.put_u8(kind as u8);
+        out.put_u16(channel);
+        out.put_u32(u32::try_from(size).unwrap_or(u32::MAX));
+    }
+
+    /// Writes what is behind it.
+    pub fn put_end(out: &mut BytesMut) {
+        out.put_u8(FRAME_END);
+    }
 }
 
 /// Why what came is no frame.
