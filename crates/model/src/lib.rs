@@ -10,6 +10,8 @@
 //! - [`record`]: one record inside of a batch
 //! - [`batch_builder`]: builds a batch out of records
 //! - [`mod@records`]: reads the records of a batch
+//! - [`message`]: what a queue stores, as a record
+//! - [`stored_message`]: a message where it lies in a stored batch
 //! - [`validate`]: what has to hold for a batch that a producer sends
 //! - [`fan_out`]: rebuilds a batch with a part of its records
 //! - [`time`]: finds records of a batch by their timestamps
@@ -26,9 +28,11 @@ pub mod compression;
 pub mod durability;
 pub mod fan_out;
 pub mod id;
+pub mod message;
 pub mod recompress;
 pub mod record;
 pub mod records;
+pub mod stored_message;
 pub mod time;
 pub mod topic_name;
 pub mod validate;
@@ -40,9 +44,11 @@ pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
+pub use message::{Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
 pub use recompress::recompress;
 pub use record::{Header, Record};
 pub use records::{Headers, Records, StoredRecord, records};
+pub use stored_message::StoredMessage;
 pub use time::{max_timestamp_record, offset_for_timestamp};
 pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};
 pub use validate::{ProduceLimits, sole_batch, validate_deep, validate_produced};

@@ -12,6 +12,7 @@ use crate::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC};
 use crate::compression;
 use crate::id::Offset;
 use crate::record::{self, RawRecord};
+use crate::stored_message::StoredMessage;
 
 /// A record of a stored batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +110,21 @@ impl Records {
             self.block.advance(used);
             self.walk = ahead;
         }
+    }
+
+    /// The next record as a message.
+    pub fn next_message(&mut self) -> Option<Result<(Offset, StoredMessage), BatchError>> {
+        let (raw, rest) = match self.walk.next(&self.block)? {
+            Ok(read) => read,
+            Err(error) => return Some(Err(error)),
+        };
+        let message = StoredMessage::of(&self.header, &raw, &self.block, self.walk.last_index());
+        let used = self.block.len() - rest.len();
+        self.block.advance(used);
+        if message.is_err() {
+            self.walk.stop();
+        }
+        Some(message)
     }
 
     fn own(&self, raw: &RawRecord<'_>) -> Result<StoredRecord, BatchError> {

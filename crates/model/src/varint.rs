@@ -47,6 +47,24 @@ pub(crate) fn len_i64(value: i64) -> usize {
     bits.max(1).div_ceil(7)
 }
 
+/// Reads an unsigned number, not zigzag, and returns it with the bytes behind it.
+#[inline]
+pub(crate) fn read_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match bytes {
+        [a, rest @ ..] if *a < 0x80 => Some((u64::from(*a), rest)),
+        _ => read_long(bytes, 10),
+    }
+}
+
+/// Writes an unsigned number, not zigzag.
+pub(crate) fn write_number(mut value: u64, out: &mut impl Extend<u8>) {
+    while value >= 0x80 {
+        out.extend([value.to_le_bytes()[0] | 0x80]);
+        value >>= 7;
+    }
+    out.extend([value.to_le_bytes()[0]]);
+}
+
 #[cold]
 fn read_long(bytes: &[u8], len_max: u32) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
