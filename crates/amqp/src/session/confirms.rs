@@ -1,0 +1,185 @@
+//! From what became of messages to what their publishers are told.
+//!
+//! Messages that were handed to the broker in one call form a group. Groups are told in order, so an acknowledgement may
+//! always be for all before it as well.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use stafett_amqp_wire::methods::{Confirm, basic, confirm};
+use stafett_amqp_wire::{Method, ReplyCode};
+use stafett_broker::exchanges::{Fate, PublishTicket};
+use stafett_net::Permit;
+
+use super::channel::Mode;
+use super::{End, Session, Trouble};
+use crate::exception::Exception;
+
+/// Who published a message, and its number if it is to be confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub channel: u16,
+    pub number: Option<u64>,
+}
+
+/// Messages that were handed over together.
+#[derive(Debug)]
+pub(crate) struct Group {
+    ticket: PublishTicket,
+    entries: Vec<Entry>,
+    memory: Option<Permit>,
+}
+
+impl Group {
+    pub(super) fn new(ticket: PublishTicket, entries: Vec<Entry>) -> Self {
+        Self {
+            ticket,
+            entries,
+            memory: None,
+        }
+    }
+
+    /// Gives back memory only when the messages are stored.
+    pub(super) fn keep(&mut self, memory: Permit) {
+        match &mut self.memory {
+            Some(kept) => kept.merge(memory),
+            none => *none = Some(memory),
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<(), Trouble> {
+        let Confirm::Select(method) = method else {
+            return Err(super::not_for_servers(&Method::Confirm(method.clone())));
+        };
+        let channel = self.channel(number)?;
+        match channel.mode {
+            Mode::Plain => channel.mode = Mode::Confirms { last: 0 },
+            Mode::Confirms { .. } => {}
+            Mode::Transactions(_) => {
+                return Err(Exception::precondition("cannot switch from tx to confirm mode").into());
+            }
+        }
+        if !method.no_wait {
+            self.out.send(number, confirm::SelectOk {});
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// Waits for the oldest group. Safe to cancel.
+    pub(crate) async fn next_group(&mut self) -> Result<(), End> {
+        std::future::poll_fn(|cx| self.poll_group(cx)).await
+    }
+
+    fn poll_group(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let Some(group) = self.groups.front_mut() else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(fates) = Pin::new(&mut group.ticket).poll(cx) else {
+            return Poll::Pending;
+        };
+        let Some(group) = self.groups.pop_front() else {
+            return Poll::Pending;
+        };
+        Poll::Ready(self.tell(&group.entries, &fates))
+    }
+
+    /// Tells of all groups at the front that are done now.
+    pub(crate) fn resolve_ready(&mut self) -> Result<(), End> {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(told) = self.poll_group(&mut context) {
+            told?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was published on this connection is stored: what follows may ask for it.
+    pub(crate) async fn settle_published(&mut self) -> Result<(), End> {
+        self.flush_published().await?;
+        while self.has_groups() {
+            self.next_group().await?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, entries: &[Entry], fates: &[Fate]) -> Result<(), End> {
+        // The highest number to acknowledge, of one channel after the other.
+        let mut acknowledged: Option<(u16, u64, u64)> = None;
+        for (entry, fate) in entries.iter().zip(fates) {
+            let is_good = match fate {
+                Fate::Stored | Fate::Unroutable => true,
+                Fate::Refused => false,
+                Fate::Unknown => return Err(End::OutcomeUnknown),
+            };
+            let Some(number) = entry.number else { continue };
+            if is_good {
+                match &mut acknowledged {
+                    Some((channel, last, count)) if *channel == entry.channel => {
+                        *last = number;
+                        *count += 1;
+                    }
+                    other => {
+                        let before = other.replace((entry.channel, number, 1));
+                        self.acknowledge(before);
+                    }
+                }
+            } else {
+                let before = acknowledged.take();
+                self.acknowledge(before);
+                self.shared.metrics.refused.inc();
+                let nack = basic::Nack {
+                    delivery_tag: number,
+                    multiple: false,
+                    requeue: false,
+                };
+                self.confirm(entry.channel, nack.into());
+            }
+        }
+        self.acknowledge(acknowledged);
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, what: Option<(u16, u64, u64)>) {
+        let Some((channel, last, count)) = what else {
+            return;
+        };
+        self.shared.metrics.confirmed.inc_by(count);
+        let ack = basic::Ack {
+            delivery_tag: last,
+            multiple: count > 1,
+        };
+        self.confirm(channel, ack.into());
+    }
+
+    /// Confirms a message that had nowhere to go.
+    pub(super) fn confirm_unrouted(&mut self, entry: Entry) {
+        if let Some(number) = entry.number {
+            self.acknowledge(Some((entry.channel, number, 1)));
+        }
+    }
+
+    fn confirm(&mut self, channel: u16, method: Method) {
+        if self.channels.get(&channel).is_some_and(|channel| !channel.closing) {
+            self.out.send(channel, method);
+        }
+    }
+
+    pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), Trouble> {
+        let name = &self.namespace;
+        match self.shared.broker.exchanges().get(name, exchange) {
+            Some(found) if found.is.internal => Err(Exception::new(
+                ReplyCode::AccessRefused,
+                format!("cannot publish to internal exchange '{exchange}' in vhost '{name}'"),
+            )
+            .into()),
+            Some(_) => Ok(()),
+            None => Err(Exception::not_found(format!("no exchange '{exchange}' in vhost '{name}'")).into()),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a client publishes: gathered while frames come in, handed to the broker per exchange, and remembered until the
+//! broker says what became of it.
+
+use bytes::{Bytes, BytesMut};
+use stafett_amqp_wire::methods::basic;
+use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
+use stafett_broker::exchanges::PublishError;
+
+use super::assembly::Content;
+use super::channel::Mode;
+use super::confirms::{Entry, Group};
+use super::{End, Session, Trouble};
+use crate::clock::now_ms;
+use crate::content::{self, Published, Publisher};
+use crate::exception::Exception;
+
+/// Publishing stops for a moment when so much waits for the broker.
+const GROUPS_MAX: usize = 256;
+
+/// A message that was received and not handed to the broker yet.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub channel: u16,
+    /// Its number, where it is to be confirmed.
+    pub number: Option<u64>,
+    pub mandatory: bool,
+    pub published: Published,
+}
+
+/// What a client gets back of a message that leads nowhere.
+struct Returned {
+    exchange: bytestring::ByteString,
+    routing_key: bytestring::ByteString,
+    properties: Properties,
+    body: Bytes,
+}
+
+impl Session {
+    /// Whether no more should be read before something is stored.
+    pub(crate) fn is_full(&self) -> bool {
+        self.groups.len() >= GROUPS_MAX
+    }
+
+    pub(super) async fn on_published(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+        let channel = self.channel(number)?;
+        if let Mode::Transactions(transaction) = &mut channel.mode {
+            transaction.bytes += content.body.len();
+            transaction.contents.push(content);
+            return self.check_transaction(number);
+        }
+        self.publish(number, content).await
+    }
+
+    pub(super) async fn publish(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+        let basic::Publish {
+            exchange,
+            mandatory,
+            immediate,
+            ..
+        } = &content.publish;
+        let mandatory = *mandatory;
+        if *immediate {
+            return Err(Exception::new(ReplyCode::NotImplemented, "immediate=true").into());
+        }
+        if !exchange.is_empty() {
+            self.check_exchange(&exchange.clone())?;
+        }
+        if let Some(memory) = content.memory.as_ref().map(|_| ()) {
+            let () = memory;
+        }
+        let mut content = content;
+        if let Some(memory) = content.memory.take() {
+            self.add_memory(memory);
+        }
+        let user = self.agreed.user.clone();
+        let publisher = Publisher {
+            user: &user,
+            now_ms: now_ms(),
+        };
+        let published = content::publish(content, publisher)?;
+        let channel = self.channel(number)?;
+        let confirm = match &mut channel.mode {
+            Mode::Confirms { last } => {
+                *last += 1;
+                Some(*last)
+            }
+            Mode::Plain | Mode::Transactions(_) => None,
+        };
+        let published = self.fill_reply_address(number, published)?;
+        if self.is_direct_reply(&published) {
+            return self.reply(number, confirm, mandatory, published).await;
+        }
+        self.shared.metrics.published.inc();
+        self.shared
+            .metrics
+            .published_bytes
+            .inc_by(published.message.value.len() as u64);
+        self.outgoing.push(Outgoing {
+            channel: number,
+            number: confirm,
+            mandatory,
+            published,
+        });
+        Ok(())
+    }
+
+    /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
+    pub(crate) async fn flush_published(&mut self) -> Result<(), End> {
+        if self.outgoing.is_empty() {
+            return Ok(());
+        }
+        let mut outgoing = std::mem::take(&mut self.outgoing).into_iter().peekable();
+        while let Some(first) = outgoing.next() {
+            let exchange = first.published.message.exchange.clone();
+            let mut run = vec![first];
+            while let Some(next) = outgoing.next_if(|next| next.published.message.exchange == exchange) {
+                run.push(next);
+            }
+            self.publish_run(&exchange, run).await?;
+        }
+        if let (Some(group), Some(memory)) = (self.groups.back_mut(), self.memory.take()) {
+            group.keep(memory);
+        }
+        self.resolve_ready()
+    }
+
+    async fn publish_run(&mut self, exchange: &str, run: Vec<Outgoing>) -> Result<(), End> {
+        let mut entries = Vec::with_capacity(run.len());
+        let mut views = Vec::with_capacity(run.len());
+        let mut returns = Vec::new();
+        for outgoing in run {
+            let Outgoing {
+                channel,
+                number,
+                mandatory,
+                published,
+            } = outgoing;
+            if mandatory {
+                let index = entries.len();
+                let message = &published.message;
+                let returned = Returned {
+                    exchange: message.exchange.clone(),
+                    routing_key: message.routing_key.clone(),
+                    properties: published.properties.clone(),
+                    body: message.value.clone(),
+                };
+                returns.push((index, channel, returned));
+            }
+            entries.push(Entry { channel, number });
+            views.push(published);
+        }
+        match self.shared.publish(&self.namespace, exchange, views) {
+            Ok(ticket) => {
+                for (index, channel, returned) in returns {
+                    if ticket.is_unroutable(index) {
+                        self.return_message(channel, returned);
+                    }
+                }
+                self.groups.push_back(Group::new(ticket, entries));
+                Ok(())
+            }
+            Err(PublishError::NoSuchNamespace | PublishError::NoSuchExchange) => {
+                // It was there when the messages came, and is gone: as for a message that leads nowhere.
+                for (_, channel, returned) in returns {
+                    self.return_message(channel, returned);
+                }
+                for entry in entries {
+                    self.confirm_unrouted(entry);
+                }
+                Ok(())
+            }
+            Err(PublishError::NotStored(_)) => Err(End::OutcomeUnknown),
+        }
+    }
+
+    fn return_message(&mut self, channel: u16, returned: Returned) {
+        if self.channels.get(&channel).is_none_or(|channel| channel.closing) {
+            return;
+        }
+        self.shared.metrics.returned.inc();
+        let method = basic::Return {
+            reply_code: ReplyCode::NoRoute.code(),
+            reply_text: ReplyCode::NoRoute.name().into(),
+            exchange: returned.exchange,
+            routing_key: returned.routing_key,
+        };
+        self.out.send(channel, method);
+        self.write_content(channel, &returned.properties, returned.body);
+    }
+
+    /// A content header and a body.
+    pub(super) fn write_content(&mut self, channel: u16, properties: &Properties, body: Bytes) {
+        let header = ContentHeader {
+            body_size: body.len() as u64,
+            properties: properties.clone(),
+        };
+        let tail: &mut BytesMut = self.out.tail();
+        Encoder::frame(tail, FrameKind::Header, channel, |e| header.encode(e));
+        self.out.body(channel, body, self.agreed.frame_bytes_max);
+    }
+}
