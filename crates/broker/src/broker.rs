@@ -11,8 +11,10 @@ use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
+use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
+use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::topic::{Topic, TopicId, TopicSettings};
@@ -32,6 +34,7 @@ pub struct Broker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) exchanges: Arc<Exchanges>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -152,10 +155,12 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
+        let exchanges = Arc::new(Exchanges::open(Arc::clone(&journal))?);
         let broker = Self {
             journal,
             topics,
             groups,
+            exchanges,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -180,6 +185,21 @@ impl Broker {
     /// Groups of consumers, and how far each has come.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Exchanges and bindings of all namespaces.
+    pub fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    pub fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
+        let durable = match &new.destination {
+            Destination::Queue(_) => false,
+            Destination::Exchange(_) => true,
+            Destination::Topic(name) => self.topics.named(name).is_some(),
+        };
+        self.exchanges.bind(namespace, new, durable)
     }
 
     /// What holds now.

@@ -6,13 +6,17 @@
 //! - [`topics`]: all topics, by name and by id
 //! - [`broker`]: starting, producing, reading
 //! - [`definitions`]: creating, changing, growing and deleting topics
+//! - [`exchanges`]: exchanges and bindings of each namespace
 //! - [`groups`]: groups of consumers and their committed offsets
+//! - [`namespace`]: isolated sets of queues and exchanges
 //! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
 pub mod broker;
 pub mod definitions;
+pub mod exchanges;
 pub mod groups;
+pub mod namespace;
 pub mod overrides;
 pub mod producer_ids;
 pub mod topic;
@@ -21,7 +25,9 @@ pub mod topics;
 
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
+pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Stored, Unbind};
 pub use groups::{GroupError, GroupSettings, Groups};
+pub use namespace::Namespace;
 pub use overrides::Scope;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,

@@ -171,7 +171,11 @@ impl Death {
             DeathReason::Rejected => 2,
             DeathReason::DeliveryLimit => 3,
         };
-        out.push(if self.is_first { reason | FIRST_DEATH } else { reason });
+        out.push(if self.is_first {
+            reason | FIRST_DEATH
+        } else {
+            reason
+        });
         write_number(self.count, out);
         write_number(self.first_ms.max(0).cast_unsigned(), out);
         for text in [&self.queue, &self.exchange, &self.routing_key] {

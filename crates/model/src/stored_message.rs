@@ -291,7 +291,12 @@ mod tests {
 
     #[test]
     fn a_record_of_a_log_client_is_a_message_with_nothing_set() {
-        for header in [None, Some(&b""[..]), Some(&b"\x02\0\0"[..]), Some(&b"\x01\xff"[..])] {
+        for header in [
+            None,
+            Some(&b""[..]),
+            Some(&b"\x02\0\0"[..]),
+            Some(&b"\x01\xff"[..]),
+        ] {
             let headers = [(MESSAGE_HEADER, header), (&b"h"[..], None)];
             let mut batch = BatchBuilder::new(Codec::None);
             batch
