@@ -95,6 +95,12 @@ impl<'a> Encoder<'a> {
         self.out.put_slice(bytes);
     }
 
+    /// Lets `write` add bytes as they are.
+    pub fn with(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        self.flush_bits();
+        write(self.out);
+    }
+
     fn flush_bits(&mut self) {
         if self.bits_used > 0 {
             self.out.put_u8(self.bits);

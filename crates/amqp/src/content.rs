@@ -6,7 +6,6 @@
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
-use smallvec::SmallVec;
 use stafett_amqp_wire::{Properties, PropertiesBuilder, Table, TableBuilder, Value};
 use stafett_model::{Death, DeathReason, Message, StoredMessage};
 
@@ -32,11 +31,40 @@ const APP_ID: &str = "app-id";
 
 /// What was published, ready for the core, and what decides its way beside it.
 #[derive(Debug)]
-pub(crate) struct Published {
+pub(crate) struct Incoming {
     pub message: Message,
     pub properties: Properties,
     /// Further routing keys.
-    pub more_keys: SmallVec<[ByteString; 0]>,
+    pub more_keys: Vec<ByteString>,
+}
+
+impl Incoming {
+    /// Where an answer is wanted.
+    pub(crate) fn reply_to(&self) -> Option<ByteString> {
+        if self.properties.is_plain() {
+            None
+        } else {
+            self.properties.read().reply_to
+        }
+    }
+
+    /// The same with another place for answers.
+    pub(crate) fn with_reply_to(mut self, address: ByteString) -> Self {
+        let mut read = self.properties.read();
+        for (name, value) in &mut self.message.headers {
+            if name == REPLY_TO {
+                *value = Some(address.as_bytes().clone());
+            }
+        }
+        read.reply_to = Some(address);
+        self.properties = read.finish();
+        for (name, value) in &mut self.message.headers {
+            if name == PROPERTIES {
+                *value = Some(self.properties.as_bytes().clone());
+            }
+        }
+        self
+    }
 }
 
 /// Who publishes, and when.
@@ -47,7 +75,7 @@ pub(crate) struct Publisher<'a> {
 }
 
 /// Makes a message of what was received.
-pub(crate) fn publish(content: Content, publisher: Publisher<'_>) -> Result<Published, Exception> {
+pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Incoming, Exception> {
     let Content {
         publish,
         properties,
@@ -61,7 +89,7 @@ pub(crate) fn publish(content: Content, publisher: Publisher<'_>) -> Result<Publ
         timestamp_ms: publisher.now_ms,
         ..Message::default()
     };
-    let mut more_keys = SmallVec::new();
+    let mut more_keys = Vec::new();
     if properties.is_plain() {
         let mode = properties.plain_delivery_mode();
         message.persistent = mode == Some(PERSISTENT);
@@ -70,7 +98,7 @@ pub(crate) fn publish(content: Content, publisher: Publisher<'_>) -> Result<Publ
                 .headers
                 .push((PROPERTIES.into(), Some(properties.as_bytes().clone())));
         }
-        return Ok(Published {
+        return Ok(Incoming {
             message,
             properties,
             more_keys,
@@ -108,7 +136,7 @@ pub(crate) fn publish(content: Content, publisher: Publisher<'_>) -> Result<Publ
     let copied = Bytes::copy_from_slice(properties.as_bytes());
     message.headers.push((PROPERTIES.into(), Some(copied)));
     for_others(&read, &mut message);
-    Ok(Published {
+    Ok(Incoming {
         message,
         properties,
         more_keys,
@@ -118,7 +146,7 @@ pub(crate) fn publish(content: Content, publisher: Publisher<'_>) -> Result<Publ
 /// What headers say that decides where a message goes.
 #[derive(Default)]
 struct Carbon {
-    keys: SmallVec<[ByteString; 0]>,
+    keys: Vec<ByteString>,
     delay_ms: Option<u64>,
     key: Option<Bytes>,
     /// The headers without `BCC`, if it was there.

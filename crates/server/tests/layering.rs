@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("broker", &["journal", "model", "routing"]),
     ("net", &[]),
     ("amqp-wire", &[]),
-    ("amqp", &["amqp-wire", "broker", "model", "net"]),
+    ("amqp", &["amqp-wire", "broker", "model", "net", "routing"]),
     ("kafka-wire", &[]),
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),

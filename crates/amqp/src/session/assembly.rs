@@ -33,6 +33,13 @@ pub(crate) struct Body {
     memory: Option<Permit>,
 }
 
+impl Body {
+    /// Whether memory was taken for it.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+}
+
 /// A message as it was published.
 #[derive(Debug)]
 pub(crate) struct Content {

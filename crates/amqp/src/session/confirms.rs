@@ -3,13 +3,14 @@
 //! Messages that were handed to the broker in one call form a group. Groups are told in order, so an acknowledgement may
 //! always be for all before it as well.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use stafett_amqp_wire::methods::{Confirm, basic, confirm};
 use stafett_amqp_wire::{Method, ReplyCode};
-use stafett_broker::exchanges::{Fate, PublishTicket};
+use stafett_broker::exchanges::{PublishTicket, Published};
 use stafett_net::Permit;
 
 use super::channel::Mode;
@@ -49,6 +50,65 @@ impl Group {
     }
 }
 
+/// Groups in the order in which they were handed over.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    waiting: VecDeque<Group>,
+    /// What became of groups, and was not told yet.
+    done: VecDeque<(Vec<Entry>, Vec<Published>)>,
+}
+
+impl Groups {
+    pub(super) fn push(&mut self, group: Group) {
+        self.waiting.push_back(group);
+    }
+
+    /// Memory that the last group keeps; `memory` comes back where there is none.
+    pub(super) fn keep(&mut self, memory: Permit) {
+        if let Some(group) = self.waiting.back_mut() {
+            group.keep(memory);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len() + self.done.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns when it is known what became of the oldest group. Safe to cancel.
+    pub(crate) async fn ready(&mut self) {
+        std::future::poll_fn(|cx| self.poll_ready(cx)).await;
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.done.is_empty() {
+            return Poll::Ready(());
+        }
+        let Some(group) = self.waiting.front_mut() else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(published) = Pin::new(&mut group.ticket).poll(cx) else {
+            return Poll::Pending;
+        };
+        if let Some(group) = self.waiting.pop_front() {
+            self.done.push_back((group.entries, published));
+        }
+        Poll::Ready(())
+    }
+
+    /// What became of the oldest group, if that is known now.
+    fn next_done(&mut self) -> Option<(Vec<Entry>, Vec<Published>)> {
+        let mut context = Context::from_waker(Waker::noop());
+        match self.poll_ready(&mut context) {
+            Poll::Ready(()) => self.done.pop_front(),
+            Poll::Pending => None,
+        }
+    }
+}
+
 impl Session {
     pub(super) fn on_confirm(&mut self, number: u16, method: &Confirm) -> Result<(), Trouble> {
         let Confirm::Select(method) = method else {
@@ -68,54 +128,32 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn has_groups(&self) -> bool {
-        !self.groups.is_empty()
-    }
-
-    /// Waits for the oldest group. Safe to cancel.
-    pub(crate) async fn next_group(&mut self) -> Result<(), End> {
-        std::future::poll_fn(|cx| self.poll_group(cx)).await
-    }
-
-    fn poll_group(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        let Some(group) = self.groups.front_mut() else {
-            return Poll::Pending;
-        };
-        let Poll::Ready(fates) = Pin::new(&mut group.ticket).poll(cx) else {
-            return Poll::Pending;
-        };
-        let Some(group) = self.groups.pop_front() else {
-            return Poll::Pending;
-        };
-        Poll::Ready(self.tell(&group.entries, &fates))
-    }
-
     /// Tells of all groups at the front that are done now.
     pub(crate) fn resolve_ready(&mut self) -> Result<(), End> {
-        let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(told) = self.poll_group(&mut context) {
-            told?;
+        while let Some((entries, published)) = self.groups.next_done() {
+            self.tell(&entries, &published)?;
         }
         Ok(())
     }
 
     /// Waits until everything that was published on this connection is stored: what follows may ask for it.
     pub(crate) async fn settle_published(&mut self) -> Result<(), End> {
-        self.flush_published().await?;
-        while self.has_groups() {
-            self.next_group().await?;
+        self.flush_published()?;
+        while !self.groups.is_empty() {
+            self.groups.ready().await;
+            self.resolve_ready()?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, entries: &[Entry], fates: &[Fate]) -> Result<(), End> {
+    fn tell(&mut self, entries: &[Entry], fates: &[Published]) -> Result<(), End> {
         // The highest number to acknowledge, of one channel after the other.
         let mut acknowledged: Option<(u16, u64, u64)> = None;
         for (entry, fate) in entries.iter().zip(fates) {
             let is_good = match fate {
-                Fate::Stored | Fate::Unroutable => true,
-                Fate::Refused => false,
-                Fate::Unknown => return Err(End::OutcomeUnknown),
+                Published::Stored | Published::Unroutable => true,
+                Published::Refused(_) => false,
+                Published::Unknown => return Err(End::OutcomeUnknown),
             };
             let Some(number) = entry.number else { continue };
             if is_good {

@@ -16,7 +16,7 @@ impl Session {
             Method::Connection(Connection::Close(_)) => {
                 // What was published before is stored before the client believes so.
                 self.settle_published().await?;
-                self.release().await;
+                self.release();
                 self.out.send(0, connection::CloseOk {});
                 Err(End::Closed.into())
             }
@@ -84,6 +84,6 @@ impl Session {
     pub(crate) async fn stop(&mut self) -> Result<(), End> {
         self.settle_published().await?;
         let reason = "broker forced connection closure with reason 'shutdown'";
-        self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason)).await
+        self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }
 }

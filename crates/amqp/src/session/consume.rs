@@ -9,6 +9,7 @@ use stafett_broker::queues::{ConsumeError, ConsumerSpec, Credit, Queue};
 
 use super::channel::Tagged;
 use super::{Session, Trouble, replies};
+use crate::amqp::Shared;
 use crate::arguments::QueueType;
 use crate::error;
 use crate::exception::Exception;
@@ -60,15 +61,15 @@ impl Session {
             return Err(Exception::not_allowed(text).into());
         }
         // What was published before is there to be had.
-        self.flush_published().await?;
+        self.flush_published()?;
         self.last_token += 1;
         let token = self.last_token;
         let spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive)?;
         let holder = Holder {
             channel: number,
             tag: tag.clone(),
-            settles: spec.settle,
-            counts_deliveries: self.shared.queue_type(&queue) == QueueType::Quorum,
+            settles: spec.settles,
+            counts_deliveries: Shared::queue_type(&queue) == QueueType::Quorum,
         };
         self.holders.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
@@ -105,7 +106,7 @@ impl Session {
         let owner = self.owner;
         let prefetch = &self.channel(number)?.prefetch;
         Ok(ConsumerSpec {
-            settle: !no_ack,
+            settles: !no_ack,
             exclusive,
             priority,
             credit: if no_ack { None } else { prefetch.each },
@@ -123,8 +124,7 @@ impl Session {
         if let Some(tagged) = channel.consumers.remove(&method.consumer_tag) {
             drop(tagged.consumer);
             // What it was given and did not get yet goes back; what it has it still may settle.
-            let (mut runs, mut events) = (Vec::new(), Vec::new());
-            self.deliver(&mut runs, &mut events).await;
+            self.deliver();
             self.holders.remove(&tagged.token);
         } else {
             self.cancel_replies(number, &method.consumer_tag)?;
@@ -160,7 +160,7 @@ impl Session {
         let Some(queue) = self.shared.broker.queues().get(vhost, name) else {
             return Err(Exception::not_found(format!("no queue '{name}' in vhost '{vhost}'")));
         };
-        if queue.is_locked_for(self.owner) {
+        if queue.exclusive.is_some_and(|owner| owner != self.owner) {
             return Err(error::locked(&error::queue_in(name, vhost)));
         }
         Ok(queue)

@@ -13,9 +13,11 @@ use super::consume::Holder;
 use crate::content::{self, Additions};
 
 impl Session {
-    /// Writes what waits in the outbox.
-    pub(crate) async fn deliver(&mut self, runs: &mut Vec<Run>, events: &mut Vec<Event>) {
-        self.outbox.take(runs, events);
+    /// Writes what waits in the outbox; whether there was anything.
+    pub(crate) fn deliver(&mut self) -> bool {
+        let before = self.out.len();
+        let (mut runs, mut events) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.events));
+        self.outbox.take(&mut runs, &mut events);
         for run in runs.drain(..) {
             self.deliver_run(run);
         }
@@ -23,8 +25,10 @@ impl Session {
             let Event::ConsumerGone { token } = event;
             self.on_consumer_gone(token);
         }
+        (self.runs, self.events) = (runs, events);
         self.deliver_replies();
-        self.flush_settlements().await;
+        self.flush_settlements();
+        self.out.len() > before
     }
 
     fn deliver_run(&mut self, run: Run) {

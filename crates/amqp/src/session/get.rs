@@ -5,9 +5,9 @@ use stafett_amqp_wire::methods::basic;
 use super::channel::Unsettled;
 use super::deliver::{Head, get_ok, write_message};
 use super::{Session, Trouble, replies};
+use crate::amqp::Shared;
 use crate::arguments::QueueType;
 use crate::content::Additions;
-use crate::error;
 use crate::exception::Exception;
 
 impl Session {
@@ -19,10 +19,8 @@ impl Session {
         let queue = self.queue(&name)?;
         // What this connection has published before is to be found, and what it gave back as well.
         self.settle_published().await?;
-        self.flush_settlements().await;
-        let what = error::queue_in(&name, &self.namespace);
-        let taken = queue.take_one(!method.no_ack, self.owner).await;
-        let Some((delivery, remaining)) = taken.map_err(|error| error::consume(&error, &what))? else {
+        self.flush_settlements();
+        let Some((delivery, remaining)) = queue.take_one(!method.no_ack).await else {
             self.out.send(number, basic::GetEmpty::default());
             return Ok(());
         };
@@ -34,7 +32,7 @@ impl Session {
             channel: number,
             frame_bytes_max: self.agreed.frame_bytes_max,
         };
-        let counts = self.shared.queue_type(&queue) == QueueType::Quorum && delivery.delivery_count > 0;
+        let counts = Shared::queue_type(&queue) == QueueType::Quorum && delivery.delivery_count > 0;
         let additions = Additions {
             delivery_count: counts.then_some(delivery.delivery_count),
             stream_offset: None,

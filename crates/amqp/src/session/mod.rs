@@ -21,12 +21,11 @@ mod exchange;
 mod get;
 mod publish;
 mod queue;
-mod replies;
+pub(crate) mod replies;
 mod settle;
 mod transactions;
 pub(crate) mod unacked;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,12 +34,12 @@ use hashbrown::HashMap;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 use stafett_broker::Namespace;
-use stafett_broker::queues::{DeliveryId, Outbox, OwnerId, Queue, Settle};
+use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle};
 use stafett_net::{ByteBudget, Permit};
 
 use self::assembly::Content;
 use self::channel::Channel;
-use self::confirms::Group;
+use self::confirms::Groups;
 use self::consume::Holder;
 use self::publish::Outgoing;
 use crate::amqp::Shared;
@@ -50,6 +49,9 @@ use crate::output::Output;
 
 /// Bodies from here on take memory of their own before they come.
 const LARGE_BODY_BYTES: u64 = 64 * 1024;
+
+/// Deliveries that wait for their connection.
+const OUTBOX_BYTES: usize = 256 * 1024;
 
 /// Why a connection ends at once.
 #[derive(Debug, thiserror::Error)]
@@ -96,21 +98,22 @@ pub(crate) struct Session {
     /// Received and not handed to the broker yet.
     outgoing: Vec<Outgoing>,
     /// Handed to the broker, in order.
-    groups: VecDeque<Group>,
+    groups: Groups,
     /// Settled and not told to the queues yet.
     settlements: Vec<(Arc<Queue>, Vec<(DeliveryId, Settle)>)>,
+    runs: Vec<Run>,
+    events: Vec<Event>,
     /// Memory of what was read.
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
     /// We have closed the connection, and wait for the client to say that it knows.
     closing: bool,
-    last_generated: u64,
 }
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed, budget: Arc<ByteBudget>, out: Output) -> Self {
         let namespace = Namespace::new(&agreed.virtual_host);
-        let owner = shared.next_owner();
+        let owner = shared.broker.queues().new_owner();
         Self {
             shared,
             agreed,
@@ -118,17 +121,18 @@ impl Session {
             owner,
             channels: HashMap::new(),
             out,
-            outbox: Outbox::new(),
+            outbox: Outbox::new(OUTBOX_BYTES),
             replies: Arc::default(),
             holders: HashMap::new(),
             last_token: 0,
             outgoing: Vec::new(),
-            groups: VecDeque::new(),
+            groups: Groups::default(),
             settlements: Vec::new(),
+            runs: Vec::new(),
+            events: Vec::new(),
             memory: None,
             budget,
             closing: false,
-            last_generated: 0,
         }
     }
 
@@ -145,12 +149,17 @@ impl Session {
     }
 
     /// Everything that was read is in: what was gathered goes to the broker.
-    pub(crate) async fn finish_turn(&mut self) -> Result<(), End> {
-        self.flush_published().await?;
-        self.flush_settlements().await;
+    pub(crate) fn finish_turn(&mut self) -> Result<(), End> {
+        self.flush_published()?;
+        self.flush_settlements();
         // What is not part of a message any more.
         self.memory = None;
         Ok(())
+    }
+
+    /// What a connection waits for, apart from the session.
+    pub(crate) fn parts(&mut self) -> (&mut Groups, &mut Output, &Outbox, &replies::Inbox) {
+        (&mut self.groups, &mut self.out, &self.outbox, &self.replies)
     }
 
     /// Takes a frame; what goes wrong ends a channel or the connection, and is told.
@@ -159,23 +168,23 @@ impl Session {
         match self.take(frame).await {
             Ok(()) => Ok(()),
             Err(Trouble::End(end)) => Err(end),
-            Err(Trouble::Exception(exception)) => self.fail(channel, exception).await,
+            Err(Trouble::Exception(exception)) => self.fail(channel, exception),
         }
     }
 
     /// Ends what an exception ends.
-    pub(crate) async fn fail(&mut self, channel: u16, exception: Exception) -> Result<(), End> {
-        self.flush_published().await?;
+    pub(crate) fn fail(&mut self, channel: u16, exception: Exception) -> Result<(), End> {
+        self.flush_published()?;
         self.shared
             .metrics
             .on_exception(exception.code, exception.scope == Scope::Channel);
         tracing::debug!(channel, reason = %exception.reply_text(), "an exception");
         if exception.scope == Scope::Channel && channel != 0 {
-            self.release_channel(channel, true).await;
+            self.release_channel(channel, true);
             self.out.send(channel, exception.close());
         } else if !self.closing {
             self.closing = true;
-            self.release().await;
+            self.release();
             self.out.send(0, exception.ending(Scope::Connection).close());
         }
         Ok(())
@@ -298,12 +307,12 @@ impl Session {
             }
             Method::Basic(method) => self.on_basic(number, method).await,
             Method::Exchange(method) => {
-                self.flush_published().await?;
+                self.flush_published()?;
                 self.on_exchange(number, method).await
             }
             Method::Queue(method) => {
                 self.settle_published().await?;
-                self.flush_settlements().await;
+                self.flush_settlements();
                 self.on_queue(number, method).await
             }
             Method::Channel(method) => self.on_channel_method(number, method).await,
@@ -348,7 +357,7 @@ impl Session {
             }
             ChannelMethod::Close(_) => {
                 self.settle_published().await?;
-                self.release_channel(number, false).await;
+                self.release_channel(number, false);
                 self.out.send(number, channel_class::CloseOk {});
                 Ok(())
             }
@@ -424,12 +433,12 @@ impl Session {
     }
 
     /// Gives back everything that a channel has. It stays, deaf, until the client knows that it is closed.
-    async fn release_channel(&mut self, number: u16, stays: bool) {
+    fn release_channel(&mut self, number: u16, stays: bool) {
         let Some(channel) = self.channels.remove(&number) else {
             return;
         };
-        self.flush_settlements().await;
-        self.let_go(channel).await;
+        self.flush_settlements();
+        self.let_go(channel);
         if stays {
             let closing = Channel {
                 closing: true,
@@ -441,7 +450,7 @@ impl Session {
         }
     }
 
-    async fn let_go(&mut self, mut channel: Channel) {
+    fn let_go(&mut self, mut channel: Channel) {
         for (_, tagged) in channel.consumers.drain() {
             self.holders.remove(&tagged.token);
             drop(tagged.consumer);
@@ -452,20 +461,27 @@ impl Session {
         for unsettled in channel.unacked.take_all() {
             self.settle(unsettled, channel::How::Requeue);
         }
-        self.flush_settlements().await;
+        self.flush_settlements();
     }
 
     /// Gives back everything that the connection has: at its end, however it comes.
-    pub(crate) async fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             if let Some(channel) = self.channels.remove(&number) {
                 self.shared.metrics.channels.dec();
-                self.let_go(channel).await;
+                self.let_go(channel);
             }
         }
-        self.flush_settlements().await;
-        self.shared.broker.queues().close_owner(self.owner).await;
+        self.flush_settlements();
+        self.shared.broker.queues().close_owner(self.owner);
+    }
+
+    /// The client has gone: what it published goes its way, all else is given back.
+    pub(crate) fn abandon(&mut self) {
+        // An outcome that nobody knows is told nobody.
+        drop(self.flush_published());
+        self.release();
     }
 
     /// What an empty queue name stands for.
@@ -481,7 +497,7 @@ impl Session {
     }
 
     /// A name that nobody has.
-    fn generated(&mut self, prefix: &str) -> ByteString {
+    fn generated(&self, prefix: &str) -> ByteString {
         format!("{prefix}{}", uuid::Uuid::new_v4().simple()).into()
     }
 }

@@ -4,14 +4,14 @@
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
-use stafett_broker::exchanges::PublishError;
+use stafett_broker::exchanges::{Publish, PublishError};
 
 use super::assembly::Content;
 use super::channel::Mode;
 use super::confirms::{Entry, Group};
 use super::{End, Session, Trouble};
 use crate::clock::now_ms;
-use crate::content::{self, Published, Publisher};
+use crate::content::{self, Incoming, Publisher};
 use crate::exception::Exception;
 
 /// Publishing stops for a moment when so much waits for the broker.
@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
     /// Its number, where it is to be confirmed.
     pub number: Option<u64>,
     pub mandatory: bool,
-    pub published: Published,
+    pub incoming: Incoming,
 }
 
 /// What a client gets back of a message that leads nowhere.
@@ -35,7 +35,22 @@ struct Returned {
     body: Bytes,
 }
 
+impl Returned {
+    fn of(incoming: &Incoming) -> Self {
+        Self {
+            exchange: incoming.message.exchange.clone(),
+            routing_key: incoming.message.routing_key.clone(),
+            properties: incoming.properties.clone(),
+            body: incoming.message.value.clone(),
+        }
+    }
+}
+
 impl Session {
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// Whether no more should be read before something is stored.
     pub(crate) fn is_full(&self) -> bool {
         self.groups.len() >= GROUPS_MAX
@@ -65,9 +80,6 @@ impl Session {
         if !exchange.is_empty() {
             self.check_exchange(&exchange.clone())?;
         }
-        if let Some(memory) = content.memory.as_ref().map(|_| ()) {
-            let () = memory;
-        }
         let mut content = content;
         if let Some(memory) = content.memory.take() {
             self.add_memory(memory);
@@ -77,7 +89,7 @@ impl Session {
             user: &user,
             now_ms: now_ms(),
         };
-        let published = content::publish(content, publisher)?;
+        let incoming = content::receive(content, publisher)?;
         let channel = self.channel(number)?;
         let confirm = match &mut channel.mode {
             Mode::Confirms { last } => {
@@ -86,91 +98,90 @@ impl Session {
             }
             Mode::Plain | Mode::Transactions(_) => None,
         };
-        let published = self.fill_reply_address(number, published)?;
-        if self.is_direct_reply(&published) {
-            return self.reply(number, confirm, mandatory, published).await;
+        let incoming = self.fill_reply_address(number, incoming)?;
+        if self.is_direct_reply(&incoming) {
+            return self.reply(number, confirm, mandatory, incoming).await;
         }
-        self.shared.metrics.published.inc();
-        self.shared
-            .metrics
-            .published_bytes
-            .inc_by(published.message.value.len() as u64);
         self.outgoing.push(Outgoing {
             channel: number,
             number: confirm,
             mandatory,
-            published,
+            incoming,
         });
         Ok(())
     }
 
     /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
-    pub(crate) async fn flush_published(&mut self) -> Result<(), End> {
+    pub(crate) fn flush_published(&mut self) -> Result<(), End> {
         if self.outgoing.is_empty() {
             return Ok(());
         }
         let mut outgoing = std::mem::take(&mut self.outgoing).into_iter().peekable();
         while let Some(first) = outgoing.next() {
-            let exchange = first.published.message.exchange.clone();
+            let exchange = first.incoming.message.exchange.clone();
             let mut run = vec![first];
-            while let Some(next) = outgoing.next_if(|next| next.published.message.exchange == exchange) {
+            while let Some(next) = outgoing.next_if(|next| next.incoming.message.exchange == exchange) {
                 run.push(next);
             }
-            self.publish_run(&exchange, run).await?;
+            self.publish_run(&exchange, run);
         }
-        if let (Some(group), Some(memory)) = (self.groups.back_mut(), self.memory.take()) {
-            group.keep(memory);
+        if let Some(memory) = self.memory.take() {
+            self.groups.keep(memory);
         }
         self.resolve_ready()
     }
 
-    async fn publish_run(&mut self, exchange: &str, run: Vec<Outgoing>) -> Result<(), End> {
+    fn publish_run(&mut self, exchange: &str, run: Vec<Outgoing>) {
         let mut entries = Vec::with_capacity(run.len());
-        let mut views = Vec::with_capacity(run.len());
+        let mut messages = Vec::with_capacity(run.len());
         let mut returns = Vec::new();
+        let mut bytes = 0;
         for outgoing in run {
             let Outgoing {
                 channel,
                 number,
                 mandatory,
-                published,
+                incoming,
             } = outgoing;
             if mandatory {
-                let index = entries.len();
-                let message = &published.message;
-                let returned = Returned {
-                    exchange: message.exchange.clone(),
-                    routing_key: message.routing_key.clone(),
-                    properties: published.properties.clone(),
-                    body: message.value.clone(),
-                };
-                returns.push((index, channel, returned));
+                returns.push((entries.len(), channel, Returned::of(&incoming)));
             }
             entries.push(Entry { channel, number });
-            views.push(published);
+            bytes += incoming.message.value.len() as u64;
+            messages.push(Publish {
+                message: incoming.message,
+                more_keys: incoming.more_keys,
+            });
         }
-        match self.shared.publish(&self.namespace, exchange, views) {
+        self.shared.metrics.published.inc_by(messages.len() as u64);
+        self.shared.metrics.published_bytes.inc_by(bytes);
+        match self.shared.broker.publish(&self.namespace, exchange, messages) {
             Ok(ticket) => {
-                for (index, channel, returned) in returns {
-                    if ticket.is_unroutable(index) {
-                        self.return_message(channel, returned);
+                if !returns.is_empty() {
+                    let mut unroutable = ticket.unroutable().peekable();
+                    for (index, channel, returned) in returns {
+                        while unroutable.next_if(|at| *at < index).is_some() {}
+                        if unroutable.peek() == Some(&index) {
+                            self.return_message(channel, returned);
+                        }
                     }
                 }
-                self.groups.push_back(Group::new(ticket, entries));
-                Ok(())
+                self.groups.push(Group::new(ticket, entries));
             }
-            Err(PublishError::NoSuchNamespace | PublishError::NoSuchExchange) => {
-                // It was there when the messages came, and is gone: as for a message that leads nowhere.
+            // It was there when the messages came, and has gone: they lead nowhere.
+            Err(PublishError::NoSuchNamespace | PublishError::NoSuchExchange | PublishError::Internal) => {
                 for (_, channel, returned) in returns {
                     self.return_message(channel, returned);
                 }
                 for entry in entries {
                     self.confirm_unrouted(entry);
                 }
-                Ok(())
             }
-            Err(PublishError::NotStored(_)) => Err(End::OutcomeUnknown),
         }
+    }
+
+    pub(super) fn return_unrouted(&mut self, channel: u16, incoming: &Incoming) {
+        self.return_message(channel, Returned::of(incoming));
     }
 
     fn return_message(&mut self, channel: u16, returned: Returned) {

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use super::channel::Replies;
 use super::confirms::Entry;
 use super::{Session, Trouble};
-use crate::content::Published;
+use crate::content::Incoming;
 use crate::exception::Exception;
 
 pub(crate) const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
@@ -134,18 +134,18 @@ impl Session {
     }
 
     /// A request that is to be answered directly gets the address of its channel.
-    pub(super) fn fill_reply_address(&mut self, number: u16, published: Published) -> Result<Published, Trouble> {
-        if published.reply_to() != Some(PSEUDO_QUEUE) {
-            return Ok(published);
+    pub(super) fn fill_reply_address(&mut self, number: u16, incoming: Incoming) -> Result<Incoming, Trouble> {
+        if incoming.reply_to().as_deref() != Some(PSEUDO_QUEUE) {
+            return Ok(incoming);
         }
         let Some(replies) = &self.channel(number)?.replies else {
             return Err(Exception::precondition("fast reply consumer does not exist").into());
         };
-        Ok(published.with_reply_to(replies.address.clone()))
+        Ok(incoming.with_reply_to(replies.address.clone()))
     }
 
-    pub(super) fn is_direct_reply(&self, published: &Published) -> bool {
-        published.message.exchange.is_empty() && published.message.routing_key.starts_with(ADDRESS_PREFIX)
+    pub(super) fn is_direct_reply(&self, incoming: &Incoming) -> bool {
+        incoming.message.exchange.is_empty() && incoming.message.routing_key.starts_with(ADDRESS_PREFIX)
     }
 
     pub(super) async fn reply(
@@ -153,21 +153,21 @@ impl Session {
         number: u16,
         confirm: Option<u64>,
         mandatory: bool,
-        published: Published,
+        incoming: Incoming,
     ) -> Result<(), Trouble> {
         // Confirms keep their order.
         self.settle_published().await?;
-        let address = published.message.routing_key.clone();
+        let address = incoming.message.routing_key.clone();
         let arrived = self.shared.replies.find(&address).is_some_and(|(channel, inbox)| {
             inbox.put(Reply {
                 channel,
                 address: address.clone(),
-                properties: published.properties.clone(),
-                body: published.message.value.clone(),
+                properties: incoming.properties.clone(),
+                body: incoming.message.value.clone(),
             })
         });
         if !arrived && mandatory {
-            self.return_unrouted(number, published);
+            self.return_unrouted(number, &incoming);
         }
         self.confirm_unrouted(Entry {
             channel: number,

@@ -88,7 +88,7 @@ impl Session {
     }
 
     /// Tells the queues.
-    pub(crate) async fn flush_settlements(&mut self) {
+    pub(crate) fn flush_settlements(&mut self) {
         for (queue, entries) in self.settlements.drain(..) {
             queue.settle(&entries);
         }
@@ -106,7 +106,7 @@ impl Session {
         for unsettled in all {
             self.settle(unsettled, How::Requeue);
         }
-        self.flush_settlements().await;
+        self.flush_settlements();
         if answers {
             self.out.send(number, basic::RecoverOk {});
         }

@@ -35,7 +35,7 @@ impl Session {
                 for settlement in transaction.settlements {
                     self.settle_by_tag(number, settlement)?;
                 }
-                self.flush_settlements().await;
+                self.flush_settlements();
                 self.out.send(number, tx::CommitOk {});
                 Ok(())
             }
