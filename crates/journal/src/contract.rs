@@ -2,6 +2,18 @@
 //!
 //! What was acknowledged under a level is there after that level's failure, in order, once. What was refused never
 //! appears. An append whose outcome is unknown may or may not be there after a restart, as a whole.
+//!
+//! # Levels
+//!
+//! A log has a level, and an append may ask for a lower one ([`Append::level`]). Then:
+//!
+//! - It is acknowledged under its own level: at `os` it never waits for a sync, and after a loss of power it may be gone.
+//! - The order in a log stays one. A batch can be read once it has reached its own level and every batch before it in that
+//!   log can be read: behind one that waits for a sync, a lower one is acknowledged at once and is read when that one is.
+//! - What was acknowledged at a higher level keeps what lies before it: recovery goes on behind a prefix of what was
+//!   appended, so a lower batch is lost only together with everything behind it.
+//! - No offset ever names two records. Where lower batches were appended, offsets are reserved ahead, durably: the first of
+//!   them in a log since the start waits for that, and after an end that may have lost some, the log goes on behind a gap.
 
 use std::fmt;
 use std::sync::Arc;
@@ -66,6 +78,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
 pub struct Append {
     pub frames: SmallVec<[Frame; 1]>,
     pub require: SmallVec<[Precondition; 1]>,
+    /// Lowers the level of this append's batches below that of their logs; it never raises it. In logs at `os` and
+    /// `interval`, `memory` counts as `os`: their offsets outlive a killed process.
+    pub level: Option<Durability>,
     /// How long an append without batches waits. One with batches waits for the strictest of its logs.
     pub state: StateWait,
     /// Bytes of the buffer that the bodies are slices of: what keeping them costs.
@@ -334,6 +349,15 @@ impl Append {
             frames: SmallVec::from_buf([frame]),
             pinned_bytes,
             ..Self::default()
+        }
+    }
+
+    /// The same append at a level no higher than `level`.
+    #[must_use]
+    pub fn at(self, level: Durability) -> Self {
+        Self {
+            level: Some(level),
+            ..self
         }
     }
 

@@ -33,6 +33,23 @@ pub struct UnknownDurability {
     pub given: String,
 }
 
+impl Durability {
+    /// The one of two levels that promises less; of two intervals, this one.
+    #[must_use]
+    pub fn or_lower(self, other: Self) -> Self {
+        if other.rank() < self.rank() { other } else { self }
+    }
+
+    fn rank(self) -> u8 {
+        match self {
+            Self::Memory => 0,
+            Self::Os => 1,
+            Self::Interval { .. } => 2,
+            Self::Sync => 3,
+        }
+    }
+}
+
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,6 +107,19 @@ mod tests {
         for text in ["memory", "os", "interval:1000,20", "sync"] {
             assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_level_is_only_ever_lowered() {
+        let levels =
+            ["memory", "os", "interval:1000,20", "sync"].map(|text| text.parse::<Durability>().unwrap());
+        for (rank, level) in levels.iter().enumerate() {
+            for (other_rank, other) in levels.iter().enumerate() {
+                assert_eq!(level.or_lower(*other), levels[rank.min(other_rank)]);
+            }
+        }
+        let other: Durability = "interval:1,1".parse().unwrap();
+        assert_eq!(levels[2].or_lower(other), levels[2]);
     }
 
     #[test]

@@ -51,4 +51,5 @@ pub use records::{Headers, Records, StoredRecord, records};
 pub use stored_message::StoredMessage;
 pub use time::{max_timestamp_record, offset_for_timestamp};
 pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};
+pub use varint::{read_number, write_number};
 pub use validate::{ProduceLimits, sole_batch, validate_deep, validate_produced};

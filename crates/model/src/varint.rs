@@ -49,7 +49,7 @@ pub(crate) fn len_i64(value: i64) -> usize {
 
 /// Reads an unsigned number, not zigzag, and returns it with the bytes behind it.
 #[inline]
-pub(crate) fn read_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub fn read_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     match bytes {
         [a, rest @ ..] if *a < 0x80 => Some((u64::from(*a), rest)),
         _ => read_long(bytes, 10),
@@ -57,7 +57,7 @@ pub(crate) fn read_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Writes an unsigned number, not zigzag.
-pub(crate) fn write_number(mut value: u64, out: &mut impl Extend<u8>) {
+pub fn write_number(mut value: u64, out: &mut impl Extend<u8>) {
     while value >= 0x80 {
         out.extend([value.to_le_bytes()[0] | 0x80]);
         value >>= 7;

@@ -6,7 +6,7 @@
 //!   sealed segments: runs | segments without a sidecar: recent
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use stafett_model::{LogId, Offset};
@@ -45,6 +45,8 @@ pub(crate) struct LogState {
     pub(crate) runs: Vec<RunRef>,
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) watchers: Watchers,
+    /// Ranges of batches that have reached their level behind ones that have not, by offset, with their bytes.
+    ready: Option<Box<VecDeque<Ready>>>,
     /// Ranges that were lost to damage: reads that touch them are refused.
     pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
     /// In the list of logs that the next checkpoint stores.
@@ -52,6 +54,14 @@ pub(crate) struct LogState {
     pub(crate) deleted: bool,
     /// How far it goes is not known, because of damage: it takes no appends.
     pub(crate) fenced: bool,
+}
+
+/// A range of offsets that can be read as soon as everything before it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ready {
+    base: Offset,
+    end: Offset,
+    bytes: u64,
 }
 
 /// A batch in a segment that has no sidecar yet.
@@ -122,6 +132,7 @@ impl Log {
             runs: Vec::new(),
             producers: None,
             watchers: Watchers::default(),
+            ready: None,
             damaged: None,
             dirty: false,
             deleted: false,
@@ -156,11 +167,39 @@ impl LogState {
         self.recent.push(recent);
     }
 
-    /// Lets readers see what lies before `end`.
-    pub(crate) fn show(&mut self, end: Offset, bytes: u64) {
-        if end > self.visible {
-            self.visible = end;
-            self.watchers.on_growth(bytes);
+    /// Lets readers see what lies before `end`: all of it has reached its level.
+    pub(crate) fn show(&mut self, end: Offset, mut bytes: u64) {
+        if end <= self.visible {
+            return;
+        }
+        self.visible = end;
+        while let Some(ready) = &mut self.ready {
+            match ready.front() {
+                Some(next) if next.base <= self.visible => {
+                    self.visible = self.visible.max(next.end);
+                    bytes += next.bytes;
+                    ready.pop_front();
+                }
+                Some(_) => break,
+                None => self.ready = None,
+            }
+        }
+        self.watchers.on_growth(bytes);
+    }
+
+    /// Lets readers see a batch that has reached its level, once they see everything before it.
+    pub(crate) fn show_in_turn(&mut self, base: Offset, end: Offset, bytes: u64) {
+        if base <= self.visible {
+            self.show(end, bytes);
+            return;
+        }
+        let ready = self.ready.get_or_insert_default();
+        match ready.back_mut() {
+            Some(last) if last.end == base => {
+                last.end = end;
+                last.bytes += bytes;
+            }
+            _ => ready.push_back(Ready { base, end, bytes }),
         }
     }
 

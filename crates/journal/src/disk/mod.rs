@@ -31,6 +31,8 @@ mod index;
 mod keeper;
 mod layout;
 mod log;
+#[cfg(test)]
+mod lowered;
 mod pool;
 mod position;
 pub(crate) mod producers;

@@ -46,8 +46,8 @@ pub(crate) struct Staged {
 pub(crate) struct StagedFrame {
     pub(crate) head: Head,
     pub(crate) body: Bytes,
-    /// The log of each entry.
-    pub(crate) logs: SmallVec<[Arc<Log>; 1]>,
+    /// The log of each entry, and what the batch waits for there before it can be read.
+    pub(crate) logs: SmallVec<[(Arc<Log>, Wait); 1]>,
     /// What a control frame says, for those who act on it once it is written.
     pub(crate) control: Option<Box<Control>>,
     /// The log whose offsets below the given one are reserved once this is synced.

@@ -346,8 +346,9 @@ impl<'a> Recovery<'a> {
         for log in self.logs.values() {
             let mut state = log.lock();
             let lost = match state.spec.durability {
-                Durability::Memory => true,
-                Durability::Os | Durability::Interval { .. } | Durability::Sync => self.report.rebooted,
+                // In a log at `sync` offsets are reserved for appends at lower levels: perhaps for some at `memory`.
+                Durability::Memory | Durability::Sync => true,
+                Durability::Os | Durability::Interval { .. } => self.report.rebooted,
             };
             if lost && state.reserved > state.next {
                 state.next = state.reserved;

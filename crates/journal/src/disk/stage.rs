@@ -127,6 +127,7 @@ struct Prepared {
     /// All logs whose locks are needed, sorted by id, each once.
     logs: SmallVec<[Arc<Log>; 1]>,
     require: SmallVec<[Precondition; 1]>,
+    level: Option<Durability>,
     state: StateWait,
     bytes: usize,
     pinned_bytes: usize,
@@ -206,6 +207,7 @@ impl Prepared {
             frames,
             logs,
             require: append.require,
+            level: append.level,
             state: append.state,
             bytes,
             pinned_bytes: append.pinned_bytes,
@@ -229,6 +231,7 @@ impl Prepared {
         let mut out = Staging {
             core,
             logs: &logs,
+            level: self.level,
             frames: SmallVec::new(),
             placed: SmallVec::new(),
             wait: match self.state {
@@ -384,6 +387,8 @@ fn check_batch(
 struct Staging<'a> {
     core: &'a Core,
     logs: &'a [Arc<Log>],
+    /// What the append lowers the levels of its logs to.
+    level: Option<Durability>,
     frames: SmallVec<[StagedFrame; 1]>,
     placed: SmallVec<[Placed; 1]>,
     wait: Wait,
@@ -404,8 +409,8 @@ impl Staging<'_> {
             let base = state.next;
             state.next = Offset(base.0 + u64::from(span));
             self.core.mark_dirty(&log, state);
-            let spec = Arc::clone(&state.spec);
-            self.wait = self.wait.max(self.wait_for(&log, state, spec.durability, span));
+            let wait = self.wait_for(&log, state, base, span);
+            self.wait = self.wait.max(wait);
             entries.push(Entry {
                 log: log.id,
                 base,
@@ -422,7 +427,7 @@ impl Staging<'_> {
                 let now = self.core.now_ms();
                 state.producers.get_or_insert_default().note(numbered, base, now);
             }
-            logs.push(log);
+            logs.push((log, wait));
         }
         let head = Head {
             kind: Kind::Batch,
@@ -447,7 +452,7 @@ impl Staging<'_> {
             let state = state_of(locked, target.log);
             let end = base.0 + u64::from(span_of(header, target.records));
             self.duplicate_shown &= state.visible.0 >= end;
-            self.wait = self.wait.max(match state.spec.durability {
+            self.wait = self.wait.max(match self.level_in(state) {
                 Durability::Memory => Wait::Nothing,
                 Durability::Os | Durability::Interval { .. } => Wait::Written,
                 Durability::Sync => Wait::Synced,
@@ -505,9 +510,22 @@ impl Staging<'_> {
         }
     }
 
-    /// What an append to a log waits for; below `sync`, its offsets have to be reserved durably.
-    fn wait_for(&mut self, log: &Arc<Log>, state: &mut LogState, durability: Durability, span: u32) -> Wait {
-        let level = match durability {
+    /// The level of this append's batches in a log.
+    fn level_in(&self, state: &LogState) -> Durability {
+        let own = state.spec.durability;
+        match (own, self.level) {
+            // Its offsets outlive a kill, and so must those that are given out before anything is written.
+            (Durability::Os | Durability::Interval { .. }, Some(Durability::Memory)) => Durability::Os,
+            (_, Some(lowered)) => own.or_lower(lowered),
+            (_, None) => own,
+        }
+    }
+
+    /// What a batch that begins at `base` waits for in a log; below `sync`, its offsets have to be reserved durably.
+    fn wait_for(&mut self, log: &Arc<Log>, state: &mut LogState, base: Offset, span: u32) -> Wait {
+        let wait = match self.level_in(state) {
+            // Where lower batches come between, the reservation goes on before them.
+            Durability::Sync if state.reserved > base => Wait::Synced,
             Durability::Sync => return Wait::Synced,
             Durability::Memory => Wait::Nothing,
             Durability::Os => Wait::Written,
@@ -534,7 +552,7 @@ impl Staging<'_> {
         if state.next > state.reserved_durably {
             Wait::Synced
         } else {
-            level
+            wait
         }
     }
 

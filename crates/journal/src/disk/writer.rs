@@ -373,17 +373,17 @@ fn publish(
         sync_within_ms = sync_within_ms.min(append.sync_within_ms);
         let mut shows: SmallVec<[Shown; 1]> = SmallVec::new();
         for frame in append.frames {
-            for (log, recent) in frame.logs.into_iter().zip(&mut *recents) {
-                let (end, bytes) = (recent.end(), u64::from(recent.bytes));
+            for ((log, wait), recent) in frame.logs.into_iter().zip(&mut *recents) {
+                let (base, end, bytes) = (recent.base, recent.end(), u64::from(recent.bytes));
                 let mut state = log.lock();
                 if !state.deleted {
                     state.on_written(recent);
                 }
-                if synced {
+                if wait == Wait::Synced {
                     drop(state);
                     shows.push(Shown::Batch { log, end, bytes });
                 } else {
-                    state.show(end, bytes);
+                    state.show_in_turn(base, end, bytes);
                 }
             }
             if let Some((log, below)) = frame.reserves {

@@ -7,7 +7,7 @@ use stafett_journal::{Append, BatchFrame, Frame, Outcome, Precondition, Refusal,
 use stafett_model::{Durability, LogId, Offset};
 
 use crate::bench::Bench;
-use crate::support::{append, batch, create, create_logs, listed, placed, put, read_all};
+use crate::support::{append, batch, create, create_logs, listed, numbered, placed, put, read_all};
 
 /// A frame that stores a batch whole in one log.
 pub fn whole(log: LogId, values: &[&str]) -> Frame {
@@ -101,28 +101,64 @@ pub fn an_append_with_one_bad_frame_is_refused_as_a_whole(bench: &mut Bench) {
 }
 
 pub fn every_level_is_acknowledged_and_can_be_read(bench: &mut Bench) {
-    let levels = [
-        Durability::Memory,
-        Durability::Os,
-        Durability::Interval {
-            records: 2,
-            every: Duration::from_millis(5),
-        },
-        Durability::Sync,
-    ];
     let journal = bench.journal();
-    let logs = levels.map(|level| create(journal, level));
-    for (log, level) in logs.iter().zip(levels) {
+    let logs = LEVELS.map(|level| create(journal, level));
+    for (log, level) in logs.iter().zip(LEVELS) {
         for n in 0..20 {
             assert_eq!(put(journal, *log, batch(&[&format!("{n} at {level}")])), n);
         }
         bench.wait_until_visible(*log, 20);
     }
     bench.reopen();
-    for (log, level) in logs.iter().zip(levels) {
+    for (log, level) in logs.iter().zip(LEVELS) {
         let expected: Vec<_> = (0..20).map(|n| (n, format!("{n} at {level}"))).collect();
         assert_eq!(read_all(bench.journal(), *log, 100).unwrap(), expected);
     }
+}
+
+const LEVELS: [Durability; 4] = [
+    Durability::Memory,
+    Durability::Os,
+    Durability::Interval {
+        records: 2,
+        every: Duration::from_millis(5),
+    },
+    Durability::Sync,
+];
+
+pub fn an_append_may_lower_the_level_of_its_logs_and_keeps_its_place(bench: &mut Bench) {
+    let journal = bench.journal();
+    let logs = LEVELS.map(|level| create(journal, level));
+    let mut expected = Vec::new();
+    for log in logs {
+        expected.clear();
+        for n in 0..40 {
+            let (level, value) = (LEVELS[n % 4], format!("{n}"));
+            let outcome = append(journal, Append::batch(log, batch(&[&value])).at(level));
+            assert_eq!(placed(outcome).base, Offset(n as u64));
+            expected.push((n as u64, value));
+        }
+        bench.wait_until_visible(log, 40);
+        assert_eq!(read_all(journal, log, 100).unwrap(), expected);
+    }
+    bench.reopen();
+    for log in logs {
+        assert_eq!(read_all(bench.journal(), log, 100).unwrap(), expected);
+        assert_eq!(put(bench.journal(), log, batch(&["next"])), 40);
+    }
+}
+
+pub fn a_lowered_append_sent_again_is_the_one_that_is_there(bench: &mut Bench) {
+    let journal = bench.journal();
+    let log = create(journal, Durability::Sync);
+    for (sequence, level) in (0..).zip(LEVELS) {
+        let sent = || Append::batch(log, numbered(&["a"], 7, 0, sequence)).at(level);
+        let first = placed(append(journal, sent()));
+        let again = placed(append(journal, sent()));
+        assert_eq!((first.duplicate, again.duplicate), (false, true));
+        assert_eq!(first.base, again.base);
+    }
+    bench.wait_until_visible(log, 4);
 }
 
 pub fn a_ticket_that_nobody_keeps_changes_nothing(bench: &mut Bench) {

@@ -54,6 +54,8 @@ on_every_provider! {
         an_append_of_several_batches_is_stored_together,
         an_append_with_one_bad_frame_is_refused_as_a_whole,
         every_level_is_acknowledged_and_can_be_read,
+        an_append_may_lower_the_level_of_its_logs_and_keeps_its_place,
+        a_lowered_append_sent_again_is_the_one_that_is_there,
         a_ticket_that_nobody_keeps_changes_nothing,
         a_next_offset_that_holds_lets_an_append_in_and_one_that_does_not_keeps_it_out,
         of_two_that_require_the_same_offset_one_gets_it,

@@ -26,6 +26,7 @@ enum Op {
         log: usize,
         records: usize,
         bytes: usize,
+        lowered: Option<Durability>,
     },
     FanOut {
         targets: Vec<(usize, Option<(u32, u32)>)>,
@@ -81,7 +82,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let targets = prop::collection::vec((log(), prop::option::of((0..4_u32, 1..3_u32))), 1..5);
     let op = prop_oneof![
         2 => level().prop_map(|level| Op::Create { level }),
-        12 => (log(), 1..5_usize, 0..4000_usize).prop_map(|(log, records, bytes)| Op::Append { log, records, bytes }),
+        12 => (log(), 1..5_usize, 0..4000_usize, prop::option::of(level())).prop_map(
+            |(log, records, bytes, lowered)| Op::Append { log, records, bytes, lowered }
+        ),
         4 => (targets, 6..8_usize).prop_map(|(targets, records)| Op::FanOut { targets, records }),
         6 => (log(), 0..2_i64, 0..2_i16, 0..6_i32, 1..3_usize).prop_map(
             |(log, producer, epoch, sequence, records)| Op::Numbered { log, producer, epoch, sequence, records }
@@ -189,11 +192,20 @@ impl Naive {
                         .push((create(bench.journal(), level), NaiveLog::default()));
                 }
             }
-            Op::Append { log, records, bytes } => {
+            Op::Append {
+                log,
+                records,
+                bytes,
+                lowered,
+            } => {
                 let Some(log) = self.pick(log) else { return };
                 let values = self.values(records, bytes);
                 let (id, naive) = &mut self.logs[log];
-                let outcome = append(bench.journal(), Append::batch(*id, batch_of(&values)));
+                let batch = Append {
+                    level: lowered,
+                    ..Append::batch(*id, batch_of(&values))
+                };
+                let outcome = append(bench.journal(), batch);
                 expect_placed(&outcome, &[(*id, naive.push(&values), false)]);
             }
             Op::FanOut { targets, records } => self.fan_out(&targets, records, bench),

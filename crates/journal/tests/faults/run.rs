@@ -204,6 +204,13 @@ impl Run {
         self.store(vec![(body, values, parts.to_vec())], Vec::new());
     }
 
+    /// Appends at a level below the log's.
+    pub fn lowered(&mut self, log: LogId, level: Durability, bytes: usize) {
+        let values = self.values(1, bytes);
+        let body = batch(&values, None);
+        self.store_at(Some(level), vec![(body, values, vec![(log, None)])], Vec::new());
+    }
+
     /// A batch of a producer that numbers; `true` if it was not refused.
     pub fn numbered(&mut self, log: LogId, sequence: i32) {
         let values = self.values(1, 100);
@@ -222,6 +229,15 @@ impl Run {
     }
 
     fn store(&mut self, batches: Vec<(Bytes, Vec<Rc<str>>, Vec<Part>)>, state: Vec<StateChange>) {
+        self.store_at(None, batches, state);
+    }
+
+    fn store_at(
+        &mut self,
+        lowered: Option<Durability>,
+        batches: Vec<(Bytes, Vec<Rc<str>>, Vec<Part>)>,
+        state: Vec<StateChange>,
+    ) {
         let mut frames: SmallVec<[Frame; 1]> = state.iter().cloned().map(Frame::State).collect();
         let mut level = Durability::Memory;
         for (body, _, parts) in &batches {
@@ -244,8 +260,10 @@ impl Run {
         }
         let ticket = self.journal.append(vec![Append {
             frames,
+            level: lowered,
             ..Append::default()
         }]);
+        let level = lowered.map_or(level, |lowered| level.or_lower(lowered));
         self.ledger.note(ticket, level, |now| {
             let mut places = Vec::new();
             for (_, values, parts) in batches {
@@ -354,10 +372,5 @@ fn batch(values: &[Rc<str>], sequence: Option<i32>) -> Bytes {
 }
 
 fn stricter(one: Durability, other: Durability) -> Durability {
-    let rank = |level: &Durability| match level {
-        Durability::Memory => 0,
-        Durability::Os | Durability::Interval { .. } => 1,
-        Durability::Sync => 2,
-    };
-    std::cmp::max_by_key(one, other, rank)
+    if one.or_lower(other) == one { other } else { one }
 }

@@ -21,9 +21,10 @@ pub fn play(run: &mut Run) {
         Durability::Sync,
         Durability::Sync,
         Durability::Sync,
+        Durability::Sync,
     ];
     let logs = levels.map(|level| run.create(level));
-    let [memory, os, interval, sync, numbered, doomed] = logs;
+    let [memory, os, interval, sync, numbered, doomed, mixed] = logs;
     run.pump();
     for round in 0..ROUNDS {
         if run.is_over() {
@@ -40,6 +41,11 @@ pub fn play(run: &mut Run) {
         run.append(os, 3, 200);
         run.append(memory, 1, 500);
         between(run);
+        run.lowered(mixed, Durability::Os, 100);
+        run.append(mixed, 1, 120);
+        run.lowered(mixed, Durability::Os, 100);
+        between(run);
+        run.lowered(mixed, Durability::Memory, 100);
         run.append(interval, 2, 300);
         run.numbered(numbered, round);
         between(run);
@@ -56,7 +62,7 @@ pub fn play(run: &mut Run) {
             run.append(doomed, 1, 900);
         }
         run.pump();
-        special(run, round, logs.map(|log| log));
+        special(run, round, logs);
         run.pump();
     }
 }
@@ -70,8 +76,8 @@ pub fn end(run: &mut Run) {
 }
 
 /// What happens once.
-fn special(run: &mut Run, round: i32, logs: [stafett_model::LogId; 6]) {
-    let [memory, os, _, sync, numbered, doomed] = logs;
+fn special(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
+    let [memory, os, _, sync, numbered, doomed, _] = logs;
     match round {
         1 => {
             run.journal.checkpoint();

@@ -1,0 +1,155 @@
+//! Where deliveries wait for their connection to take them: bounded in bytes, one wake-up per batch.
+//!
+//! A queue that finds an outbox full passes its consumers over and leaves word; taking what is there wakes it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use stafett_model::StoredMessage;
+use stafett_queue::{ConsumerKey, DeliveryId};
+use tokio::sync::Notify;
+
+use super::queue::Queue;
+
+/// Bytes that a delivery takes beside its message, about.
+const DELIVERY_BYTES: usize = 64;
+
+/// A message on its way to a consumer.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    pub id: DeliveryId,
+    pub message: StoredMessage,
+    /// Somebody may have had it before.
+    pub redelivered: bool,
+    /// How often it came back before.
+    pub delivery_count: u32,
+}
+
+/// Deliveries of one consumer, in order.
+#[derive(Debug)]
+pub struct Run {
+    /// What the consumer was registered with.
+    pub token: u64,
+    pub queue: Arc<Queue>,
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What a consumer is told beside deliveries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Its queue is gone.
+    ConsumerGone { token: u64 },
+}
+
+/// The deliveries of one connection or channel that wait to be written.
+#[derive(Debug)]
+pub struct Outbox {
+    content: Mutex<Content>,
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    wake: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    runs: Vec<Run>,
+    events: Vec<Event>,
+    /// Consumers that were passed over.
+    waiting: Vec<(Weak<Queue>, ConsumerKey)>,
+}
+
+impl Outbox {
+    /// An outbox for about so many bytes; the last message put in may go beyond.
+    pub fn new(bytes_max: usize) -> Arc<Self> {
+        Self::with_wake(bytes_max, Arc::default())
+    }
+
+    /// One of several outboxes that wake the same task.
+    pub fn with_wake(bytes_max: usize, wake: Arc<Notify>) -> Arc<Self> {
+        Arc::new(Self {
+            content: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            wake,
+        })
+    }
+
+    /// Returns when something was put in since it last returned.
+    pub async fn filled(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Takes what is there, and lets queues go on that found it full.
+    pub fn take(&self, runs: &mut Vec<Run>, events: &mut Vec<Event>) {
+        let waiting = {
+            let mut content = self.lock();
+            runs.append(&mut content.runs);
+            events.append(&mut content.events);
+            self.bytes.store(0, Ordering::Release);
+            std::mem::take(&mut content.waiting)
+        };
+        for (queue, consumer) in waiting {
+            if let Some(queue) = queue.upgrade() {
+                queue.unblock(consumer);
+            }
+        }
+    }
+
+    /// Bytes that wait, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether a message more may be put in beside `pending` bytes that are about to be.
+    pub(super) fn has_room(&self, pending: usize) -> bool {
+        self.bytes() + pending < self.bytes_max
+    }
+
+    /// Lets `queue` know when there is room. False if there is by now.
+    pub(super) fn wait(&self, queue: &Arc<Queue>, consumer: ConsumerKey) -> bool {
+        let mut content = self.lock();
+        if content.runs.is_empty() {
+            return false;
+        }
+        content.waiting.push((Arc::downgrade(queue), consumer));
+        true
+    }
+
+    /// Puts deliveries of a consumer in; what is left is an empty vector to be used again.
+    pub(super) fn put(&self, token: u64, queue: &Arc<Queue>, deliveries: &mut Vec<Delivery>, bytes: usize) {
+        if deliveries.is_empty() {
+            return;
+        }
+        {
+            let mut content = self.lock();
+            match content.runs.last_mut() {
+                Some(run) if run.token == token && Arc::ptr_eq(&run.queue, queue) => {
+                    run.deliveries.append(deliveries);
+                }
+                _ => content.runs.push(Run {
+                    token,
+                    queue: Arc::clone(queue),
+                    deliveries: std::mem::take(deliveries),
+                }),
+            }
+            self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        }
+        self.wake.notify_one();
+    }
+
+    pub(super) fn tell(&self, event: Event) {
+        self.lock().events.push(event);
+        self.wake.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Delivery {
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.message.bytes() + DELIVERY_BYTES
+    }
+}

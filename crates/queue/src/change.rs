@@ -1,0 +1,216 @@
+//! What of a queue's state outlives a restart: changes as they happen, and now and then the whole.
+//!
+//! Numbers have seven bits a byte, low bits first.
+//!
+//! ```text
+//! changes: u8 version = 1, then, until the end:
+//!   u8 1, u8 priority, number first, number count      these are settled
+//!   u8 2, u8 priority, number below                    nothing from here on was handed out
+//!   u8 3, u8 priority, number offset, number times     came back so often
+//!   u8 4                                               there may be messages that end with this run of the program
+//!   u8 5, u8 priority, number below                    the mark, as low as it can be, on a stop in good order
+//!
+//! whole:   u8 version = 1, u8 flags (1: as change 4), number lanes, each:
+//!   u8 priority, number head, number mark
+//!   number runs settled, each: number offsets since the run before (or the head), number count
+//!   number messages that came back, each: number offset, number times
+//! ```
+
+use std::collections::BTreeMap;
+
+use stafett_model::{read_number, write_number};
+
+use crate::offset_set::OffsetSet;
+use crate::state::QueueState;
+
+const VERSION: u8 = 1;
+const SETTLED: u8 = 1;
+const MARK: u8 = 2;
+const RETURNED: u8 = 3;
+const TRANSIENT: u8 = 4;
+const EXACT_MARK: u8 = 5;
+
+/// Changes of a queue's state that are to be stored, gathered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    settled: Vec<(u8, u64, u64)>,
+    returned: Vec<(u8, u64, u32)>,
+    marks: Vec<(u8, u64, bool)>,
+    transient: bool,
+}
+
+/// Stored bytes are no state of a queue, or of a version that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.settled.is_empty() && self.returned.is_empty() && self.marks.is_empty() && !self.transient
+    }
+
+    pub fn clear(&mut self) {
+        self.settled.clear();
+        self.returned.clear();
+        self.marks.clear();
+        self.transient = false;
+    }
+
+    /// So many messages from `first` on are settled.
+    pub fn settled(&mut self, priority: u8, first: u64, count: u64) {
+        match self.settled.last_mut() {
+            _ if count == 0 => {}
+            Some((lane, start, had)) if *lane == priority && *start + *had == first => *had += count,
+            _ => self.settled.push((priority, first, count)),
+        }
+    }
+
+    /// A message came back, for the so many-th time.
+    pub fn returned(&mut self, priority: u8, offset: u64, times: u32) {
+        self.returned.push((priority, offset, times));
+    }
+
+    /// Nothing at or behind `below` is handed out before another mark is stored.
+    pub fn mark(&mut self, priority: u8, below: u64) {
+        self.marks.push((priority, below, false));
+    }
+
+    /// The same, on a stop in good order.
+    pub fn exact_mark(&mut self, priority: u8, below: u64) {
+        self.marks.push((priority, below, true));
+    }
+
+    /// Messages may be there that end with this run of the program.
+    pub fn holds_transient(&mut self) {
+        self.transient = true;
+    }
+
+    /// How the changes are stored.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2 + 8 * (self.settled.len() + self.returned.len()));
+        out.push(VERSION);
+        for (priority, first, count) in &self.settled {
+            out.extend_from_slice(&[SETTLED, *priority]);
+            write_number(*first, &mut out);
+            write_number(*count, &mut out);
+        }
+        for (priority, below, exact) in &self.marks {
+            out.extend_from_slice(&[if *exact { EXACT_MARK } else { MARK }, *priority]);
+            write_number(*below, &mut out);
+        }
+        for (priority, offset, times) in &self.returned {
+            out.extend_from_slice(&[RETURNED, *priority]);
+            write_number(*offset, &mut out);
+            write_number((*times).into(), &mut out);
+        }
+        if self.transient {
+            out.push(TRANSIENT);
+        }
+        out
+    }
+}
+
+impl QueueState {
+    /// All that outlives a restart. `transient` says that there may be messages that do not.
+    pub fn encode(&self, transient: bool) -> Vec<u8> {
+        let mut out = vec![VERSION, transient.into()];
+        write_number(self.lanes().count() as u64, &mut out);
+        for (priority, lane) in self.lanes() {
+            out.push(priority);
+            write_number(lane.head(), &mut out);
+            write_number(lane.mark, &mut out);
+            write_number(lane.settled.runs().count() as u64, &mut out);
+            let mut at = lane.head();
+            for run in lane.settled.runs() {
+                write_number(run.start - at, &mut out);
+                write_number(run.end - run.start, &mut out);
+                at = run.end;
+            }
+            let counts = lane.return_counts();
+            write_number(counts.len() as u64, &mut out);
+            for (offset, times) in counts {
+                write_number(offset, &mut out);
+                write_number(times.into(), &mut out);
+            }
+        }
+        out
+    }
+
+    /// Restores what [`Self::encode`] made; true if there may be messages that do not outlive a restart.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
+        let ([VERSION, flags @ 0..=1], mut rest) = bytes.split_first_chunk::<2>().ok_or(Malformed)? else {
+            return Err(Malformed);
+        };
+        for _ in 0..number(&mut rest)? {
+            let priority = byte(&mut rest)?;
+            let (head, mark) = (number(&mut rest)?, number(&mut rest)?);
+            let (mut settled, mut at) = (OffsetSet::default(), head);
+            for _ in 0..number(&mut rest)? {
+                let first = at.checked_add(number(&mut rest)?).ok_or(Malformed)?;
+                at = behind(first, number(&mut rest)?)?;
+                settled.insert(first..at);
+            }
+            let mut counts = BTreeMap::new();
+            for _ in 0..number(&mut rest)? {
+                counts.insert(number(&mut rest)?, times(&mut rest)?);
+            }
+            self.restore_lane(priority, head, settled, mark, counts);
+        }
+        Ok(*flags == 1)
+    }
+
+    /// Restores what [`Changes::encode`] made on top of what is there; true if there may be messages that do not
+    /// outlive a restart.
+    pub fn apply(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
+        let (&VERSION, mut rest) = bytes.split_first().ok_or(Malformed)? else {
+            return Err(Malformed);
+        };
+        let mut transient = false;
+        while !rest.is_empty() {
+            let which = byte(&mut rest)?;
+            if which == TRANSIENT {
+                transient = true;
+                continue;
+            }
+            let priority = byte(&mut rest)?;
+            let offset = number(&mut rest)?;
+            match which {
+                SETTLED => {
+                    let end = behind(offset, number(&mut rest)?)?;
+                    self.lane_mut(priority).settle(offset..end);
+                }
+                MARK => self.lane_mut(priority).restore_mark(offset),
+                EXACT_MARK => self.lane_mut(priority).restore_exact_mark(offset),
+                RETURNED => {
+                    let times = times(&mut rest)?;
+                    self.lane_mut(priority).restore_count(offset, times);
+                }
+                _ => return Err(Malformed),
+            }
+        }
+        Ok(transient)
+    }
+}
+
+fn byte(rest: &mut &[u8]) -> Result<u8, Malformed> {
+    let (first, behind) = rest.split_first().ok_or(Malformed)?;
+    *rest = behind;
+    Ok(*first)
+}
+
+fn number(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    let (value, behind) = read_number(rest).ok_or(Malformed)?;
+    *rest = behind;
+    Ok(value)
+}
+
+fn times(rest: &mut &[u8]) -> Result<u32, Malformed> {
+    u32::try_from(number(rest)?).map_err(|_| Malformed)
+}
+
+/// What lies behind a run of offsets, which end at what a log can have.
+fn behind(first: u64, count: u64) -> Result<u64, Malformed> {
+    first
+        .checked_add(count)
+        .filter(|behind| i64::try_from(*behind).is_ok())
+        .ok_or(Malformed)
+}

@@ -1,0 +1,316 @@
+//! Who gets the next message: consumers by priority, in turn among equals, as far as their credit goes.
+//!
+//! A consumer that cannot take any more now is not in the ring, so that choosing costs the same however many wait
+//! for credit.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Names a consumer of a queue; never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerKey(pub u64);
+
+/// What a consumer wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConsumerRules {
+    /// The highest goes first.
+    pub priority: i32,
+    /// Messages that it has at once; `None`: any number.
+    pub credit: Option<u32>,
+    /// False: what it gets is settled as it gets it.
+    pub settles: bool,
+    /// Nobody else may consume.
+    pub exclusive: bool,
+}
+
+/// The consumers of a queue.
+#[derive(Debug, Clone, Default)]
+pub struct Consumers {
+    list: BTreeMap<ConsumerKey, Consumer>,
+    /// Those that can take a message, by priority: the highest last.
+    rings: BTreeMap<i32, VecDeque<ConsumerKey>>,
+    last_key: u64,
+    single_active: bool,
+    active: Option<ConsumerKey>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Consumer {
+    rules: ConsumerRules,
+    in_flight: u32,
+    /// Something outside of the queue keeps it from taking more.
+    blocked: bool,
+    /// In a ring.
+    listed: bool,
+}
+
+/// Why there can be no such consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupied {
+    /// Somebody else is the only one.
+    ByExclusive,
+    /// There are others, so nobody can be the only one.
+    ByOthers,
+}
+
+impl Consumer {
+    fn can_take(&self) -> bool {
+        !self.blocked && self.rules.credit.is_none_or(|credit| self.in_flight < credit)
+    }
+}
+
+impl Consumers {
+    /// With `single_active`, all messages go to one of them, until it goes.
+    pub fn new(single_active: bool) -> Self {
+        Self {
+            single_active,
+            ..Self::default()
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Adds a consumer.
+    pub fn add(&mut self, rules: ConsumerRules) -> Result<ConsumerKey, Occupied> {
+        if self.list.values().any(|consumer| consumer.rules.exclusive) {
+            return Err(Occupied::ByExclusive);
+        }
+        if rules.exclusive && !self.list.is_empty() {
+            return Err(Occupied::ByOthers);
+        }
+        self.last_key += 1;
+        let key = ConsumerKey(self.last_key);
+        let consumer = Consumer {
+            rules,
+            in_flight: 0,
+            blocked: false,
+            listed: false,
+        };
+        self.list.insert(key, consumer);
+        if self.single_active && self.active.is_none() {
+            self.active = Some(key);
+        }
+        self.list_again(key);
+        Ok(key)
+    }
+
+    /// Removes a consumer; what it has in flight stays so. True if another one is the active one now.
+    pub fn remove(&mut self, key: ConsumerKey) -> bool {
+        let Some(consumer) = self.list.remove(&key) else {
+            return false;
+        };
+        if consumer.listed
+            && let Some(ring) = self.rings.get_mut(&consumer.rules.priority)
+        {
+            ring.retain(|known| *known != key);
+            if ring.is_empty() {
+                self.rings.remove(&consumer.rules.priority);
+            }
+        }
+        if self.active != Some(key) {
+            return false;
+        }
+        // Keys rise: of equals, the first to come is next.
+        let next = self
+            .list
+            .iter()
+            .max_by_key(|(key, consumer)| (consumer.rules.priority, std::cmp::Reverse(**key)));
+        self.active = next.map(|(key, _)| *key);
+        if let Some(active) = self.active {
+            self.list_again(active);
+        }
+        self.active.is_some()
+    }
+
+    pub fn rules(&self, key: ConsumerKey) -> Option<ConsumerRules> {
+        self.list.get(&key).map(|consumer| consumer.rules)
+    }
+
+    /// The consumer that all messages go to, where there is only one such.
+    pub fn active(&self) -> Option<ConsumerKey> {
+        self.active
+    }
+
+    /// Whether anybody can take a message.
+    pub fn any_ready(&self) -> bool {
+        !self.rings.is_empty()
+    }
+
+    /// Who is next. It stays next until [`Self::gave`] or [`Self::block`].
+    pub fn next(&self) -> Option<ConsumerKey> {
+        let (_, ring) = self.rings.last_key_value()?;
+        ring.front().copied()
+    }
+
+    /// The consumer that was next got a message.
+    pub fn gave(&mut self, key: ConsumerKey) {
+        let Some(consumer) = self.list.get_mut(&key) else {
+            return;
+        };
+        if consumer.rules.settles {
+            consumer.in_flight += 1;
+        }
+        let (priority, goes_on) = (consumer.rules.priority, consumer.can_take());
+        let Some(ring) = self.rings.get_mut(&priority) else {
+            return;
+        };
+        if goes_on {
+            if ring.len() > 1 && ring.front() == Some(&key) {
+                ring.rotate_left(1);
+            }
+        } else {
+            consumer.listed = false;
+            ring.retain(|known| *known != key);
+            if ring.is_empty() {
+                self.rings.remove(&priority);
+            }
+        }
+    }
+
+    /// A message that a consumer had is no longer in flight.
+    pub fn released(&mut self, key: ConsumerKey) {
+        if let Some(consumer) = self.list.get_mut(&key) {
+            consumer.in_flight = consumer.in_flight.saturating_sub(1);
+            if !consumer.listed {
+                self.list_again(key);
+            }
+        }
+    }
+
+    /// Something outside of the queue keeps a consumer from taking more.
+    pub fn block(&mut self, key: ConsumerKey) {
+        let Some(consumer) = self.list.get_mut(&key) else {
+            return;
+        };
+        consumer.blocked = true;
+        if std::mem::take(&mut consumer.listed) {
+            let priority = consumer.rules.priority;
+            if let Some(ring) = self.rings.get_mut(&priority) {
+                ring.retain(|known| *known != key);
+                if ring.is_empty() {
+                    self.rings.remove(&priority);
+                }
+            }
+        }
+    }
+
+    /// It can take more again. True if it could not before.
+    pub fn unblock(&mut self, key: ConsumerKey) -> bool {
+        let Some(consumer) = self.list.get_mut(&key) else {
+            return false;
+        };
+        let was_blocked = std::mem::take(&mut consumer.blocked);
+        if was_blocked {
+            self.list_again(key);
+        }
+        was_blocked
+    }
+
+    fn list_again(&mut self, key: ConsumerKey) {
+        if self.single_active && self.active != Some(key) {
+            return;
+        }
+        if let Some(consumer) = self.list.get_mut(&key)
+            && !consumer.listed
+            && consumer.can_take()
+        {
+            consumer.listed = true;
+            self.rings.entry(consumer.rules.priority).or_default().push_back(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(priority: i32, credit: Option<u32>) -> ConsumerRules {
+        ConsumerRules {
+            priority,
+            credit,
+            settles: true,
+            exclusive: false,
+        }
+    }
+
+    fn give(consumers: &mut Consumers, count: usize) -> Vec<u64> {
+        let mut got = Vec::new();
+        for _ in 0..count {
+            let Some(key) = consumers.next() else { break };
+            consumers.gave(key);
+            got.push(key.0);
+        }
+        got
+    }
+
+    #[test]
+    fn equals_take_turns() {
+        let mut consumers = Consumers::new(false);
+        for _ in 0..3 {
+            consumers.add(rules(0, None)).unwrap();
+        }
+        assert_eq!(give(&mut consumers, 7), [1, 2, 3, 1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_higher_priority_goes_first_as_far_as_its_credit_goes() {
+        let mut consumers = Consumers::new(false);
+        let low = consumers.add(rules(0, None)).unwrap();
+        let high = consumers.add(rules(5, Some(2))).unwrap();
+        assert_eq!(give(&mut consumers, 4), [high.0, high.0, low.0, low.0]);
+        consumers.released(high);
+        assert_eq!(give(&mut consumers, 2), [high.0, low.0]);
+    }
+
+    #[test]
+    fn a_blocked_consumer_is_passed_over_until_it_is_not() {
+        let mut consumers = Consumers::new(false);
+        let first = consumers.add(rules(0, None)).unwrap();
+        let second = consumers.add(rules(0, None)).unwrap();
+        consumers.block(first);
+        assert_eq!(give(&mut consumers, 2), [second.0, second.0]);
+        assert!(consumers.unblock(first) && !consumers.unblock(first));
+        assert_eq!(give(&mut consumers, 2), [second.0, first.0]);
+        consumers.block(first);
+        consumers.block(second);
+        assert!(!consumers.any_ready());
+    }
+
+    #[test]
+    fn the_single_active_consumer_has_all_until_it_goes() {
+        let mut consumers = Consumers::new(true);
+        let first = consumers.add(rules(0, Some(2))).unwrap();
+        let second = consumers.add(rules(0, None)).unwrap();
+        let third = consumers.add(rules(1, None)).unwrap();
+        assert_eq!(
+            give(&mut consumers, 5),
+            [first.0, first.0],
+            "its credit holds everybody"
+        );
+        assert!(!consumers.remove(second));
+        assert!(consumers.remove(first));
+        assert_eq!(consumers.active(), Some(third));
+        assert_eq!(give(&mut consumers, 2), [third.0, third.0]);
+        assert!(!consumers.remove(third));
+        assert_eq!(consumers.next(), None);
+    }
+
+    #[test]
+    fn an_exclusive_consumer_is_alone() {
+        let mut consumers = Consumers::new(false);
+        let alone = ConsumerRules {
+            exclusive: true,
+            ..rules(0, None)
+        };
+        let key = consumers.add(alone).unwrap();
+        assert_eq!(consumers.add(rules(0, None)), Err(Occupied::ByExclusive));
+        consumers.remove(key);
+        consumers.add(rules(0, None)).unwrap();
+        assert_eq!(consumers.add(alone), Err(Occupied::ByOthers));
+    }
+}

@@ -1,0 +1,85 @@
+//! The history of dead letters, and where it goes round in circles.
+
+use bytestring::ByteString;
+use stafett_model::{Death, DeathReason, Message};
+
+/// Notes that a message leaves `queue` as a dead letter. Its time to live ends with it: it would expire again at once.
+pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, now_ms: i64) {
+    let known = message
+        .deaths
+        .iter()
+        .position(|death| death.queue == *queue && death.reason == reason);
+    let ttl_ms = if reason == DeathReason::Expired {
+        message.ttl_ms.take()
+    } else {
+        None
+    };
+    let death = match known {
+        Some(at) => {
+            let death = message.deaths.remove(at);
+            Death {
+                count: death.count.saturating_add(1),
+                ..death
+            }
+        }
+        None => Death {
+            queue: queue.clone(),
+            reason,
+            count: 1,
+            first_ms: now_ms,
+            exchange: message.exchange.clone(),
+            routing_key: message.routing_key.clone(),
+            ttl_ms,
+            is_first: message.deaths.is_empty(),
+        },
+    };
+    message.deaths.insert(0, death);
+}
+
+/// Whether a dead letter that goes to `queue` goes round in a circle in which nobody ever looked at it: it was in the
+/// queue before, and was not rejected by a consumer since.
+pub fn is_circle(message: &Message, queue: &str) -> bool {
+    // The latest is first: what is before the queue's own entry happened since.
+    let since = message.deaths.iter().position(|death| death.queue == queue);
+    since.is_some_and(|at| {
+        message
+            .deaths
+            .iter()
+            .take(at + 1)
+            .all(|death| death.reason != DeathReason::Rejected)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deaths_are_counted_by_queue_and_reason_the_latest_first() {
+        let mut message = Message {
+            ttl_ms: Some(7),
+            ..Message::default()
+        };
+        note(&mut message, &"a".into(), DeathReason::Expired, 1);
+        note(&mut message, &"b".into(), DeathReason::Rejected, 2);
+        note(&mut message, &"a".into(), DeathReason::Expired, 3);
+        let seen: Vec<_> = message
+            .deaths
+            .iter()
+            .map(|death| (&*death.queue, death.count, death.first_ms, death.is_first))
+            .collect();
+        assert_eq!(seen, [("a", 2, 1, true), ("b", 1, 2, false)]);
+        assert_eq!((message.ttl_ms, message.deaths[0].ttl_ms), (None, Some(7)));
+    }
+
+    #[test]
+    fn a_circle_is_cut_unless_a_consumer_turned_it() {
+        let mut message = Message::default();
+        note(&mut message, &"a".into(), DeathReason::Expired, 1);
+        assert!(is_circle(&message, "a") && !is_circle(&message, "b"));
+        note(&mut message, &"b".into(), DeathReason::Rejected, 2);
+        assert!(!is_circle(&message, "a"), "it was rejected on the way");
+        note(&mut message, &"a".into(), DeathReason::Expired, 3);
+        assert!(is_circle(&message, "a"), "the circle is of expiry alone");
+    }
+}
