@@ -196,6 +196,7 @@ impl Open {
         let (read, mut write) = connection.stream.split();
         let half = self.session.agreed.heartbeat / 2;
         let mut written_before = 0;
+        let mut writing_since: Option<Instant> = None;
         let mut deadline: Option<Instant> = None;
         let mut tick = Box::pin(sleep(half));
         // What came together with the last frame of the opening.
@@ -204,11 +205,21 @@ impl Open {
             if self.session.is_closing() && deadline.is_none() {
                 deadline = Some(Instant::now() + CLOSE_PATIENCE);
             }
+            if writing_since.is_none() && !self.session.out.is_empty() {
+                writing_since = Some(Instant::now());
+            }
             let event = self
                 .next_event(&read, &mut write, &budget, &drain, deadline, &mut tick)
                 .await?;
             match event {
-                Event::Written | Event::Stored => {}
+                Event::Written => {
+                    if self.session.out.is_empty()
+                        && let Some(begun) = writing_since.take()
+                    {
+                        self.session.shared.metrics.on_written(begun.elapsed());
+                    }
+                }
+                Event::Stored | Event::Filled => {}
                 Event::Read(None) => return Err(Ended::Left),
                 Event::Read(Some(permit)) => {
                     self.missed = 0;
@@ -222,7 +233,6 @@ impl Open {
                     }
                     self.session.shared.metrics.on_executed(begun.elapsed());
                 }
-                Event::Filled => {}
                 Event::Tick => {
                     self.on_tick(&mut written_before)?;
                     tick.as_mut().reset(Instant::now() + half);

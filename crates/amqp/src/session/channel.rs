@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use hashbrown::HashMap;
+use std::collections::HashMap;
 use stafett_broker::queues::{Consumer, Credit, DeliveryId, Queue};
 
 use super::assembly::{Assembly, Content};
@@ -24,8 +24,6 @@ pub(crate) struct Channel {
     pub mode: Mode,
     /// The consumer of direct replies.
     pub replies: Option<Replies>,
-    /// Deliveries are held back because the client said so.
-    pub paused: bool,
 }
 
 /// How many deliveries a client may have in hand.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use hashbrown::HashMap;
+use std::collections::HashMap;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 use stafett_broker::Namespace;
@@ -203,7 +203,7 @@ impl Session {
             .into()),
             (Some(FrameKind::Heartbeat), 0) => Ok(()),
             (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
-            (Some(kind @ (FrameKind::Heartbeat | FrameKind::Header | FrameKind::Body)), 0) => {
+            (Some(kind @ (FrameKind::Header | FrameKind::Body)), 0) => {
                 Err(unexpected(kind, &frame))
             }
             (Some(kind), number) => self.take_on_channel(kind, number, frame).await,

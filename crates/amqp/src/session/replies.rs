@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use hashbrown::HashMap;
+use std::collections::HashMap;
 use stafett_amqp_wire::Properties;
 use stafett_amqp_wire::methods::basic;
 use tokio::sync::Notify;

@@ -32,7 +32,8 @@ impl<T> Unacked<T> {
         self.count += 1;
     }
 
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.count
     }
 
