@@ -11,12 +11,15 @@ use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
+use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
 use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
+use crate::queues::Queues;
+use crate::queues::registry::LoadQueuesError;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Topics;
 
@@ -35,6 +38,8 @@ pub struct Broker {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) way: Way,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -109,6 +114,8 @@ pub enum StartError {
     #[error(transparent)]
     Groups(#[from] LoadError),
     #[error(transparent)]
+    Queues(#[from] LoadQueuesError),
+    #[error(transparent)]
     NotStored(#[from] NotStored),
 }
 
@@ -155,12 +162,25 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
-        let exchanges = Arc::new(Exchanges::open(Arc::clone(&journal))?);
+        let (exchanges, left) = Exchanges::open(Arc::clone(&journal))?;
+        let exchanges = Arc::new(exchanges);
+        let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
+        let way = Way {
+            exchanges: Arc::clone(&exchanges),
+            queues: Arc::clone(&queues),
+            topics: Arc::clone(&topics),
+        };
+        queues.set_router(Arc::new(WayBack::of(&way)));
+        exchanges.clean(left, |namespace, destination| {
+            way.outlives(namespace, destination).is_some()
+        });
         let broker = Self {
             journal,
             topics,
             groups,
             exchanges,
+            queues,
+            way,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -194,12 +214,26 @@ impl Broker {
 
     /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
     pub fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
-        let durable = match &new.destination {
-            Destination::Queue(_) => false,
-            Destination::Exchange(_) => true,
-            Destination::Topic(name) => self.topics.named(name).is_some(),
+        let queue = match &new.destination {
+            Destination::Queue(name) => self.queues.get(namespace, name),
+            Destination::Exchange(_) | Destination::Topic(_) => None,
         };
-        self.exchanges.bind(namespace, new, durable)
+        let outlives = self.way.outlives(namespace, &new.destination);
+        let destination = new.destination.clone();
+        let stored = self
+            .exchanges
+            .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
+        // Whoever deleted the queue meanwhile may have looked for its bindings before this one was there.
+        if queue.is_some_and(|queue| queue.is_deleted()) {
+            self.exchanges.forget(namespace, &destination);
+            return Err(BindError::NoSuchDestination);
+        }
+        Ok(stored)
+    }
+
+    /// All queues.
+    pub fn queues(&self) -> &Arc<Queues> {
+        &self.queues
     }
 
     /// What holds now.

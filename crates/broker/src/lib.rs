@@ -9,6 +9,7 @@
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - [`groups`]: groups of consumers and their committed offsets
 //! - [`namespace`]: isolated sets of queues and exchanges
+//! - [`queues`]: queues over the journal
 //! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
@@ -19,6 +20,7 @@ pub mod groups;
 pub mod namespace;
 pub mod overrides;
 pub mod producer_ids;
+pub mod queues;
 pub mod topic;
 mod topic_changes;
 pub mod topics;
@@ -29,6 +31,7 @@ pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewEx
 pub use groups::{GroupError, GroupSettings, Groups};
 pub use namespace::Namespace;
 pub use overrides::Scope;
+pub use queues::Queues;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
     Run, Ticket, TimeQuery, TimeTicket, Watch,

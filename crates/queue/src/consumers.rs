@@ -220,7 +220,10 @@ impl Consumers {
             && consumer.can_take()
         {
             consumer.listed = true;
-            self.rings.entry(consumer.rules.priority).or_default().push_back(key);
+            self.rings
+                .entry(consumer.rules.priority)
+                .or_default()
+                .push_back(key);
         }
     }
 }

@@ -155,7 +155,10 @@ impl Lane {
 
     /// Takes the next message, or one that came back: it is in flight, and its past comes with it.
     pub fn take(&mut self, at: u64, consumer: Option<ConsumerKey>, bytes: u32) -> InFlight {
-        debug_assert!(at == self.next || self.returned.contains_key(&at), "it is its turn");
+        debug_assert!(
+            at == self.next || self.returned.contains_key(&at),
+            "it is its turn"
+        );
         let entry = InFlight {
             consumer,
             bytes,
@@ -233,6 +236,11 @@ impl Lane {
         Some(self.mark)
     }
 
+    /// Whether anything was ever handed out, as far as is stored.
+    pub fn has_mark(&self) -> bool {
+        self.mark > 0
+    }
+
     /// The mark as low as it may be: for a stop in good order.
     pub fn mark_exactly(&mut self) -> u64 {
         self.mark = self.next.max(self.redelivered_below.min(self.mark));
@@ -285,7 +293,12 @@ impl Lane {
             self.next = self.head;
             self.pass_settled();
         }
-        if !self.counts.is_empty() && self.counts.first_key_value().is_some_and(|(at, _)| *at < self.head) {
+        if !self.counts.is_empty()
+            && self
+                .counts
+                .first_key_value()
+                .is_some_and(|(at, _)| *at < self.head)
+        {
             self.counts = self.counts.split_off(&self.head);
         }
     }

@@ -37,10 +37,7 @@ impl Chunk {
     fn len(&self) -> u64 {
         match self {
             Self::Full => CHUNK,
-            Self::Runs(runs) => runs
-                .iter()
-                .map(|(first, behind)| u64::from(behind - first))
-                .sum(),
+            Self::Runs(runs) => runs.iter().map(|(first, behind)| u64::from(behind - first)).sum(),
             Self::Bits(bits) => bits.iter().map(|word| u64::from(word.count_ones())).sum(),
         }
     }
@@ -213,11 +210,7 @@ impl OffsetSet {
         }
         self.runs_from(range.start)
             .take_while(|run| run.start < range.end)
-            .map(|run| {
-                run.end
-                    .min(range.end)
-                    .saturating_sub(run.start.max(range.start))
-            })
+            .map(|run| run.end.min(range.end).saturating_sub(run.start.max(range.start)))
             .sum()
     }
 

@@ -20,6 +20,7 @@ pub struct Router<T> {
 struct Exchange<T> {
     kind: Kind,
     delays: bool,
+    internal: bool,
     alternate: Option<Arc<str>>,
     table: Table<T>,
 }
@@ -50,6 +51,7 @@ impl<T: Target> Router<T> {
         let exchange = Exchange {
             kind: spec.kind,
             delays: spec.delays,
+            internal: spec.internal,
             alternate: spec.alternate,
             table,
         };
@@ -80,8 +82,9 @@ impl<T: Target> Router<T> {
             .is_some_and(|exchange| Arc::make_mut(exchange).table.unbind(pattern, hop))
     }
 
-    pub fn has_exchange(&self, name: &str) -> bool {
-        self.exchanges.contains_key(name)
+    /// Whether an exchange takes messages from other exchanges only; `None` if there is none of that name.
+    pub fn is_internal(&self, name: &str) -> Option<bool> {
+        self.exchanges.get(name).map(|exchange| exchange.internal)
     }
 
     /// Finds where a message goes that is published to an exchange. Each exchange on the way is asked once, so cycles

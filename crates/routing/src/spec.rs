@@ -44,6 +44,8 @@ pub struct Spec {
     pub kind: Kind,
     /// Messages with a delay wait here before they are routed.
     pub delays: bool,
+    /// Takes messages from other exchanges only.
+    pub internal: bool,
     /// Gets what no binding of this exchange matches.
     pub alternate: Option<Arc<str>>,
 }
@@ -92,6 +94,7 @@ impl Spec {
         Self {
             kind,
             delays: false,
+            internal: false,
             alternate: None,
         }
     }

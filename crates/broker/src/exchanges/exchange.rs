@@ -80,6 +80,7 @@ impl NewExchange {
         Spec {
             kind: self.kind.clone(),
             delays: self.delays,
+            internal: self.internal,
             alternate: self.alternate.clone(),
         }
     }

@@ -16,8 +16,8 @@ use crate::namespace::Namespace;
 const UNKNOWN: &str = "an exchange or a binding is of a format that this version does not know";
 
 impl Exchanges {
-    /// Loads what is stored. Bindings to queues and topics are kept as they are: see [`Exchanges::forget_missing`].
-    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
+    /// Loads what is stored, and what a crash left of things that were being deleted, for [`Exchanges::clean`].
+    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Vec<Frame>), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let mut exchanges = Vec::new();
         let mut unknown = false;
@@ -73,15 +73,16 @@ impl Exchanges {
         let loaded = Self {
             journal,
             spaces: RwLock::new(spaces),
+            facts: RwLock::default(),
             progress: Arc::default(),
         };
-        // Should this not be stored, the next start does it.
-        drop(stage(&*loaded.journal, &loaded.progress, left));
-        Ok(loaded)
+        Ok((loaded, left))
     }
 
-    /// Removes bindings to what no longer is there.
-    pub(crate) fn forget_missing(&self, exists: impl Fn(&Namespace, &Destination) -> bool) {
+    /// Removes what was left over, and bindings to what is not there any more. Should that not be stored, the next start
+    /// does it.
+    pub(crate) fn clean(&self, left: Vec<Frame>, exists: impl Fn(&Namespace, &Destination) -> bool) {
+        drop(stage(&*self.journal, &self.progress, left));
         for namespace in self.namespaces() {
             let Some(space) = self.space(&namespace) else {
                 continue;

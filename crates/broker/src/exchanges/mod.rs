@@ -6,6 +6,9 @@
 //!
 //! - `space`: one namespace; every change is planned, staged and applied under its lock
 //! - `tables`: what is in a namespace, in the orders in which it is asked for
+//! - [`publish`]: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by names
+//! - [`facts`]: what of a message exchanges can see
+//! - `partition`: which partition of a topic
 //! - `exchange`, `binding`: definitions and their stored form
 //! - `stored`: changes on their way into the journal
 
@@ -13,12 +16,16 @@ pub mod binding;
 mod codec;
 pub mod error;
 pub mod exchange;
+pub mod facts;
 mod load;
+mod partition;
+mod plan;
 pub mod publish;
 mod space;
 mod stored;
 mod tables;
 mod target;
+pub(crate) mod way;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -29,6 +36,7 @@ use stafett_journal::{Change, Frame, Journal, StateSpace};
 pub use binding::{Binding, Destination};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
 pub use exchange::{Difference, Exchange, NewExchange};
+pub use facts::ReadFacts;
 pub use publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
 pub use space::{NewBinding, Unbind};
 pub use stored::Stored;
@@ -36,6 +44,7 @@ pub(crate) use target::Target;
 
 use crate::namespace::{NAME_BYTES_MAX, Namespace};
 use codec::put_text;
+use facts::Facts;
 use space::{Space, state};
 use stored::{Progress, stage};
 
@@ -48,6 +57,7 @@ const NAMESPACE_TAG: u8 = 0;
 pub struct Exchanges {
     journal: Arc<dyn Journal>,
     spaces: RwLock<HashMap<Namespace, Arc<Space>>>,
+    facts: RwLock<Facts>,
     /// Of namespaces.
     progress: Arc<Progress>,
 }
@@ -121,6 +131,13 @@ impl Exchanges {
         space.bind(new, durable)
     }
 
+    /// Removes every binding to a destination.
+    pub(crate) fn forget(&self, namespace: &Namespace, destination: &Destination) {
+        if let Some(space) = self.space(namespace) {
+            drop(space.forget(destination));
+        }
+    }
+
     pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Exchange>> {
         self.space(namespace)?
             .read(|tables| tables.exchange(name).cloned())
@@ -157,6 +174,16 @@ impl Exchanges {
     pub fn bindings_to(&self, namespace: &Namespace, destination: &Destination) -> Vec<Arc<Binding>> {
         let to = |space: Arc<Space>| space.read(|tables| tables.bindings_to(destination).cloned().collect());
         self.space(namespace).map(to).unwrap_or_default()
+    }
+
+    /// Lets exchanges see what a front end keeps in its messages; once, before its messages come.
+    pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        *facts = facts.with(reader);
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<Space>> {

@@ -1,16 +1,17 @@
-//! Publishing: a batch of messages, routed against one state of the bindings.
+//! Publishing: messages that came together, routed against one state of the bindings and stored together.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytestring::ByteString;
+use stafett_journal::Refusal;
 use stafett_model::Message;
-use stafett_routing::{KeyOnly, Routes};
 
-use super::Target;
-use crate::broker::{Broker, NotStored};
+use super::plan::Plan;
+use crate::broker::Broker;
 use crate::namespace::Namespace;
+use crate::queues::{AppendTicket, Appended, Refused};
 
 /// A message to be published.
 #[derive(Debug, Clone, Default)]
@@ -32,26 +33,27 @@ impl From<Message> for Publish {
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
-    /// In every queue and topic to which it was routed, at their level of durability.
+    /// In every queue and topic to which it was routed, as durably as the strictest of them promises.
     Stored,
     /// It was routed nowhere.
     Unroutable,
-    /// Nothing of it was stored.
+    /// A queue or topic to which it was routed did not take it.
     Refused(PublishRefusal),
-    /// The journal failed before it could tell.
+    /// The journal stopped before it could tell.
     Unknown,
 }
 
 /// Why a message was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PublishRefusal {
-    /// A queue that is full and refuses rather than drops.
-    #[error("a queue is full")]
-    Full,
-    #[error("the message is larger than {max} bytes")]
-    TooLarge { max: usize },
+    #[error("a queue is as long as it may be")]
+    QueueFull,
+    #[error("the message is too large")]
+    TooLarge,
+    #[error("a message waits {max_ms} ms at most")]
+    DelayTooLong { max_ms: u64 },
     #[error(transparent)]
-    NotStored(NotStored),
+    Journal(Refusal),
 }
 
 /// Why a batch of messages was not routed at all.
@@ -68,51 +70,86 @@ pub enum PublishError {
 /// Resolves to what became of each message, in their order.
 #[derive(Debug)]
 pub struct PublishTicket {
+    /// What is known without waiting.
     published: Vec<Published>,
+    unroutable: Vec<(usize, Publish)>,
+    appending: Option<Appending>,
+}
+
+/// What is being stored, and whose message each append is.
+#[derive(Debug)]
+struct Appending {
+    ticket: AppendTicket,
+    owners: Vec<u32>,
 }
 
 impl PublishTicket {
-    /// Which messages were routed nowhere, by their place in the batch: known at once.
-    pub fn unroutable(&self) -> impl Iterator<Item = usize> {
-        let published = self.published.iter().enumerate();
-        published.filter_map(|(index, published)| (*published == Published::Unroutable).then_some(index))
+    pub(super) fn new(
+        published: Vec<Published>,
+        unroutable: Vec<(usize, Publish)>,
+        appending: Option<(AppendTicket, Vec<u32>)>,
+    ) -> Self {
+        Self {
+            published,
+            unroutable,
+            appending: appending.map(|(ticket, owners)| Appending { ticket, owners }),
+        }
+    }
+
+    /// The messages that were routed nowhere, with their places in the batch: known at once.
+    pub fn take_unroutable(&mut self) -> Vec<(usize, Publish)> {
+        std::mem::take(&mut self.unroutable)
     }
 }
 
 impl Future for PublishTicket {
     type Output = Vec<Published>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(std::mem::take(&mut self.published))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(appending) = &mut this.appending {
+            let Poll::Ready(appended) = Pin::new(&mut appending.ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            for (appended, owner) in appended.iter().zip(&appending.owners) {
+                let owner = usize::try_from(*owner).ok();
+                if let Some(published) = owner.and_then(|owner| this.published.get_mut(owner)) {
+                    *published = worse(*published, *appended);
+                }
+            }
+            this.appending = None;
+        }
+        Poll::Ready(std::mem::take(&mut this.published))
+    }
+}
+
+/// A message may be stored in several appends: the worst that happened to one of them counts.
+fn worse(published: Published, appended: Appended) -> Published {
+    match (published, appended) {
+        (Published::Unknown, _) | (_, Appended::Unknown) => Published::Unknown,
+        (Published::Refused(why), _) => Published::Refused(why),
+        (_, Appended::Refused(why)) => Published::Refused(match why {
+            Refused::QueueFull => PublishRefusal::QueueFull,
+            Refused::TooLarge => PublishRefusal::TooLarge,
+            Refused::Journal(refusal) => PublishRefusal::Journal(refusal),
+        }),
+        (Published::Stored | Published::Unroutable, Appended::Stored) => published,
     }
 }
 
 impl Broker {
-    /// Routes messages from one exchange, all against the same state of the bindings, and stores them.
+    /// Routes messages from one exchange, all against the same state of the bindings, and stores them. Where one went
+    /// nowhere is known when this returns; whether the others are stored, when the ticket resolves.
     pub fn publish(
         &self,
         namespace: &Namespace,
         exchange: &str,
         messages: Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
-        let space = self.exchanges.space(namespace);
-        let space = space.ok_or(PublishError::NoSuchNamespace)?;
-        let declared = space.read(|tables| tables.exchange(exchange).cloned());
-        let declared = declared.ok_or(PublishError::NoSuchExchange)?;
-        if declared.is.internal {
-            return Err(PublishError::Internal);
+        let mut plan = Plan::new(&self.way, namespace, exchange, messages.len())?;
+        for publish in messages {
+            plan.add(publish);
         }
-        let router = space.router();
-        let mut routes = Routes::default();
-        let nobody = |_: &[u8]| None::<Target>;
-        let mut published = Vec::with_capacity(messages.len());
-        for publish in &messages {
-            let key = KeyOnly(publish.message.routing_key.as_bytes());
-            router
-                .route(exchange, &key, &nobody, &mut routes)
-                .map_err(|_| PublishError::NoSuchExchange)?;
-            published.push(Published::Unroutable);
-        }
-        Ok(PublishTicket { published })
+        Ok(plan.store())
     }
 }

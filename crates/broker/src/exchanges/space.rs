@@ -86,6 +86,9 @@ impl Space {
             return Err(DeclareError::NameTooLong);
         }
         let mut tables = self.lock();
+        if tables.is_closed() {
+            return Err(DeclareError::NoSuchNamespace);
+        }
         if let Some(exchange) = tables.exchange(name) {
             if let Some(difference) = exchange.is.difference(&new) {
                 return Err(DeclareError::Differs {
@@ -216,7 +219,7 @@ impl Space {
     /// Everything that is stored of this namespace, as it is deleted; it takes no more changes.
     pub(crate) fn close(&self) -> Vec<Frame> {
         let mut tables = self.lock();
-        let before = std::mem::take(&mut *tables);
+        let before = tables.close();
         self.publish(&tables);
         let exchanges = before
             .exchanges()

@@ -17,6 +17,8 @@ pub(crate) struct Tables {
     from: BTreeSet<From>,
     to: BTreeSet<To>,
     router: Router<Target>,
+    /// The namespace is gone; whoever still holds it finds nothing, and adds nothing.
+    closed: bool,
 }
 
 /// A binding in the order by source.
@@ -74,11 +76,25 @@ impl Default for Tables {
             from: BTreeSet::new(),
             to: BTreeSet::new(),
             router,
+            closed: false,
         }
     }
 }
 
 impl Tables {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Takes everything out, for good.
+    pub(crate) fn close(&mut self) -> Self {
+        let closed = Self {
+            closed: true,
+            ..Self::default()
+        };
+        std::mem::replace(self, closed)
+    }
+
     pub(crate) fn exchange(&self, name: &str) -> Option<&Arc<Exchange>> {
         self.exchanges.get(name)
     }

@@ -138,7 +138,9 @@ fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
         (DEAD_LETTER, dead_letter.map(|to| to.exchange.to_string())),
         (
             DEAD_LETTER_KEY,
-            dead_letter.and_then(|to| to.routing_key.as_ref()).map(ToString::to_string),
+            dead_letter
+                .and_then(|to| to.routing_key.as_ref())
+                .map(ToString::to_string),
         ),
         (DURABILITY, settings.durability.map(|level| level.to_string())),
     ];

@@ -103,7 +103,8 @@ impl<T: Target> Headers<T> {
         let pairs = sorted(&wanted.pairs);
         match wanted.mode {
             Mode::Any => {
-                let mut found = false;
+                // One without pairs lies nowhere, as it matches nothing.
+                let mut found = pairs.is_empty();
                 for pair in &*pairs {
                     found |= self.change(pair, |bucket| bucket.any.remove(hop));
                 }

@@ -1,0 +1,38 @@
+//! Queues over the journal: declared, filled, handed out, settled, deleted.
+//!
+//! A queue is a pure state machine (crate `stafett_queue`) behind a short lock, over one log per priority in use. Its
+//! size does not depend on how many messages wait.
+//!
+//! - [`definition`]: what a queue is declared as, and how that is stored
+//! - [`registry`]: all queues: declared, found, deleted, loaded
+//! - [`publication`]: messages that are published together, made into appends
+//! - [`queue`]: one queue, and what is asked of it
+//! - `pump`: hands out; `cursor`: what was read and not yet handed out
+//! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share
+//! - `dead_letter`: messages that leave for another queue
+//! - `flush`: stores what was settled, and frees logs
+//! - `timer`: keeps time for all queues; `clock`: the time it keeps
+//! - `shard`: lets queues know that their logs grew
+
+mod clock;
+pub mod credit;
+mod cursor;
+mod dead_letter;
+pub mod definition;
+mod flush;
+mod metrics;
+pub mod outbox;
+pub mod publication;
+mod pump;
+pub mod queue;
+pub mod registry;
+mod shard;
+mod timer;
+
+pub use credit::Credit;
+pub use definition::{Declare, OwnerId, QueueId};
+pub use outbox::{Delivery, Event, Outbox, Run};
+pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
+pub use queue::{ConsumeError, Consumer, ConsumerSpec, Counts, Queue, Settle};
+pub use registry::{DeclareError, Declaring, DeleteQueueError, Queues, Route};
+pub use stafett_queue::{DeadLetter, DeliveryId, Overflow, QueueSettings};

@@ -1,0 +1,330 @@
+//! Messages that are published together, and what became of each.
+//!
+//! Messages with the same targets share a batch, and a batch with several targets is stored once. The order in which
+//! messages were pushed is kept in every target.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Target, Ticket};
+use stafett_model::{BatchBuilder, Codec, Durability, LogId, Message};
+
+use super::queue::Queue;
+
+/// Bytes of a batch beyond which the next message begins another one.
+const BATCH_BYTES: usize = 128 << 10;
+/// Logs that one stored batch goes to.
+const TARGETS_MAX: usize = 4096;
+
+/// Where a message goes.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    pub queues: SmallVec<[Arc<Queue>; 1]>,
+    /// Logs of stored topics.
+    pub logs: SmallVec<[LogId; 1]>,
+}
+
+/// A set of targets within a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RouteIndex(u32);
+
+/// Messages that are published together.
+#[derive(Debug, Default)]
+pub struct Publication {
+    routes: Vec<Targets>,
+    messages: Vec<(Message, RouteIndex)>,
+    /// All of it is stored, or none.
+    pub atomic: bool,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// Stored in all targets, as durably as the strictest of them promises.
+    Stored,
+    Refused(Refused),
+    /// The journal stopped before it could tell.
+    Unknown,
+}
+
+/// Why a message was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the queue is as long as it may be")]
+    QueueFull,
+    #[error(transparent)]
+    Journal(Refusal),
+    #[error("the message does not fit into a batch")]
+    TooLarge,
+}
+
+/// Resolves to what became of each message of a publication, in their order.
+#[derive(Debug)]
+pub struct AppendTicket {
+    ticket: Option<Ticket>,
+    /// The messages of each append.
+    members: Vec<Vec<u32>>,
+    results: Vec<Appended>,
+}
+
+impl Targets {
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.logs.is_empty()
+    }
+}
+
+impl Publication {
+    /// Makes room for messages.
+    pub fn with_capacity(messages: usize) -> Self {
+        Self {
+            messages: Vec::with_capacity(messages),
+            ..Self::default()
+        }
+    }
+
+    /// Names targets that messages go to; once for all that go to the same.
+    pub fn route(&mut self, targets: Targets) -> RouteIndex {
+        let index = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
+        self.routes.push(targets);
+        RouteIndex(index)
+    }
+
+    pub fn push(&mut self, message: Message, route: RouteIndex) {
+        self.messages.push((message, route));
+    }
+
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub fn routes(&self) -> &[Targets] {
+        &self.routes
+    }
+
+    /// Makes appends of it. `refuse` says of each message whether it is refused; `frames` are stored together with
+    /// what is atomic.
+    pub(super) fn into_appends(
+        self,
+        arrived_ms: i64,
+        mut refuse: impl FnMut(&Message, &Targets) -> Option<Refused>,
+        frames: SmallVec<[Frame; 1]>,
+    ) -> (Vec<Append>, AppendTicket) {
+        let mut results = vec![Appended::Stored; self.messages.len()];
+        let mut groups = Groups::default();
+        for ((index, (message, route)), result) in (0_u32..).zip(&self.messages).zip(&mut results) {
+            let Some(targets) = usize::try_from(route.0).ok().and_then(|at| self.routes.get(at)) else {
+                continue;
+            };
+            if let Some(why) = refuse(message, targets) {
+                *result = Appended::Refused(why);
+                continue;
+            }
+            if !targets.is_empty() && groups.add(index, message, *route, targets, arrived_ms).is_none() {
+                *result = Appended::Refused(Refused::TooLarge);
+            }
+        }
+        let (appends, members) = groups.finish(self.atomic, frames);
+        let ticket = AppendTicket {
+            ticket: None,
+            members,
+            results,
+        };
+        (appends, ticket)
+    }
+}
+
+/// Messages of one batch.
+#[derive(Debug)]
+struct Group {
+    key: Key,
+    logs: SmallVec<[LogId; 1]>,
+    batch: BatchBuilder,
+    members: Vec<u32>,
+}
+
+/// What messages of one batch have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    route: RouteIndex,
+    /// 0 where no target has priorities.
+    priority: u8,
+    /// True also where no target is a durable queue, and where one is a topic: that keeps its own promise.
+    persistent: bool,
+}
+
+/// The batches of a publication. A message joins the last batch of its kind only if none of its targets has got
+/// anything since.
+#[derive(Debug, Default)]
+struct Groups {
+    groups: Vec<Group>,
+    last_of_key: HashMap<Key, usize>,
+    last_of_log: HashMap<LogId, usize>,
+}
+
+impl Groups {
+    fn add(
+        &mut self,
+        index: u32,
+        message: &Message,
+        route: RouteIndex,
+        targets: &Targets,
+        arrived_ms: i64,
+    ) -> Option<()> {
+        let any = |what: fn(&Queue) -> bool| targets.queues.iter().any(|queue| what(queue));
+        let key = Key {
+            route,
+            priority: if any(|queue| queue.settings.priority_max > 0) {
+                message.priority
+            } else {
+                0
+            },
+            persistent: message.persistent || !targets.logs.is_empty() || !any(|queue| queue.durable),
+        };
+        let at = match self.groups.last() {
+            Some(last) if last.key == key => self.groups.len() - 1,
+            _ => self.group(key, message, targets)?,
+        };
+        let group = self.groups.get_mut(at)?;
+        let group = if group.batch.bytes() + message.bytes() > BATCH_BYTES && !group.batch.is_empty() {
+            let logs = group.logs.clone();
+            let at = self.begin(key, logs);
+            self.groups.get_mut(at)?
+        } else {
+            group
+        };
+        message.write(arrived_ms, &mut group.batch).ok()?;
+        group.members.push(index);
+        Some(())
+    }
+
+    /// The group that a message may join, or a new one.
+    fn group(&mut self, key: Key, message: &Message, targets: &Targets) -> Option<usize> {
+        if let Some(&at) = self.last_of_key.get(&key) {
+            let group = self.groups.get(at)?;
+            if group
+                .logs
+                .iter()
+                .all(|log| self.last_of_log.get(log) == Some(&at))
+            {
+                return Some(at);
+            }
+        }
+        // What leads to a queue that is gone leads nowhere.
+        let queues = targets.queues.iter().filter(|queue| !queue.is_deleted());
+        let mut logs: SmallVec<[LogId; 1]> = queues
+            .filter_map(|queue| queue.log_for(message.priority))
+            .collect();
+        logs.extend_from_slice(&targets.logs);
+        if logs.len() > 1 {
+            // A log gets a message once, however many ways lead to it.
+            logs.sort_unstable();
+            logs.dedup();
+        }
+        Some(self.begin(key, logs))
+    }
+
+    fn begin(&mut self, key: Key, logs: SmallVec<[LogId; 1]>) -> usize {
+        let at = self.groups.len();
+        self.last_of_key.insert(key, at);
+        for log in &logs {
+            self.last_of_log.insert(*log, at);
+        }
+        self.groups.push(Group {
+            key,
+            logs,
+            batch: BatchBuilder::with_capacity(Codec::None, 1024),
+            members: Vec::new(),
+        });
+        at
+    }
+
+    fn finish(self, atomic: bool, extra: SmallVec<[Frame; 1]>) -> (Vec<Append>, Vec<Vec<u32>>) {
+        let mut appends = Vec::with_capacity(self.groups.len());
+        let mut members = Vec::with_capacity(self.groups.len());
+        let mut all = Append {
+            frames: extra,
+            ..Append::default()
+        };
+        let mut everyone = Vec::new();
+        for group in self.groups {
+            let Ok(body) = group.batch.finish() else { continue };
+            if group.logs.is_empty() {
+                continue;
+            }
+            if atomic {
+                all.pinned_bytes += body.len();
+                all.frames.extend(frames(&body, &group.logs));
+                everyone.extend(group.members);
+                continue;
+            }
+            appends.push(Append {
+                level: (!group.key.persistent).then_some(Durability::Memory),
+                pinned_bytes: body.len(),
+                frames: frames(&body, &group.logs).collect(),
+                ..Append::default()
+            });
+            members.push(group.members);
+        }
+        if !all.frames.is_empty() {
+            appends.push(all);
+            members.push(everyone);
+        }
+        (appends, members)
+    }
+}
+
+/// A batch for its logs: one frame, or several where there are very many.
+fn frames(body: &bytes::Bytes, logs: &[LogId]) -> impl Iterator<Item = Frame> {
+    logs.chunks(TARGETS_MAX).map(move |logs| {
+        let targets = logs.iter().map(|log| Target {
+            log: *log,
+            records: Selection::All,
+        });
+        Frame::Batch(BatchFrame {
+            body: body.clone(),
+            targets: targets.collect(),
+        })
+    })
+}
+
+impl AppendTicket {
+    pub(super) fn wait_for(mut self, ticket: Option<Ticket>) -> Self {
+        self.ticket = ticket;
+        self
+    }
+}
+
+impl Future for AppendTicket {
+    type Output = Vec<Appended>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(ticket) = &mut this.ticket {
+            let Poll::Ready(outcomes) = Pin::new(ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            for (outcome, members) in outcomes.iter().zip(&this.members) {
+                let result = match outcome {
+                    Outcome::Committed(_) => continue,
+                    Outcome::Refused(refusal) => Appended::Refused(Refused::Journal(*refusal)),
+                    Outcome::Unknown => Appended::Unknown,
+                };
+                for member in members {
+                    let slot = usize::try_from(*member).ok();
+                    if let Some(slot) = slot.and_then(|at| this.results.get_mut(at)) {
+                        *slot = result;
+                    }
+                }
+            }
+        }
+        Poll::Ready(std::mem::take(&mut this.results))
+    }
+}

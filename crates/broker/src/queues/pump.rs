@@ -1,0 +1,454 @@
+//! Handing out: reads a queue's logs ahead of its consumers and gives them what they can take, a batch at a time.
+//!
+//! Whoever has cause hands out: a log that grew (by way of its shard), a consumer that settled or came. One at a time
+//! does it; who comes meanwhile leaves word. What is in memory is handed out on the spot; a read of the disk is
+//! waited for by a task of its own.
+
+use std::sync::Arc;
+
+use stafett_journal::{
+    Append, Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicket, StateChange, StateWait,
+};
+use stafett_model::{DeathReason, Offset, StoredMessage};
+use stafett_queue::expiry::expires_at;
+use stafett_queue::{Changes, DeliveryId, Ready};
+
+use super::cursor::{Cursor, Look};
+use super::outbox::Delivery;
+use super::queue::{Inner, Queue};
+use super::registry::{Queues, STATE_SPACE};
+
+/// Bytes of one read: more where consumers take all they can get.
+const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_EAGER: usize = 512 << 10;
+/// Messages that one turn hands out at most, so that other queues have theirs.
+const TURN_MESSAGES: usize = 4096;
+/// Messages in flight at which a queue hands out no more.
+const IN_FLIGHT_MAX: usize = 1_000_000;
+/// Bytes of messages read ahead, by all queues, beyond which those that cannot go on forget theirs.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// How long a queue waits that could not be read.
+const STALLED_MS: i64 = 1000;
+/// Dead letters that are moved together.
+const DOOMED_MAX: usize = 256;
+
+/// Messages that leave the queue without a consumer, and the changes that settle them.
+#[derive(Debug, Default)]
+pub(super) struct Doomed {
+    pub(super) messages: Vec<(StoredMessage, DeathReason)>,
+    pub(super) changes: Changes,
+}
+
+/// What a turn came to.
+enum Step {
+    /// There is nothing to hand out, or nobody to hand it to.
+    Idle,
+    /// Others have their turn first.
+    More,
+    /// The log has to be read from there.
+    Read {
+        lane: u8,
+        came_back: bool,
+        from: u64,
+        bytes: usize,
+    },
+    /// These go first.
+    Bury(Doomed),
+}
+
+impl Queue {
+    /// Hands out what can be.
+    pub(super) fn pump(self: &Arc<Self>) {
+        {
+            let mut inner = self.lock();
+            if inner.pumping {
+                inner.again = true;
+                return;
+            }
+            inner.pumping = true;
+        }
+        if let Some(hub) = self.hub.upgrade() {
+            self.pump_on(&hub);
+        }
+    }
+
+    /// Goes on handing out; the turn is taken.
+    fn pump_on(self: &Arc<Self>, hub: &Arc<Queues>) {
+        let mut left = TURN_MESSAGES;
+        loop {
+            let step = self.lock().turn(self, hub, &mut left);
+            match step {
+                Step::Idle => return,
+                Step::More => {
+                    hub.wake(self);
+                    return;
+                }
+                Step::Bury(doomed) => self.bury_doomed(hub, doomed),
+                Step::Read {
+                    lane,
+                    came_back,
+                    from,
+                    bytes,
+                } => {
+                    let Some(ticket) = self.read(hub, lane, from, bytes) else {
+                        return;
+                    };
+                    match ticket {
+                        ReadTicket::Ready(mut result) => {
+                            let run = result.pop();
+                            self.lock().on_read(self, hub, lane, came_back, from, run);
+                        }
+                        ReadTicket::Pending(receiver) => {
+                            let (queue, hub) = (Arc::clone(self), Arc::clone(hub));
+                            hub.clone().tasks.spawn(async move {
+                                let run = receiver.await.ok().and_then(|mut result| result.pop());
+                                queue.lock().on_read(&queue, &hub, lane, came_back, from, run);
+                                queue.pump_on(&hub);
+                            });
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&self, hub: &Queues, lane: u8, from: u64, bytes_max: usize) -> Option<ReadTicket> {
+        let mut inner = self.lock();
+        let Some(log) = inner.log(lane).filter(|_| !self.is_deleted()) else {
+            inner.pumping = false;
+            return None;
+        };
+        drop(inner);
+        let logs = vec![ReadFrom {
+            log,
+            offset: Offset(from),
+            bytes_max,
+        }];
+        Some(hub.journal.read(ReadRequest {
+            logs,
+            bytes_max,
+            first_batch_whole: true,
+        }))
+    }
+}
+
+impl Inner {
+    /// Hands out until something is missing, and puts what was handed out into the outboxes.
+    fn turn(&mut self, queue: &Arc<Queue>, hub: &Arc<Queues>, left: &mut usize) -> Step {
+        if queue.is_deleted() {
+            self.pumping = false;
+            return Step::Idle;
+        }
+        let mut delivered = 0;
+        let step = loop {
+            self.again = false;
+            self.look_at_logs(hub);
+            let step = self.hand_out(queue, hub, left, &mut delivered);
+            if !matches!(step, Step::Idle) || !self.again {
+                break step;
+            }
+        };
+        if matches!(step, Step::Idle | Step::More) {
+            self.pumping = false;
+            if matches!(step, Step::Idle) {
+                self.rest(hub);
+            }
+        }
+        self.fill_outboxes(queue);
+        hub.metrics.delivered.inc_by(delivered);
+        hub.mark_dirty(queue, self);
+        step
+    }
+
+    fn hand_out(
+        &mut self,
+        queue: &Arc<Queue>,
+        hub: &Arc<Queues>,
+        left: &mut usize,
+        delivered: &mut u64,
+    ) -> Step {
+        let mut doomed = Doomed::default();
+        let now_ms = hub.clock.now_ms();
+        let buries = queue.settings.dead_letter.is_some();
+        if now_ms < self.stalled_until {
+            self.getters.clear();
+            return Step::Idle;
+        }
+        let step = loop {
+            if *left == 0 {
+                break Step::More;
+            }
+            let Some(ready) = self.state.first_ready() else {
+                self.nothing_waits();
+                break Step::Idle;
+            };
+            let too_many = self.over_limit(queue);
+            self.getters.retain(|getter| !getter.sender.is_closed());
+            let wanted = !self.getters.is_empty()
+                || (self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX);
+            let may_be_over = self.may_expire
+                && self
+                    .head_expires
+                    .is_none_or(|(id, at)| id != ready.id || at <= now_ms);
+            if !(wanted || too_many || may_be_over) {
+                break Step::Idle;
+            }
+            let (message, stored_by) = match self.look(ready) {
+                Look::Message(message, epoch) => (message, epoch),
+                Look::Hole(to) => {
+                    let Self { state, changes, .. } = self;
+                    state.skip(ready, to, changes);
+                    continue;
+                }
+                Look::Unread => break self.read_step(ready),
+            };
+            *left -= 1;
+            let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
+            if !message.persistent() && stored_by < hub.epoch {
+                // It ended with the run of the program that it was published in.
+                let Self { state, changes, .. } = self;
+                state.drop_ready(ready.id, bytes, changes);
+                continue;
+            }
+            let expires = expires_at(&queue.settings, message.arrived_ms(), message.ttl_ms());
+            let at_once = expires == Some(message.arrived_ms()) && !ready.came_back;
+            let reason = match expires {
+                Some(at) if at <= now_ms && !(at_once && wanted) => Some(DeathReason::Expired),
+                _ => too_many.then_some(DeathReason::Length),
+            };
+            if let Some(reason) = reason {
+                hub.metrics.on_death(reason);
+                if buries {
+                    self.state.drop_ready(ready.id, bytes, &mut doomed.changes);
+                    doomed.messages.push((message, reason));
+                    if doomed.messages.len() == DOOMED_MAX {
+                        break Step::More;
+                    }
+                } else {
+                    let Self { state, changes, .. } = self;
+                    state.drop_ready(ready.id, bytes, changes);
+                }
+                continue;
+            }
+            if !wanted {
+                if let Some(at) = expires {
+                    self.head_expires = Some((ready.id, at));
+                    self.wake_at(hub, queue, at);
+                } else {
+                    self.head_expires = Some((ready.id, i64::MAX));
+                }
+                break Step::Idle;
+            }
+            *delivered += u64::from(self.give(queue, ready, message, bytes));
+        };
+        if doomed.messages.is_empty() {
+            return step;
+        }
+        self.dying += 1;
+        Step::Bury(doomed)
+    }
+
+    /// Gives a message to whoever is next. False if nobody took it.
+    fn give(&mut self, queue: &Arc<Queue>, ready: Ready, message: StoredMessage, bytes: u32) -> bool {
+        let id = ready.id;
+        if let Some(getter) = self.getters.pop_front() {
+            let delivery = self.take(queue, id, None, getter.settles, message, bytes);
+            let ready = self.state.ready();
+            if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
+                // Whoever asked has gone.
+                let Self { state, changes, .. } = self;
+                let _ = state.requeue(id, changes);
+                return false;
+            }
+            return true;
+        }
+        let Some(key) = self.state.consumers.next() else {
+            return false;
+        };
+        let Some(link) = self.links.get_mut(&key) else {
+            self.state.consumers.remove(key);
+            return false;
+        };
+        if !link.outbox.has_room(link.pending_bytes) {
+            let pending = std::mem::take(&mut link.pending_bytes);
+            link.outbox.put(link.token, queue, &mut link.pending, pending);
+            if link.outbox.wait(queue, key) {
+                self.state.consumers.block(key);
+            }
+            return false;
+        }
+        if let Some(credit) = &link.credit
+            && !credit.take(queue, key)
+        {
+            self.state.consumers.block(key);
+            return false;
+        }
+        let settles = link.settles;
+        let delivery = self.take(queue, id, Some(key), settles, message, bytes);
+        if let Some(link) = self.links.get_mut(&key) {
+            link.pending_bytes += delivery.bytes();
+            link.pending.push(delivery);
+        }
+        true
+    }
+
+    fn take(
+        &mut self,
+        queue: &Arc<Queue>,
+        id: DeliveryId,
+        consumer: Option<stafett_queue::ConsumerKey>,
+        settles: bool,
+        message: StoredMessage,
+        bytes: u32,
+    ) -> Delivery {
+        if queue.outlives()
+            && let Some(mark) = self.state.lane_mut(id.priority).mark_ahead()
+        {
+            self.store_mark(queue, id.priority, mark);
+        }
+        let Self { state, changes, .. } = self;
+        let handed = state.hand_out(id, consumer, settles, bytes, changes);
+        Delivery {
+            id,
+            message,
+            redelivered: handed.redelivered,
+            delivery_count: handed.returns,
+        }
+    }
+
+    /// Stores how far messages are handed out from now on, before the first of them is.
+    fn store_mark(&mut self, queue: &Queue, priority: u8, mark: u64) {
+        let Some(hub) = queue.hub.upgrade() else { return };
+        let mut changes = Changes::default();
+        changes.mark(priority, mark);
+        let delta = changes.encode();
+        self.changed_bytes += delta.len();
+        let frame = state_frame(queue, Change::Delta(delta.into()));
+        drop(
+            hub.journal
+                .append(vec![Append::state([frame], StateWait::Written)]),
+        );
+    }
+
+    /// Whether there are more messages than there may be, and the oldest has to go.
+    fn over_limit(&self, queue: &Queue) -> bool {
+        let settings = &queue.settings;
+        if !settings.has_limits() || settings.overflow != stafett_queue::Overflow::DropHead {
+            return false;
+        }
+        settings.length_max.is_some_and(|max| self.state.ready() > max)
+            || settings
+                .bytes_max
+                .is_some_and(|max| self.state.bytes_ready() > max)
+    }
+
+    fn nothing_waits(&mut self) {
+        for getter in self.getters.drain(..) {
+            // Whoever has gone needs no answer.
+            let _ = getter.sender.send(None);
+        }
+    }
+
+    fn look(&mut self, ready: Ready) -> Look {
+        let DeliveryId { priority, offset } = ready.id;
+        let (cursor, lane) = if ready.came_back {
+            (&mut self.back, self.back_lane)
+        } else {
+            (&mut self.ahead, self.ahead_lane)
+        };
+        match cursor {
+            Some(cursor) if lane == priority => cursor.look(offset),
+            _ => Look::Unread,
+        }
+    }
+
+    fn read_step(&self, ready: Ready) -> Step {
+        let eager = !ready.came_back && self.links.values().any(|link| !link.settles);
+        Step::Read {
+            lane: ready.id.priority,
+            came_back: ready.came_back,
+            from: ready.id.offset,
+            bytes: if eager { READ_BYTES_EAGER } else { READ_BYTES },
+        }
+    }
+
+    /// Takes what was read.
+    fn on_read(
+        &mut self,
+        queue: &Arc<Queue>,
+        hub: &Arc<Queues>,
+        lane: u8,
+        came_back: bool,
+        from: u64,
+        run: Option<Result<stafett_journal::Run, ReadError>>,
+    ) {
+        let missing = Ready {
+            id: DeliveryId {
+                priority: lane,
+                offset: from,
+            },
+            came_back,
+        };
+        // Meanwhile it may have been purged.
+        let is_wanted = self.state.first_ready() == Some(missing);
+        let Self { state, changes, .. } = self;
+        match run {
+            Some(Ok(run)) if run.next.0 > from => {
+                let (cursor, of) = if came_back {
+                    (&mut self.back, &mut self.back_lane)
+                } else {
+                    (&mut self.ahead, &mut self.ahead_lane)
+                };
+                *of = lane;
+                cursor
+                    .get_or_insert_with(|| Box::new(Cursor::new(Arc::clone(&hub.kept))))
+                    .fill(from, run);
+            }
+            Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > from => {
+                if is_wanted {
+                    hub.metrics.lost.inc_by(state.lane_mut(lane).start_at(start.0));
+                    changes.settled(lane, from, start.0 - from);
+                }
+            }
+            Some(Err(ReadError::Damaged { log, to, .. })) if to.0 > from => {
+                tracing::error!("queue {}: {log} is damaged from {from} to {to}", queue.name);
+                if is_wanted {
+                    hub.metrics.lost.inc_by(to.0 - from);
+                    state.skip(missing, to.0, changes);
+                }
+            }
+            Some(Ok(_) | Err(_)) | None => {
+                tracing::error!("queue {} cannot be read at {from}: it is tried again", queue.name);
+                self.forget_read();
+                self.getters.clear();
+                self.stalled_until = hub.clock.now_ms() + STALLED_MS;
+                self.wake_at(hub, queue, self.stalled_until);
+            }
+        }
+    }
+
+    /// Puts what was handed out where it is taken from.
+    fn fill_outboxes(&mut self, queue: &Arc<Queue>) {
+        for link in self.links.values_mut() {
+            let bytes = std::mem::take(&mut link.pending_bytes);
+            link.outbox.put(link.token, queue, &mut link.pending, bytes);
+        }
+    }
+
+    /// There is nothing to do now: what was read ahead stays only if there is room for that.
+    fn rest(&mut self, hub: &Queues) {
+        if self.links.is_empty() || self.state.ready() == 0 || hub.kept.bytes() > KEPT_BYTES_MAX {
+            self.forget_read();
+        }
+    }
+}
+
+/// A change of a queue's stored state.
+pub(super) fn state_frame(queue: &Queue, change: Change) -> Frame {
+    Frame::State(StateChange {
+        space: STATE_SPACE,
+        key: bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()),
+        change,
+    })
+}

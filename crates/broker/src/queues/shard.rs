@@ -1,0 +1,143 @@
+//! Lets queues know that their logs grew, or that they may go on: some tasks, each for a part of the queues.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use stafett_journal::{Journal, Watch};
+use stafett_model::LogId;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::queue::Queue;
+
+/// Queues of a shard below which nobody looks for those that are gone.
+const SWEEP_MIN: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Shards {
+    shards: Box<[Arc<Shard>]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    watch: Watch,
+    queues: Mutex<Watched>,
+    woken: Mutex<Vec<Arc<Queue>>>,
+    wake: Notify,
+}
+
+/// Queues by their token in the watch.
+#[derive(Debug, Default)]
+struct Watched {
+    queues: Vec<Weak<Queue>>,
+    free: Vec<u32>,
+    /// How many there may be before those that are gone are looked for.
+    sweep_at: usize,
+}
+
+impl Shards {
+    pub(super) fn new(journal: &dyn Journal, count: usize) -> Self {
+        let shard = |_| {
+            Arc::new(Shard {
+                watch: journal.watch(),
+                queues: Mutex::default(),
+                woken: Mutex::default(),
+                wake: Notify::new(),
+            })
+        };
+        Self {
+            shards: (0..count.max(1)).map(shard).collect(),
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Shard>> {
+        self.shards.iter()
+    }
+
+    /// Lets a queue know when one of its logs grows.
+    pub(super) fn watch(&self, journal: &dyn Journal, queue: &Arc<Queue>, log: LogId) {
+        let Some(shard) = self.of(queue) else { return };
+        let token = shard.lock_queues().add(queue);
+        journal.watch_log(&shard.watch, log, token);
+    }
+
+    /// Lets a queue hand out soon.
+    pub(super) fn wake(&self, queue: &Arc<Queue>) {
+        let Some(shard) = self.of(queue) else { return };
+        shard
+            .woken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(queue));
+        shard.wake.notify_one();
+    }
+
+    fn of(&self, queue: &Queue) -> Option<&Arc<Shard>> {
+        // Ids rise one by one: neighbours are in different shards.
+        let at = usize::try_from(queue.id.0).unwrap_or(0) % self.shards.len().max(1);
+        self.shards.get(at)
+    }
+}
+
+impl Watched {
+    fn add(&mut self, queue: &Arc<Queue>) -> u32 {
+        let queue = Arc::downgrade(queue);
+        if self.free.is_empty() && self.queues.len() >= self.sweep_at {
+            self.sweep();
+        }
+        if let Some(token) = self.free.pop()
+            && let Some(slot) = usize::try_from(token).ok().and_then(|at| self.queues.get_mut(at))
+        {
+            *slot = queue;
+            return token;
+        }
+        self.queues.push(queue);
+        u32::try_from(self.queues.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn get(&self, token: u32) -> Option<Arc<Queue>> {
+        let queue = self.queues.get(usize::try_from(token).ok()?)?;
+        queue.upgrade()
+    }
+
+    /// Frees the tokens of queues that are gone, and what is left of those.
+    fn sweep(&mut self) {
+        for (token, queue) in (0_u32..).zip(&mut self.queues) {
+            if queue.strong_count() == 0 {
+                *queue = Weak::new();
+                self.free.push(token);
+            }
+        }
+        self.sweep_at = (2 * (self.queues.len() - self.free.len())).max(SWEEP_MIN);
+    }
+}
+
+impl Shard {
+    fn lock_queues(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_woken(&self) -> Vec<Arc<Queue>> {
+        std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Runs until it is stopped.
+pub(super) async fn run(shard: Arc<Shard>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = shard.watch.grown() => {}
+            () = shard.wake.notified() => {}
+        }
+        for token in shard.watch.take() {
+            let queue = shard.lock_queues().get(token);
+            if let Some(queue) = queue {
+                queue.pump();
+            }
+        }
+        for queue in shard.take_woken() {
+            queue.pump();
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,158 @@
+//! The one task that keeps time for all queues: messages that expire at a head, and queues that nobody uses.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::queue::{Inner, Queue};
+use super::registry::Queues;
+
+/// When queues want to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    entries: Mutex<BinaryHeap<Entry>>,
+    wake: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at_ms: i64,
+    queue: Weak<Queue>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.at_ms == other.at_ms
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest: it is on top of the heap.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at_ms.cmp(&self.at_ms)
+    }
+}
+
+impl Timer {
+    fn push(&self, at_ms: i64, queue: &Arc<Queue>) {
+        let is_first = {
+            let mut entries = self.lock();
+            let is_first = entries.peek().is_none_or(|first| at_ms < first.at_ms);
+            entries.push(Entry {
+                at_ms,
+                queue: Arc::downgrade(queue),
+            });
+            is_first
+        };
+        if is_first {
+            self.wake.notify_one();
+        }
+    }
+
+    fn pop_due(&self, now_ms: i64) -> Option<Weak<Queue>> {
+        let mut entries = self.lock();
+        if entries.peek()?.at_ms > now_ms {
+            return None;
+        }
+        entries.pop().map(|entry| entry.queue)
+    }
+
+    fn first(&self) -> Option<i64> {
+        self.lock().peek().map(|entry| entry.at_ms)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BinaryHeap<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Has the queue looked at at a time, unless it is earlier anyway.
+    pub(super) fn wake_at(&mut self, hub: &Queues, queue: &Arc<Queue>, at_ms: i64) {
+        if at_ms < self.timer_at {
+            self.timer_at = at_ms;
+            hub.timer.push(at_ms, queue);
+        }
+    }
+}
+
+impl Queue {
+    /// Its time has come: something may have expired.
+    fn tick(self: &Arc<Self>, hub: &Arc<Queues>) {
+        let now_ms = hub.clock.now_ms();
+        let unused = {
+            let mut inner = self.lock();
+            if self.is_deleted() {
+                return;
+            }
+            inner.timer_at = i64::MAX;
+            match self.unused_at(&inner) {
+                Some(at) if at <= now_ms => true,
+                Some(at) => {
+                    inner.wake_at(hub, self, at);
+                    false
+                }
+                None => false,
+            }
+        };
+        if unused {
+            hub.delete_soon(self);
+        } else {
+            self.pump();
+        }
+    }
+
+    /// When the queue goes if nobody uses it until then.
+    pub(super) fn unused_at(&self, inner: &Inner) -> Option<i64> {
+        let expires_ms = i64::try_from(self.settings.expires_ms?).unwrap_or(i64::MAX);
+        inner
+            .state
+            .consumers
+            .is_empty()
+            .then(|| inner.used_ms.saturating_add(expires_ms))
+    }
+}
+
+/// Runs until the queues are dropped or stopped.
+pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
+    let Some((wake, clock)) = queues
+        .upgrade()
+        .map(|queues| (Arc::clone(&queues.timer.wake), queues.clock))
+    else {
+        return;
+    };
+    loop {
+        let first = {
+            let Some(queues) = queues.upgrade() else { return };
+            let now_ms = queues.clock.now_ms();
+            while let Some(queue) = queues.timer.pop_due(now_ms) {
+                if let Some(queue) = queue.upgrade() {
+                    queue.tick(&queues);
+                }
+            }
+            queues.timer.first()
+        };
+        let due = async {
+            match first {
+                Some(at) => tokio::time::sleep_until(clock.instant(at)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wake.notified() => {}
+            () = due => {}
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Queues over a journal, as front ends use them.
+
+mod delivery;
+mod support;

@@ -1,0 +1,186 @@
+//! A broker on a journal in memory, and what tests do with its queues.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::smallvec;
+use stafett_broker::queues::{
+    Appended, Consumer, ConsumerSpec, Declare, Delivery, DeliveryId, Event, Outbox, OwnerId, Publication,
+    Queue, Settle, Targets,
+};
+use stafett_broker::{Broker, BrokerSettings, Namespace};
+use stafett_journal::MemoryJournal;
+use stafett_model::Message;
+
+pub(crate) struct World {
+    pub(crate) journal: Arc<MemoryJournal>,
+    pub(crate) broker: Arc<Broker>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::on(Arc::new(MemoryJournal::new())).await
+    }
+
+    pub(crate) async fn on(journal: Arc<MemoryJournal>) -> Self {
+        let broker = Broker::start(journal.clone(), BrokerSettings::default())
+            .await
+            .unwrap();
+        Self {
+            journal,
+            broker: Arc::new(broker),
+        }
+    }
+
+    /// Stops in good order and starts again.
+    pub(crate) async fn restart(self) -> Self {
+        self.broker.finish_changes().await;
+        self.crash().await
+    }
+
+    /// Starts again on what the journal has.
+    pub(crate) async fn crash(self) -> Self {
+        let journal = Arc::new(self.journal.reopen());
+        drop(self);
+        Self::on(journal).await
+    }
+
+    pub(crate) async fn declare(&self, name: &str, declare: Declare) -> Arc<Queue> {
+        let queues = self.broker.queues();
+        queues
+            .declare(&Namespace::default(), name, declare)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Queue>> {
+        self.broker.queues().get(&Namespace::default(), name)
+    }
+
+    pub(crate) async fn publish(
+        &self,
+        queue: &Arc<Queue>,
+        bodies: impl IntoIterator<Item = impl Into<Message>>,
+    ) {
+        let appended = self.try_publish(queue, bodies).await;
+        assert!(
+            appended.iter().all(|one| *one == Appended::Stored),
+            "{appended:?}"
+        );
+    }
+
+    pub(crate) async fn try_publish(
+        &self,
+        queue: &Arc<Queue>,
+        messages: impl IntoIterator<Item = impl Into<Message>>,
+    ) -> Vec<Appended> {
+        let mut publication = Publication::default();
+        let route = publication.route(Targets {
+            queues: smallvec![Arc::clone(queue)],
+            logs: smallvec![],
+        });
+        for message in messages {
+            publication.push(message.into(), route);
+        }
+        self.broker.queues().append(publication).await
+    }
+}
+
+pub(crate) fn durable() -> Declare {
+    Declare {
+        durable: true,
+        ..Declare::default()
+    }
+}
+
+/// A persistent message.
+pub(crate) fn message(body: &str) -> Message {
+    Message {
+        value: Bytes::copy_from_slice(body.as_bytes()),
+        persistent: true,
+        ..Message::default()
+    }
+}
+
+pub(crate) fn messages(range: std::ops::Range<usize>) -> Vec<Message> {
+    range.map(|number| message(&number.to_string())).collect()
+}
+
+pub(crate) fn spec() -> ConsumerSpec {
+    ConsumerSpec {
+        settles: true,
+        exclusive: false,
+        priority: 0,
+        credit: None,
+        shared_credit: None,
+        owner: OwnerId(0),
+    }
+}
+
+/// A consumer and where its deliveries come.
+pub(crate) struct Listener {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) consumer: Consumer,
+    queue: Arc<Queue>,
+    got: std::collections::VecDeque<Delivery>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Listener {
+    pub(crate) fn new(queue: &Arc<Queue>, spec: ConsumerSpec) -> Self {
+        let outbox = Outbox::new(1 << 20);
+        let consumer = queue.consume(spec, Arc::clone(&outbox), 7).unwrap();
+        Self {
+            outbox,
+            consumer,
+            queue: Arc::clone(queue),
+            got: std::collections::VecDeque::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The next deliveries, waiting for them.
+    pub(crate) async fn next(&mut self, count: usize) -> Vec<Delivery> {
+        while self.got.len() < count {
+            let mut runs = Vec::new();
+            self.outbox.take(&mut runs, &mut self.events);
+            if runs.is_empty() {
+                self.outbox.filled().await;
+            }
+            for run in runs {
+                assert_eq!(run.token, 7);
+                self.got.extend(run.deliveries);
+            }
+        }
+        self.got.drain(..count).collect()
+    }
+
+    pub(crate) async fn bodies(&mut self, count: usize) -> Vec<String> {
+        self.next(count).await.iter().map(body).collect()
+    }
+
+    /// What is there now, after everything that can happen by itself has.
+    pub(crate) async fn rest(&mut self) -> Vec<Delivery> {
+        settle_down().await;
+        let mut runs = Vec::new();
+        self.outbox.take(&mut runs, &mut self.events);
+        self.got.extend(runs.into_iter().flat_map(|run| run.deliveries));
+        self.got.drain(..).collect()
+    }
+
+    pub(crate) fn settle(&self, deliveries: &[Delivery], what: Settle) -> usize {
+        let settlements: Vec<(DeliveryId, Settle)> = deliveries.iter().map(|one| (one.id, what)).collect();
+        self.queue.settle(&settlements)
+    }
+}
+
+/// Lets tasks run until they all wait, in paused time: a timer that is armed last fires last.
+pub(crate) async fn settle_down() {
+    for _ in 0..4 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) fn body(delivery: &Delivery) -> String {
+    String::from_utf8(delivery.message.value().to_vec()).unwrap()
+}
