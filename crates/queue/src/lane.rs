@@ -175,6 +175,19 @@ impl Lane {
         returns
     }
 
+    /// Settles a message that waits, or with it all that nobody had up to `to`. How many offsets that are.
+    pub fn drop_run(&mut self, at: u64, to: u64) -> u64 {
+        if self.returned.remove(&at).is_some() {
+            self.settle(at..at + 1);
+            return 1;
+        }
+        if at == self.next {
+            self.advance(to);
+        }
+        self.settle(at..to);
+        to - at
+    }
+
     /// Whether a message that waits may have been handed out before.
     pub fn was_handed_out(&self, at: u64) -> bool {
         at < self.redelivered_below || self.returned.contains_key(&at)

@@ -12,6 +12,7 @@
 //! - `dead_letter`: messages that leave for another queue
 //! - `flush`: stores what was settled, and frees logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
+//! - `scan`: after a start, takes out what ended with the run before
 //! - `shard`: lets queues know that their logs grew
 
 mod clock;
@@ -26,6 +27,7 @@ pub mod publication;
 mod pump;
 pub mod queue;
 pub mod registry;
+mod scan;
 mod shard;
 mod timer;
 

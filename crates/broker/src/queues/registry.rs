@@ -547,6 +547,14 @@ impl Queues {
             .append(vec![Append::state([frame], StateWait::Synced)])
     }
 
+    pub(super) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    fn log_level(&self, queue: &Queue) -> Durability {
+        self.log_spec(queue.durable, queue.settings.durability).durability
+    }
+
     fn log_spec(&self, durable: bool, durability: Option<Durability>) -> LogSpec {
         LogSpec {
             durability: if durable {
@@ -660,6 +668,7 @@ impl Queues {
             inner.may_expire = true;
             inner.state.ready() > 0
         };
+        let ragged = queue.lock().holds_transient || self.log_level(queue) != Durability::Sync;
         for lane in queue.lock().logs.clone() {
             self.shards.watch(&*self.journal, queue, lane.log);
         }
@@ -670,6 +679,9 @@ impl Queues {
         self.use_now(queue);
         if waits {
             self.wake(queue);
+        }
+        if waits && ragged {
+            self.scan_soon(queue);
         }
     }
 }
