@@ -11,6 +11,7 @@ use stafett_net::{Connection, Protocol};
 use crate::arguments::QueueType;
 use crate::connection;
 use crate::exchange_kinds;
+use crate::facts::KeptProperties;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;
@@ -33,6 +34,7 @@ impl Amqp {
     /// The front end of `broker`. Its metrics are made visible in `registry`.
     pub fn new(broker: Arc<Broker>, settings: AmqpSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
+        broker.exchanges().read_facts_with(Arc::new(KeptProperties));
         exchange_kinds::predeclare(&broker, &Namespace::default());
         Self {
             shared: Arc::new(Shared {

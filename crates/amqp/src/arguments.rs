@@ -65,7 +65,12 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
         }
     }
     match (dead_letter_exchange, dead_letter_key) {
-        (Some(exchange), routing_key) => settings.dead_letter = Some(DeadLetter { exchange, routing_key }),
+        (Some(exchange), routing_key) => {
+            settings.dead_letter = Some(DeadLetter {
+                exchange,
+                routing_key,
+            })
+        }
         (None, Some(key)) => {
             return Err(Exception::precondition(format!(
                 "invalid arg 'x-dead-letter-routing-key' for {what}: {{routing_key_but_no_dlx_defined,\"{key}\"}}"
@@ -118,7 +123,11 @@ impl Argument<'_> {
     fn number(&self, min: i64) -> Result<u64, Exception> {
         let number = self.integer()?;
         if number < min {
-            let why = if number < 0 { "value_negative" } else { "value_zero" };
+            let why = if number < 0 {
+                "value_negative"
+            } else {
+                "value_zero"
+            };
             return Err(self.wrong(&format!("{{{why},{number}}}")));
         }
         u64::try_from(number).map_err(|_| self.unacceptable())
@@ -126,7 +135,11 @@ impl Argument<'_> {
 
     fn limit(&self) -> Result<Option<u32>, Exception> {
         let number = self.integer()?;
-        Ok(if number < 0 { None } else { Some(u32::try_from(number).unwrap_or(u32::MAX)) })
+        Ok(if number < 0 {
+            None
+        } else {
+            Some(u32::try_from(number).unwrap_or(u32::MAX))
+        })
     }
 
     fn priority(&self) -> Result<u8, Exception> {
@@ -217,19 +230,40 @@ mod tests {
 
     #[test]
     fn arguments_become_settings() {
-        assert_eq!(settings("x-message-ttl", Value::I32(60_000)).unwrap().ttl_ms, Some(60_000));
-        assert_eq!(settings("x-max-length", Value::U8(3)).unwrap().length_max, Some(3));
+        assert_eq!(
+            settings("x-message-ttl", Value::I32(60_000)).unwrap().ttl_ms,
+            Some(60_000)
+        );
+        assert_eq!(
+            settings("x-max-length", Value::U8(3)).unwrap().length_max,
+            Some(3)
+        );
         assert_eq!(settings("x-max-priority", Value::I64(9)).unwrap().priority_max, 9);
-        assert_eq!(settings("x-overflow", "reject-publish").unwrap().overflow, Overflow::RejectPublish);
-        assert_eq!(settings("x-queue-type", "quorum").unwrap().delivery_limit, Some(20));
-        assert_eq!(settings("x-queue-mode", "lazy").unwrap(), QueueSettings::default());
+        assert_eq!(
+            settings("x-overflow", "reject-publish").unwrap().overflow,
+            Overflow::RejectPublish
+        );
+        assert_eq!(
+            settings("x-queue-type", "quorum").unwrap().delivery_limit,
+            Some(20)
+        );
+        assert_eq!(
+            settings("x-queue-mode", "lazy").unwrap(),
+            QueueSettings::default()
+        );
     }
 
     #[test]
     fn arguments_without_sense_are_named() {
         let prefix = "invalid arg 'x-message-ttl' for queue 'q' in vhost '/': ";
-        assert_eq!(settings("x-message-ttl", Value::I32(-1)), Err(format!("{prefix}{{value_negative,-1}}")));
-        assert_eq!(settings("x-message-ttl", "1"), Err(format!("{prefix}{{unacceptable_type,longstr}}")));
+        assert_eq!(
+            settings("x-message-ttl", Value::I32(-1)),
+            Err(format!("{prefix}{{value_negative,-1}}"))
+        );
+        assert_eq!(
+            settings("x-message-ttl", "1"),
+            Err(format!("{prefix}{{unacceptable_type,longstr}}"))
+        );
         assert!(settings("x-expires", Value::I32(0)).is_err());
         assert!(settings("x-max-priority", Value::I32(256)).is_err());
         assert!(settings("x-overflow", "reject").is_err());
@@ -239,12 +273,24 @@ mod tests {
 
     #[test]
     fn equal_arguments_have_equal_bytes_whatever_their_order_and_types() {
-        let one = TableBuilder::new().with("b", Value::I32(1)).with("a", "x").finish();
-        let two = TableBuilder::new().with("a", "x").with("b", Value::U8(1)).finish();
+        let one = TableBuilder::new()
+            .with("b", Value::I32(1))
+            .with("a", "x")
+            .finish();
+        let two = TableBuilder::new()
+            .with("a", "x")
+            .with("b", Value::U8(1))
+            .finish();
         assert_eq!(canonical(&one), canonical(&two));
-        let three = TableBuilder::new().with("a", "x").with("b", Value::I32(2)).finish();
+        let three = TableBuilder::new()
+            .with("a", "x")
+            .with("b", Value::I32(2))
+            .finish();
         let (name, received, current) = difference(&canonical(&three), &canonical(&one)).unwrap();
         assert_eq!(name, "b");
-        assert_eq!((received.as_str(), current.as_str()), ("the value '2' of type 'long'", "the value '1' of type 'long'"));
+        assert_eq!(
+            (received.as_str(), current.as_str()),
+            ("the value '2' of type 'long'", "the value '1' of type 'long'")
+        );
     }
 }

@@ -61,10 +61,14 @@ pub(crate) fn is_secret(secret: &[u8]) -> bool {
 fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Refused> {
     let user = credentials.user;
     if user != GUEST || !is_secret(credentials.password) {
-        return Err(Refused::WrongCredentials { user: user.to_owned() });
+        return Err(Refused::WrongCredentials {
+            user: user.to_owned(),
+        });
     }
     if !peer.to_canonical().is_loopback() {
-        return Err(Refused::NotFromHere { user: user.to_owned() });
+        return Err(Refused::NotFromHere {
+            user: user.to_owned(),
+        });
     }
     Ok(ByteString::from_static(GUEST))
 }
@@ -100,25 +104,52 @@ mod tests {
 
     #[test]
     fn guest_comes_in_from_this_machine_with_both_mechanisms() {
-        assert_eq!(authenticate("PLAIN", b"\0guest\0guest", HERE).as_deref(), Ok("guest"));
-        let table = TableBuilder::new().with("LOGIN", "guest").with("PASSWORD", "guest").finish();
+        assert_eq!(
+            authenticate("PLAIN", b"\0guest\0guest", HERE).as_deref(),
+            Ok("guest")
+        );
+        let table = TableBuilder::new()
+            .with("LOGIN", "guest")
+            .with("PASSWORD", "guest")
+            .finish();
         let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
         for from in [HERE, IpAddr::V6(Ipv6Addr::LOCALHOST), mapped] {
-            assert_eq!(authenticate("AMQPLAIN", table.as_bytes(), from).as_deref(), Ok("guest"));
+            assert_eq!(
+                authenticate("AMQPLAIN", table.as_bytes(), from).as_deref(),
+                Ok("guest")
+            );
         }
     }
 
     #[test]
     fn nobody_else_comes_in_and_guest_not_from_elsewhere() {
-        let wrong = |user: &str| Err(Refused::WrongCredentials { user: user.to_owned() });
+        let wrong = |user: &str| {
+            Err(Refused::WrongCredentials {
+                user: user.to_owned(),
+            })
+        };
         assert_eq!(authenticate("PLAIN", b"\0guest\0guess", HERE), wrong("guest"));
         assert_eq!(authenticate("PLAIN", b"\0admin\0guest", HERE), wrong("admin"));
         assert_eq!(authenticate("PLAIN", b"guest", HERE), Err(Refused::Malformed));
-        assert_eq!(authenticate("PLAIN", b"\0\xff\0guest", HERE), Err(Refused::Malformed));
-        assert_eq!(authenticate("AMQPLAIN", b"\x05LOGIN", HERE), Err(Refused::Malformed));
-        assert_eq!(authenticate("EXTERNAL", b"", HERE), Err(Refused::UnknownMechanism));
+        assert_eq!(
+            authenticate("PLAIN", b"\0\xff\0guest", HERE),
+            Err(Refused::Malformed)
+        );
+        assert_eq!(
+            authenticate("AMQPLAIN", b"\x05LOGIN", HERE),
+            Err(Refused::Malformed)
+        );
+        assert_eq!(
+            authenticate("EXTERNAL", b"", HERE),
+            Err(Refused::UnknownMechanism)
+        );
         let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let refused = authenticate("PLAIN", b"\0guest\0guest", elsewhere);
-        assert_eq!(refused, Err(Refused::NotFromHere { user: "guest".to_owned() }));
+        assert_eq!(
+            refused,
+            Err(Refused::NotFromHere {
+                user: "guest".to_owned()
+            })
+        );
     }
 }

@@ -114,7 +114,9 @@ impl Opening {
                 if !is_spoken {
                     self.output.tail().extend_from_slice(&frame::PROTOCOL_HEADER);
                     self.flush(&mut write).await?;
-                    return Err(Ended::NotOpened("another protocol, or another version".to_owned()));
+                    return Err(Ended::NotOpened(
+                        "another protocol, or another version".to_owned(),
+                    ));
                 }
                 began = true;
                 self.output.send(0, handshake::start());
@@ -143,7 +145,12 @@ impl Opening {
             .map_err(|error| Ended::NotOpened(error.to_string()))
     }
 
-    async fn open(&mut self, shared: &Shared, agreed: Agreed, write: &mut WriteHalf<'_>) -> Result<Agreed, Ended> {
+    async fn open(
+        &mut self,
+        shared: &Shared,
+        agreed: Agreed,
+        write: &mut WriteHalf<'_>,
+    ) -> Result<Agreed, Ended> {
         let name = &agreed.virtual_host;
         if !shared.open_virtual_host(name) {
             let exception = Exception::not_allowed(format!("vhost {name} not found")).caused_by((10, 40));

@@ -13,7 +13,7 @@ use crate::exception::Exception;
 use crate::session::assembly::Content;
 
 /// The header that holds the properties as they came.
-const PROPERTIES: &str = "stafett.amqp";
+pub(crate) const PROPERTIES: &str = "stafett.amqp";
 /// The name that a record's key has among the headers of AMQP.
 pub(crate) const KEY: &str = "stafett-key";
 /// RabbitMQ's name for a time in milliseconds.
@@ -143,6 +143,13 @@ pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Inco
     })
 }
 
+/// The further routing keys that headers name, as far as they are well-formed.
+pub(crate) fn carbon_keys(headers: &Table) -> Vec<ByteString> {
+    Carbon::read(headers)
+        .map(|carbon| carbon.keys)
+        .unwrap_or_default()
+}
+
 /// What headers say that decides where a message goes.
 #[derive(Default)]
 struct Carbon {
@@ -185,7 +192,9 @@ impl Carbon {
     fn add_keys(&mut self, name: &str, value: &Value) -> Result<(), Exception> {
         let wrong = || {
             let kind = value.type_name();
-            Exception::precondition(format!("invalid type '{kind}' for the header '{name}': an array of texts is right"))
+            Exception::precondition(format!(
+                "invalid type '{kind}' for the header '{name}': an array of texts is right"
+            ))
         };
         let Value::Array(keys) = value else {
             return Err(wrong());
@@ -202,7 +211,11 @@ fn expiration(text: &str) -> Result<u64, Exception> {
     text.parse()
         .ok()
         .filter(|ms| *ms <= u64::from(u32::MAX))
-        .ok_or_else(|| Exception::precondition(format!("invalid expiration '{text}': whole milliseconds are right")))
+        .ok_or_else(|| {
+            Exception::precondition(format!(
+                "invalid expiration '{text}': whole milliseconds are right"
+            ))
+        })
 }
 
 /// Adds what readers of other protocols see.
@@ -219,9 +232,7 @@ fn for_others(read: &PropertiesBuilder, message: &mut Message) {
     ];
     for (name, text) in texts {
         if let Some(text) = text {
-            message
-                .headers
-                .push((name.into(), Some(text.as_bytes().clone())));
+            message.headers.push((name.into(), Some(text.as_bytes().clone())));
         }
     }
     let Some(headers) = &read.headers else { return };
@@ -254,6 +265,19 @@ fn simple(value: &Value) -> Option<Option<Bytes>> {
     })
 }
 
+/// The properties of a message that was received here.
+pub(crate) fn properties_of(message: &Message) -> Properties {
+    let came = message.headers.iter().find(|(name, _)| name == PROPERTIES);
+    if let Some((_, Some(came))) = came {
+        return Properties::decode(came.clone()).unwrap_or_default();
+    }
+    PropertiesBuilder {
+        delivery_mode: message.persistent.then_some(PERSISTENT),
+        ..PropertiesBuilder::default()
+    }
+    .finish()
+}
+
 /// What a delivery adds to the properties of a message.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Additions {
@@ -278,7 +302,11 @@ pub(crate) fn write_properties(message: &StoredMessage, additions: Additions, ou
             out.extend_from_slice(came);
             return;
         }
-        if message.persistent() && message.key().is_none() && message.headers().next().is_none() && is_ours(message) {
+        if message.persistent()
+            && message.key().is_none()
+            && message.headers().next().is_none()
+            && is_ours(message)
+        {
             out.extend_from_slice(&[0x10, 0, PERSISTENT]);
             return;
         }
@@ -316,7 +344,9 @@ fn from_others(message: &StoredMessage) -> PropertiesBuilder {
         headers.push(TIME_MS, &Value::I64(message.timestamp_ms()));
     }
     for (name, value) in message.headers() {
-        let Ok(name) = std::str::from_utf8(name) else { continue };
+        let Ok(name) = std::str::from_utf8(name) else {
+            continue;
+        };
         if !property(&mut read, name, value) && name.len() <= 255 {
             headers.push(name, &typed(value));
         }
@@ -398,7 +428,10 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
         headers.push("x-delivery-count", &Value::I64(count.into()));
     }
     if let Some(offset) = additions.stream_offset {
-        headers.push("x-stream-offset", &Value::I64(i64::try_from(offset).unwrap_or(i64::MAX)));
+        headers.push(
+            "x-stream-offset",
+            &Value::I64(i64::try_from(offset).unwrap_or(i64::MAX)),
+        );
     }
     let headers = headers.finish();
     if !headers.is_empty() {
@@ -410,10 +443,16 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
 fn told(death: &Death) -> Value {
     let keys = std::iter::once(Value::from(death.routing_key.clone())).collect();
     let mut entry = TableBuilder::new()
-        .with("count", Value::I64(i64::try_from(death.count).unwrap_or(i64::MAX)))
+        .with(
+            "count",
+            Value::I64(i64::try_from(death.count).unwrap_or(i64::MAX)),
+        )
         .with("reason", reason(death.reason))
         .with("queue", death.queue.clone())
-        .with("time", Value::Timestamp(u64::try_from(death.first_ms / 1000).unwrap_or(0)))
+        .with(
+            "time",
+            Value::Timestamp(u64::try_from(death.first_ms / 1000).unwrap_or(0)),
+        )
         .with("exchange", death.exchange.clone())
         .with("routing-keys", Value::Array(keys));
     if let Some(ttl_ms) = death.ttl_ms {

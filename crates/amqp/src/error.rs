@@ -2,9 +2,9 @@
 
 use bytestring::ByteString;
 use stafett_amqp_wire::ReplyCode;
-use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
 use stafett_broker::Namespace;
 use stafett_broker::broker::NotStored;
+use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
 
 use crate::exception::Exception;
 
@@ -32,7 +32,10 @@ pub(crate) fn locked(what: &str) -> Exception {
 }
 
 /// An argument differs: its name, what was received, what is current.
-pub(crate) fn inequivalent((argument, received, current): &(ByteString, String, String), what: &str) -> Exception {
+pub(crate) fn inequivalent(
+    (argument, received, current): &(ByteString, String, String),
+    what: &str,
+) -> Exception {
     Exception::precondition(format!(
         "inequivalent arg '{argument}' for {what}: received {received} but current is {current}"
     ))
@@ -40,12 +43,17 @@ pub(crate) fn inequivalent((argument, received, current): &(ByteString, String, 
 
 /// A change is not stored: the disk is full, or the journal has failed.
 pub(crate) fn not_stored(error: &NotStored, what: &str) -> Exception {
-    Exception::new(ReplyCode::InternalError, format!("{what} cannot be stored: {error}"))
+    Exception::new(
+        ReplyCode::InternalError,
+        format!("{what} cannot be stored: {error}"),
+    )
 }
 
 pub(crate) fn consume(error: &ConsumeError, what: &str) -> Exception {
     match error {
-        ConsumeError::Exclusive | ConsumeError::InUse => Exception::refused(format!("{what} in exclusive use")),
+        ConsumeError::Exclusive | ConsumeError::InUse => {
+            Exception::refused(format!("{what} in exclusive use"))
+        }
         ConsumeError::Locked => locked(what),
         ConsumeError::Gone => Exception::not_found(format!("no {what}")),
     }
@@ -54,7 +62,9 @@ pub(crate) fn consume(error: &ConsumeError, what: &str) -> Exception {
 pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
     match error {
         // What a client can see was compared before: it can only be the rest.
-        DeclareError::Differs { what: part } => Exception::precondition(format!("inequivalent {part} for {what}")),
+        DeclareError::Differs { what: part } => {
+            Exception::precondition(format!("inequivalent {part} for {what}"))
+        }
         DeclareError::Locked => locked(what),
         DeclareError::NotStored(cause) => not_stored(cause, what),
     }

@@ -110,9 +110,10 @@ fn cut(mut text: String) -> String {
 impl From<DecodeError> for Exception {
     fn from(error: DecodeError) -> Self {
         match error {
-            DecodeError::UnknownMethod { class, method } => {
-                Self::new(ReplyCode::CommandInvalid, format!("unknown method {class}.{method}"))
-            }
+            DecodeError::UnknownMethod { class, method } => Self::new(
+                ReplyCode::CommandInvalid,
+                format!("unknown method {class}.{method}"),
+            ),
             DecodeError::TooShort
             | DecodeError::TooLong { .. }
             | DecodeError::NotUtf8

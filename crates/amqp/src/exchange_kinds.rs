@@ -95,13 +95,22 @@ fn kind(name: &str, arguments: &Table) -> Result<Kind, Exception> {
 
 fn unknown_kind(name: &str) -> Exception {
     if name.is_empty() {
-        return Exception::precondition("invalid argument, 'x-delayed-type' must be an existing exchange type");
+        return Exception::precondition(
+            "invalid argument, 'x-delayed-type' must be an existing exchange type",
+        );
     }
-    Exception::new(ReplyCode::CommandInvalid, format!("unknown exchange type '{name}'"))
+    Exception::new(
+        ReplyCode::CommandInvalid,
+        format!("unknown exchange type '{name}'"),
+    )
 }
 
 fn hash_on(arguments: &Table) -> Result<HashOn, Exception> {
-    let text = |name| arguments.get(name).and_then(|value| value.text().map(str::to_owned));
+    let text = |name| {
+        arguments
+            .get(name)
+            .and_then(|value| value.text().map(str::to_owned))
+    };
     let (header, property) = (text("hash-header"), text("hash-property"));
     match (header, property) {
         (Some(_), Some(_)) => Err(Exception::precondition(
@@ -141,17 +150,26 @@ pub(crate) fn difference(
     let is = &exchange.is;
     let both = |received: bool, current: bool| (format!("'{received}'"), format!("'{current}'"));
     let (name, (received, current)) = match difference {
-        Difference::Kind => ("type", (format!("'{}'", method.kind), format!("'{}'", type_name(is)))),
+        Difference::Kind => (
+            "type",
+            (format!("'{}'", method.kind), format!("'{}'", type_name(is))),
+        ),
         Difference::Durable => ("durable", both(method.durable, is.durable)),
         Difference::AutoDelete => ("auto_delete", both(method.auto_delete, is.auto_delete)),
         Difference::Internal => ("internal", both(method.internal, is.internal)),
         Difference::Alternate => {
             let told = |name: Option<String>| {
-                name.map_or_else(|| "none".to_owned(), |name| format!("the value '{name}' of type 'longstr'"))
+                name.map_or_else(
+                    || "none".to_owned(),
+                    |name| format!("the value '{name}' of type 'longstr'"),
+                )
             };
             let received = method.arguments.get(ALTERNATE);
             let received = received.and_then(|value| value.text().map(str::to_owned));
-            (ALTERNATE, (told(received), told(is.alternate.as_deref().map(str::to_owned))))
+            (
+                ALTERNATE,
+                (told(received), told(is.alternate.as_deref().map(str::to_owned))),
+            )
         }
     };
     (name, received, current)
@@ -223,9 +241,15 @@ mod tests {
         let found = header_match(&table).unwrap();
         assert_eq!(found.mode, Mode::Any);
         let text = HeaderValue::Text(Bytes::from_static(b"pdf"));
-        let expected = [(Bytes::from_static(b"format"), Some(text)), (Bytes::from_static(b"there"), None)];
+        let expected = [
+            (Bytes::from_static(b"format"), Some(text)),
+            (Bytes::from_static(b"there"), None),
+        ];
         assert_eq!(found.pairs, expected);
-        let with_x = TableBuilder::new().with("x-match", "all-with-x").with("x-kind", "a").finish();
+        let with_x = TableBuilder::new()
+            .with("x-match", "all-with-x")
+            .with("x-kind", "a")
+            .finish();
         assert_eq!(header_match(&with_x).unwrap().pairs.len(), 1);
         assert!(header_match(&TableBuilder::new().with("x-match", "most").finish()).is_err());
     }
@@ -251,8 +275,14 @@ mod tests {
         let delayed = declare(DELAYED, delayed).unwrap();
         assert_eq!((delayed.kind, delayed.delays), (Kind::Topic, true));
         let hashed = TableBuilder::new().with("hash-header", "who").finish();
-        assert_eq!(declare(HASH, hashed).unwrap().kind, Kind::Hashed(HashOn::Header("who".into())));
-        assert_eq!(declare("heap", Table::default()).unwrap_err().code, ReplyCode::CommandInvalid);
+        assert_eq!(
+            declare(HASH, hashed).unwrap().kind,
+            Kind::Hashed(HashOn::Header("who".into()))
+        );
+        assert_eq!(
+            declare("heap", Table::default()).unwrap_err().code,
+            ReplyCode::CommandInvalid
+        );
         assert!(declare(DELAYED, Table::default()).is_err());
         let alternate = TableBuilder::new().with(ALTERNATE, Value::I32(1)).finish();
         assert!(declare("direct", alternate).is_err());

@@ -78,7 +78,9 @@ pub(crate) enum Step {
     /// Tell the client, then end.
     Close(Exception),
     /// End without a word.
-    End { why: String },
+    End {
+        why: String,
+    },
     /// Nothing: a heartbeat.
     Nothing,
     /// The client closes.
@@ -136,7 +138,9 @@ impl Handshake {
             (Method::Connection(Connection::StartOk(method)), State::Start) => {
                 self.on_start_ok(method, settings, peer)
             }
-            (Method::Connection(Connection::TuneOk(method)), State::Tune) => self.on_tune_ok(&method, settings),
+            (Method::Connection(Connection::TuneOk(method)), State::Tune) => {
+                self.on_tune_ok(&method, settings)
+            }
             (Method::Connection(Connection::Open(method)), State::Open) => Step::Open(Agreed {
                 user: self.user.clone(),
                 client: self.client.clone(),
@@ -163,14 +167,26 @@ impl Handshake {
                 };
                 Step::Send(tune.into())
             }
-            Err(refused) if self.client.authentication_failure_close => Step::Close(refused.tell(&method.mechanism)),
+            Err(refused) if self.client.authentication_failure_close => {
+                Step::Close(refused.tell(&method.mechanism))
+            }
             Err(refused) => end(format!("not let in: {refused:?}")),
         }
     }
 
     fn on_tune_ok(&mut self, method: &connection::TuneOk, settings: &AmqpSettings) -> Step {
-        let channels = check("channel_max", 1, method.channel_max.into(), settings.channels_max.into());
-        let frame = check("frame_max", FRAME_MAX_MIN, method.frame_max, settings.frame_bytes_max);
+        let channels = check(
+            "channel_max",
+            1,
+            method.channel_max.into(),
+            settings.channels_max.into(),
+        );
+        let frame = check(
+            "frame_max",
+            FRAME_MAX_MIN,
+            method.frame_max,
+            settings.frame_bytes_max,
+        );
         if let Err(exception) = channels.and(frame) {
             return Step::Close(exception);
         }
@@ -235,10 +251,10 @@ fn check(what: &str, min: u32, wanted: u32, offered: u32) -> Result<(), Exceptio
     let Some((than, bound, limit)) = problem else {
         return Ok(());
     };
-    Err(
-        Exception::not_allowed(format!("negotiated {what} = {wanted} is {than} than the {bound} allowed value ({limit})"))
-            .caused_by((10, 30)),
-    )
+    Err(Exception::not_allowed(format!(
+        "negotiated {what} = {wanted} is {than} than the {bound} allowed value ({limit})"
+    ))
+    .caused_by((10, 30)))
 }
 
 #[cfg(test)]
@@ -285,7 +301,10 @@ mod tests {
     fn a_client_comes_to_an_open_connection_in_three_steps() {
         let mut handshake = Handshake::default();
         let tune = step(&mut handshake, start_ok(b"\0guest\0guest", true));
-        assert!(matches!(tune, Step::Send(Method::Connection(Connection::Tune(_)))));
+        assert!(matches!(
+            tune,
+            Step::Send(Method::Connection(Connection::Tune(_)))
+        ));
         assert_eq!(step(&mut handshake, tune_ok(2047, 131_072)), Step::Nothing);
         let open = connection::Open {
             virtual_host: "/".into(),
@@ -304,7 +323,10 @@ mod tests {
         let Step::Close(exception) = told else {
             panic!("it is told");
         };
-        assert_eq!((exception.code, exception.scope), (ReplyCode::AccessRefused, Scope::Connection));
+        assert_eq!(
+            (exception.code, exception.scope),
+            (ReplyCode::AccessRefused, Scope::Connection)
+        );
         let silent = step(&mut Handshake::default(), start_ok(b"\0guest\0wrong", false));
         assert!(matches!(silent, Step::End { .. }));
     }
@@ -312,17 +334,36 @@ mod tests {
     #[test]
     fn limits_beyond_the_offered_ones_are_not_allowed() {
         for (channels, frame, wrong) in [
-            (4000, 131_072, "negotiated channel_max = 4000 is higher than the maximum allowed value (2047)"),
-            (0, 131_072, "negotiated channel_max = 0 is higher than the maximum allowed value (2047)"),
-            (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
-            (2047, 0, "negotiated frame_max = 0 is higher than the maximum allowed value (131072)"),
+            (
+                4000,
+                131_072,
+                "negotiated channel_max = 4000 is higher than the maximum allowed value (2047)",
+            ),
+            (
+                0,
+                131_072,
+                "negotiated channel_max = 0 is higher than the maximum allowed value (2047)",
+            ),
+            (
+                2047,
+                100,
+                "negotiated frame_max = 100 is lower than the minimum allowed value (4096)",
+            ),
+            (
+                2047,
+                0,
+                "negotiated frame_max = 0 is higher than the maximum allowed value (131072)",
+            ),
         ] {
             let mut handshake = Handshake::default();
             step(&mut handshake, start_ok(b"\0guest\0guest", true));
             let Step::Close(exception) = step(&mut handshake, tune_ok(channels, frame)) else {
                 panic!("{wrong}");
             };
-            assert_eq!((exception.code, exception.text.as_str()), (ReplyCode::NotAllowed, wrong));
+            assert_eq!(
+                (exception.code, exception.text.as_str()),
+                (ReplyCode::NotAllowed, wrong)
+            );
         }
     }
 

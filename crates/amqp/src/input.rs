@@ -70,7 +70,8 @@ impl Input {
 
     /// As much as was read the last time, or what is missing of a frame that has begun.
     fn wanted(&self) -> usize {
-        let missing = frame::announced(&self.buffer).map_or(0, |bytes| bytes.saturating_sub(self.buffer.len()));
+        let missing =
+            frame::announced(&self.buffer).map_or(0, |bytes| bytes.saturating_sub(self.buffer.len()));
         missing.clamp(self.read_bytes, READ_BYTES_MAX)
     }
 

@@ -16,6 +16,7 @@
 //! - `session`: what an open connection does; one file per class of methods
 //! - `content`: messages of AMQP as messages of the core, and back
 //! - `arguments`, `exchange_kinds`: queues and exchanges as AMQP describes them
+//! - `facts`: what of a message decides its way when it is routed again
 //! - `exception`: what ends a channel or a connection; `error`: from every error of the core to that
 //! - `metrics`, `settings`
 //!
@@ -31,6 +32,7 @@ mod content;
 mod error;
 mod exception;
 mod exchange_kinds;
+mod facts;
 mod handshake;
 mod input;
 mod metrics;

@@ -61,14 +61,26 @@ impl Metrics {
             write: stage("write"),
         };
         registry.register("published", "Messages received", it.published.clone());
-        registry.register("published_bytes", "Bytes of their bodies", it.published_bytes.clone());
+        registry.register(
+            "published_bytes",
+            "Bytes of their bodies",
+            it.published_bytes.clone(),
+        );
         registry.register(
             "returned",
             "Mandatory messages given back because they led nowhere",
             it.returned.clone(),
         );
-        registry.register("confirmed", "Messages acknowledged to publishers", it.confirmed.clone());
-        registry.register("refused", "Messages refused to publishers that want confirms", it.refused.clone());
+        registry.register(
+            "confirmed",
+            "Messages acknowledged to publishers",
+            it.confirmed.clone(),
+        );
+        registry.register(
+            "refused",
+            "Messages refused to publishers that want confirms",
+            it.refused.clone(),
+        );
         registry.register("delivered", "Messages sent to consumers", it.delivered.clone());
         registry.register("settled", "Deliveries settled by consumers", it.settled.clone());
         registry.register("channels", "Channels that are open now", it.channels.clone());

@@ -66,7 +66,9 @@ impl Output {
         while !body.is_empty() {
             let piece = body.split_to(body.len().min(payload_max));
             if piece.len() < SHARED_BYTES_MIN {
-                stafett_amqp_wire::Encoder::frame(&mut self.tail, FrameKind::Body, channel, |e| e.raw(&piece));
+                stafett_amqp_wire::Encoder::frame(&mut self.tail, FrameKind::Body, channel, |e| {
+                    e.raw(&piece)
+                });
             } else {
                 Frame::put_head(&mut self.tail, FrameKind::Body, channel, piece.len());
                 self.push(piece);
@@ -100,7 +102,11 @@ impl Output {
         Ok(())
     }
 
-    fn poll_write<W: AsyncWrite + Unpin>(&self, stream: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_write<W: AsyncWrite + Unpin>(
+        &self,
+        stream: &mut W,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {

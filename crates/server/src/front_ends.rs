@@ -50,9 +50,7 @@ async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
     let limits = ListenerSettings::new("amqp", connections_max);
-    let (listener, address) = process
-        .bind("amqp.listen", &settings.amqp.listen, limits)
-        .await?;
+    let (listener, address) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
     let amqp = {
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)

@@ -100,7 +100,10 @@ impl Assembly {
         let left = body.bytes - body.body.len();
         if piece.len() > left {
             *self = Self::Idle;
-            return Err(Exception::new(ReplyCode::FrameError, "the body is longer than its header announced"));
+            return Err(Exception::new(
+                ReplyCode::FrameError,
+                "the body is longer than its header announced",
+            ));
         }
         let whole = if body.body.is_empty() && piece.len() == body.bytes {
             // All in one frame: it stays where it is.
@@ -168,7 +171,11 @@ mod tests {
 
     #[test]
     fn a_message_without_a_body_is_complete_with_its_header() {
-        assert!(begun().on_header(header(0), None).is_some_and(|content| content.body.is_empty()));
+        assert!(
+            begun()
+                .on_header(header(0), None)
+                .is_some_and(|content| content.body.is_empty())
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use std::collections::HashMap;
 use stafett_broker::queues::{Consumer, Credit, DeliveryId, Queue};
+use std::collections::HashMap;
 
 use super::assembly::{Assembly, Content};
 use super::unacked::Unacked;
@@ -41,9 +41,7 @@ pub(crate) enum Mode {
     #[default]
     Plain,
     /// Each message is confirmed by its number.
-    Confirms {
-        last: u64,
-    },
+    Confirms { last: u64 },
     /// Messages and settlements wait for the commit.
     Transactions(Transaction),
 }

@@ -22,6 +22,8 @@ use crate::exception::Exception;
 pub(crate) struct Entry {
     pub channel: u16,
     pub number: Option<u64>,
+    /// It comes back if it leads nowhere.
+    pub mandatory: bool,
 }
 
 /// Messages that were handed over together.
@@ -203,7 +205,11 @@ impl Session {
     }
 
     fn confirm(&mut self, channel: u16, method: Method) {
-        if self.channels.get(&channel).is_some_and(|channel| !channel.closing) {
+        if self
+            .channels
+            .get(&channel)
+            .is_some_and(|channel| !channel.closing)
+        {
             self.out.send(channel, method);
         }
     }

@@ -43,18 +43,24 @@ impl Session {
                 | Connection::Blocked(_)
                 | Connection::Unblocked(_)
                 | Connection::UpdateSecretOk(_),
-            ) => Err(Exception::new(ReplyCode::ChannelError, "unexpected method in connection state running")
-                .caused_by(id)
-                .into()),
+            ) => Err(Exception::new(
+                ReplyCode::ChannelError,
+                "unexpected method in connection state running",
+            )
+            .caused_by(id)
+            .into()),
             Method::Channel(_)
             | Method::Access(_)
             | Method::Exchange(_)
             | Method::Queue(_)
             | Method::Basic(_)
             | Method::Confirm(_)
-            | Method::Tx(_) => Err(Exception::new(ReplyCode::CommandInvalid, "a method of a channel on the connection")
-                .caused_by(id)
-                .into()),
+            | Method::Tx(_) => Err(Exception::new(
+                ReplyCode::CommandInvalid,
+                "a method of a channel on the connection",
+            )
+            .caused_by(id)
+            .into()),
         }
     }
 

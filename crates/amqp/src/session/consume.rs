@@ -158,7 +158,9 @@ impl Session {
     pub(super) fn queue(&self, name: &str) -> Result<Arc<Queue>, Exception> {
         let vhost = &self.namespace;
         let Some(queue) = self.shared.broker.queues().get(vhost, name) else {
-            return Err(Exception::not_found(format!("no queue '{name}' in vhost '{vhost}'")));
+            return Err(Exception::not_found(format!(
+                "no queue '{name}' in vhost '{vhost}'"
+            )));
         };
         if queue.exclusive.is_some_and(|owner| owner != self.owner) {
             return Err(error::locked(&error::queue_in(name, vhost)));

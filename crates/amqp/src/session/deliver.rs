@@ -78,7 +78,8 @@ pub(super) struct Head {
 
 fn additions(delivery: &Delivery, holder: &Holder) -> Additions {
     Additions {
-        delivery_count: (holder.counts_deliveries && delivery.delivery_count > 0).then_some(delivery.delivery_count),
+        delivery_count: (holder.counts_deliveries && delivery.delivery_count > 0)
+            .then_some(delivery.delivery_count),
         stream_offset: None,
     }
 }

@@ -71,10 +71,8 @@ impl Session {
             let declared = self.shared.broker.exchanges().declare(vhost, &name, new);
             let (exchange, stored) = declared.map_err(|error| refused_declaration(&error, &method, &what))?;
             if exchange.is.arguments != arguments::canonical(&method.arguments)
-                && let Some(difference) = arguments::difference(
-                    &arguments::canonical(&method.arguments),
-                    &exchange.is.arguments,
-                )
+                && let Some(difference) =
+                    arguments::difference(&arguments::canonical(&method.arguments), &exchange.is.arguments)
             {
                 return Err(error::inequivalent(&difference, &what).into());
             }
@@ -95,9 +93,17 @@ impl Session {
             return Err(Exception::refused("operation not permitted on the default exchange").into());
         }
         if name.starts_with("amq.") && self.shared.broker.exchanges().get(vhost, name).is_some() {
-            return Err(Exception::refused(format!("exchange name '{name}' contains reserved prefix 'amq.*'")).into());
+            return Err(Exception::refused(format!(
+                "exchange name '{name}' contains reserved prefix 'amq.*'"
+            ))
+            .into());
         }
-        match self.shared.broker.exchanges().delete(vhost, name, method.if_unused) {
+        match self
+            .shared
+            .broker
+            .exchanges()
+            .delete(vhost, name, method.if_unused)
+        {
             Ok(stored) => self.stored(stored, method.no_wait).await?,
             // Deleting what is not there is no mistake (RabbitMQ since 3.2).
             Err(DeleteError::NoSuchExchange) => {}
@@ -106,7 +112,9 @@ impl Session {
                 return Err(Exception::refused("operation not permitted on the default exchange").into());
             }
             Err(DeleteError::NoSuchNamespace) => return Err(error::no_namespace(vhost).into()),
-            Err(DeleteError::NotStored(not_stored)) => return Err(error::not_stored(&not_stored, &what).into()),
+            Err(DeleteError::NotStored(not_stored)) => {
+                return Err(error::not_stored(&not_stored, &what).into());
+            }
         }
         if !method.no_wait {
             self.out.send(number, exchange::DeleteOk {});
@@ -146,7 +154,9 @@ impl Session {
             Err(error @ (BindError::KeyTooLong | BindError::BadPattern(_))) => {
                 Err(Exception::precondition(error.to_string()).into())
             }
-            Err(BindError::NotStored(not_stored)) => Err(error::not_stored(&not_stored, "the binding").into()),
+            Err(BindError::NotStored(not_stored)) => {
+                Err(error::not_stored(&not_stored, "the binding").into())
+            }
         }
     }
 
@@ -166,7 +176,9 @@ impl Session {
             // What is not bound is unbound (RabbitMQ since 3.2).
             Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => Ok(()),
             Err(UnbindError::NoSuchNamespace) => Err(error::no_namespace(&self.namespace).into()),
-            Err(UnbindError::NotStored(not_stored)) => Err(error::not_stored(&not_stored, "the change").into()),
+            Err(UnbindError::NotStored(not_stored)) => {
+                Err(error::not_stored(&not_stored, "the change").into())
+            }
         }
     }
 
@@ -176,9 +188,17 @@ impl Session {
             Destination::Queue(_) | Destination::Topic(_) => false,
         };
         if binding.source.is_empty() || is_default {
-            return Err(Exception::refused("operation not permitted on the default exchange"));
+            return Err(Exception::refused(
+                "operation not permitted on the default exchange",
+            ));
         }
-        if self.shared.broker.exchanges().get(&self.namespace, &binding.source).is_none() {
+        if self
+            .shared
+            .broker
+            .exchanges()
+            .get(&self.namespace, &binding.source)
+            .is_none()
+        {
             return Err(self.no_exchange(&binding.source));
         }
         Ok(())
@@ -211,22 +231,30 @@ pub(super) struct BindingName {
 /// Names that begin with `amq.` are those that there are already.
 pub(super) fn check_name(name: &str, kind: &str, exists: bool) -> Result<(), Exception> {
     if name.is_empty() && kind == "exchange" {
-        return Err(Exception::refused("operation not permitted on the default exchange"));
+        return Err(Exception::refused(
+            "operation not permitted on the default exchange",
+        ));
     }
     if name.starts_with("amq.") && !exists {
-        return Err(Exception::refused(format!("{kind} name '{name}' contains reserved prefix 'amq.*'")));
+        return Err(Exception::refused(format!(
+            "{kind} name '{name}' contains reserved prefix 'amq.*'"
+        )));
     }
     Ok(())
 }
 
 fn refused_declaration(error: &DeclareError, method: &exchange::Declare, what: &str) -> Exception {
     match error {
-        DeclareError::NoSuchNamespace | DeclareError::NameTooLong => Exception::precondition(error.to_string()),
+        DeclareError::NoSuchNamespace | DeclareError::NameTooLong => {
+            Exception::precondition(error.to_string())
+        }
         DeclareError::Differs { exchange, difference } => {
             let (argument, received, current) = exchange_kinds::difference(method, exchange, *difference);
             Exception::new(
                 ReplyCode::PreconditionFailed,
-                format!("inequivalent arg '{argument}' for {what}: received {received} but current is {current}"),
+                format!(
+                    "inequivalent arg '{argument}' for {what}: received {received} but current is {current}"
+                ),
             )
         }
         DeclareError::NotStored(not_stored) => error::not_stored(not_stored, what),

@@ -30,12 +30,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use std::collections::HashMap;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 use stafett_broker::Namespace;
 use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle};
 use stafett_net::{ByteBudget, Permit};
+use std::collections::HashMap;
 
 use self::assembly::Content;
 use self::channel::Channel;
@@ -198,14 +198,16 @@ impl Session {
         match (kind, frame.channel) {
             (None, _) => Err(Exception::new(
                 ReplyCode::FrameError,
-                format!("type {}, all octets = {:?}: unknown frame type", frame.kind, shown(&frame.payload)),
+                format!(
+                    "type {}, all octets = {:?}: unknown frame type",
+                    frame.kind,
+                    shown(&frame.payload)
+                ),
             )
             .into()),
             (Some(FrameKind::Heartbeat), 0) => Ok(()),
             (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
-            (Some(kind @ (FrameKind::Header | FrameKind::Body)), 0) => {
-                Err(unexpected(kind, &frame))
-            }
+            (Some(kind @ (FrameKind::Header | FrameKind::Body)), 0) => Err(unexpected(kind, &frame)),
             (Some(kind), number) => self.take_on_channel(kind, number, frame).await,
         }
     }
@@ -248,7 +250,12 @@ impl Session {
         }
     }
 
-    async fn take_on_unopened_channel(&mut self, kind: FrameKind, number: u16, frame: Frame) -> Result<(), Trouble> {
+    async fn take_on_unopened_channel(
+        &mut self,
+        kind: FrameKind,
+        number: u16,
+        frame: Frame,
+    ) -> Result<(), Trouble> {
         let method = if kind == FrameKind::Method {
             Some(Method::decode(frame.payload.clone()).map_err(Exception::from)?)
         } else {
@@ -256,7 +263,9 @@ impl Session {
         };
         match method {
             Some(Method::Channel(ChannelMethod::Open(_))) => {
-                if self.agreed.channels_max != 0 && self.channels.len() >= usize::from(self.agreed.channels_max) {
+                if self.agreed.channels_max != 0
+                    && self.channels.len() >= usize::from(self.agreed.channels_max)
+                {
                     let max = self.agreed.channels_max;
                     let text = format!(
                         "number of channels opened ({}) has reached the negotiated channel_max ({max})",
@@ -281,7 +290,12 @@ impl Session {
         }
     }
 
-    fn take_on_closing_channel(&mut self, kind: FrameKind, number: u16, payload: Bytes) -> Result<(), Trouble> {
+    fn take_on_closing_channel(
+        &mut self,
+        kind: FrameKind,
+        number: u16,
+        payload: Bytes,
+    ) -> Result<(), Trouble> {
         if kind != FrameKind::Method {
             return Ok(());
         }
@@ -382,7 +396,10 @@ impl Session {
         let header = ContentHeader::decode(payload).map_err(Exception::from)?;
         let max = self.shared.settings.message_bytes_max;
         if header.body_size > max {
-            let text = format!("message size {} is larger than configured max size {max}", header.body_size);
+            let text = format!(
+                "message size {} is larger than configured max size {max}",
+                header.body_size
+            );
             return Err(Exception::precondition(text).caused_by((60, 40)).into());
         }
         let memory = if header.body_size > LARGE_BODY_BYTES {
@@ -522,23 +539,36 @@ fn method_id(payload: &Bytes) -> (u16, u16) {
 }
 
 fn unexpected(kind: FrameKind, frame: &Frame) -> Trouble {
-    let text = format!("type {}, channel {}: {kind:?} is not expected here", frame.kind, frame.channel);
+    let text = format!(
+        "type {}, channel {}: {kind:?} is not expected here",
+        frame.kind, frame.channel
+    );
     Exception::new(ReplyCode::UnexpectedFrame, text).into()
 }
 
 fn unexpected_content(channel: &Channel, got: &str) -> Trouble {
     let expected = channel.assembly.expects();
-    let id = if channel.assembly.is_busy() { (60, 40) } else { (0, 0) };
+    let id = if channel.assembly.is_busy() {
+        (60, 40)
+    } else {
+        (0, 0)
+    };
     let text = if channel.assembly.is_busy() {
         format!("expected {expected} for class 60, got {got} frame instead")
     } else {
         "expected method frame, got non method frame instead".to_owned()
     };
-    Exception::new(ReplyCode::UnexpectedFrame, text).caused_by(id).into()
+    Exception::new(ReplyCode::UnexpectedFrame, text)
+        .caused_by(id)
+        .into()
 }
 
 fn not_for_servers(method: &Method) -> Trouble {
-    Exception::new(ReplyCode::CommandInvalid, format!("{} is not sent to a server", method.name())).into()
+    Exception::new(
+        ReplyCode::CommandInvalid,
+        format!("{} is not sent to a server", method.name()),
+    )
+    .into()
 }
 
 fn shown(payload: &Bytes) -> &[u8] {

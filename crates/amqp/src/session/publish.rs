@@ -6,6 +6,8 @@ use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
 use stafett_broker::exchanges::{Publish, PublishError};
 
+use stafett_model::Message;
+
 use super::assembly::Content;
 use super::channel::Mode;
 use super::confirms::{Entry, Group};
@@ -25,25 +27,6 @@ pub(crate) struct Outgoing {
     pub number: Option<u64>,
     pub mandatory: bool,
     pub incoming: Incoming,
-}
-
-/// What a client gets back of a message that leads nowhere.
-struct Returned {
-    exchange: bytestring::ByteString,
-    routing_key: bytestring::ByteString,
-    properties: Properties,
-    body: Bytes,
-}
-
-impl Returned {
-    fn of(incoming: &Incoming) -> Self {
-        Self {
-            exchange: incoming.message.exchange.clone(),
-            routing_key: incoming.message.routing_key.clone(),
-            properties: incoming.properties.clone(),
-            body: incoming.message.value.clone(),
-        }
-    }
 }
 
 impl Session {
@@ -134,7 +117,6 @@ impl Session {
     fn publish_run(&mut self, exchange: &str, run: Vec<Outgoing>) {
         let mut entries = Vec::with_capacity(run.len());
         let mut messages = Vec::with_capacity(run.len());
-        let mut returns = Vec::new();
         let mut bytes = 0;
         for outgoing in run {
             let Outgoing {
@@ -143,10 +125,11 @@ impl Session {
                 mandatory,
                 incoming,
             } = outgoing;
-            if mandatory {
-                returns.push((entries.len(), channel, Returned::of(&incoming)));
-            }
-            entries.push(Entry { channel, number });
+            entries.push(Entry {
+                channel,
+                number,
+                mandatory,
+            });
             bytes += incoming.message.value.len() as u64;
             messages.push(Publish {
                 message: incoming.message,
@@ -156,23 +139,16 @@ impl Session {
         self.shared.metrics.published.inc_by(messages.len() as u64);
         self.shared.metrics.published_bytes.inc_by(bytes);
         match self.shared.broker.publish(&self.namespace, exchange, messages) {
-            Ok(ticket) => {
-                if !returns.is_empty() {
-                    let mut unroutable = ticket.unroutable().peekable();
-                    for (index, channel, returned) in returns {
-                        while unroutable.next_if(|at| *at < index).is_some() {}
-                        if unroutable.peek() == Some(&index) {
-                            self.return_message(channel, returned);
-                        }
+            Ok(mut ticket) => {
+                for (index, unroutable) in ticket.take_unroutable() {
+                    if let Some(entry) = entries.get(index).filter(|entry| entry.mandatory) {
+                        self.return_message(entry.channel, unroutable.message);
                     }
                 }
                 self.groups.push(Group::new(ticket, entries));
             }
-            // It was there when the messages came, and has gone: they lead nowhere.
+            // It was there when the messages came, and has gone with them.
             Err(PublishError::NoSuchNamespace | PublishError::NoSuchExchange | PublishError::Internal) => {
-                for (_, channel, returned) in returns {
-                    self.return_message(channel, returned);
-                }
                 for entry in entries {
                     self.confirm_unrouted(entry);
                 }
@@ -180,23 +156,21 @@ impl Session {
         }
     }
 
-    pub(super) fn return_unrouted(&mut self, channel: u16, incoming: &Incoming) {
-        self.return_message(channel, Returned::of(incoming));
-    }
-
-    fn return_message(&mut self, channel: u16, returned: Returned) {
+    /// Gives a message back that leads nowhere.
+    pub(super) fn return_message(&mut self, channel: u16, message: Message) {
         if self.channels.get(&channel).is_none_or(|channel| channel.closing) {
             return;
         }
         self.shared.metrics.returned.inc();
+        let properties = content::properties_of(&message);
         let method = basic::Return {
             reply_code: ReplyCode::NoRoute.code(),
             reply_text: ReplyCode::NoRoute.name().into(),
-            exchange: returned.exchange,
-            routing_key: returned.routing_key,
+            exchange: message.exchange,
+            routing_key: message.routing_key,
         };
         self.out.send(channel, method);
-        self.write_content(channel, &returned.properties, returned.body);
+        self.write_content(channel, &properties, message.value);
     }
 
     /// A content header and a body.

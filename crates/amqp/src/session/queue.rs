@@ -158,10 +158,13 @@ impl Session {
 
     /// The pseudo queue of direct replies is always there, and so are the addresses of those who wait.
     fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), Trouble> {
-        let is_there = method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
+        let is_there =
+            method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
         if !is_there {
             let vhost = &self.namespace;
-            return Err(Exception::not_found(format!("no queue '{}' in vhost '{vhost}'", method.queue)).into());
+            return Err(
+                Exception::not_found(format!("no queue '{}' in vhost '{vhost}'", method.queue)).into(),
+            );
         }
         if !method.no_wait {
             let declared = queue::DeclareOk {
@@ -178,7 +181,9 @@ impl Session {
 /// What kinds of queues cannot be.
 fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<(), Exception> {
     let wrong = |property: &str, value: bool| {
-        Err(Exception::precondition(format!("invalid property '{property}' for {what}: {value}")))
+        Err(Exception::precondition(format!(
+            "invalid property '{property}' for {what}: {value}"
+        )))
     };
     match kind {
         QueueType::Classic => Ok(()),

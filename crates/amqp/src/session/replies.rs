@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use std::collections::HashMap;
 use stafett_amqp_wire::Properties;
 use stafett_amqp_wire::methods::basic;
+use std::collections::HashMap;
 use tokio::sync::Notify;
 
 use super::channel::Replies;
@@ -134,7 +134,11 @@ impl Session {
     }
 
     /// A request that is to be answered directly gets the address of its channel.
-    pub(super) fn fill_reply_address(&mut self, number: u16, incoming: Incoming) -> Result<Incoming, Trouble> {
+    pub(super) fn fill_reply_address(
+        &mut self,
+        number: u16,
+        incoming: Incoming,
+    ) -> Result<Incoming, Trouble> {
         if incoming.reply_to().as_deref() != Some(PSEUDO_QUEUE) {
             return Ok(incoming);
         }
@@ -158,20 +162,25 @@ impl Session {
         // Confirms keep their order.
         self.settle_published().await?;
         let address = incoming.message.routing_key.clone();
-        let arrived = self.shared.replies.find(&address).is_some_and(|(channel, inbox)| {
-            inbox.put(Reply {
-                channel,
-                address: address.clone(),
-                properties: incoming.properties.clone(),
-                body: incoming.message.value.clone(),
-            })
-        });
+        let arrived = self
+            .shared
+            .replies
+            .find(&address)
+            .is_some_and(|(channel, inbox)| {
+                inbox.put(Reply {
+                    channel,
+                    address: address.clone(),
+                    properties: incoming.properties.clone(),
+                    body: incoming.message.value.clone(),
+                })
+            });
         if !arrived && mandatory {
-            self.return_unrouted(number, &incoming);
+            self.return_message(number, incoming.message);
         }
         self.confirm_unrouted(Entry {
             channel: number,
             number: confirm,
+            mandatory: false,
         });
         Ok(())
     }
@@ -181,7 +190,11 @@ impl Session {
             let Some(channel) = self.channels.get_mut(&reply.channel) else {
                 continue;
             };
-            let Some(replies) = channel.replies.as_ref().filter(|replies| replies.address == reply.address) else {
+            let Some(replies) = channel
+                .replies
+                .as_ref()
+                .filter(|replies| replies.address == reply.address)
+            else {
                 continue;
             };
             channel.last_delivery_tag += 1;

@@ -24,7 +24,11 @@ pub(super) fn nack(method: &basic::Nack) -> Settlement {
     Settlement {
         tag: method.delivery_tag,
         multiple: method.multiple,
-        how: if method.requeue { How::Requeue } else { How::Discard },
+        how: if method.requeue {
+            How::Requeue
+        } else {
+            How::Discard
+        },
     }
 }
 
@@ -32,7 +36,11 @@ pub(super) fn reject(method: &basic::Reject) -> Settlement {
     Settlement {
         tag: method.delivery_tag,
         multiple: false,
-        how: if method.requeue { How::Requeue } else { How::Discard },
+        how: if method.requeue {
+            How::Requeue
+        } else {
+            How::Discard
+        },
     }
 }
 
@@ -94,7 +102,12 @@ impl Session {
         }
     }
 
-    pub(super) async fn on_recover(&mut self, number: u16, requeue: bool, answers: bool) -> Result<(), Trouble> {
+    pub(super) async fn on_recover(
+        &mut self,
+        number: u16,
+        requeue: bool,
+        answers: bool,
+    ) -> Result<(), Trouble> {
         if !requeue {
             return Err(Exception::new(stafett_amqp_wire::ReplyCode::NotImplemented, "requeue=false").into());
         }

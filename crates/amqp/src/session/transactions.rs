@@ -53,7 +53,9 @@ impl Session {
     fn take_transaction(&mut self, number: u16) -> Result<Transaction, Trouble> {
         match &mut self.channel(number)?.mode {
             Mode::Transactions(transaction) => Ok(std::mem::take(transaction)),
-            Mode::Plain | Mode::Confirms { .. } => Err(Exception::precondition("channel is not transactional").into()),
+            Mode::Plain | Mode::Confirms { .. } => {
+                Err(Exception::precondition("channel is not transactional").into())
+            }
         }
     }
 
@@ -64,7 +66,8 @@ impl Session {
         };
         let operations = transaction.contents.len() + transaction.settlements.len();
         if transaction.bytes > BYTES_MAX || operations > OPERATIONS_MAX {
-            let text = format!("a transaction holds at most {BYTES_MAX} bytes and {OPERATIONS_MAX} operations");
+            let text =
+                format!("a transaction holds at most {BYTES_MAX} bytes and {OPERATIONS_MAX} operations");
             return Err(Exception::new(ReplyCode::PreconditionFailed, text).into());
         }
         Ok(())

@@ -38,7 +38,12 @@ impl<T> Unacked<T> {
     }
 
     /// Takes the delivery of a tag out; with `multiple` also all before it, and all at tag 0.
-    pub(crate) fn take(&mut self, tag: u64, multiple: bool, mut taken: impl FnMut(T)) -> Result<(), UnknownTag> {
+    pub(crate) fn take(
+        &mut self,
+        tag: u64,
+        multiple: bool,
+        mut taken: impl FnMut(T),
+    ) -> Result<(), UnknownTag> {
         let index = if tag == 0 && multiple {
             self.entries.len()
         } else {
@@ -60,7 +65,11 @@ impl<T> Unacked<T> {
                 self.count -= 1;
             }
         }
-        while self.entries.front().is_some_and(|(_, delivery)| delivery.is_none()) {
+        while self
+            .entries
+            .front()
+            .is_some_and(|(_, delivery)| delivery.is_none())
+        {
             self.entries.pop_front();
         }
         if self.entries.is_empty() && self.entries.capacity() > 64 {
@@ -114,7 +123,11 @@ mod tests {
         assert_eq!(take(&mut unacked, 2, false), Ok(vec![20]));
         assert_eq!(take(&mut unacked, 4, true), Ok(vec![10, 30, 40]));
         assert_eq!(take(&mut unacked, 0, true), Ok(vec![50, 60]));
-        assert_eq!(take(&mut unacked, 0, true), Ok(vec![]), "zero of nothing is no mistake");
+        assert_eq!(
+            take(&mut unacked, 0, true),
+            Ok(vec![]),
+            "zero of nothing is no mistake"
+        );
         assert_eq!(unacked.len(), 0);
     }
 
