@@ -1,6 +1,5 @@
 //! What is behind the front ends: the journal and the broker on it.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::front_ends::Addresses;
 use crate::serve::Process;
 
 /// How often the journal is asked whether it still works.
@@ -59,8 +59,8 @@ impl Core {
         })
     }
 
-    /// Opens the listeners of the message protocols; gives the address of the Kafka one.
-    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Option<SocketAddr>, Failure> {
+    /// Opens the listeners of the message protocols.
+    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Addresses, Failure> {
         crate::front_ends::open(&self.broker, process).await
     }
 

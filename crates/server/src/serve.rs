@@ -33,6 +33,7 @@ use crate::announce;
 use crate::config::{ConfigError, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
+use crate::front_ends::Addresses;
 use crate::journal_routes::{self, JournalSlot};
 use crate::limits;
 use crate::logging;
@@ -62,7 +63,7 @@ enum End {
     Failed {
         reason: String,
         http: SocketAddr,
-        kafka: Option<SocketAddr>,
+        front_ends: Addresses,
     },
 }
 
@@ -88,11 +89,14 @@ async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failu
             .await
         {
             Ok(End::Stopped) => return Ok(()),
-            Ok(End::Failed { reason, http, kafka }) => {
+            Ok(End::Failed {
+                reason,
+                http,
+                front_ends,
+            }) => {
                 settings.http.listen = http.to_string();
-                if let Some(kafka) = kafka {
-                    settings.kafka.listen = kafka.to_string();
-                }
+                settings.kafka.listen = front_ends.kafka.to_string();
+                settings.amqp.listen = front_ends.amqp.to_string();
                 unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
             }
@@ -213,15 +217,15 @@ impl Process {
                 return Ok(End::Stopped);
             }
         };
-        let kafka = match core.open_front_ends(&self).await {
-            Ok(kafka) => kafka,
+        let front_ends = match core.open_front_ends(&self).await {
+            Ok(addresses) => addresses,
             Err(failure) => {
                 core.close().await;
                 return Err(failure);
             }
         };
         self.health.set(State::Ready);
-        announce::ready(kafka, http);
+        announce::ready(front_ends.kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
 
         let failure = tokio::select! {
@@ -244,7 +248,11 @@ impl Process {
                 tracing::info!("stopped");
                 End::Stopped
             }
-            Some(reason) => End::Failed { reason, http, kafka },
+            Some(reason) => End::Failed {
+                reason,
+                http,
+                front_ends,
+            },
         })
     }
 

@@ -13,6 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("routing", &[]),
     ("broker", &["journal", "model", "queue", "routing"]),
     ("net", &[]),
+    ("amqp-wire", &[]),
+    ("amqp", &["amqp-wire", "broker", "model", "net", "routing"]),
     ("kafka-wire", &[]),
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
@@ -20,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "amqp",
             "broker",
             "http",
             "journal",

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 pub(crate) use definition::Definition;
 pub(crate) use error::ConfigError;
 pub(crate) use kind::LogFormat;
-pub(crate) use settings::{DEFINITIONS, Log, Settings};
+pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
 
 use values::{Source, Values};
 

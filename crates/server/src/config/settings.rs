@@ -77,6 +77,25 @@ settings! {
         /// A connection without a request for this long is closed.
         idle_timeout_ms: Time = "10m", in SECOND..=DAY;
     }
+    amqp: Amqp {
+        /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints it.
+        listen: Listen = "127.0.0.1:5672", flag "amqp";
+
+        /// Size of the largest frame, as clients are told. They may agree on less.
+        frame_bytes_max: Bytes = "131072", in 4 * KIB..=16 * MIB;
+
+        /// Channels of one connection, as clients are told.
+        channels_max: Count = "2047", in 1..=65_535;
+
+        /// How often both sides show that they are there, as clients are told; they decide. 0: never.
+        heartbeat_ms: Time = "60s", in 0..=DAY / 2;
+
+        /// Size of the largest message body.
+        message_bytes_max: Bytes = "16MiB", in KIB..=GIB / 2;
+
+        /// Whether a virtual host is made by whoever connects to it first.
+        create_virtual_hosts: Switch = "false";
+    }
     groups: Groups {
         /// How long the first generation of a group waits for more members. Each that comes prolongs it by as much, up
         /// to the longest time that a member allows for a rebalance. 0: it does not wait.
