@@ -1,0 +1,12 @@
+//! The lab: runs a described workload against one or several brokers, measures honestly, and draws the result.
+//!
+//! It depends on wire formats and clients only, never on the broker of this repository: every system is measured from
+//! outside, with the same instrument.
+//!
+//! - [`experiment`]: experiment files: what is asked, of which systems, with which load
+//! - [`grid`]: the points of an experiment, and their order
+//! - [`results`]: what is measured, as it lies on the disk
+
+pub mod experiment;
+pub mod grid;
+pub mod results;
