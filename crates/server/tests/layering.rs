@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
+    ("lab", &["kafka-client", "kafka-wire", "model"]),
     (
         "server",
         &[
@@ -28,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "kafka",
             "kafka-client",
+            "lab",
             "model",
             "net",
         ],
