@@ -1,0 +1,5 @@
+//! The lab: the same workload on several systems, measured and drawn.
+
+pub mod factorial;
+pub mod report;
+pub mod statistics;
