@@ -1,1 +1,4 @@
-//! The report.
+//! The report: one HTML file that needs nothing else, with CSV and JSON beside it.
+
+mod chart;
+mod numbers;
