@@ -1,5 +1,17 @@
-//! The lab: the same workload on several systems, measured and drawn.
+//! The lab: runs a described workload against one or several brokers, measures honestly, and draws the result.
+//!
+//! It depends on wire formats and clients only, never on the broker of this repository: every system is measured from
+//! outside, with the same instrument.
+//!
+//! - [`experiment`]: experiment files: what is asked, of which systems, with which load
+//! - [`factorial`]: 2^k·r designs; [`statistics`]: means, medians and ratios with their intervals
+//! - [`grid`]: the points of an experiment, and their order
+//! - [`report`]: draws what was measured
+//! - [`results`]: what is measured, as it lies on the disk
 
+pub mod experiment;
 pub mod factorial;
+pub mod grid;
 pub mod report;
+pub mod results;
 pub mod statistics;

@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
+    ("lab", &["kafka-client", "kafka-wire", "model"]),
     (
         "server",
         &[
