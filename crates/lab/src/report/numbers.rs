@@ -58,6 +58,11 @@ impl Scale {
         plain(value / self.divisor, digits(value / self.divisor))
     }
 
+    /// With one digit more: what calculations are checked with.
+    pub(crate) fn fine(&self, value: f64) -> String {
+        plain(value / self.divisor, 3)
+    }
+
     /// `1.02 ± 0.01`, or the number alone where there is no symmetrical interval.
     pub(crate) fn estimate(&self, estimate: &Estimate) -> (String, Option<String>) {
         let value = estimate.value / self.divisor;

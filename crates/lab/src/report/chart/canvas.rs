@@ -22,8 +22,6 @@ pub(super) enum Ink {
     Axis,
     Text,
     Note,
-    /// Over which other marks are drawn, so that they stand out.
-    Paper,
     Shade,
     /// The line of a series, and its dash.
     Line(u8, u8),
@@ -31,7 +29,6 @@ pub(super) enum Ink {
     Fill(u8),
     /// What reaches from a mark: error bars.
     Reach(u8),
-    Band(u8),
 }
 
 impl Ink {
@@ -41,12 +38,10 @@ impl Ink {
             Self::Axis => (1, 0),
             Self::Text => (2, 0),
             Self::Note => (3, 0),
-            Self::Paper => (4, 0),
             Self::Shade => (5, 0),
             Self::Line(series, dash) => (20 + series, dash),
             Self::Fill(series) => (40 + series, 0),
             Self::Reach(series) => (60 + series, 0),
-            Self::Band(series) => (80 + series, 0),
         };
         RGBColor(class, dash, 0)
     }
@@ -85,12 +80,10 @@ fn class(colour: BackendColor) -> String {
         1 => "axis".to_owned(),
         2 => "tick".to_owned(),
         3 => "note".to_owned(),
-        4 => "paper".to_owned(),
         5 => "shade".to_owned(),
         20..40 => format!("s{} d{dash}", class - 20),
         40..60 => format!("m{}", class - 40),
-        60..80 => format!("e{}", class - 60),
-        _ => format!("b{}", class.saturating_sub(80)),
+        _ => format!("e{}", class.saturating_sub(60)),
     }
 }
 

@@ -25,8 +25,6 @@ pub(crate) struct LineChart {
     pub(crate) series: Vec<Series>,
     /// A stretch of x that does not count, and what it is.
     pub(crate) shaded: Option<(f64, f64, &'static str)>,
-    /// A line across, such as a ceiling, and what it is.
-    pub(crate) level: Option<(f64, String)>,
     /// Lower than usual: one of several below each other.
     pub(crate) low: bool,
 }
@@ -127,7 +125,7 @@ impl LineChart {
             &text(Ink::Note).pos(right),
             (w - 14 * fine, h - 4 * fine),
         )?;
-        self.draw_level(root, &mut chart, &text(Ink::Note))?;
+        self.name_shade(root, &chart, &text(Ink::Note))?;
         for series in &self.series {
             self.draw_series(&mut chart, series)?;
         }
@@ -162,29 +160,17 @@ impl LineChart {
         Ok(())
     }
 
-    fn draw_level(
+    fn name_shade(
         &self,
         root: &DrawingArea<Canvas<'_>, Shift>,
-        chart: &mut Chart<'_, '_>,
+        chart: &Chart<'_, '_>,
         text: &TextStyle<'_>,
     ) -> Result<(), Trouble> {
-        let left = chart.backend_coord(&(self.x.range.0, self.y.range.1));
-        if let Some((_, _, says)) = self.shaded {
-            root.draw_text(says, text, (left.0 + 40, left.1 + 40))?;
-        }
-        let Some((value, says)) = &self.level else {
+        let Some((from, _, says)) = self.shaded else {
             return Ok(());
         };
-        let at = self.y.place(*value);
-        if !(at >= self.y.range.0 && at <= self.y.range.1) {
-            return Ok(());
-        }
-        chart.draw_series([PathElement::new(
-            [(self.x.range.0, at), (self.x.range.1, at)],
-            Ink::Line(7, 5).stroke(),
-        )])?;
-        let (x, y) = chart.backend_coord(&(self.x.range.0, at));
-        root.draw_text(says, text, (x + 60, y - 140))
+        let (x, y) = chart.backend_coord(&(self.x.place(from), self.y.range.1));
+        root.draw_text(says, text, (x + 40, y + 40))
     }
 
     fn draw_series(&self, chart: &mut Chart<'_, '_>, series: &Series) -> Result<(), Trouble> {

@@ -50,12 +50,28 @@ pub(crate) fn swatch(mark: Mark) -> Markup {
     html! {
         svg.swatch viewBox="0 0 28 12" width="28" height="12" aria-hidden="true" {
             path class=(class) d="M0 6H28" {}
-            @match mark.shape() {
-                Shape::Circle => circle class=(dot) cx="14" cy="6" r="4" {},
-                Shape::Square => path class=(dot) d="M10.4 2.4h7.2v7.2h-7.2z" {},
-                Shape::Triangle => path class=(dot) d="M14 1.2l4.6 8.4h-9.2z" {},
-                Shape::Diamond => path class=(dot) d="M14 1l5 5l-5 5l-5-5z" {},
-            }
+            (shape(mark, &dot))
+        }
+    }
+}
+
+/// The sign of a system in a table.
+pub(crate) fn dot(mark: Mark) -> Markup {
+    let class = format!("m{}", mark.colour);
+    html! {
+        svg.dot viewBox="8 0 12 12" width="12" height="12" aria-hidden="true" {
+            (shape(mark, &class))
+        }
+    }
+}
+
+fn shape(mark: Mark, class: &str) -> Markup {
+    html! {
+        @match mark.shape() {
+            Shape::Circle => circle class=(class) cx="14" cy="6" r="4" {},
+            Shape::Square => path class=(class) d="M10.4 2.4h7.2v7.2h-7.2z" {},
+            Shape::Triangle => path class=(class) d="M14 1.2l4.6 8.4h-9.2z" {},
+            Shape::Diamond => path class=(class) d="M14 1l5 5l-5 5l-5-5z" {},
         }
     }
 }

@@ -15,7 +15,7 @@ mod rows;
 
 pub(crate) use axis::Axis;
 pub(crate) use lines::{LineChart, LinePoint, Series};
-pub(crate) use mark::{Mark, swatch};
+pub(crate) use mark::{Mark, dot, swatch};
 pub(crate) use rows::{Row, RowChart};
 
 /// The width a chart is drawn for, in CSS pixels; the height follows from it.
