@@ -73,14 +73,20 @@ pub fn compare(folders: &[PathBuf], out: &Path) -> Result<Written, ReportError> 
     })
 }
 
-/// A folder's last part, or all of its path where that is not enough.
+/// As much of a folder's end as tells it from the others.
 fn side_name(folder: &Path, all: &[PathBuf]) -> String {
-    let last = folder.file_name();
-    let shared = all.iter().filter(|other| other.file_name() == last).count() > 1;
-    match last.filter(|_| !shared) {
-        Some(last) => last.to_string_lossy().into_owned(),
-        None => folder.display().to_string(),
-    }
+    let end = |path: &Path, taken: usize| -> PathBuf {
+        let parts: Vec<_> = path.components().collect();
+        parts.iter().skip(parts.len().saturating_sub(taken)).collect()
+    };
+    let count = folder.components().count();
+    let name = (1..count).map(|taken| (taken, end(folder, taken)));
+    let mut distinct =
+        name.filter(|(taken, name)| all.iter().filter(|other| end(other, *taken) == *name).count() <= 1);
+    distinct.next().map_or_else(
+        || folder.display().to_string(),
+        |(_, name)| name.display().to_string(),
+    )
 }
 
 fn write(out: &Path, name: &str, text: &str) -> Result<PathBuf, ReportError> {

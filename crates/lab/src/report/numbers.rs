@@ -165,6 +165,9 @@ fn trim(value: f64) -> String {
 /// `12 %`, `0.4 %`.
 pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
+    if value > 0.0 && value < 0.05 {
+        return format!("<{THIN}0.1{THIN}%");
+    }
     let places = if value.abs() < 9.95 && value != 0.0 { 1 } else { 0 };
     format!("{}{THIN}%", plain(value, places))
 }
@@ -212,6 +215,7 @@ mod tests {
         assert_eq!(spaced(&tick(10_000.0, "µs")), "10 ms");
         assert_eq!(spaced(&tick(0.0, "µs")), "0");
         assert_eq!(spaced(&percent(0.0432)), "4.3 %");
+        assert_eq!(spaced(&percent(0.0001)), "< 0.1 %");
         assert_eq!(plain(-0.0001, 2), "0.00");
         assert_eq!(plain(-2.5, 1), "\u{2212}2.5");
     }

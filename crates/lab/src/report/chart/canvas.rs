@@ -23,6 +23,8 @@ pub(super) enum Ink {
     Text,
     Note,
     Shade,
+    /// What reaches from the end of a bar.
+    Whisker,
     /// The line of a series, and its dash.
     Line(u8, u8),
     /// The filled mark of a series.
@@ -39,6 +41,7 @@ impl Ink {
             Self::Text => (2, 0),
             Self::Note => (3, 0),
             Self::Shade => (5, 0),
+            Self::Whisker => (4, 0),
             Self::Line(series, dash) => (20 + series, dash),
             Self::Fill(series) => (40 + series, 0),
             Self::Reach(series) => (60 + series, 0),
@@ -80,6 +83,7 @@ fn class(colour: BackendColor) -> String {
         1 => "axis".to_owned(),
         2 => "tick".to_owned(),
         3 => "note".to_owned(),
+        4 => "whisker".to_owned(),
         5 => "shade".to_owned(),
         20..40 => format!("s{} d{dash}", class - 20),
         40..60 => format!("m{}", class - 40),

@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
 use plotters::element::{Circle, PathElement, Polygon, Rectangle};
 use plotters::prelude::Cartesian2d;
-use plotters::style::{IntoFont, TextStyle};
+use plotters::style::IntoFont;
 
 use super::axis::Ticked;
 use super::canvas::{Canvas, FINE, Ink};
@@ -23,8 +23,8 @@ pub(crate) struct LineChart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
-    /// A stretch of x that does not count, and what it is.
-    pub(crate) shaded: Option<(f64, f64, &'static str)>,
+    /// A stretch of x that does not count.
+    pub(crate) shaded: Option<(f64, f64)>,
     /// Lower than usual: one of several below each other.
     pub(crate) low: bool,
 }
@@ -77,9 +77,9 @@ impl LineChart {
     fn height(&self, width: Width) -> u32 {
         match (width, self.low) {
             (Width::Desktop, false) => 340,
-            (Width::Desktop, true) => 190,
+            (Width::Desktop, true) => 168,
             (Width::Phone, false) => 270,
-            (Width::Phone, true) => 180,
+            (Width::Phone, true) => 160,
         }
     }
 
@@ -89,12 +89,13 @@ impl LineChart {
         width: Width,
         hits: &mut String,
     ) -> Result<(), Trouble> {
-        let letters = u32::try_from(self.y.letters()).unwrap_or(8);
+        // Charts below each other begin at the same place, unless their numbers are long.
+        let letters = u32::try_from(self.y.letters().max(5)).unwrap_or(8);
         let mut chart = ChartBuilder::on(root)
             .margin_top(22 * FINE)
             .margin_right(14 * FINE)
-            .x_label_area_size(44 * FINE)
-            .y_label_area_size((14 + 7 * letters) * FINE)
+            .x_label_area_size(if self.x.label.is_empty() { 26 } else { 42 } * FINE)
+            .y_label_area_size((12 + 7 * letters) * FINE)
             .build_cartesian_2d(
                 Ticked::new(self.x.range, self.x_ticks(width)),
                 Ticked::new(self.y.range, self.y.ticks_at()),
@@ -108,6 +109,7 @@ impl LineChart {
             .light_line_style(Ink::none())
             .axis_style(Ink::Axis.stroke())
             .label_style(text(Ink::Text))
+            .set_all_tick_mark_size(4 * FINE)
             .x_label_formatter(&|at| self.x.label_at(*at))
             .y_label_formatter(&|at| self.y.label_at(*at))
             .draw()?;
@@ -125,7 +127,6 @@ impl LineChart {
             &text(Ink::Note).pos(right),
             (w - 14 * fine, h - 4 * fine),
         )?;
-        self.name_shade(root, &chart, &text(Ink::Note))?;
         for series in &self.series {
             self.draw_series(&mut chart, series)?;
         }
@@ -150,7 +151,7 @@ impl LineChart {
     }
 
     fn draw_shade(&self, chart: &mut Chart<'_, '_>) -> Result<(), Trouble> {
-        if let Some((from, to, _)) = self.shaded {
+        if let Some((from, to)) = self.shaded {
             let corners = [
                 (self.x.place(from), self.y.range.0),
                 (self.x.place(to), self.y.range.1),
@@ -158,19 +159,6 @@ impl LineChart {
             chart.draw_series([Rectangle::new(corners, Ink::Shade.filled())])?;
         }
         Ok(())
-    }
-
-    fn name_shade(
-        &self,
-        root: &DrawingArea<Canvas<'_>, Shift>,
-        chart: &Chart<'_, '_>,
-        text: &TextStyle<'_>,
-    ) -> Result<(), Trouble> {
-        let Some((from, _, says)) = self.shaded else {
-            return Ok(());
-        };
-        let (x, y) = chart.backend_coord(&(self.x.place(from), self.y.range.1));
-        root.draw_text(says, text, (x + 40, y + 40))
     }
 
     fn draw_series(&self, chart: &mut Chart<'_, '_>, series: &Series) -> Result<(), Trouble> {

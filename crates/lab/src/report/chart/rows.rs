@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use maud::html;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
-use plotters::element::{PathElement, Rectangle};
+use plotters::element::{Circle, PathElement, Rectangle};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{IntoFont, TextStyle};
 
@@ -187,17 +187,21 @@ impl RowChart {
             Ink::Fill(row.colour).filled(),
         );
         root.draw(&bar)?;
+        if self.from != 0.0 {
+            // A ratio may be so near that its bar cannot be seen.
+            root.draw(&Circle::new((to, middle), 45, Ink::Fill(row.colour).filled()))?;
+        }
         let mut end = to.max(from);
         if let Some((low, high)) = row.interval {
             let (low, high) = (self.pixel(layout, low), self.pixel(layout, high));
-            let ink = Ink::Axis.stroke();
+            let ink = Ink::Whisker.stroke();
             root.draw(&PathElement::new([(low, middle), (high, middle)], ink))?;
             for x in [low, high] {
                 root.draw(&PathElement::new([(x, middle - 35), (x, middle + 35)], ink))?;
             }
             end = end.max(high);
         }
-        let base = PathElement::new([(from, middle - 110), (from, middle + 110)], Ink::Axis.stroke());
+        let base = PathElement::new([(from, middle - 90), (from, middle + 90)], Ink::Axis.stroke());
         root.draw(&base)?;
         let style = text(Ink::Text).pos(Pos::new(HPos::Left, VPos::Center));
         root.draw_text(&row.says, &style, (end + 70, middle))

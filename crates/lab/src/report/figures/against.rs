@@ -6,7 +6,7 @@ use super::split::{Facet, split};
 use super::{Drawn, axis_label, capital};
 use crate::experiment::Figure;
 use crate::report::cells::{Cell, varied};
-use crate::report::chart::{Axis, LineChart, LinePoint, Row, RowChart, Series};
+use crate::report::chart::{Axis, LineChart, LinePoint, Mark, Row, RowChart, Series};
 use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
 use crate::statistics::Estimate;
@@ -187,7 +187,17 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
     let x = figure.x.as_deref().unwrap_or("system");
     let paths = varied(cells);
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
-        for facet in &split(figure, cells) {
+        let facets = split(figure, cells);
+        let of_facets = facets
+            .iter()
+            .flat_map(|facet| &facet.lines)
+            .flat_map(|line| &line.cells);
+        let ends = of_facets
+            .filter_map(|cell| cell.estimate(metric.name))
+            .map(|estimate| estimate.high());
+        // All charts of a figure have one scale, so that they can be compared.
+        let axis = Axis::linear(axis_label(metric), metric.unit, ends);
+        for facet in &facets {
             let mut values: Vec<Value> = Vec::new();
             for value in facet
                 .lines
@@ -216,7 +226,11 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
                     Some(Row {
                         heading: None,
                         name: row_name(&line.entry.name, x, value),
-                        colour: line.entry.mark.colour,
+                        colour: if x == "system" {
+                            of_system(&cell.system, cells)
+                        } else {
+                            line.entry.mark.colour
+                        },
                         value: estimate.value,
                         interval: estimate.interval.map(|interval| (interval.low, interval.high)),
                         says: format!(
@@ -230,21 +244,13 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
                     row.heading = heading;
                 }
             }
-            let ends = rows
-                .iter()
-                .flat_map(|row| [row.value, row.interval.map_or(row.value, |(_, high)| high)]);
-            let axis = Axis::linear(
-                axis_label(metric),
-                metric.unit,
-                ends.collect::<Vec<_>>().into_iter(),
-            );
             let title = format!("{}: {}", figure.title, metric.label);
             let heading = heading(facet.heading.clone(), figure, metric);
             drawn.push_rows(
                 heading,
                 &RowChart {
                     title,
-                    axis,
+                    axis: axis.clone(),
                     rows,
                     from: 0.0,
                 },
@@ -253,6 +259,12 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
     }
     note_repetitions(&mut drawn, cells);
     Ok(drawn)
+}
+
+fn of_system(system: &str, cells: &[Cell<'_>]) -> u8 {
+    let mut systems: Vec<String> = cells.iter().map(|cell| cell.system.clone()).collect();
+    systems.dedup();
+    Mark::new(names::colour(system, &systems), 0).colour
 }
 
 fn row_name(line: &str, x: &str, value: &Value) -> String {

@@ -6,6 +6,7 @@ use crate::factorial::{Analysis, Design, Factor, analyse};
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, Row, RowChart};
 use crate::report::load::Recorded;
+use crate::report::page::LEVELS_BETWEEN;
 use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
 
@@ -86,7 +87,7 @@ fn durability(cells: &[&Cell<'_>]) -> String {
     let mut levels: Vec<&str> = cells.iter().map(|cell| cell.durability()).collect();
     levels.sort_unstable();
     levels.dedup();
-    levels.join(" / ")
+    levels.join(LEVELS_BETWEEN)
 }
 
 /// Paths with their factors; a letter each, by their names where those differ.
@@ -139,13 +140,15 @@ fn rows(design: &Design, factors: &[(String, Factor)], cells: &[&Cell<'_>], metr
 
 fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figure) -> RowChart {
     let effects = analysis.by_share();
-    let scale = numbers::Scale::of(metric.unit, effects.iter().map(|effect| effect.value));
+    // One scale for all, and it is the largest one's: what is small beside it may read as nothing.
+    let largest = effects.first().map_or(0.0, |effect| effect.value);
+    let scale = numbers::Scale::of(metric.unit, std::iter::once(largest));
     let rows: Vec<Row> = effects
         .iter()
         .map(|effect| {
             let share = effect
                 .share
-                .map(|share| format!("  {}", numbers::percent(share)))
+                .map(|share| format!(" · {}", numbers::percent(share)))
                 .unwrap_or_default();
             Row {
                 heading: None,

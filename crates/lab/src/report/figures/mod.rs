@@ -158,7 +158,7 @@ impl Drawn {
 }
 
 /// `acknowledged messages` as a label begins.
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters
         .next()

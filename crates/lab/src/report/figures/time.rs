@@ -90,9 +90,18 @@ pub(super) fn draw(
             .collect();
         let ends = points.iter().map(|(_, point)| point.warmup_s + point.measured_s);
         let warmup = points.iter().map(|(_, point)| point.warmup_s).fold(0.0, f64::max);
-        let seconds = Axis::linear("Seconds", "s", ends);
+        let seconds = Axis::linear("", "s", ends);
+        let ticks = |axis: Axis| {
+            let ticks: Vec<_> = axis
+                .ticks
+                .iter()
+                .map(|tick| (tick.at, format!("{}\u{202f}s", tick.label)))
+                .collect();
+            axis.with_ticks(ticks.into_iter())
+        };
+        let seconds = ticks(seconds);
         for shown in figure.y.iter().flat_map(|name| shown(name)) {
-            let series: Vec<Series> = points
+            let mut series: Vec<Series> = points
                 .iter()
                 .map(|(line, point)| Series {
                     mark: line.entry.mark,
@@ -105,6 +114,9 @@ pub(super) fn draw(
                 })
                 .filter(|series| !series.points.is_empty())
                 .collect();
+            // Lines that are told apart by more than their colour.
+            let ends: Vec<Series> = series.iter().filter_map(last_mark).collect();
+            series.extend(ends);
             let values: Vec<f64> = series
                 .iter()
                 .flat_map(|series| &series.points)
@@ -121,7 +133,7 @@ pub(super) fn draw(
                 .map(|point| point.x)
                 .fold(0.0, f64::max);
             let x = seconds.clone().tight([0.0, last.max(1.0)].into_iter());
-            let shaded = (warmup > 0.0).then_some((0.0, warmup, "warm-up"));
+            let shaded = (warmup > 0.0).then_some((0.0, warmup));
             let title = format!("{}: {}", figure.title, shown.label);
             drawn.push_lines(
                 facet.heading.clone(),
@@ -139,7 +151,7 @@ pub(super) fn draw(
     }
     drawn
         .notes
-        .push("Of several repetitions, the one whose rate is in the middle.".to_owned());
+        .push("Of several repetitions, the one whose rate is in the middle. Shaded: the warm-up, which does not count.".to_owned());
     Ok(drawn)
 }
 
@@ -158,6 +170,16 @@ fn at_second(at: u32, value: f64) -> LinePoint {
         interval: None,
         says: String::new(),
     }
+}
+
+fn last_mark(series: &Series) -> Option<Series> {
+    let last = series.points.last()?.clone();
+    Some(Series {
+        mark: series.mark,
+        points: vec![last],
+        joined: false,
+        marked: true,
+    })
 }
 
 fn length(seconds: f64) -> f64 {

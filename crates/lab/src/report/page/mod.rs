@@ -20,6 +20,7 @@ use super::ReportError;
 use super::load::Recorded;
 
 pub(crate) use sides::compared;
+pub(crate) use sign::LEVELS_BETWEEN;
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing is loaded from anywhere, whatever a measured system has written into its messages.
@@ -49,17 +50,19 @@ pub(crate) fn runs(runs: &[Recorded]) -> Result<String, ReportError> {
 
 /// The page that sets folders of runs beside each other.
 pub(crate) fn comparison(sides: &[(String, Vec<Recorded>)]) -> Result<String, ReportError> {
-    let title = "Compared";
+    let names: Vec<&str> = sides.iter().skip(1).map(|(name, _)| name.as_str()).collect();
+    let base = sides.first().map_or("", |(name, _)| name.as_str());
+    let title = format!("{} against {base}", names.join(", "));
     let all: Vec<Recorded> = sides.iter().flat_map(|(_, runs)| runs.iter().cloned()).collect();
     let body = html! {
-        (top(title, &all))
+        (top(&title, &all))
         main {
             (compared(sides)?)
             (reading())
             (environment::section(&all))
         }
     };
-    Ok(document(title, &body))
+    Ok(document(&title, &body))
 }
 
 fn document(title: &str, body: &Markup) -> String {

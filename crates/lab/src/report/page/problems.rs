@@ -14,7 +14,7 @@ struct Ended<'a> {
     system: &'a str,
     kind: OutcomeKind,
     reason: &'a str,
-    durability: &'a str,
+    durability: BTreeSet<&'a str>,
     points: Vec<&'a Point>,
 }
 
@@ -26,8 +26,8 @@ pub(super) fn section(cells: &[Cell<'_>]) -> Markup {
             section {
                 h3 { "Results without a figure" }
                 ul.problems { @for ended in &ended { li {
-                    p { span.outcome class=(class(ended.kind)) { (word(ended.kind)) } " " strong { (names::system(ended.system)) }
-                        @if !ended.durability.is_empty() { " " (super::sign::durability(ended.durability)) }
+                    p { span class={ "outcome " (class(ended.kind)) } { (word(ended.kind)) } " " strong { (names::system(ended.system)) }
+                        @for level in &ended.durability { " " (super::sign::durability(level)) }
                         ": " (ended.reason) }
                     p.notes { (where_(ended)) }
                 } } }
@@ -54,15 +54,21 @@ fn ended<'a>(cells: &'a [Cell<'a>]) -> Vec<Ended<'a>> {
             ended.system == point.system && ended.kind == outcome.kind && ended.reason == reason
         });
         match same {
-            Some(ended) => ended.points.push(point),
+            Some(ended) => {
+                ended.points.push(point);
+                ended.durability.insert(&point.durability.given);
+            }
             None => all.push(Ended {
                 system: &point.system,
                 kind: outcome.kind,
                 reason,
-                durability: &point.durability.given,
+                durability: BTreeSet::from([point.durability.given.as_str()]),
                 points: vec![point],
             }),
         }
+    }
+    for ended in &mut all {
+        ended.durability.remove("");
     }
     all
 }

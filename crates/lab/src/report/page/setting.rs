@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use crate::experiment::{Codec, Delivery, Does, Rate, Role, Size, TopicKind};
+use crate::experiment::{Codec, Delivery, Does, Experiment, Rate, Role, Size, TopicKind};
+use crate::report::figures::capital;
 use crate::report::{names, numbers};
 use crate::results::Run;
 
@@ -29,8 +30,8 @@ pub(super) fn section(run: &Run) -> Markup {
                     }
                 }
             }
-            @for (name, role) in &experiment.roles {
-                div { dt { (name) } dd { (describe(name, role, run)) } }
+            @for (name, role) in roles(experiment) {
+                div { dt { (capital(name)) } dd { (describe(name, role, run)) } }
             }
             div { dt { "Duration" } dd {
                 (settings.duration) " measured after " (settings.warmup) " of warm-up, "
@@ -39,7 +40,7 @@ pub(super) fn section(run: &Run) -> Markup {
             } }
             @for (path, values) in &experiment.grid {
                 @let all: Vec<String> = experiment.grid.keys().cloned().collect();
-                div { dt { (names::short(path, &all)) } dd { (values.iter().map(names::value).collect::<Vec<_>>().join(" · ")) } }
+                div { dt { "Varied: " (names::short(path, &all)) } dd { (values.iter().map(names::value).collect::<Vec<_>>().join(" · ")) } }
             }
         }
         details.source {
@@ -47,6 +48,13 @@ pub(super) fn section(run: &Run) -> Markup {
             pre { code { (run.source) } }
         }
     }
+}
+
+/// Those that send first.
+fn roles(experiment: &Experiment) -> Vec<(&String, &Role)> {
+    let mut roles: Vec<_> = experiment.roles.iter().collect();
+    roles.sort_by_key(|(_, role)| !matches!(role.does, Does::Produce | Does::Relay | Does::Request));
+    roles
 }
 
 fn describe(name: &str, role: &Role, run: &Run) -> String {

@@ -3,10 +3,11 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::experiment::main_metric;
-use super::{sign, table};
+use super::sign;
+use super::table::{parameters, shown};
 use crate::report::ReportError;
 use crate::report::cells::{Cell, cells, varied};
-use crate::report::chart::{Axis, Row, RowChart, Width};
+use crate::report::chart::{Axis, Mark, Row, RowChart, Width};
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::metric::Better;
@@ -19,7 +20,7 @@ pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     let Some(first) = systems.first().filter(|_| systems.len() > 1) else {
         return html! {};
     };
-    let paths = varied(cells);
+    let paths = shown(cells);
     let main = main_metric(&recorded.run);
     let metrics: Vec<_> = std::iter::once(main)
         .chain(metric("broker_cpu_per_million").filter(|cpu| *cpu != main))
@@ -89,7 +90,13 @@ fn times(ratio: Option<&Ratio>, metric: &Metric) -> Markup {
 }
 
 fn factor(value: f64) -> String {
-    numbers::plain(value, if value.abs() >= 9.995 { 1 } else { 2 })
+    let places = match value.abs() {
+        value if value >= 9.995 => 1,
+        value if value >= 0.0995 => 2,
+        value if value >= 0.00995 => 3,
+        _ => 4,
+    };
+    numbers::plain(value, places)
 }
 
 /// Folders of runs beside each other: each experiment that the first one has, against the same in the others.
@@ -127,11 +134,22 @@ fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Re
     let metric = main_metric(&base.run);
     let base_cells = cells(base);
     let paths = varied(&base_cells);
+    let columns = shown(&base_cells);
+    let systems = &base.run.experiment.systems;
     let mut rows = Vec::new();
     let mut lines = Vec::new();
     for cell in &base_cells {
+        let mut with = cell.parameters.clone();
+        with.retain(|path, _| paths.contains(path));
+        let with = parameters(&with);
+        let system = names::system(&cell.system);
+        let name = if with.is_empty() {
+            system
+        } else {
+            format!("{system}, {with}")
+        };
         let first = rows.len();
-        for (colour, (name, other)) in others.iter().enumerate() {
+        for (side, other) in others {
             let other_cells = cells(other);
             let same = other_cells
                 .iter()
@@ -142,46 +160,49 @@ fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Re
             };
             rows.push(Row {
                 heading: None,
-                name: (*name).to_owned(),
-                colour: u8::try_from(3 + colour).unwrap_or(3) % 7,
+                name: if others.len() > 1 {
+                    (*side).to_owned()
+                } else {
+                    name.clone()
+                },
+                colour: Mark::new(names::colour(&cell.system, systems), 0).colour,
                 value: ratio.value,
                 interval: ratio.interval.map(|interval| (interval.low, interval.high)),
-                says: format!("× {}  {}", factor(ratio.value), same.durability()),
+                says: format!("× {} · {}", factor(ratio.value), same.durability()),
             });
             lines.push(html! { tr {
                 th.key scope="row" { (names::system(&cell.system)) }
-                @for path in &paths { td { @if let Some(value) = cell.parameters.get(path) { (names::value(value)) } } }
+                @for path in &columns { td { @if let Some(value) = cell.parameters.get(path) { (names::value(value)) } } }
                 td.num { (value(cell, metric)) } td { (sign::durability(cell.durability())) }
-                td { (name) }
+                @if others.len() > 1 { td { (side) } }
                 td.num { (value(same, metric)) } td { (sign::durability(same.durability())) }
                 td { (times(Some(&ratio), metric)) }
             } });
         }
-        if let Some(row) = rows.get_mut(first) {
-            let mut parameters = cell.parameters.clone();
-            parameters.retain(|path, _| paths.contains(path));
-            let with = table::parameters(&parameters);
-            let system = names::system(&cell.system);
-            row.heading = Some(if with.is_empty() {
-                system
-            } else {
-                format!("{system}, {with}")
-            });
+        if let Some(row) = rows.get_mut(first).filter(|_| others.len() > 1) {
+            row.heading = Some(name);
         }
     }
     let ends: Vec<f64> = rows
         .iter()
-        .flat_map(|row| [row.value, row.interval.map_or(row.value, |(_, high)| high), 1.0])
+        .flat_map(|row| {
+            let (low, high) = row.interval.unwrap_or((row.value, row.value));
+            [low, high, 1.0]
+        })
         .collect();
     let chart = RowChart {
         title: format!("{}: ratios to {base_name}", base.run.name),
-        axis: Axis::linear(
+        axis: Axis::around(
             format!("{} against {base_name}", metric.label),
             "",
             ends.into_iter(),
         ),
         rows,
         from: 1.0,
+    };
+    let only = match others {
+        [(name, _)] => Some(*name),
+        _ => None,
     };
     Ok(html! {
         article id=(base.run.name) {
@@ -199,9 +220,10 @@ fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Re
                 div.scroll tabindex="0" { table.numbers {
                     thead { tr {
                         th.key scope="col" { "System" }
-                        @for path in &paths { th scope="col" { (names::short(path, &paths)) } }
+                        @for path in &columns { th scope="col" { (names::short(path, &columns)) } }
                         th.num scope="col" { (base_name) } th scope="col" { "Durability" }
-                        th scope="col" { "Against" } th.num scope="col" { (metric.label) } th scope="col" { "Durability" }
+                        @if only.is_none() { th scope="col" { "Against" } }
+                        th.num scope="col" { (only.unwrap_or(metric.label)) } th scope="col" { "Durability" }
                         th scope="col" { "Ratio" }
                     } }
                     tbody { @for line in &lines { (line) } }

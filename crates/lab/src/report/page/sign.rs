@@ -14,6 +14,9 @@ pub(super) const LEVELS: [(&str, &str); 5] = [
     ("sync", "a power loss"),
 ];
 
+/// Between levels, where there are several.
+pub(crate) const LEVELS_BETWEEN: &str = " / ";
+
 /// How full the disc is.
 fn fill(level: &str) -> &'static str {
     match level.split(':').next().unwrap_or_default() {
@@ -27,7 +30,12 @@ fn fill(level: &str) -> &'static str {
 }
 
 pub(super) fn durability(level: &str) -> Markup {
-    html! { span.durability class=(fill(level)) { (level) } }
+    html! {
+        // A design may hold several.
+        @for level in level.split(LEVELS_BETWEEN) {
+            span class={ "durability " (fill(level)) } { (level) } " "
+        }
+    }
 }
 
 /// With what was asked, where that is something else.

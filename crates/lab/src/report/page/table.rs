@@ -38,7 +38,8 @@ pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     if measured.is_empty() {
         return html! {};
     }
-    let paths = varied(cells);
+    let paths = shown(cells);
+    let several = recorded.run.experiment.systems.len() > 1;
     let columns = columns(&recorded.run, &measured);
     let scales: Vec<numbers::Scale> = columns
         .iter()
@@ -69,13 +70,21 @@ pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
                 } }
                 tbody {
                     @for (index, cell) in measured.iter().enumerate() {
-                        @let next = index > 0 && measured.get(index - 1).is_some_and(|before| before.parameters != cell.parameters);
+                        @let next = several && index > 0 && measured.get(index - 1).is_some_and(|before| before.parameters != cell.parameters);
                         tr.next[next] { (row(cell, recorded, &paths, &columns, &scales)) }
                     }
                 }
             } }
         }
     }
+}
+
+/// The parameters that have a column of their own. Durability has its sign.
+pub(super) fn shown(cells: &[Cell<'_>]) -> Vec<String> {
+    varied(cells)
+        .into_iter()
+        .filter(|path| path != "system.durability")
+        .collect()
 }
 
 fn columns(run: &Run, cells: &[&Cell<'_>]) -> Vec<&'static Metric> {
