@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::definitions::respec;
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
+use crate::live::{Live, LiveSettings};
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::topic::{Topic, TopicId, TopicSettings};
@@ -32,6 +33,7 @@ pub struct Broker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
+    live: Arc<Live>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -112,6 +114,15 @@ pub enum StartError {
 impl Broker {
     /// Starts on a journal: loads every definition.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
+        Self::start_with(journal, settings, LiveSettings::default()).await
+    }
+
+    /// Like [`Broker::start`], with settings of live topics.
+    pub async fn start_with(
+        journal: Arc<dyn Journal>,
+        settings: BrokerSettings,
+        live: LiveSettings,
+    ) -> Result<Self, StartError> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
         let mut unknown = None;
@@ -152,10 +163,12 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
+        let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
         let broker = Self {
             journal,
             topics,
             groups,
+            live,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -180,6 +193,11 @@ impl Broker {
     /// Groups of consumers, and how far each has come.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Live topics.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// What holds now.

@@ -7,12 +7,14 @@
 //! - [`broker`]: starting, producing, reading
 //! - [`definitions`]: creating, changing, growing and deleting topics
 //! - [`groups`]: groups of consumers and their committed offsets
+//! - [`live`]: live topics: who subscribes, who listens, what is published
 //! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
 
 pub mod broker;
 pub mod definitions;
 pub mod groups;
+pub mod live;
 pub mod overrides;
 pub mod producer_ids;
 pub mod topic;
@@ -22,6 +24,7 @@ pub mod topics;
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use groups::{GroupError, GroupSettings, Groups};
+pub use live::{Live, LiveSettings};
 pub use overrides::Scope;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
