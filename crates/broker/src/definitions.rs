@@ -120,6 +120,7 @@ impl Broker {
     pub async fn finish_changes(&self) {
         self.changes.close();
         self.changes.wait().await;
+        self.live().finish_changes().await;
     }
 
     /// Creates topics, each or none of it; durable when this returns.

@@ -117,7 +117,10 @@ impl Live {
     ) -> Vec<Result<usize, ChangeError>> {
         let count = changes.len();
         let live = Arc::clone(self);
-        let ended = self.changes.spawn(async move { live.change_all(changes).await }).await;
+        let ended = self
+            .changes
+            .spawn(async move { live.change_all(changes).await })
+            .await;
         ended.unwrap_or_else(|_| vec![Err(NotStored::Unknown.into()); count])
     }
 
@@ -387,7 +390,7 @@ impl Live {
                         self.unsubscribe_patterns(number, &[pattern], &mut scratch);
                     } else {
                         // It was within every bound before.
-                        drop(self.subscribe_patterns(number, &[pattern], &mut scratch));
+                        let _ = self.subscribe_patterns(number, &[pattern], &mut scratch);
                     }
                 }
             }

@@ -22,7 +22,7 @@ pub struct ClientNumber(pub u32);
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     by_name: HashTable<u32>,
-    clients: Vec<Option<Client>>,
+    by_number: Vec<Option<Client>>,
     free: Vec<u32>,
     hash: RandomState,
 }
@@ -88,7 +88,7 @@ impl Clients {
         }
         let number = match self.free.pop() {
             Some(number) => number,
-            None => u32::try_from(self.clients.len()).expect("there are fewer clients than numbers"),
+            None => u32::try_from(self.by_number.len()).expect("there are fewer clients than numbers"),
         };
         self.put(ClientNumber(number), name.clone(), Rows::default());
         ClientNumber(number)
@@ -98,10 +98,10 @@ impl Clients {
     pub(crate) fn put(&mut self, number: ClientNumber, name: ClientName, rows: Rows) {
         let hash = self.hash.hash_one(&name);
         let place = position(number);
-        if self.clients.len() <= place {
-            self.clients.resize_with(place + 1, || None);
+        if self.by_number.len() <= place {
+            self.by_number.resize_with(place + 1, || None);
         }
-        if let Some(slot) = self.clients.get_mut(place) {
+        if let Some(slot) = self.by_number.get_mut(place) {
             *slot = Some(Client {
                 name,
                 topics: IdSet::default(),
@@ -111,7 +111,7 @@ impl Clients {
                 pins: 0,
             });
         }
-        let (clients, hasher) = (&self.clients, &self.hash);
+        let (clients, hasher) = (&self.by_number, &self.hash);
         self.by_name.insert_unique(hash, number.0, |number| {
             let client = clients.get(position(ClientNumber(*number)));
             client
@@ -123,18 +123,18 @@ impl Clients {
     /// Makes every number that nobody has available; called once all clients that are stored are known.
     pub(crate) fn find_free(&mut self) {
         self.free = (0..)
-            .zip(&self.clients)
+            .zip(&self.by_number)
             .filter(|(_, client)| client.is_none())
             .map(|(number, _)| number)
             .collect();
     }
 
     pub(crate) fn get(&self, number: ClientNumber) -> Option<&Client> {
-        self.clients.get(position(number)).and_then(Option::as_ref)
+        self.by_number.get(position(number)).and_then(Option::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, number: ClientNumber) -> Option<&mut Client> {
-        self.clients.get_mut(position(number)).and_then(Option::as_mut)
+        self.by_number.get_mut(position(number)).and_then(Option::as_mut)
     }
 
     pub(crate) fn pin(&mut self, number: ClientNumber) {
@@ -145,7 +145,8 @@ impl Clients {
 
     /// Takes a pin away; a client of which nothing is left is forgotten.
     pub(crate) fn unpin(&mut self, number: ClientNumber) {
-        let Some(client) = self.get_mut(number) else {
+        let place = position(number);
+        let Some(client) = self.by_number.get_mut(place).and_then(Option::as_mut) else {
             return;
         };
         client.pins -= 1;
@@ -156,7 +157,7 @@ impl Clients {
         if let Ok(entry) = self.by_name.find_entry(hash, |known| *known == number.0) {
             entry.remove();
         }
-        if let Some(slot) = self.clients.get_mut(place) {
+        if let Some(slot) = self.by_number.get_mut(place) {
             *slot = None;
         }
         self.free.push(number.0);
@@ -168,7 +169,7 @@ impl Clients {
 
     pub(crate) fn numbers(&self) -> impl Iterator<Item = ClientNumber> + '_ {
         (0..)
-            .zip(&self.clients)
+            .zip(&self.by_number)
             .filter(|(_, client)| client.is_some())
             .map(|(number, _)| ClientNumber(number))
     }

@@ -74,7 +74,7 @@ pub struct Page<T> {
 }
 
 /// One subscription.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subscription {
     Topic(String),
     Pattern(String),
