@@ -35,7 +35,9 @@ const BOUND: OutboxBound = OutboxBound {
     overflow: Overflow::DropOldest,
 };
 
-async fn start(journal: &Arc<MemoryJournal>, live: LiveSettings) -> Arc<Live> {
+/// Starts anew on what is stored.
+async fn start(journal: &mut Arc<MemoryJournal>, live: LiveSettings) -> Arc<Live> {
+    *journal = Arc::new(journal.reopen());
     let journal: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(journal);
     let broker = Broker::start_with(journal, BrokerSettings::default(), live).await;
     Arc::clone(broker.unwrap().live())
@@ -89,7 +91,7 @@ fn all_topics(live: &Live, client: i64, page: usize) -> Vec<Subscription> {
 
 #[tokio::test]
 async fn only_who_subscribes_and_listens_gets_a_message() {
-    let live = start(&Arc::default(), LiveSettings::default()).await;
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
     let (one, two) = (outbox(&live), outbox(&live));
     live.listen(&number(1), &one).unwrap();
     subscribe(&live, 1, &["a"]).await.unwrap();
@@ -104,7 +106,7 @@ async fn only_who_subscribes_and_listens_gets_a_message() {
 
 #[tokio::test]
 async fn who_subscribes_by_name_and_by_patterns_gets_a_message_once() {
-    let live = start(&Arc::default(), LiveSettings::default()).await;
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
     let one = outbox(&live);
     live.listen(&number(1), &one).unwrap();
     let pattern = |text| Pattern::parse(text).unwrap();
@@ -122,7 +124,7 @@ async fn who_subscribes_by_name_and_by_patterns_gets_a_message_once() {
 
 #[tokio::test]
 async fn the_second_to_listen_takes_over_and_the_first_is_told() {
-    let live = start(&Arc::default(), LiveSettings::default()).await;
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
     let (one, two) = (outbox(&live), outbox(&live));
     let client = live.listen(&number(1), &one).unwrap();
     live.listen(&number(1), &two).unwrap();
@@ -138,12 +140,12 @@ async fn the_second_to_listen_takes_over_and_the_first_is_told() {
 
 #[tokio::test]
 async fn a_list_beyond_the_quota_is_refused_as_a_whole() {
-    let journal = Arc::default();
+    let mut journal = Arc::default();
     let settings = LiveSettings {
         subscriptions_max: 3,
         ..LiveSettings::default()
     };
-    let live = start(&journal, settings.clone()).await;
+    let live = start(&mut journal, settings.clone()).await;
     subscribe(&live, 1, &["a", "b"]).await.unwrap();
     let refused = subscribe(&live, 1, &["b", "c", "d"]).await;
     assert_eq!(refused, Err(ChangeError::TooManySubscriptions { max: 3 }));
@@ -152,14 +154,14 @@ async fn a_list_beyond_the_quota_is_refused_as_a_whole() {
         Ok(1),
         "only new ones count"
     );
-    let live = start(&journal, settings).await;
+    let live = start(&mut journal, settings).await;
     assert_eq!(all_topics(&live, 1, 10).len(), 3);
 }
 
 #[tokio::test]
 async fn a_client_without_subscriptions_leaves_nothing_behind() {
-    let journal: Arc<MemoryJournal> = Arc::default();
-    let live = start(&journal, LiveSettings::default()).await;
+    let mut journal: Arc<MemoryJournal> = Arc::default();
+    let live = start(&mut journal, LiveSettings::default()).await;
     let names: Vec<String> = (0..5000).map(|n| format!("topic {n}")).collect();
     for names in names.chunks(2) {
         let names = names.iter().map(String::as_str).collect();
@@ -168,17 +170,18 @@ async fn a_client_without_subscriptions_leaves_nothing_behind() {
     assert_eq!(change(&live, 7, What::UnsubscribeAll).await, Ok(5000));
     assert_eq!((live.presence().clients, live.presence().topics), (0, 0));
     drop(live);
+    let stored = journal.reopen();
     for space in [9, 11] {
         let mut left = 0;
-        journal.load_state(StateSpace(space), &mut |_| left += 1).unwrap();
+        stored.load_state(StateSpace(space), &mut |_| left += 1).unwrap();
         assert_eq!(left, 0, "space {space}");
     }
 }
 
 #[tokio::test]
 async fn what_is_stored_stays_in_proportion_to_what_there_is() {
-    let journal: Arc<MemoryJournal> = Arc::default();
-    let live = start(&journal, LiveSettings::default()).await;
+    let mut journal: Arc<MemoryJournal> = Arc::default();
+    let live = start(&mut journal, LiveSettings::default()).await;
     subscribe(&live, 1, &["kept"]).await.unwrap();
     for _ in 0..2000 {
         subscribe(&live, 1, &["a topic that comes and goes"])
@@ -188,15 +191,18 @@ async fn what_is_stored_stays_in_proportion_to_what_there_is() {
         change(&live, 1, What::Unsubscribe(topics)).await.unwrap();
     }
     let mut rows = 0;
-    journal.load_state(StateSpace(11), &mut |_| rows += 1).unwrap();
+    journal
+        .reopen()
+        .load_state(StateSpace(11), &mut |_| rows += 1)
+        .unwrap();
     assert!(rows < 200, "{rows}");
-    let live = start(&journal, LiveSettings::default()).await;
+    let live = start(&mut journal, LiveSettings::default()).await;
     assert_eq!(all_topics(&live, 1, 10), [Subscription::Topic("kept".into())]);
 }
 
 #[tokio::test]
 async fn presence_names_who_subscribes_and_who_listens() {
-    let live = start(&Arc::default(), LiveSettings::default()).await;
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
     let one = outbox(&live);
     for client in 0..5 {
         subscribe(&live, client, &["a"]).await.unwrap();
@@ -241,8 +247,8 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let journal = Arc::default();
-            let mut live = start(&journal, LiveSettings::default()).await;
+            let mut journal = Arc::default();
+            let mut live = start(&mut journal, LiveSettings::default()).await;
             let mut model: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
             for group in groups {
                 let mut changes = Vec::new();
@@ -276,7 +282,7 @@ proptest! {
                     result.unwrap();
                 }
                 if restart {
-                    live = start(&journal, LiveSettings::default()).await;
+                    live = start(&mut journal, LiveSettings::default()).await;
                 }
                 for client in 0..4 {
                     let found: BTreeSet<Subscription> = all_topics(&live, client, 3).into_iter().collect();

@@ -112,14 +112,18 @@ fn any<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue
 
 /// Reads a command; what is wrong comes with the `id` to answer it with.
 pub fn read(text: &str, bounds: Bounds) -> Result<Request<'_>, (Option<&str>, Fault)> {
-    let fields: Fields<'_> = serde_json::from_str(text).map_err(|error| (None, Fault::NotJson(error.to_string())))?;
+    let fields: Fields<'_> =
+        serde_json::from_str(text).map_err(|error| (None, Fault::NotJson(error.to_string())))?;
     let id = fields.id.map(RawValue::get);
     if id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
         let expected = "at most 256 bytes of JSON";
         return Err((None, Fault::Value { key: "id", expected }));
     }
     let read = || -> Result<Request<'_>, Fault> {
-        let client = fields.client_id.ok_or(Fault::Missing("client_id")).and_then(client_of)?;
+        let client = fields
+            .client_id
+            .ok_or(Fault::Missing("client_id"))
+            .and_then(client_of)?;
         let name = fields.command.ok_or(Fault::Missing("command"))?;
         let name = text_of("command", name)?;
         Ok(Request {
@@ -153,7 +157,11 @@ impl<'a> Fields<'a> {
                     Some(list) => messages_of(list, bounds)?,
                     None => vec![self.message(bounds)?],
                 };
-                let ack = self.ack.map(|raw| bool_of("ack", raw)).transpose()?.unwrap_or(false);
+                let ack = self
+                    .ack
+                    .map(|raw| bool_of("ack", raw))
+                    .transpose()?
+                    .unwrap_or(false);
                 Ok(Command::Publish { messages, ack })
             }
             "subscribe" => Ok(Command::Subscribe(self.names(bounds)?)),
@@ -166,7 +174,14 @@ impl<'a> Fields<'a> {
             }
             "listen" => {
                 let max = bounds.outbox_bytes_max as u64;
-                let read = |raw| whole_of("outbox_bytes", raw, "a number of bytes that the settings allow", max);
+                let read = |raw| {
+                    whole_of(
+                        "outbox_bytes",
+                        raw,
+                        "a number of bytes that the settings allow",
+                        max,
+                    )
+                };
                 let outbox_bytes = self.outbox_bytes.map(read).transpose()?;
                 Ok(Command::Listen {
                     outbox_bytes: outbox_bytes.and_then(|bytes| usize::try_from(bytes).ok()),
@@ -192,7 +207,10 @@ impl<'a> Fields<'a> {
             (None, None) => return Err(Fault::Missing("payload")),
         };
         let timestamp = self.timestamp.filter(|raw| raw.get() != "null");
-        let message_id = self.message_id.map(|raw| text_of("message_id", raw)).transpose()?;
+        let message_id = self
+            .message_id
+            .map(|raw| text_of("message_id", raw))
+            .transpose()?;
         Ok(Publish {
             topic: name_of("topic", topic, bounds)?,
             payload,
@@ -226,15 +244,26 @@ impl<'a> Fields<'a> {
 
     fn page(&self) -> Result<PageWanted, Fault> {
         let expected = "what `next` of the page before says";
-        let from = self.from.map(|raw| whole_of("from", raw, expected, u64::MAX)).transpose()?;
+        let from = self
+            .from
+            .map(|raw| whole_of("from", raw, expected, u64::MAX))
+            .transpose()?;
         let expected = "1 to 10000";
-        let count = self.count.map(|raw| whole_of("count", raw, expected, PAGE_MAX as u64)).transpose()?;
+        let count = self
+            .count
+            .map(|raw| whole_of("count", raw, expected, PAGE_MAX as u64))
+            .transpose()?;
         if count == Some(0) {
-            return Err(Fault::Value { key: "count", expected });
+            return Err(Fault::Value {
+                key: "count",
+                expected,
+            });
         }
         Ok(PageWanted {
             from: from.unwrap_or(0),
-            count: count.and_then(|count| usize::try_from(count).ok()).unwrap_or(PAGE_DEFAULT),
+            count: count
+                .and_then(|count| usize::try_from(count).ok())
+                .unwrap_or(PAGE_DEFAULT),
         })
     }
 }
@@ -305,7 +334,8 @@ fn each_name(
         return visit(&name_of(key, raw, bounds)?);
     }
     let expected = "a text or a list of texts";
-    let names: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| Fault::Value { key, expected })?;
+    let names: Vec<&RawValue> =
+        serde_json::from_str(raw.get()).map_err(|_| Fault::Value { key, expected })?;
     for name in names {
         let name = text_of(key, name).map_err(|_| Fault::Value { key, expected })?;
         check_name(key, &name, bounds)?;
@@ -349,7 +379,7 @@ fn bytes_of(key: &'static str, raw: &RawValue) -> Result<Vec<u8>, Fault> {
     bytes.map_err(|_| Fault::Value { key, expected })
 }
 
-fn pattern_fault(error: PatternError) -> Fault {
+pub(crate) fn pattern_fault(error: PatternError) -> Fault {
     let expected = match error {
         PatternError::Unfinished => "something behind the last \\",
         PatternError::TooMany => "at most 16 *",
@@ -375,35 +405,83 @@ mod tests {
         read(text, BOUNDS).unwrap_err().1.to_string()
     }
 
+    /// What is wrong, and what the answer says.
+    const FAULTS: &[(&str, &str)] = &[
+        (
+            r#"{"command":"subscribe","client_id":1}"#,
+            "Key 'topic' not specified",
+        ),
+        (
+            r#"{"command":"publish","client_id":1,"topic":"a"}"#,
+            "Key 'payload' not specified",
+        ),
+        (
+            r#"{"command":"publish","client_id":1,"payload":1}"#,
+            "Key 'topic' not specified",
+        ),
+        (r#"{"command":"listen"}"#, "Key 'client_id' not specified"),
+        (r#"{"client_id":1}"#, "Key 'command' not specified"),
+        (
+            r#"{"command":"publish","client_id":1,"topic":5,"payload":1}"#,
+            "Key 'topic'",
+        ),
+        (
+            r#"{"command":"subscribe","client_id":1,"topic":["a",5]}"#,
+            "Key 'topic'",
+        ),
+        (
+            r#"{"command":"subscribe","client_id":1.5,"topic":"a"}"#,
+            "Key 'client_id'",
+        ),
+        (
+            r#"{"command":"subscribe","client_id":null,"topic":"a"}"#,
+            "Key 'client_id'",
+        ),
+        (
+            r#"{"command":"subscribe","client_id":[1],"topic":"a"}"#,
+            "Key 'client_id'",
+        ),
+        (r#"{"command":5,"client_id":1}"#, "Key 'command'"),
+        (
+            r#"{"command":"publish","client_id":1,"topic":"a","payload":1,"timestamp":"x"}"#,
+            "Key 'timestamp'",
+        ),
+        (
+            r#"{"command":"publish","client_id":1,"topic":"a","payload_base64":"%"}"#,
+            "Key 'payload_base64'",
+        ),
+        (
+            r#"{"command":"publish","client_id":1,"messages":[{"topic":"a"}]}"#,
+            "Key 'payload' not specified",
+        ),
+        (
+            r#"{"command":"subscribe","client_id":1,"pattern":"\\"}"#,
+            "Key 'pattern'",
+        ),
+        (
+            r#"{"command":"listen","client_id":1,"overflow":"block"}"#,
+            "Key 'overflow'",
+        ),
+        (
+            r#"{"command":"listen","client_id":1,"outbox_bytes":1001}"#,
+            "Key 'outbox_bytes'",
+        ),
+        (r#"{"command":"list","client_id":1,"count":0}"#, "Key 'count'"),
+        ("[]", "expected"),
+        ("nonsense", "expected"),
+        ("", "EOF"),
+    ];
+
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        for (text, expected) in [
-            (r#"{"command":"subscribe","client_id":1}"#, "Key 'topic' not specified"),
-            (r#"{"command":"publish","client_id":1,"topic":"a"}"#, "Key 'payload' not specified"),
-            (r#"{"command":"publish","client_id":1,"payload":1}"#, "Key 'topic' not specified"),
-            (r#"{"command":"listen"}"#, "Key 'client_id' not specified"),
-            (r#"{"client_id":1}"#, "Key 'command' not specified"),
-            (r#"{"command":"publish","client_id":1,"topic":5,"payload":1}"#, "Key 'topic'"),
-            (r#"{"command":"subscribe","client_id":1,"topic":["a",5]}"#, "Key 'topic'"),
-            (r#"{"command":"subscribe","client_id":1.5,"topic":"a"}"#, "Key 'client_id'"),
-            (r#"{"command":"subscribe","client_id":null,"topic":"a"}"#, "Key 'client_id'"),
-            (r#"{"command":"subscribe","client_id":[1],"topic":"a"}"#, "Key 'client_id'"),
-            (r#"{"command":5,"client_id":1}"#, "Key 'command'"),
-            (r#"{"command":"publish","client_id":1,"topic":"a","payload":1,"timestamp":"x"}"#, "Key 'timestamp'"),
-            (r#"{"command":"publish","client_id":1,"topic":"a","payload_base64":"%"}"#, "Key 'payload_base64'"),
-            (r#"{"command":"publish","client_id":1,"messages":[{"topic":"a"}]}"#, "Key 'payload' not specified"),
-            (r#"{"command":"subscribe","client_id":1,"pattern":"\\"}"#, "Key 'pattern'"),
-            (r#"{"command":"listen","client_id":1,"overflow":"block"}"#, "Key 'overflow'"),
-            (r#"{"command":"listen","client_id":1,"outbox_bytes":1001}"#, "Key 'outbox_bytes'"),
-            (r#"{"command":"list","client_id":1,"count":0}"#, "Key 'count'"),
-            ("[]", "expected"),
-            ("nonsense", "expected"),
-            ("", "EOF"),
-        ] {
+        for (text, expected) in FAULTS {
             let fault = fault(text);
             assert!(fault.contains(expected), "{text}: {fault}");
         }
-        let long = format!(r#"{{"command":"subscribe","client_id":1,"topic":"{}"}}"#, "x".repeat(101));
+        let long = format!(
+            r#"{{"command":"subscribe","client_id":1,"topic":"{}"}}"#,
+            "x".repeat(101)
+        );
         assert!(fault(&long).contains("Key 'topic'"), "{}", fault(&long));
     }
 

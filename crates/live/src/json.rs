@@ -133,7 +133,10 @@ mod tests {
             id: None,
             offset: None,
         };
-        assert_eq!(text(broadcast(&message)), r#"{"key":"So \"me\"","broadcast":{"a": 1}}"#);
+        assert_eq!(
+            text(broadcast(&message)),
+            r#"{"key":"So \"me\"","broadcast":{"a": 1}}"#
+        );
         message.payload = Payload::Bytes(b"\x00\xff");
         message.offset = Some(7);
         let expected = r#"{"key":"So \"me\"","broadcast_base64":"AP8=","offset":7,"timestamp":5}"#;

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
+    ("live", &["broker", "net"]),
     (
         "server",
         &[
@@ -24,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "kafka",
             "kafka-client",
+            "live",
             "model",
             "net",
         ],

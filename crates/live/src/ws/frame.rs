@@ -70,7 +70,10 @@ pub enum Event<'a> {
 pub enum Decoded<'a> {
     /// Not a whole frame: so many bytes are needed at least.
     Incomplete(usize),
-    Frame { bytes: usize, event: Event<'a> },
+    Frame {
+        bytes: usize,
+        event: Event<'a>,
+    },
 }
 
 /// Takes frames out of bytes.
@@ -117,8 +120,18 @@ impl Decoder {
         self.partial.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 
+    /// How many bytes the frame at the front of `bytes` has in all, as far as that is known and it is sound.
+    pub fn frame_bytes(&self, bytes: &[u8]) -> Option<usize> {
+        match self.head(bytes) {
+            Ok(Ok(head)) => Some(head.end),
+            Ok(Err(needed)) => Some(needed),
+            Err(_) => None,
+        }
+    }
+
     /// Reads the frame at the front of `bytes`, whose payload is unmasked in place: call it once per frame.
     pub fn decode<'a>(&'a mut self, bytes: &'a mut [u8]) -> Result<Decoded<'a>, FrameError> {
+        self.whole = BytesMut::new();
         let head = match self.head(bytes)? {
             Ok(head) => head,
             Err(needed) => return Ok(Decoded::Incomplete(needed)),
@@ -161,8 +174,7 @@ impl Decoder {
     }
 
     /// The head at the front of `bytes`, or how many bytes it needs.
-    fn head(&mut self, bytes: &[u8]) -> Result<Result<Head, usize>, FrameError> {
-        self.whole = BytesMut::new();
+    fn head(&self, bytes: &[u8]) -> Result<Result<Head, usize>, FrameError> {
         let &[first, second, ref rest @ ..] = bytes else {
             return Ok(Err(2));
         };
@@ -319,7 +331,10 @@ mod tests {
         head[1] |= 0x80;
         let mask = [0x11, 0x22, 0xf3, 0x44];
         head.extend_from_slice(&mask);
-        let body = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
+        let body = payload
+            .iter()
+            .zip(mask.iter().cycle())
+            .map(|(byte, mask)| byte ^ mask);
         head.extend(body);
         head.to_vec()
     }
@@ -365,7 +380,7 @@ mod tests {
         assert_eq!(next(0x01, b"a").unwrap(), "Fragment");
         assert_eq!(next(0x89, b"p").unwrap(), "Ping([112])");
         assert_eq!(next(0x00, b"b").unwrap(), "Fragment");
-        assert_eq!(next(0x80, b"c").unwrap(), "Text("abc")");
+        assert_eq!(next(0x80, b"c").unwrap(), r#"Text("abc")"#);
         assert_eq!(next(0x02, &[1; 600]).unwrap(), "Fragment");
         assert_eq!(next(0x80, &[1; 401]), Err(FrameError::TooLarge { max: 1000 }));
     }

@@ -32,7 +32,9 @@ pub fn accept(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, Hands
     if version.is_none_or(|version| version != "13") {
         return Err(HandshakeError::Version);
     }
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or(HandshakeError::Key)?;
+    let key = headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .ok_or(HandshakeError::Key)?;
     if !STANDARD.decode(key).is_ok_and(|key| key.len() == 16) {
         return Err(HandshakeError::Key);
     }
@@ -99,7 +101,10 @@ mod tests {
         }
         let odd = [&ASKS[..3], &[("sec-websocket-key", "short")]].concat();
         assert_eq!(accept(&Method::GET, &headers(&odd)), Err(HandshakeError::Key));
-        assert_eq!(accept(&Method::POST, &headers(&ASKS)), Err(HandshakeError::NotAsked));
+        assert_eq!(
+            accept(&Method::POST, &headers(&ASKS)),
+            Err(HandshakeError::NotAsked)
+        );
     }
 
     #[test]
