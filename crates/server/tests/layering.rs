@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
     ("lab", &["kafka-client", "kafka-wire", "model"]),
+    ("live", &["broker", "net"]),
     (
         "server",
         &[
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "kafka",
             "kafka-client",
             "lab",
+            "live",
             "model",
             "net",
         ],
