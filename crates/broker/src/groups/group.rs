@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stafett_journal::Ticket;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::assigned::AssignedGroup;
 use super::classic::ClassicGroup;
@@ -36,6 +36,8 @@ pub struct Group {
     pub(super) shown: GroupState,
     /// The entry in the queue of deadlines that counts; others are left-overs.
     pub(super) queued: Option<Moment>,
+    /// Told when it is at something else, or gone; made when somebody wants to know.
+    pub(super) changed: Option<Arc<Notify>>,
     waiting: BTreeMap<Wait, oneshot::Sender<Answer>>,
     next_wait: u64,
 }
@@ -231,6 +233,7 @@ impl Group {
             bytes: 0,
             assigned_members: 0,
             queued: None,
+            changed: None,
             waiting: BTreeMap::new(),
             next_wait: 0,
         }
@@ -243,6 +246,13 @@ impl Group {
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(wait, sender);
         (wait, receiver)
+    }
+
+    /// Tells whoever wants to know that it is not at what it was.
+    pub(super) fn on_other_state(&self) {
+        if let Some(changed) = &self.changed {
+            changed.notify_waiters();
+        }
     }
 
     /// Whose answers these are.

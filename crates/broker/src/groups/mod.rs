@@ -20,6 +20,7 @@
 //! - [`commits`]: the committed offsets of one group; [`commit`]: committing, asking and forgetting
 //! - [`moving`]: groups that change their protocol while they run; [`language`]: what that takes
 //! - [`members`]: what members of classic groups ask
+//! - [`stability`]: waiting for a stable group to change
 //! - [`driver`]: the task that wakes groups when their time has come, and sweeps out what has expired
 //! - [`stored`]: how groups and commits are stored
 //! - `pace`: how often their members are told to report
@@ -45,6 +46,7 @@ pub mod moving;
 mod pace;
 pub mod registry;
 pub mod settings;
+pub mod stability;
 pub mod stored;
 
 pub use assigned::AssignedGroup;
@@ -58,3 +60,4 @@ pub use language::Language;
 pub use moment::Moment;
 pub use registry::Groups;
 pub use settings::{GroupOverrides, GroupSettings};
+pub use stability::Stability;

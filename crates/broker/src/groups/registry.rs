@@ -237,6 +237,7 @@ impl Groups {
     /// Forgets a group. `None` if there was none.
     pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
         let group = shard.remove(name)?;
+        group.on_other_state();
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
         self.assigned_members
@@ -295,6 +296,7 @@ impl Groups {
         let now = group.kind.state();
         let before = std::mem::replace(&mut group.shown, now);
         if before != now {
+            group.on_other_state();
             self.metrics.on_state(Some(before), Some(now));
             if group.kind.is_empty() {
                 group.empty_since = wall_ms();

@@ -10,7 +10,7 @@
 //!
 //! - [`storage`], [`real`]: what is asked of the operating system
 //! - `segment`, `group`, `frame`, `control`: the formats, from the outside in; `sidecar`, `checkpoint`: the indexes
-//! - `stage`, `queue`, `writer`, `syncer`: the way in
+//! - `stage`, `queue`, `writer`, `syncer`: the way in; `here`: the short one
 //! - `log`, `producers`, `tail`, `read`, `find_time`: the way out
 //! - `keeper`, `pool`, `retention`: the house
 //! - `scan`, `index`, `salvage`, `recovery`: the start
@@ -27,6 +27,7 @@ mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod group;
+mod here;
 mod index;
 mod keeper;
 mod layout;
@@ -240,6 +241,7 @@ fn start(
             run: settings::random_u64(),
             frames_end: Position::default(),
             marked: Position::default(),
+            taken_here: Vec::new(),
         }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,

@@ -54,6 +54,9 @@ pub(crate) struct StagedFrame {
     pub(crate) reserves: Option<(Arc<Log>, Offset)>,
 }
 
+/// Where so much has gathered, the writer looks whether it is a group's worth.
+const GATHERED_BYTES: usize = 256 << 10;
+
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -100,10 +103,11 @@ impl Queue {
         true
     }
 
-    /// Wakes the writer if it sleeps.
+    /// Wakes the writer if it sleeps, unless it would go on sleeping until a sync has ended.
     pub(crate) fn wake(&self) {
         let state = self.lock();
-        if state.asleep {
+        let gathers = state.sync_running && state.impatient == 0 && state.bytes < GATHERED_BYTES;
+        if state.asleep && !gathers {
             drop(state);
             self.wake.notify_all();
         }
@@ -128,6 +132,20 @@ impl Queue {
         }
         state.take(bytes_max, out);
         Taken::Some
+    }
+
+    /// Moves all that is staged into `out`, if the writer sleeps though it need not, and it is at most `bytes_max`. False if
+    /// it is for the writer, or will be once a sync has ended.
+    pub(super) fn take_asleep(&self, bytes_max: usize, out: &mut Vec<Staged>) -> bool {
+        let mut state = self.lock();
+        let gathers = state.sync_running && state.impatient == 0;
+        if !state.asleep || gathers || state.bytes > bytes_max || state.closed {
+            return false;
+        }
+        out.extend(state.staged.drain(..));
+        state.bytes = 0;
+        state.impatient = 0;
+        true
     }
 
     /// Like [`Queue::take`], of what is there now.
@@ -195,5 +213,64 @@ impl State {
             }
             out.push(next);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn staged(wait: Wait, bytes: usize) -> Staged {
+        Staged {
+            frames: SmallVec::new(),
+            settler: None,
+            placed: SmallVec::new(),
+            wait,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            charge: 0,
+            pinned_bytes: 0,
+        }
+    }
+
+    /// A queue whose writer sleeps, with these in it.
+    fn asleep(all: impl IntoIterator<Item = Staged>) -> Queue {
+        let queue = Queue::default();
+        for one in all {
+            assert!(queue.push(one));
+        }
+        queue.lock().asleep = true;
+        queue
+    }
+
+    fn taken(queue: &Queue) -> Option<usize> {
+        let mut out = Vec::new();
+        queue.take_asleep(100, &mut out).then_some(out.len())
+    }
+
+    #[test]
+    fn a_little_is_taken_from_a_sleeping_writer_all_of_it() {
+        let queue = asleep([staged(Wait::Written, 40), staged(Wait::Synced, 60)]);
+        assert_eq!(taken(&queue), Some(2));
+        assert_eq!((queue.bytes(), queue.lock().impatient), (0, 0));
+        assert_eq!(taken(&queue), Some(0));
+    }
+
+    #[test]
+    fn what_the_writer_is_at_or_will_gather_is_left_to_it() {
+        let queue = asleep([staged(Wait::Written, 101)]);
+        assert_eq!(taken(&queue), None, "too much");
+        let queue = asleep([staged(Wait::Written, 1)]);
+        queue.lock().asleep = false;
+        assert_eq!(taken(&queue), None, "the writer is at it");
+        let queue = asleep([staged(Wait::Synced, 1)]);
+        queue.set_sync_running(true);
+        assert_eq!(taken(&queue), None, "it waits for the sync to end");
+        assert!(queue.push(staged(Wait::Written, 1)));
+        assert_eq!(taken(&queue), Some(2), "somebody waits for no sync");
+        let queue = asleep([staged(Wait::Written, 1)]);
+        queue.close();
+        assert_eq!(taken(&queue), None, "closed");
     }
 }

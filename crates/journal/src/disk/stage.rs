@@ -13,6 +13,7 @@ use super::control::{Control, LOGS_MAX};
 use super::core::Core;
 use super::frame::{ENTRIES_MAX, Entry, Head, Kind, frame_bytes};
 use super::group::GROUP_HEAD_BYTES;
+use super::here;
 use super::log::{Log, LogState};
 use super::producers::{Numbered, Verdict};
 use super::queue::{Staged, StagedFrame, Wait};
@@ -48,7 +49,7 @@ pub(crate) fn append(core: &Core, appends: Vec<Append>) -> Ticket {
             }
         }
     }
-    if wake {
+    if wake && !here::write(core) {
         core.queue.wake();
     }
     ticket

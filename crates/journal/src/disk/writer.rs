@@ -1,7 +1,7 @@
 //! The writer: gathers what is staged into write groups and writes each with one call.
 
 use std::io::{self, IoSlice};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     /// The end of the last group with frames, and the highest mark that a group carries.
     pub(crate) frames_end: Position,
     pub(crate) marked: Position,
+    /// Empty, and kept for its memory: what is written by who staged it ([`super::here`]).
+    pub(super) taken_here: Vec<Staged>,
 }
 
 /// The segment that is being written.
@@ -106,7 +108,20 @@ fn write(core: &Core, staged: &mut Vec<Staged>) {
 }
 
 fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
-    let mut writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    write_group(core, writer, staged, mark);
+}
+
+/// Writes a group for who has the lock already.
+pub(super) fn write_locked(core: &Core, writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
+    write_group(core, writer, &mut staged, false);
+    staged.clear();
+    if let Ok(mut writer) = core.writer.try_lock() {
+        writer.taken_here = staged;
+    }
+}
+
+fn write_group(core: &Core, mut writer: MutexGuard<'_, Writer>, staged: &mut Vec<Staged>, mark: bool) {
     if core.has_failed() {
         staged.clear();
         return;
@@ -181,6 +196,12 @@ impl Writer {
             sync_within_ms,
             urgent,
         })
+    }
+
+    /// Whether so many bytes fit into the segment that is being written.
+    pub(super) fn has_room(&self, core: &Core, bytes: usize) -> bool {
+        let active = self.active.as_ref();
+        active.is_some_and(|active| active.at.saturating_add(u32_of(bytes)) <= core.settings.segment_bytes)
     }
 
     /// Goes to the next segment if the active one has no room; returns files that still have to be synced.

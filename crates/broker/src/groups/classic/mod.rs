@@ -116,6 +116,11 @@ impl ClassicGroup {
         self.phase
     }
 
+    /// How long a member may be silent.
+    pub fn session_ms(&self, member: &str) -> Option<u32> {
+        self.members.get(member).map(|member| member.session_ms)
+    }
+
     pub fn is_stable(&self) -> bool {
         matches!(self.phase, Phase::Stable { .. })
     }
