@@ -9,7 +9,9 @@ use stafett_model::Offset;
 
 use super::control::Control;
 use super::frame::Head;
+use super::group::GROUP_HEAD_BYTES;
 use super::log::Log;
+use super::overtake::Room;
 use crate::contract::Placed;
 use crate::ticket::Settler;
 
@@ -35,6 +37,12 @@ pub(crate) struct Staged {
     pub(crate) interval: Option<(u32, u32)>,
     /// Bytes of all its frames in a segment.
     pub(crate) bytes: usize,
+    /// The chunks of its bodies that are not yet written: they go ahead of its frames, in groups before.
+    pub(crate) ahead: VecDeque<StagedFrame>,
+    /// Bytes of these in a segment.
+    pub(crate) ahead_bytes: usize,
+    /// Behind it, the segment that is being written gets no more groups.
+    pub(crate) seals: bool,
     /// What was taken of the pool's space for it.
     pub(crate) charge: i64,
     /// Bytes of the buffers that its bodies keep alive.
@@ -54,6 +62,36 @@ pub(crate) struct StagedFrame {
     pub(crate) reserves: Option<(Arc<Log>, Offset)>,
 }
 
+impl StagedFrame {
+    /// What it takes of a segment in a write group of its own.
+    pub(crate) fn group_bytes(&self) -> usize {
+        self.head.frame_bytes() + GROUP_HEAD_BYTES
+    }
+}
+
+impl Staged {
+    /// The next of its chunks, as something to write that nobody waits for.
+    pub(super) fn next_chunk(&mut self) -> Option<Self> {
+        let frame = self.ahead.pop_front()?;
+        let bytes = frame.group_bytes();
+        self.ahead_bytes -= bytes;
+        Some(Self {
+            frames: SmallVec::from_buf([frame]),
+            settler: None,
+            placed: SmallVec::new(),
+            wait: Wait::Written,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            seals: false,
+            charge: 0,
+            pinned_bytes: 0,
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -65,11 +103,15 @@ pub(crate) struct Queue {
     clippy::struct_excessive_bools,
     reason = "they are independent conditions, not a state machine"
 )]
-struct State {
-    staged: VecDeque<Staged>,
-    bytes: usize,
+pub(super) struct State {
+    pub(super) staged: VecDeque<Staged>,
+    pub(super) bytes: usize,
+    /// Of what is staged, how many appends have chunks to write…
+    pub(super) cut: usize,
+    /// …and whether some of those of the first are written.
+    pub(super) is_open: bool,
     /// Of what is staged, how many appends do not wait for a sync.
-    impatient: usize,
+    pub(super) impatient: usize,
     sync_running: bool,
     asleep: bool,
     closed: bool,
@@ -79,7 +121,8 @@ struct State {
 /// What the writer finds.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    Some,
+    /// Something, and how many bytes the segment has to keep free behind it.
+    Some { promised: usize },
     /// Nothing is staged and nothing will be.
     Closed,
 }
@@ -92,7 +135,10 @@ impl Queue {
         if state.closed || state.failed {
             return false;
         }
-        state.bytes += staged.bytes;
+        state.bytes += staged.bytes + staged.ahead_bytes;
+        if !staged.ahead.is_empty() {
+            state.cut += 1;
+        }
         if staged.wait != Wait::Synced {
             state.impatient += 1;
         }
@@ -109,13 +155,16 @@ impl Queue {
         }
     }
 
-    /// Waits for appends and moves up to `bytes_max` of them, at least one, into `out`. While a sync runs, appends that
+    /// Waits for appends and moves as many as a group holds, at least one, into `out`. While a sync runs, appends that
     /// wait for one gather.
-    pub(crate) fn take(&self, bytes_max: usize, out: &mut Vec<Staged>) -> Taken {
+    pub(crate) fn take(&self, room: Room, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
         loop {
-            let gather =
-                state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
+            let gather = state.sync_running
+                && state.impatient == 0
+                && state.cut == 0
+                && state.bytes < room.group
+                && !state.closed;
             if !state.staged.is_empty() && !gather {
                 break;
             }
@@ -126,13 +175,13 @@ impl Queue {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.asleep = false;
         }
-        state.take(bytes_max, out);
-        Taken::Some
+        let promised = state.take(room, out);
+        Taken::Some { promised }
     }
 
     /// Like [`Queue::take`], of what is there now.
-    pub(crate) fn take_now(&self, bytes_max: usize, out: &mut Vec<Staged>) {
-        self.lock().take(bytes_max, out);
+    pub(crate) fn take_now(&self, room: Room, out: &mut Vec<Staged>) -> usize {
+        self.lock().take(room, out)
     }
 
     pub(crate) fn set_sync_running(&self, running: bool) {
@@ -157,6 +206,7 @@ impl Queue {
             state.failed = true;
             state.closed = true;
             state.bytes = 0;
+            (state.cut, state.is_open) = (0, false);
             state.impatient = 0;
             std::mem::take(&mut state.staged)
         };
@@ -179,21 +229,34 @@ impl Queue {
 }
 
 impl State {
-    fn take(&mut self, bytes_max: usize, out: &mut Vec<Staged>) {
+    pub(super) fn take(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
+        if self.cut > 0 {
+            return self.take_around(room, out);
+        }
         let mut bytes = 0;
         while let Some(next) = self.staged.front() {
-            if bytes > 0 && bytes + next.bytes > bytes_max {
+            if bytes > 0 && bytes + next.bytes > room.group {
                 break;
             }
             let Some(next) = self.staged.pop_front() else {
                 break;
             };
             bytes += next.bytes;
-            self.bytes -= next.bytes;
-            if next.wait != Wait::Synced {
-                self.impatient -= 1;
+            let seals = next.seals;
+            self.hand_out(next, out);
+            if seals {
+                break;
             }
-            out.push(next);
         }
+        0
+    }
+
+    /// Gives an append to the writer.
+    pub(super) fn hand_out(&mut self, append: Staged, out: &mut Vec<Staged>) {
+        self.bytes -= append.bytes;
+        if append.wait != Wait::Synced {
+            self.impatient -= 1;
+        }
+        out.push(append);
     }
 }
