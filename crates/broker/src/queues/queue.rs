@@ -485,6 +485,11 @@ impl Inner {
         }
     }
 
+    /// A message that was counted as being under way was not stored.
+    pub(super) fn unstage(&mut self) {
+        self.staged = self.staged.saturating_sub(1);
+    }
+
     /// Forgets what was read ahead.
     pub(super) fn forget_read(&mut self) {
         (self.ahead, self.back) = (None, None);

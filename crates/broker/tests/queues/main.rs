@@ -1,5 +1,6 @@
 //! Queues over a journal, as front ends use them.
 
+mod delayed;
 mod delivery;
 mod faults;
 mod limits;
