@@ -157,7 +157,11 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
-        let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
+        let queues = Queues::open(
+            Arc::clone(&journal),
+            Arc::clone(&topics),
+            settings.logs.durability,
+        )?;
         let broker = Self {
             journal,
             topics,
@@ -293,7 +297,9 @@ impl Broker {
             return Ok(());
         }
         if before.is_some() {
-            for topics in self.topics.all().chunks(TOPICS_AT_ONCE) {
+            let mut topics = self.topics.all();
+            topics.retain(|topic| !topic.id.is_queue());
+            for topics in topics.chunks(TOPICS_AT_ONCE) {
                 let append = |topic: &Arc<Topic>| {
                     Append::state(respec(topic, self.log_spec(topic)), StateWait::Written)
                 };

@@ -12,6 +12,7 @@
 //! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
 //! - [`delayed`]: messages that wait for their time
 //! - `flush`: stores what was settled, and frees logs
+//! - [`log_view`]: a queue as a topic, for clients that read logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
 //! - `scan`: after a start, takes out what ended with the run before
 //! - `shard`: lets queues know that their logs grew
@@ -23,6 +24,7 @@ mod dead_letter;
 pub mod definition;
 pub mod delayed;
 mod flush;
+pub mod log_view;
 mod metrics;
 mod moving;
 pub mod outbox;

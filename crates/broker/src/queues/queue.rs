@@ -456,7 +456,7 @@ impl Queue {
         let known = inner.logs.iter().find(|lane| lane.priority == priority);
         match known {
             Some(lane) => Some(lane.log),
-            None => self.hub.upgrade()?.add_lane(self, &mut inner, priority),
+            None => self.hub.upgrade()?.add_lanes(self, &mut inner, priority),
         }
     }
 

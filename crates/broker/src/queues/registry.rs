@@ -31,6 +31,8 @@ use super::shard::{self, Shards};
 use super::timer::{self, Timer};
 use crate::broker::{NotStored, only};
 use crate::namespace::Namespace;
+use crate::topic::TopicSettings;
+use crate::topics::Topics;
 
 /// Definitions of queues: key queue id (big-endian), value [`Definition::encode`].
 pub(super) const QUEUE_SPACE: StateSpace = StateSpace(5);
@@ -56,6 +58,8 @@ pub trait Route: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Queues {
     pub(super) journal: Arc<dyn Journal>,
+    pub(super) topics: Arc<Topics>,
+    pub(super) no_settings: Arc<TopicSettings>,
     pub(super) epoch: Epoch,
     pub(super) clock: WallClock,
     pub(super) metrics: QueueMetrics,
@@ -126,6 +130,7 @@ impl Queues {
     /// Loads what is stored and starts to keep time. Call it within a runtime. What does not outlive a restart is freed.
     pub(crate) fn open(
         journal: Arc<dyn Journal>,
+        topics: Arc<Topics>,
         durability: Durability,
     ) -> Result<Arc<Self>, LoadQueuesError> {
         let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -148,6 +153,8 @@ impl Queues {
             last_owner: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             stop: CancellationToken::new(),
+            no_settings: Arc::default(),
+            topics,
             journal,
         });
         queues.load()?;
@@ -258,6 +265,7 @@ impl Queues {
             (queue, ticket)
         };
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.show(&queue, &queue.lock());
         if let Some(owner) = declare.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             owned.entry(owner).or_default().push(Arc::clone(&queue));
@@ -380,6 +388,7 @@ impl Queues {
             (ready, ticket)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
+        self.hide(queue);
         if let Some(owner) = queue.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(queues) = owned.get_mut(&owner) {
@@ -477,20 +486,25 @@ impl Queues {
         settings.has_limits() && settings.overflow != Overflow::DropHead
     }
 
-    /// Makes the log of another priority, and stores that the queue has it.
-    pub(super) fn add_lane(&self, queue: &Arc<Queue>, inner: &mut Inner, priority: u8) -> Option<LogId> {
+    /// Makes the logs of a priority and of those below it, and stores that the queue has them.
+    pub(super) fn add_lanes(&self, queue: &Arc<Queue>, inner: &mut Inner, highest: u8) -> Option<LogId> {
         if queue.is_deleted() {
             return None;
         }
-        let log = self.journal.allocate(1);
-        inner.logs.push(LaneLog {
-            priority,
-            log,
-            freed: 0,
-        });
+        let lowest = inner.logs.iter().map(|lane| lane.priority + 1).max().unwrap_or(0);
+        let count = u32::from(highest.checked_sub(lowest)?) + 1;
+        let first = self.journal.allocate(count);
+        for (priority, log) in (lowest..=highest).zip(first.0..) {
+            let log = LogId(log);
+            inner.logs.push(LaneLog {
+                priority,
+                log,
+                freed: 0,
+            });
+        }
         let create = Frame::CreateLogs {
-            first: log,
-            count: 1,
+            first,
+            count,
             spec: self.log_spec(queue.durable, queue.settings.durability),
         };
         let definition = queue.definition(inner).encode();
@@ -499,8 +513,11 @@ impl Queues {
             self.journal
                 .append(vec![Append::state([create, put], StateWait::Written)]),
         );
-        self.shards.watch(&*self.journal, queue, log);
-        Some(log)
+        for log in first.0..first.0 + u64::from(count) {
+            self.shards.watch(&*self.journal, queue, LogId(log));
+        }
+        self.show(queue, inner);
+        inner.log(highest)
     }
 
     /// Lets a queue hand out soon.
@@ -662,6 +679,7 @@ impl Queues {
         self.write()
             .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.show(queue, &queue.lock());
         self.use_now(queue);
         if queue.namespace == super::delayed::hidden() {
             self.open_in_time(queue);

@@ -4,4 +4,5 @@ mod delayed;
 mod delivery;
 mod faults;
 mod limits;
+mod log_view;
 mod support;
