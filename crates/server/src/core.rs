@@ -54,6 +54,7 @@ impl Core {
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         broker.groups().register_metrics(&mut registry);
         broker.live().metrics().register(&mut registry);
+        broker.queues().register_metrics(&mut registry);
         drop(registry);
         Ok(Self {
             journal,
