@@ -75,7 +75,8 @@ class Broker:
     def command(self):
         if self.subject == "stub":
             return [str(stub_binary()), "--listen", self.address]
-        serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]
+        serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address,
+                 "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         if self.subject == "kafka":
             return [str(LAUNCHER), *serve, *self.arguments]
         return [str(stafett_binary()), *serve, "--durability", durability(self.subject), *self.arguments]
