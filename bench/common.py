@@ -80,7 +80,8 @@ class Broker:
         serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]
         if self.subject == "kafka":
             return [str(LAUNCHER), *serve, *self.arguments]
-        return [str(stafett_binary()), *serve, "--durability", durability(self.subject), *self.arguments]
+        serve += ["--amqp", "127.0.0.1:0", "--durability", durability(self.subject)]
+        return [str(stafett_binary()), *serve, *self.arguments]
 
     def start(self):
         log = open(self.folder / "stderr.log", "ab")

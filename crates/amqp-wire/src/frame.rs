@@ -136,6 +136,13 @@ pub fn announced(buffer: &[u8]) -> Option<usize> {
     size.checked_add(FRAME_OVERHEAD)
 }
 
+/// The payload of the frame that `buffer` begins with, as far as it is there.
+#[must_use]
+pub fn payload_of(buffer: &[u8]) -> &[u8] {
+    let end = announced(buffer).map_or(HEAD_BYTES, |bytes| bytes - 1);
+    buffer.get(HEAD_BYTES..end.min(buffer.len())).unwrap_or_default()
+}
+
 /// Takes the protocol header, once all of it is there: whether it is one that is spoken.
 pub fn split_protocol_header(buffer: &mut BytesMut) -> Option<bool> {
     let header: [u8; 8] = *buffer.first_chunk::<8>()?;

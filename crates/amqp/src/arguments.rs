@@ -71,9 +71,9 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
                 routing_key,
             })
         }
-        (None, Some(key)) => {
+        (None, Some(_)) => {
             return Err(Exception::precondition(format!(
-                "invalid arg 'x-dead-letter-routing-key' for {what}: {{routing_key_but_no_dlx_defined,\"{key}\"}}"
+                "invalid arg 'x-dead-letter-routing-key' for {what}: routing_key_but_no_dlx_defined"
             )));
         }
         (None, None) => {}
@@ -92,7 +92,10 @@ fn queue_type(arguments: &Table, what: &str) -> Result<QueueType, Exception> {
             value: &value,
             what,
         }
-        .wrong("unsupported_queue_type")),
+        .wrong(&format!(
+            "\"unsupported queue type '{}'\"",
+            value.text().unwrap_or_default()
+        ))),
     }
 }
 
@@ -110,14 +113,19 @@ impl Argument<'_> {
     }
 
     fn unacceptable(&self) -> Exception {
-        self.wrong(&format!("{{unacceptable_type,{}}}", self.value.type_name()))
+        self.unexpected("text")
+    }
+
+    fn unexpected(&self, wanted: &str) -> Exception {
+        self.wrong(&format!("\"expected {wanted}, got {}\"", self.value.type_name()))
     }
 
     fn integer(&self) -> Result<i64, Exception> {
-        if matches!(self.value, Value::Timestamp(_)) {
-            return Err(self.unacceptable());
-        }
-        self.value.integer().ok_or_else(|| self.unacceptable())
+        let number = self
+            .value
+            .integer()
+            .filter(|_| !matches!(self.value, Value::Timestamp(_)));
+        number.ok_or_else(|| self.unexpected("integer"))
     }
 
     fn number(&self, min: i64) -> Result<u64, Exception> {
@@ -154,7 +162,7 @@ impl Argument<'_> {
         if let Value::Bool(value) = self.value {
             Ok(*value)
         } else {
-            Err(self.unacceptable())
+            Err(self.unexpected("boolean"))
         }
     }
 
@@ -175,20 +183,25 @@ impl Argument<'_> {
     }
 }
 
-/// Arguments in an order and with types that make equal ones have equal bytes: RabbitMQ minds neither.
+/// Arguments in an order that makes equal ones have equal bytes: RabbitMQ does not mind it.
 pub(crate) fn canonical(arguments: &Table) -> Bytes {
     let mut fields: Vec<_> = arguments.iter().collect();
     fields.sort_by(|(left, _), (right, _)| left.cmp(right));
     fields.dedup_by(|(left, _), (right, _)| left == right);
     let mut table = TableBuilder::new();
     for (name, value) in fields {
-        let value = match value.integer() {
-            Some(number) if !matches!(value, Value::Timestamp(_)) => Value::I64(number),
-            _ => value,
-        };
         table.push(&name, &value);
     }
     table.finish().as_bytes().clone()
+}
+
+/// Whole numbers are equal whatever their width.
+fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
+    left == right
+        || match (left.and_then(Value::integer), right.and_then(Value::integer)) {
+            (Some(left), Some(right)) => left == right,
+            (None, Some(_)) | (Some(_), None) | (None, None) => false,
+        }
 }
 
 /// The first argument that differs between what a declaration says and what is there, in RabbitMQ's words.
@@ -198,7 +211,7 @@ pub(crate) fn difference(received: &Bytes, current: &Bytes) -> Option<(ByteStrin
     let names = received.iter().chain(current.iter()).map(|(name, _)| name);
     for name in names {
         let (new, old) = (received.get(&name), current.get(&name));
-        if new != old {
+        if !is_same(new.as_ref(), old.as_ref()) {
             return Some((name, told(new), told(old)));
         }
     }
@@ -262,7 +275,7 @@ mod tests {
         );
         assert_eq!(
             settings("x-message-ttl", "1"),
-            Err(format!("{prefix}{{unacceptable_type,longstr}}"))
+            Err(format!("{prefix}\"expected integer, got longstr\""))
         );
         assert!(settings("x-expires", Value::I32(0)).is_err());
         assert!(settings("x-max-priority", Value::I32(256)).is_err());
@@ -272,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_arguments_have_equal_bytes_whatever_their_order_and_types() {
+    fn arguments_are_equal_whatever_their_order_and_the_width_of_their_numbers() {
         let one = TableBuilder::new()
             .with("b", Value::I32(1))
             .with("a", "x")
@@ -281,7 +294,7 @@ mod tests {
             .with("a", "x")
             .with("b", Value::U8(1))
             .finish();
-        assert_eq!(canonical(&one), canonical(&two));
+        assert_eq!(difference(&canonical(&one), &canonical(&two)), None);
         let three = TableBuilder::new()
             .with("a", "x")
             .with("b", Value::I32(2))
@@ -290,7 +303,12 @@ mod tests {
         assert_eq!(name, "b");
         assert_eq!(
             (received.as_str(), current.as_str()),
-            ("the value '2' of type 'long'", "the value '1' of type 'long'")
+            (
+                "the value '2' of type 'signedint'",
+                "the value '1' of type 'signedint'"
+            )
         );
+        let (_, received, _) = difference(&canonical(&Table::default()), &canonical(&one)).unwrap();
+        assert_eq!(received, "none");
     }
 }

@@ -14,7 +14,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::amqp::Shared;
-use crate::exception::Exception;
+use crate::exception::{Exception, octets};
 use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, Step};
 use crate::input::{Input, InputError};
 use crate::output::Output;
@@ -127,7 +127,10 @@ impl Opening {
                     Step::Send(method) => self.output.send(0, method),
                     Step::Open(agreed) => return self.open(shared, agreed, &mut write).await,
                     Step::Close(exception) => return Err(self.refuse(&exception, &mut write).await),
-                    Step::End { why } => return Err(Ended::NotOpened(why)),
+                    Step::End { why } => {
+                        self.flush(&mut write).await?;
+                        return Err(Ended::NotOpened(why));
+                    }
                     Step::Closed => {
                         self.output.send(0, CloseOk {});
                         self.flush(&mut write).await?;
@@ -310,7 +313,7 @@ impl Open {
                 Err(error) => {
                     // Nothing behind it can be understood.
                     self.is_reading = false;
-                    self.session.fail(0, bad_frame(error))?;
+                    self.session.fail(0, bad_frame(error, &self.input.buffer))?;
                     break;
                 }
             }
@@ -348,7 +351,8 @@ impl Open {
     }
 }
 
-fn bad_frame(error: FrameError) -> Exception {
+fn bad_frame(error: FrameError, buffer: &[u8]) -> Exception {
+    let payload = frame::payload_of(buffer);
     match error {
         FrameError::TooLarge {
             kind,
@@ -361,7 +365,10 @@ fn bad_frame(error: FrameError) -> Exception {
         ),
         FrameError::BadEnd { kind, found, .. } => Exception::new(
             ReplyCode::FrameError,
-            format!("type {kind}: {{invalid_frame_end_marker,{found}}}"),
+            format!(
+                "type {kind}, all octets = {}: {{invalid_frame_end_marker,{found}}}",
+                octets(payload)
+            ),
         ),
     }
 }

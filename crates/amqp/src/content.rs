@@ -193,7 +193,7 @@ impl Carbon {
         let wrong = || {
             let kind = value.type_name();
             Exception::precondition(format!(
-                "invalid type '{kind}' for the header '{name}': an array of texts is right"
+                "invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}"
             ))
         };
         let Value::Array(keys) = value else {
@@ -208,14 +208,15 @@ impl Carbon {
 }
 
 fn expiration(text: &str) -> Result<u64, Exception> {
-    text.parse()
-        .ok()
-        .filter(|ms| *ms <= u64::from(u32::MAX))
-        .ok_or_else(|| {
-            Exception::precondition(format!(
-                "invalid expiration '{text}': whole milliseconds are right"
-            ))
-        })
+    let why = match text.parse::<i64>() {
+        Ok(ms) if ms < 0 => format!("{{value_negative,{ms}}}"),
+        Ok(ms) if ms > i64::from(u32::MAX) => format!("{{value_too_big,{ms}}}"),
+        Ok(ms) => return Ok(ms.unsigned_abs()),
+        Err(_) => "no_integer".to_owned(),
+    };
+    Err(Exception::precondition(format!(
+        "invalid expiration '{text}': {why}"
+    )))
 }
 
 /// Adds what readers of other protocols see.

@@ -98,6 +98,20 @@ impl Exception {
     }
 }
 
+/// The beginning of a payload as RabbitMQ shows it: text if it can be, else numbers.
+pub(crate) fn octets(payload: &[u8]) -> String {
+    const SHOWN_MAX: usize = 48;
+    let shown = payload.get(..payload.len().min(SHOWN_MAX)).unwrap_or_default();
+    if shown.is_empty() {
+        return "<<>>".to_owned();
+    }
+    if shown.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
+        return format!("<<\"{}\">>", String::from_utf8_lossy(shown));
+    }
+    let numbers: Vec<String> = shown.iter().map(ToString::to_string).collect();
+    format!("<<{}>>", numbers.join(","))
+}
+
 /// A reply text has 255 bytes at most; RabbitMQ ends longer ones with three dots.
 fn cut(mut text: String) -> String {
     if text.len() > 255 {
@@ -114,13 +128,18 @@ impl From<DecodeError> for Exception {
                 ReplyCode::CommandInvalid,
                 format!("unknown method {class}.{method}"),
             ),
+            DecodeError::NotUtf8 => Self::new(ReplyCode::FrameError, "Malformed UTF-8 in shortstr"),
             DecodeError::TooShort
             | DecodeError::TooLong { .. }
-            | DecodeError::NotUtf8
             | DecodeError::UnknownFieldType(_)
             | DecodeError::TooDeep { .. }
-            | DecodeError::UnknownProperty => Self::new(ReplyCode::SyntaxError, error.to_string()),
-            DecodeError::UnknownContent(_) => Self::new(ReplyCode::UnexpectedFrame, error.to_string()),
+            | DecodeError::UnknownProperty => {
+                Self::new(ReplyCode::FrameError, format!("cannot decode: {error}"))
+            }
+            DecodeError::UnknownContent(class) => Self::new(
+                ReplyCode::UnexpectedFrame,
+                format!("expected content header for class 60, got one for class {class} instead"),
+            ),
         }
     }
 }

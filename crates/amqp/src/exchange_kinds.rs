@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::exchange;
-use stafett_amqp_wire::{ReplyCode, Table, TableBuilder, Value};
+use stafett_amqp_wire::{Table, TableBuilder, Value};
 use stafett_broker::exchanges::{Difference, Exchange};
 use stafett_broker::{Broker, Namespace, NewExchange};
 use stafett_routing::{HashOn, HeaderMatch, HeaderValue, Kind, Mode, Property};
@@ -99,10 +99,7 @@ fn unknown_kind(name: &str) -> Exception {
             "invalid argument, 'x-delayed-type' must be an existing exchange type",
         );
     }
-    Exception::new(
-        ReplyCode::CommandInvalid,
-        format!("unknown exchange type '{name}'"),
-    )
+    Exception::precondition(format!("invalid exchange type '{name}'"))
 }
 
 fn hash_on(arguments: &Table) -> Result<HashOn, Exception> {
@@ -228,6 +225,8 @@ fn encoded(value: &Value) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use stafett_amqp_wire::ReplyCode;
+
     use super::*;
 
     #[test]
@@ -281,7 +280,7 @@ mod tests {
         );
         assert_eq!(
             declare("heap", Table::default()).unwrap_err().code,
-            ReplyCode::CommandInvalid
+            ReplyCode::PreconditionFailed
         );
         assert!(declare(DELAYED, Table::default()).is_err());
         let alternate = TableBuilder::new().with(ALTERNATE, Value::I32(1)).finish();

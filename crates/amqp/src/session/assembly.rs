@@ -55,12 +55,12 @@ impl Assembly {
         !matches!(self, Self::Idle)
     }
 
-    /// What is expected, in RabbitMQ's words.
-    pub(crate) fn expects(&self) -> &'static str {
+    /// What is expected, and did not come, in RabbitMQ's words.
+    pub(crate) fn expected(&self) -> &'static str {
         match self {
-            Self::Idle => "method",
-            Self::Header(_) => "content header",
-            Self::Body(_) => "content body",
+            Self::Idle => "expected method frame, got non method frame instead",
+            Self::Header(_) => "expected content header for class 60, got non content header frame instead",
+            Self::Body(_) => "expected content body, got non content body frame instead",
         }
     }
 
@@ -101,9 +101,10 @@ impl Assembly {
         if piece.len() > left {
             *self = Self::Idle;
             return Err(Exception::new(
-                ReplyCode::FrameError,
+                ReplyCode::UnexpectedFrame,
                 "the body is longer than its header announced",
-            ));
+            )
+            .caused_by((60, 40)));
         }
         let whole = if body.body.is_empty() && piece.len() == body.bytes {
             // All in one frame: it stays where it is.
@@ -145,7 +146,7 @@ mod tests {
         let mut assembly = Assembly::default();
         assert!(!assembly.is_busy());
         assembly.begin(basic::Publish::default());
-        assert_eq!(assembly.expects(), "content header");
+        assert!(assembly.expected().contains("content header"));
         assembly
     }
 
@@ -183,6 +184,6 @@ mod tests {
         let mut assembly = begun();
         assembly.on_header(header(2), None);
         let error = assembly.on_body(Bytes::from_static(b"abc")).unwrap_err();
-        assert_eq!(error.code, ReplyCode::FrameError);
+        assert_eq!(error.code, ReplyCode::UnexpectedFrame);
     }
 }

@@ -30,9 +30,9 @@ impl Session {
                 self.out.send(0, connection::UpdateSecretOk {});
                 Ok(())
             }
-            Method::Connection(Connection::CloseOk(_)) => Ok(()),
             Method::Connection(
-                Connection::Start(_)
+                Connection::CloseOk(_)
+                | Connection::Start(_)
                 | Connection::StartOk(_)
                 | Connection::Secure(_)
                 | Connection::SecureOk(_)
@@ -43,21 +43,16 @@ impl Session {
                 | Connection::Blocked(_)
                 | Connection::Unblocked(_)
                 | Connection::UpdateSecretOk(_),
-            ) => Err(Exception::new(
-                ReplyCode::ChannelError,
-                "unexpected method in connection state running",
             )
-            .caused_by(id)
-            .into()),
-            Method::Channel(_)
+            | Method::Channel(_)
             | Method::Access(_)
             | Method::Exchange(_)
             | Method::Queue(_)
             | Method::Basic(_)
             | Method::Confirm(_)
             | Method::Tx(_) => Err(Exception::new(
-                ReplyCode::CommandInvalid,
-                "a method of a channel on the connection",
+                ReplyCode::ChannelError,
+                "unexpected method in connection state running",
             )
             .caused_by(id)
             .into()),

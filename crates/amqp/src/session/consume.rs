@@ -64,7 +64,8 @@ impl Session {
         self.flush_published()?;
         self.last_token += 1;
         let token = self.last_token;
-        let spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive)?;
+        let what = error::queue_in(&name, &self.namespace);
+        let spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
         let holder = Holder {
             channel: number,
             tag: tag.clone(),
@@ -98,10 +99,11 @@ impl Session {
         arguments: &Table,
         no_ack: bool,
         exclusive: bool,
+        what: &str,
     ) -> Result<ConsumerSpec, Trouble> {
         let priority = match arguments.get("x-priority") {
             None => 0,
-            Some(value) => consumer_priority(&value)?,
+            Some(value) => consumer_priority(&value, what)?,
         };
         let owner = self.owner;
         let prefetch = &self.channel(number)?.prefetch;
@@ -169,10 +171,12 @@ impl Session {
     }
 }
 
-fn consumer_priority(value: &Value) -> Result<i32, Exception> {
+fn consumer_priority(value: &Value, what: &str) -> Result<i32, Exception> {
     let number = value.integer().and_then(|number| i32::try_from(number).ok());
     number.ok_or_else(|| {
         let kind = value.type_name();
-        Exception::precondition(format!("invalid arg 'x-priority': {{unacceptable_type,{kind}}}"))
+        Exception::precondition(format!(
+            "invalid arg 'x-priority' for {what}: \"expected integer, got {kind}\""
+        ))
     })
 }

@@ -70,9 +70,8 @@ impl Session {
             let new = exchange_kinds::new_exchange(&method, &what)?;
             let declared = self.shared.broker.exchanges().declare(vhost, &name, new);
             let (exchange, stored) = declared.map_err(|error| refused_declaration(&error, &method, &what))?;
-            if exchange.is.arguments != arguments::canonical(&method.arguments)
-                && let Some(difference) =
-                    arguments::difference(&arguments::canonical(&method.arguments), &exchange.is.arguments)
+            if let Some(difference) =
+                arguments::difference(&arguments::canonical(&method.arguments), &exchange.is.arguments)
             {
                 return Err(error::inequivalent(&difference, &what).into());
             }
@@ -93,10 +92,7 @@ impl Session {
             return Err(Exception::refused("operation not permitted on the default exchange").into());
         }
         if name.starts_with("amq.") && self.shared.broker.exchanges().get(vhost, name).is_some() {
-            return Err(Exception::refused(format!(
-                "exchange name '{name}' contains reserved prefix 'amq.*'"
-            ))
-            .into());
+            return Err(Exception::refused(format!("deletion of system {what} not allowed")).into());
         }
         match self
             .shared

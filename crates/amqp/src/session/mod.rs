@@ -43,7 +43,7 @@ use self::confirms::Groups;
 use self::consume::Holder;
 use self::publish::Outgoing;
 use crate::amqp::Shared;
-use crate::exception::{Exception, Scope};
+use crate::exception::{Exception, Scope, octets};
 use crate::handshake::Agreed;
 use crate::output::Output;
 
@@ -199,15 +199,15 @@ impl Session {
             (None, _) => Err(Exception::new(
                 ReplyCode::FrameError,
                 format!(
-                    "type {}, all octets = {:?}: unknown frame type",
+                    "type {}, all octets = {}: unknown_frame",
                     frame.kind,
-                    shown(&frame.payload)
+                    octets(&frame.payload)
                 ),
             )
             .into()),
             (Some(FrameKind::Heartbeat), 0) => Ok(()),
             (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
-            (Some(kind @ (FrameKind::Header | FrameKind::Body)), 0) => Err(unexpected(kind, &frame)),
+            (Some(FrameKind::Header | FrameKind::Body), 0) => Err(unexpected(&frame)),
             (Some(kind), number) => self.take_on_channel(kind, number, frame).await,
         }
     }
@@ -227,11 +227,11 @@ impl Session {
             return self.take_on_closing_channel(kind, number, frame.payload);
         }
         match kind {
-            FrameKind::Heartbeat => Err(unexpected(kind, &frame)),
+            FrameKind::Heartbeat => Err(unexpected(&frame)),
             FrameKind::Header => self.on_header(number, frame.payload).await,
             FrameKind::Body => {
                 if !matches!(channel.assembly, assembly::Assembly::Body(_)) {
-                    return Err(unexpected_content(channel, "non content body"));
+                    return Err(unexpected_content(channel));
                 }
                 if let Some(content) = channel.assembly.on_body(frame.payload)? {
                     self.on_content(number, content).await?;
@@ -240,7 +240,7 @@ impl Session {
             }
             FrameKind::Method => {
                 if channel.assembly.is_busy() {
-                    return Err(unexpected_content(channel, "method"));
+                    return Err(unexpected_content(channel));
                 }
                 let id = method_id(&frame.payload);
                 self.on_method(number, frame.payload)
@@ -278,12 +278,8 @@ impl Session {
                 self.out.send(number, channel_class::OpenOk::default());
                 Ok(())
             }
-            // RabbitMQ answers what may still be under way when both sides close.
+            // It may still be under way when both sides have closed.
             Some(Method::Channel(ChannelMethod::CloseOk(_))) => Ok(()),
-            Some(Method::Channel(ChannelMethod::Close(_))) => {
-                self.out.send(number, channel_class::CloseOk {});
-                Ok(())
-            }
             _ => Err(Exception::new(ReplyCode::ChannelError, "expected 'channel.open'")
                 .caused_by(method.map_or((0, 0), |method| method.id()))
                 .into()),
@@ -333,11 +329,7 @@ impl Session {
             Method::Confirm(method) => self.on_confirm(number, &method),
             Method::Tx(method) => self.on_tx(number, method).await,
             Method::Access(method) => self.on_access(number, &method),
-            Method::Connection(_) => Err(Exception::new(
-                ReplyCode::CommandInvalid,
-                "a method of the connection on a channel",
-            )
-            .into()),
+            method @ Method::Connection(_) => Err(not_for_servers(&method)),
         }
     }
 
@@ -375,7 +367,7 @@ impl Session {
                 self.out.send(number, channel_class::CloseOk {});
                 Ok(())
             }
-            ChannelMethod::CloseOk(_) | ChannelMethod::FlowOk(_) => Ok(()),
+            ChannelMethod::FlowOk(_) => Ok(()),
             ChannelMethod::Flow(method) => {
                 if !method.active {
                     return Err(Exception::new(ReplyCode::NotImplemented, "active=false").into());
@@ -383,7 +375,9 @@ impl Session {
                 self.out.send(number, channel_class::FlowOk { active: true });
                 Ok(())
             }
-            other @ ChannelMethod::OpenOk(_) => Err(not_for_servers(&Method::Channel(other))),
+            other @ (ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_)) => {
+                Err(not_for_servers(&Method::Channel(other)))
+            }
         }
     }
 
@@ -391,9 +385,10 @@ impl Session {
     async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
         let channel = self.channel(number)?;
         if !matches!(channel.assembly, assembly::Assembly::Header(_)) {
-            return Err(unexpected_content(channel, "content header"));
+            return Err(unexpected_content(channel));
         }
-        let header = ContentHeader::decode(payload).map_err(Exception::from)?;
+        let header =
+            ContentHeader::decode(payload).map_err(|error| Exception::from(error).caused_by((60, 40)))?;
         let max = self.shared.settings.message_bytes_max;
         if header.body_size > max {
             let text = format!(
@@ -538,23 +533,19 @@ fn method_id(payload: &Bytes) -> (u16, u16) {
     }
 }
 
-fn unexpected(kind: FrameKind, frame: &Frame) -> Trouble {
-    let text = format!(
-        "type {}, channel {}: {kind:?} is not expected here",
-        frame.kind, frame.channel
-    );
+fn unexpected(frame: &Frame) -> Trouble {
+    let text = format!("type {}, all octets = {}", frame.kind, octets(&frame.payload));
     Exception::new(ReplyCode::UnexpectedFrame, text).into()
 }
 
-fn unexpected_content(channel: &Channel, got: &str) -> Trouble {
-    let expected = channel.assembly.expects();
+fn unexpected_content(channel: &Channel) -> Trouble {
     let id = if channel.assembly.is_busy() {
         (60, 40)
     } else {
         (0, 0)
     };
     let text = if channel.assembly.is_busy() {
-        format!("expected {expected} for class 60, got {got} frame instead")
+        channel.assembly.expected().to_owned()
     } else {
         "expected method frame, got non method frame instead".to_owned()
     };
@@ -564,13 +555,9 @@ fn unexpected_content(channel: &Channel, got: &str) -> Trouble {
 }
 
 fn not_for_servers(method: &Method) -> Trouble {
-    Exception::new(
-        ReplyCode::CommandInvalid,
-        format!("{} is not sent to a server", method.name()),
-    )
-    .into()
-}
-
-fn shown(payload: &Bytes) -> &[u8] {
-    payload.get(..payload.len().min(16)).unwrap_or_default()
+    tracing::debug!(
+        method = method.name(),
+        "a method that only servers send, or that belongs elsewhere"
+    );
+    Exception::new(ReplyCode::CommandInvalid, "unimplemented method").into()
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_amqp_wire::Method;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
+use stafett_amqp_wire::{Method, ReplyCode};
 use stafett_broker::Destination;
 use stafett_broker::queues::{Declare, Queue};
 
@@ -12,7 +12,7 @@ use super::exchange::{BindingName, check_name};
 use super::{Session, Trouble};
 use crate::arguments::{self, QueueType};
 use crate::error;
-use crate::exception::Exception;
+use crate::exception::{Exception, Scope};
 
 impl Session {
     pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
@@ -80,7 +80,11 @@ impl Session {
             exclusive: method.exclusive.then_some(self.owner),
             auto_delete: method.auto_delete,
             settings,
-            arguments: arguments::canonical(&method.arguments),
+            // Those of the queue where they mean the same.
+            arguments: match &existing {
+                Some(existing) => existing.arguments.clone(),
+                None => arguments::canonical(&method.arguments),
+            },
         };
         let declared = self.shared.broker.queues().declare(&vhost, name, declare).await;
         Ok(declared.map_err(|error| error::declare(&error, &what))?)
@@ -180,22 +184,27 @@ impl Session {
 
 /// What kinds of queues cannot be.
 fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<(), Exception> {
-    let wrong = |property: &str, value: bool| {
+    let wrong = |property| {
         Err(Exception::precondition(format!(
-            "invalid property '{property}' for {what}: {value}"
+            "invalid property '{property}' for {what}"
         )))
     };
     match kind {
         QueueType::Classic => Ok(()),
-        QueueType::Quorum | QueueType::Stream => {
+        QueueType::Stream => Err(Exception::new(
+            ReplyCode::NotImplemented,
+            format!("{what} cannot be of the type stream"),
+        )
+        .ending(Scope::Channel)),
+        QueueType::Quorum => {
             if !method.durable {
-                return wrong("non-durable", true);
+                return wrong("non-durable");
             }
             if method.exclusive {
-                return wrong("exclusive-owner", true);
+                return wrong("exclusive-owner");
             }
             if method.auto_delete {
-                return wrong("auto-delete", true);
+                return wrong("auto-delete");
             }
             Ok(())
         }
@@ -207,8 +216,10 @@ fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Resu
     let properties = [
         ("durable", method.durable, queue.durable),
         ("auto_delete", method.auto_delete, queue.auto_delete),
-        ("exclusive", method.exclusive, queue.exclusive.is_some()),
     ];
+    if method.exclusive != queue.exclusive.is_some() {
+        return Err(error::locked(what));
+    }
     for (name, received, current) in properties {
         if received != current {
             return Err(error::inequivalent(
