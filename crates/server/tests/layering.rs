@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "kafka",
             "kafka-client",
+            "lab",
             "model",
             "net",
         ],

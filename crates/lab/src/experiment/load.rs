@@ -33,10 +33,11 @@ impl Default for Topics {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopicKind {
     /// Stored: a log per partition.
+    #[default]
     Topic,
     /// Each message goes to one consumer, is settled, and is gone.
     Queue,
@@ -51,9 +52,6 @@ pub struct Role {
     pub does: Does,
     #[serde(default = "one")]
     pub clients: u32,
-    /// `lean` or `client`, the one that a user would take.
-    #[serde(default)]
-    pub driver: DriverKind,
     /// The set of topics; may be left out where there is one.
     #[serde(default)]
     pub topics: Option<String>,
@@ -97,6 +95,9 @@ pub struct Role {
     /// Every consumer gets everything, instead of a share.
     #[serde(default)]
     pub fan_out: bool,
+    /// How often a consumer stores how far it is; never, if not given. Whoever is cut off goes on from there.
+    #[serde(default)]
+    pub commit: Option<Span>,
     /// What a consumer does with what it gets.
     #[serde(default)]
     pub work: Option<Work>,
@@ -158,16 +159,6 @@ pub enum Does {
     Respond,
     /// Connects and keeps silent.
     Idle,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DriverKind {
-    /// On our own wire code: costs so little that the broker is what is measured.
-    #[default]
-    Lean,
-    /// The client that a user would take.
-    Client,
 }
 
 /// How fast a role sends.

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use figure::{Figure, FigureKind};
 pub use load::{
-    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, DriverKind, Kill, Rate, Role, Size,
-    Steps, TopicKind, Topics, Work,
+    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, Kill, Rate, Role, Size, Steps, TopicKind,
+    Topics, Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};
@@ -75,6 +75,8 @@ pub struct RunSettings {
     /// Load on a system that was just started, before its first point; what it brings is thrown away.
     pub break_in: Span,
     pub repetitions: u32,
+    /// Which client library.
+    pub driver: DriverKind,
     /// When a system starts anew, with nothing stored.
     pub restart: Restart,
     /// What the grid is: every combination, or factors with a low and a high level each (2^k·r).
@@ -92,12 +94,23 @@ impl Default for RunSettings {
             warmup: Span::seconds(2),
             break_in: Span::seconds(5),
             repetitions: 3,
+            driver: DriverKind::Lean,
             restart: Restart::Settings,
             design: Design::Grid,
             seed: 1,
             settle: Span::seconds(10),
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriverKind {
+    /// On our own wire code: costs so little that the broker is what is measured.
+    #[default]
+    Lean,
+    /// The client that a user would take.
+    Client,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

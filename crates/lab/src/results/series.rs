@@ -37,6 +37,8 @@ pub struct ProcessSeries {
     /// The program's name.
     pub name: String,
     pub pid: u32,
+    /// Resident memory before the load.
+    pub first_memory_bytes: u64,
     pub samples: Vec<ProcessSample>,
 }
 
