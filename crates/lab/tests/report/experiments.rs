@@ -103,6 +103,19 @@ kind = "effects"
 y = ["produce_rate", "acknowledged_p50_us"]
 "#;
 
+/// A system that cannot be asked yet: the fixture skips every point of it.
+pub(crate) const SKIPPED: &str = r#"
+question = "Made up for the tests: what stands there when nothing could be measured?"
+systems = ["rabbitmq"]
+
+[roles.producers]
+does = "produce"
+batch = "1KiB"
+
+[grid]
+"roles.producers.compression" = ["none", "snappy"]
+"#;
+
 /// The same without repetitions.
 pub(crate) fn unreplicated() -> String {
     FACTORS.replace("repetitions = 3", "repetitions = 1")

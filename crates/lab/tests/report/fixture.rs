@@ -163,6 +163,9 @@ fn outcome(planned: &Planned) -> Outcome {
         .parameters
         .get("roles.producers.batch")
         .and_then(Value::as_str);
+    if planned.parameters.contains_key("roles.producers.compression") {
+        return Outcome::because(OutcomeKind::Skipped, "no driver speaks its protocol yet");
+    }
     match (planned.system.as_str(), batch, planned.repetition) {
         ("rabbitmq", Some("1KiB"), _) => Outcome::because(
             OutcomeKind::Refused,
@@ -346,6 +349,7 @@ fn process(kind: ProcessKind, name: &str, cores: f64, random: &mut SmallRng) -> 
         kind,
         name: name.to_owned(),
         pid: 4_711,
+        first_memory_bytes: 180 << 20,
         samples: samples.collect(),
     }
 }

@@ -163,7 +163,9 @@ impl RowChart {
                 [(x, 0), (x, layout.bottom)],
                 Ink::Grid.stroke(),
             ))?;
-            let style = text(Ink::Text).pos(Pos::new(HPos::Center, VPos::Top));
+            // At the edge there is no room on the other side.
+            let side = if x < 250 { HPos::Left } else { HPos::Center };
+            let style = text(Ink::Text).pos(Pos::new(side, VPos::Top));
             root.draw_text(&tick.label, &style, (x, layout.bottom + 50))?;
         }
         let style = text(Ink::Note).pos(Pos::new(HPos::Right, VPos::Top));
@@ -182,14 +184,11 @@ impl RowChart {
         middle: i32,
     ) -> Result<(), Trouble> {
         let (from, to) = (self.pixel(layout, self.from), self.pixel(layout, row.value));
-        let bar = Rectangle::new(
-            [(from.min(to), middle - 70), (from.max(to), middle + 70)],
-            Ink::Fill(row.colour).filled(),
-        );
-        root.draw(&bar)?;
-        if self.from != 0.0 {
-            // A ratio may be so near that its bar cannot be seen.
-            root.draw(&Circle::new((to, middle), 45, Ink::Fill(row.colour).filled()))?;
+        // A ratio has no length: it is a point, with a line to either side.
+        let is_ratio = self.from != 0.0;
+        if !is_ratio {
+            let corners = [(from.min(to), middle - 70), (from.max(to), middle + 70)];
+            root.draw(&Rectangle::new(corners, Ink::Fill(row.colour).filled()))?;
         }
         let mut end = to.max(from);
         if let Some((low, high)) = row.interval {
@@ -203,6 +202,9 @@ impl RowChart {
         }
         let base = PathElement::new([(from, middle - 90), (from, middle + 90)], Ink::Axis.stroke());
         root.draw(&base)?;
+        if is_ratio {
+            root.draw(&Circle::new((to, middle), 48, Ink::Fill(row.colour).filled()))?;
+        }
         let style = text(Ink::Text).pos(Pos::new(HPos::Left, VPos::Center));
         root.draw_text(&row.says, &style, (end + 70, middle))
     }

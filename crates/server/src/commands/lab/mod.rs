@@ -2,6 +2,7 @@
 
 mod list;
 mod progress;
+mod report;
 mod run;
 mod stub;
 
@@ -16,6 +17,8 @@ pub(super) fn describe() -> Command {
         .arg_required_else_help(true)
         .subcommand(list::describe())
         .subcommand(run::describe())
+        .subcommand(report::describe())
+        .subcommand(report::describe_compare())
         .subcommand(stub::describe())
 }
 
@@ -23,6 +26,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("list", matches)) => list::run(matches),
         Some(("run", matches)) => run::run(matches),
+        Some(("report", matches)) => report::run(matches),
+        Some(("compare", matches)) => report::run_compare(matches),
         Some(("stub", matches)) => stub::run(matches),
         _ => Ok(()),
     }
