@@ -2,7 +2,8 @@
 """Groups at a size: a member that joins or leaves many, many groups with commits, one consumer of many topics.
 
     rebalance   50 members and 500 partitions: the time until all partitions are held again after one more joins, and
-                after it leaves, with both group protocols
+                after it leaves, with both group protocols. Members report every few seconds from when they joined, so
+                the group is left alone before each change for a while that is another one in each run
     groups      10,000 groups with a commit each: memory, time of a restart, and whether all are there afterwards
     topics      one consumer subscribes to many topics with a record each: first record, all records
 
@@ -10,6 +11,7 @@ Brokers take turns within a run. Medians, with the durability beside every subje
 """
 
 import argparse
+import random
 import statistics
 import sys
 import threading
@@ -68,6 +70,11 @@ def await_all(members, partitions):
         time.sleep(0.005)
 
 
+def rest(options, run):
+    """Leaves a group alone: for as long with every broker, at another moment between two reports in each run."""
+    time.sleep(options.rest + 5 * random.Random(run).random())
+
+
 def rebalance(broker, options, run):
     values = {}
     admin = AdminClient({"bootstrap.servers": broker.address})
@@ -76,10 +83,12 @@ def rebalance(broker, options, run):
         admin.create_topics([NewTopic(topic, options.partitions, 1)])[topic].result(60)
         members = [Member(broker.address, topic, topic, protocol) for _ in range(options.members)]
         values[f"all join {protocol}, s"] = await_all(members, options.partitions)
+        rest(options, run)
         start = time.monotonic()
         members.append(Member(broker.address, topic, topic, protocol))
         await_all(members, options.partitions)
         values[f"one more joins {protocol}, s"] = time.monotonic() - start
+        rest(options, run)
         start = time.monotonic()
         members.pop().leave()
         await_all(members, options.partitions)
@@ -162,6 +171,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--partitions", type=int, default=500)
+    parser.add_argument("--rest", type=float, default=6, help="seconds before each change, and up to 5 more")
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--topics", type=int, default=16_384)
     parser.add_argument("--protocols", default="classic,consumer", help="of the one consumer of many topics")

@@ -14,6 +14,7 @@ use stafett_kafka_wire::{ApiKey, Encoded};
 use stafett_net::Permit;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::produce::ProduceAnswer;
 use crate::kafka::Shared;
@@ -54,6 +55,9 @@ pub(crate) enum Kind {
     Barrier(Task),
     /// A barrier that may take minutes, and has kept nothing of its request.
     Waiting(Task),
+    /// A task that ends when the token is cancelled, at the latest: when anything is asked behind it. It has kept nothing of
+    /// its request.
+    Held(Task, CancellationToken),
 }
 
 pub(crate) struct Answer {
@@ -78,6 +82,8 @@ pub(crate) struct Answers {
     queue: VecDeque<Answer>,
     groups: VecDeque<Group>,
     is_blocked: bool,
+    /// Ends the task that was added last, if it is one that is held.
+    release: Option<CancellationToken>,
 }
 
 /// The next answer, in its turn.
@@ -105,6 +111,12 @@ impl Answers {
             answer.kind,
             Kind::Barrier(_) | Kind::Waiting(_) | Kind::Ready(Err(_))
         );
+        if let Some(release) = self.release.take() {
+            release.cancel();
+        }
+        if let Kind::Held(_, release) = &answer.kind {
+            self.release = Some(release.clone());
+        }
         self.queue.push_back(answer);
     }
 
@@ -124,7 +136,7 @@ impl Answers {
         };
         match &mut front.kind {
             Kind::Ready(_) => {}
-            Kind::Task(task) | Kind::Barrier(task) | Kind::Waiting(task) => {
+            Kind::Task(task) | Kind::Barrier(task) | Kind::Waiting(task) | Kind::Held(task, _) => {
                 let answered = ready!(task.as_mut().poll(context));
                 self.is_blocked &= !matches!(front.kind, Kind::Barrier(_) | Kind::Waiting(_));
                 front.kind = Kind::Ready(answered);

@@ -66,6 +66,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Result<(), En
         peer: connection.peer,
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
+        is_patient: Arc::default(),
     };
     let reader = FrameReader::new(limits, Arc::clone(&connection.budget), Arc::clone(metrics), drain);
     let writer = FrameWriter::new(WriteLimits::default(), Arc::clone(metrics));

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use stafett_broker::Append;
@@ -90,6 +91,8 @@ pub(crate) struct Context {
     /// Cancelled when nothing is to be waited for any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
+    /// Whether the client goes on with its work while it waits for the answer to a sign of life.
+    pub is_patient: Arc<AtomicBool>,
 }
 
 /// Batches of produce requests that are executed together.
@@ -124,7 +127,7 @@ impl Context {
             if let Some(api) = api {
                 self.shared.metrics.on_request(api, since - begun);
             }
-            let permit = if matches!(kind, Kind::Waiting(_)) {
+            let permit = if matches!(kind, Kind::Waiting(_) | Kind::Held(..)) {
                 let mut taken = permit;
                 taken.split(0)
             } else {

@@ -30,6 +30,8 @@ pub struct KafkaSettings {
     pub answers_max: usize,
     /// A connection on which no request begins for as long is closed.
     pub idle_timeout: Duration,
+    /// How long the answer to a member of a stable group is kept back at most.
+    pub heartbeat_hold: Duration,
     /// Fetch sessions of all connections together.
     pub fetch_sessions_max: usize,
     /// Partitions in all fetch sessions together.
@@ -47,6 +49,7 @@ impl Default for KafkaSettings {
             fetch_bytes_max: 55 << 20,
             answers_max: 1024,
             idle_timeout: Duration::from_mins(10),
+            heartbeat_hold: Duration::from_millis(2500),
             fetch_sessions_max: 1000,
             fetch_session_partitions_max: 4 << 20,
         }

@@ -82,6 +82,7 @@ fn kafka_settings(settings: &crate::config::Settings, address: SocketAddr) -> Ka
         log_dir: absolute(&settings.data_dir),
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
         idle_timeout: kafka.idle_timeout_ms,
+        heartbeat_hold: settings.groups.heartbeat_hold_ms,
         ..KafkaSettings::default()
     }
 }

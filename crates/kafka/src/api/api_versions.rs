@@ -7,10 +7,16 @@ use stafett_kafka_wire::messages::api_versions::{ApiVersion, FinalizedFeatureKey
 use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str};
 
+use std::sync::atomic::Ordering;
+
 use super::SERVED;
 use super::quorum::FEATURES;
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
+
+/// How the names of clients begin that send signs of life beside their work, and do not wait for the answers: Kafka's own,
+/// librdkafka, and what is built on it. Some others stop until they are answered.
+const PATIENT: &[&str] = &["apache-kafka-java", "librdkafka", "confluent-kafka-"];
 
 pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let failed = |code| context.shared.metrics.error(call.api, code);
@@ -25,6 +31,10 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
     }
     let request: ApiVersionsRequest = call.read(body)?;
     let named = |text: &Str| call.version < 3 || is_software_name(text);
+    let is_patient = PATIENT
+        .iter()
+        .any(|name| request.client_software_name.starts_with(name));
+    context.is_patient.store(is_patient, Ordering::Relaxed);
     let response = if named(&request.client_software_name) && named(&request.client_software_version) {
         ApiVersionsResponse {
             api_keys: SERVED.iter().copied().map(version_of).collect(),

@@ -1,27 +1,93 @@
 //! `Heartbeat`: a member says that it is there, and hears whether it has to join again.
+//!
+//! It hears that when it asks, and clients ask every three seconds. So the answer is kept back for a while, if all stays as it
+//! is and the client goes on with its work meanwhile: when the group changes, its members hear of it at once. Whatever the
+//! client asks next on the connection ends the wait, so nothing is late because of it.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use stafett_broker::GroupError;
+use stafett_broker::groups::Stability;
 use stafett_kafka_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
+use tokio_util::sync::CancellationToken;
 
-use crate::answers::Kind;
+use crate::answers::{Answered, Kind, Task};
 use crate::error;
+use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
+
+/// The part of a session that an answer is kept back at most.
+const SESSION_PART: u32 = 4;
 
 pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: HeartbeatRequest = call.read(body)?;
-    let heard = context.shared.broker.groups().heartbeat(
+    let shared = &context.shared;
+    let groups = shared.broker.groups();
+    let heard = groups.heartbeat(
         &request.group_id,
         &request.member_id,
         request.group_instance_id.as_deref(),
         request.generation_id,
     );
+    let may_hold = context.is_patient.load(Ordering::Relaxed) && !shared.settings.heartbeat_hold.is_zero();
+    if heard.is_ok()
+        && may_hold
+        && let Some(stability) = groups.stability(&request.group_id, &request.member_id)
+    {
+        let release = CancellationToken::new();
+        let task = hold(context, call, &request, stability, release.clone());
+        return Ok(Kind::Held(task, release));
+    }
+    Ok(Kind::Ready(answer(shared, call, heard)))
+}
+
+/// Waits until there is something to say, or it is time to say that there is nothing.
+fn hold(
+    context: &Context,
+    call: Call,
+    request: &HeartbeatRequest,
+    stability: Stability,
+    release: CancellationToken,
+) -> Task {
+    let shared = Arc::clone(&context.shared);
+    let drain = context.drain.clone();
+    let group = request.group_id.detach();
+    let member = request.member_id.detach();
+    let instance = request
+        .group_instance_id
+        .as_ref()
+        .map(stafett_kafka_wire::Str::detach);
+    let generation = request.generation_id;
+    let patience = shared
+        .settings
+        .heartbeat_hold
+        .min(stability.session / SESSION_PART);
+    Box::pin(async move {
+        let check = || {
+            let groups = shared.broker.groups();
+            groups.check_alive(&group, &member, instance.as_deref(), generation)
+        };
+        tokio::select! {
+            biased;
+            () = release.cancelled() => {}
+            () = drain.cancelled() => {}
+            () = stability.ends(|| check().is_ok()) => {}
+            () = tokio::time::sleep(patience) => {}
+        }
+        answer(&shared, call, check())
+    })
+}
+
+fn answer(shared: &Shared, call: Call, heard: Result<(), GroupError>) -> Answered {
     let code = match heard {
         Ok(()) => ErrorCode::None,
         Err(error) => error::group(&error)?,
     };
     let response = HeartbeatResponse {
         throttle_time_ms: 0,
-        error_code: context.shared.metrics.error(call.api, code),
+        error_code: shared.metrics.error(call.api, code),
     };
-    Ok(Kind::Ready(call.answer::<HeartbeatRequest>(&response)))
+    call.answer::<HeartbeatRequest>(&response)
 }

@@ -22,6 +22,7 @@ pub(crate) struct Member {
     pub generation: i32,
     pub protocol: &'static str,
     pub metadata: Bytes,
+    pub session_ms: i32,
 }
 
 impl Member {
@@ -34,13 +35,14 @@ impl Member {
             generation: -1,
             protocol: "range",
             metadata: Bytes::from_static(b"about me"),
+            session_ms: 30_000,
         }
     }
 
     fn join_request(&self) -> JoinGroupRequest {
         JoinGroupRequest {
             group_id: self.group.into(),
-            session_timeout_ms: 30_000,
+            session_timeout_ms: self.session_ms,
             rebalance_timeout_ms: 60_000,
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
@@ -99,13 +101,17 @@ impl Member {
         self.client.call(5, &request).await
     }
 
-    pub(crate) async fn heartbeat(&mut self) -> i16 {
-        let request = HeartbeatRequest {
+    pub(crate) fn heartbeat_request(&self) -> HeartbeatRequest {
+        HeartbeatRequest {
             group_id: self.group.into(),
             generation_id: self.generation,
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
-        };
+        }
+    }
+
+    pub(crate) async fn heartbeat(&mut self) -> i16 {
+        let request = self.heartbeat_request();
         self.client.call(4, &request).await.error_code
     }
 

@@ -16,6 +16,7 @@ mod fetch;
 mod fetch_sessions;
 mod group_offsets;
 mod groups;
+mod held_heartbeats;
 mod hostile;
 mod list_offsets;
 mod peer;

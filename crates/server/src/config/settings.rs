@@ -108,6 +108,11 @@ settings! {
         /// The longest.
         session_ms_max: Time = "30m", in SECOND..=24 * DAY;
 
+        /// How long the answer to a sign of life of a member is kept back while its group stays as it is, for clients that go
+        /// on meanwhile (Kafka's own, librdkafka): they hear of a rebalance when it begins. At most a fourth of the
+        /// member's session; whatever the client asks next ends it. 0: every answer is given at once.
+        heartbeat_hold_ms: Time = "2500ms", in 0..=10 * SECOND;
+
         /// Members of one group.
         members_max: Count = "10000", in 1..=1_000_000;
 

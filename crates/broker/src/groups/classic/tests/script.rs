@@ -247,7 +247,6 @@ fn said(result: &Result<(), GroupError>) -> String {
 }
 
 /// Two members in their first generation, with what they were given.
-
 pub(super) const TWO: &str = "
     join a
     +10
