@@ -113,6 +113,10 @@ pub(super) struct State {
     /// Of what is staged, how many appends do not wait for a sync.
     pub(super) impatient: usize,
     sync_running: bool,
+    /// It is running, and somebody waited for one a moment ago.
+    pub(super) sync_is_shared: bool,
+    /// Bytes of chunks that were given to the writer since it began.
+    pub(super) chunks_since: usize,
     asleep: bool,
     closed: bool,
     failed: bool,
@@ -166,7 +170,10 @@ impl Queue {
                 && state.bytes < room.group
                 && !state.closed;
             if !state.staged.is_empty() && !gather {
-                break;
+                let promised = state.take(room, out);
+                if !out.is_empty() {
+                    return Taken::Some { promised };
+                }
             }
             if state.closed && state.staged.is_empty() {
                 return Taken::Closed;
@@ -175,8 +182,6 @@ impl Queue {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.asleep = false;
         }
-        let promised = state.take(room, out);
-        Taken::Some { promised }
     }
 
     /// Like [`Queue::take`], of what is there now.
@@ -184,9 +189,12 @@ impl Queue {
         self.lock().take(room, out)
     }
 
-    pub(crate) fn set_sync_running(&self, running: bool) {
+    /// Notes that a sync begins or has ended, and whether it is one that others wait for as well.
+    pub(crate) fn set_sync_running(&self, running: bool, is_shared: bool) {
         let mut state = self.lock();
         state.sync_running = running;
+        state.sync_is_shared = running && is_shared;
+        state.chunks_since = 0;
         if !running && state.asleep && !state.staged.is_empty() {
             drop(state);
             self.wake.notify_all();
