@@ -41,6 +41,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Where the log starts and ends, or `None` if there is no such log.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
 
+    /// The latest owner that the log has had, or `None` if there is no such log.
+    fn owner(&self, log: LogId) -> Option<OwnerEpoch>;
+
     /// The idempotent producers of which the log knows, by id, or `None` if there is no such log.
     fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>>;
 
@@ -78,6 +81,11 @@ pub trait Journal: Send + Sync + fmt::Debug {
 pub struct Append {
     pub frames: SmallVec<[Frame; 1]>,
     pub require: SmallVec<[Precondition; 1]>,
+    /// Who appends. It is refused if a log that it appends to or truncates has had a later owner; where it is itself later
+    /// than all before, it takes over the logs that it appends to. Without, nobody is asked.
+    pub owner: Option<OwnerEpoch>,
+    /// Names the append, so that it can be sent again without harm: see [`RequestId`].
+    pub request: Option<RequestId>,
     /// Lowers the level of this append's batches below that of their logs; it never raises it. In logs at `os` and
     /// `interval`, `memory` counts as `os`: their offsets outlive a killed process.
     pub level: Option<Durability>,
@@ -86,6 +94,22 @@ pub struct Append {
     /// Bytes of the buffer that the bodies are slices of: what keeping them costs.
     pub pinned_bytes: usize,
 }
+
+/// Which of those that have owned a log one after the other: a later one has a higher epoch. A log that nobody has owned has 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OwnerEpoch(pub u64);
+
+/// The name of an append, which its sender gives to no other.
+///
+/// An append under an id that was stored before is not stored again: it is committed with the places of the first one,
+/// marked as duplicates, once that one has reached its level. Whether it is the same append is not looked at. What was refused
+/// is not remembered, and can be tried again under the same id. The ids of the last [`REQUESTS_KEPT`] appends that had
+/// one are known, however old; they outlive whatever their append outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestId(pub [u8; 16]);
+
+/// How many request ids are known.
+pub const REQUESTS_KEPT: usize = 1 << 16;
 
 /// How long an append that holds only state waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,6 +147,11 @@ pub enum Frame {
         log: LogId,
         before: Offset,
     },
+    /// Takes a log over without appending to it: refused if it has had a later owner.
+    Claim {
+        log: LogId,
+        owner: OwnerEpoch,
+    },
 }
 
 /// A batch and the logs that get it: one body, however many targets.
@@ -147,7 +176,7 @@ pub enum Selection {
     Range { first: u32, count: u32 },
 }
 
-/// Keyed state beside the logs: definitions, commits, settlements.
+/// Keyed state beside the logs: definitions, commits, settlements. The space 65,535 is the journal's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateChange {
     pub space: StateSpace,
@@ -242,6 +271,12 @@ pub enum Refusal {
         log: LogId,
         next: Offset,
         expected: Offset,
+    },
+    #[error("{log} has an owner of epoch {current}, later than {given}", given = .given.0, current = .current.0)]
+    StaleOwner {
+        log: LogId,
+        given: OwnerEpoch,
+        current: OwnerEpoch,
     },
     #[error("{0} has no offsets left")]
     OffsetsExhausted(LogId),

@@ -16,6 +16,7 @@ pub mod contract;
 pub mod disk;
 pub mod memory;
 pub mod metrics;
+mod requests;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 pub mod ticket;
@@ -24,9 +25,9 @@ pub mod undecided;
 pub mod watch;
 
 pub use contract::{
-    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, Placed, Precondition, ProducerSeen,
-    ReadError, ReadFrom, ReadRequest, Refusal, Retention, Run, Selection, StateChange, StateItem, StateSpace,
-    StateUnreadable, StateWait, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Change, Frame, Journal, LogSpec, Outcome, OwnerEpoch, Placed, Precondition,
+    ProducerSeen, REQUESTS_KEPT, ReadError, ReadFrom, ReadRequest, Refusal, RequestId, Retention, Run,
+    Selection, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Target, TimeQuery,
 };
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
 pub use memory::MemoryJournal;

@@ -16,10 +16,11 @@ use stafett_model::{BatchHeader, Epoch, LogId};
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
 use crate::contract::{
-    Append, BatchFrame, Bounds, Frame, Journal, Outcome, Placed, Precondition, ProducerSeen, ReadError,
-    ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
+    Append, BatchFrame, Bounds, Frame, Journal, Outcome, OwnerEpoch, Placed, Precondition, ProducerSeen,
+    ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
 };
 use crate::disk::producers::{Numbered, Verdict};
+use crate::requests::Requests;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -37,6 +38,7 @@ struct Content {
     next_log: u64,
     logs: BTreeMap<LogId, MemoryLog>,
     state: KeyedState,
+    requests: Requests<()>,
     closed: bool,
 }
 
@@ -121,6 +123,10 @@ impl Journal for MemoryJournal {
         Some(self.lock().logs.get(&log)?.bounds())
     }
 
+    fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
+        Some(self.lock().logs.get(&log)?.owner)
+    }
+
     fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
         Some(self.lock().logs.get(&log)?.producers.seen())
     }
@@ -182,6 +188,10 @@ impl Content {
         if self.closed {
             return Err(Refusal::Closed);
         }
+        if let Some((placed, ())) = append.request.and_then(|id| self.requests.find(id)) {
+            return Ok(placed);
+        }
+        self.check_owner(append.owner, &append.frames)?;
         for Precondition::NextOffset { log, offset } in append.require {
             let next = self.log(log)?.next;
             if next != offset {
@@ -201,11 +211,52 @@ impl Content {
         for (frame, duplicate) in append.frames.into_iter().zip(duplicates) {
             match (frame, duplicate) {
                 (_, Some(duplicate)) => placed.push(duplicate),
-                (Frame::Batch(batch), None) => self.store(&batch, epoch, &mut placed),
+                (Frame::Batch(batch), None) => {
+                    if let Some(owner) = append.owner {
+                        for target in &batch.targets {
+                            self.own(target.log, owner);
+                        }
+                    }
+                    self.store(&batch, epoch, &mut placed);
+                }
                 (control, None) => self.control(control),
             }
         }
+        if let Some(id) = append.request {
+            drop(self.requests.note(id, placed.clone(), ()));
+        }
         Ok(placed)
+    }
+
+    /// Whether none of the logs that are changed has had a later owner.
+    fn check_owner(&self, given: Option<OwnerEpoch>, frames: &[Frame]) -> Result<(), Refusal> {
+        let check = |log: LogId, given: OwnerEpoch| {
+            let current = self.log(log)?.owner;
+            if given < current {
+                return Err(Refusal::StaleOwner { log, given, current });
+            }
+            Ok(())
+        };
+        for frame in frames {
+            match (frame, given) {
+                (Frame::Claim { log, owner }, _) => check(*log, *owner)?,
+                (Frame::Batch(batch), Some(given)) => {
+                    batch
+                        .targets
+                        .iter()
+                        .try_for_each(|target| check(target.log, given))?;
+                }
+                (Frame::Truncate { log, .. }, Some(given)) => check(*log, given)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn own(&mut self, log: LogId, owner: OwnerEpoch) {
+        if let Some(log) = self.logs.get_mut(&log) {
+            log.owner = log.owner.max(owner);
+        }
     }
 
     fn log(&self, id: LogId) -> Result<&MemoryLog, Refusal> {
@@ -221,7 +272,7 @@ impl Content {
                     self.log(id)?;
                 }
             }
-            Frame::Truncate { log, .. } => drop(self.log(*log)?),
+            Frame::Truncate { log, .. } | Frame::Claim { log, .. } => drop(self.log(*log)?),
             Frame::State(_) | Frame::CreateLogs { .. } => {}
         }
         Ok(None)
@@ -302,6 +353,7 @@ impl Content {
                     log.truncate(before);
                 }
             }
+            Frame::Claim { log, owner } => self.own(log, owner),
             Frame::Batch(_) => unreachable!("batches are stored as such"),
         }
     }

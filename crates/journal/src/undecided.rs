@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stafett_model::{Epoch, LogId};
 
 use crate::contract::{
-    Append, Bounds, Journal, Outcome, ProducerSeen, ReadRequest, Refusal, StateItem, StateSpace,
+    Append, Bounds, Journal, Outcome, OwnerEpoch, ProducerSeen, ReadRequest, Refusal, StateItem, StateSpace,
     StateUnreadable, TimeQuery,
 };
 use crate::memory::MemoryJournal;
@@ -96,6 +96,10 @@ impl Journal for UndecidedJournal {
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {
         self.behind.bounds(log)
+    }
+
+    fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
+        self.behind.owner(log)
     }
 
     fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {

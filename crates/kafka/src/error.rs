@@ -44,8 +44,8 @@ pub(crate) fn refusal(refusal: &Refusal) -> ErrorCode {
         Refusal::Fenced { .. } | Refusal::OffsetsExhausted(_) | Refusal::DiskFull | Refusal::Closed => {
             ErrorCode::KafkaStorageError
         }
-        // Only asked for by preconditions, which no request of Kafka's has.
-        Refusal::NotAtOffset { .. } => ErrorCode::UnknownServerError,
+        // Only asked for by preconditions and owners, which no request of Kafka's has.
+        Refusal::NotAtOffset { .. } | Refusal::StaleOwner { .. } => ErrorCode::UnknownServerError,
     }
 }
 

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use super::control::Control;
 use super::core::Core;
 use super::group::GROUP_HEAD_BYTES;
+use super::prepare::control_frame;
 use super::queue::{Staged, StagedFrame, Wait};
-use super::stage::{STATE_SYNC_WITHIN_MS, control_frame};
+use super::stage::STATE_SYNC_WITHIN_MS;
 use crate::contract::Outcome;
 use crate::ticket::Ticket;
 

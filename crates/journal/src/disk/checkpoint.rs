@@ -4,7 +4,7 @@
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | name | bytes |
-//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers |
+//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers, epoch of its owner |
 //! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still be there |
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
@@ -23,7 +23,7 @@ use super::log::LogState;
 use super::position::{Position, SegmentId};
 use super::producers::Producers;
 use super::storage::{Storage, StorageFile, read_exact_at};
-use crate::contract::{Change, LogSpec, StateChange, StateItem, StateSpace, StateUnreadable};
+use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, StateSpace, StateUnreadable};
 
 pub(crate) const FILE: &str = "checkpoint.redb";
 const NEW_FILE: &str = "checkpoint.redb.tmp";
@@ -106,6 +106,7 @@ pub(crate) struct LogRow {
     pub(crate) fenced: bool,
     pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
     pub(crate) producers: Option<Box<Producers>>,
+    pub(crate) owner: OwnerEpoch,
 }
 
 /// Whose file a segment's is.
@@ -430,8 +431,14 @@ impl LogRow {
             out.extend_from_slice(&from.0.to_le_bytes());
             out.extend_from_slice(&to.0.to_le_bytes());
         }
-        if let Some(producers) = &state.producers {
-            producers.encode(&mut out);
+        let is_owned = state.owner > OwnerEpoch::default();
+        match &state.producers {
+            Some(producers) => producers.encode(&mut out),
+            None if is_owned => Producers::default().encode(&mut out),
+            None => {}
+        }
+        if is_owned {
+            out.extend_from_slice(&state.owner.0.to_le_bytes());
         }
         out
     }
@@ -447,7 +454,11 @@ impl LogRow {
             .collect::<Option<Vec<_>>>()?;
         let producers = match reader.0 {
             [] => None,
-            _ => Some(Box::new(Producers::decode(&mut reader)?)),
+            _ => Some(Producers::decode(&mut reader)?),
+        };
+        let owner = match reader.0 {
+            [] => OwnerEpoch::default(),
+            _ => OwnerEpoch(reader.u64()?),
         };
         Some(Self {
             spec,
@@ -456,7 +467,8 @@ impl LogRow {
             reserved,
             fenced,
             damaged: (!damaged.is_empty()).then(|| Box::new(damaged)),
-            producers,
+            producers: producers.filter(|known| !known.is_empty()).map(Box::new),
+            owner,
         })
     }
 }

@@ -11,6 +11,7 @@
 //! 7 run       u32 epoch, 16 bytes boot id, i64 ms          the program started
 //! 8 run end   u32 epoch                                    it stopped with nothing left to write
 //! 9 segments  u32 added, u32 removed, then their ids       a rewrite came into force
+//! 10 own      u64 log, u64 epoch of its owner
 //! spec: u8 durability (0 memory, 1 os, 2 interval, 3 sync), u32 records, u32 ms, u64 retention ms, u64 retention bytes
 //!       (all ones: for ever)
 //! ```
@@ -22,7 +23,7 @@ use stafett_model::{Durability, Epoch, LogId, Offset};
 
 use super::codec::{Reader, u32_of, usize_of};
 use super::position::SegmentId;
-use crate::contract::{Change, LogSpec, Retention, StateChange, StateSpace};
+use crate::contract::{Change, LogSpec, OwnerEpoch, Retention, StateChange, StateSpace};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
@@ -48,6 +49,10 @@ pub(crate) enum Control {
     Reserve {
         log: LogId,
         below: Offset,
+    },
+    Own {
+        log: LogId,
+        owner: OwnerEpoch,
     },
     Run {
         epoch: Epoch,
@@ -88,6 +93,11 @@ impl Control {
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 out.extend_from_slice(boot);
                 out.extend_from_slice(&at.to_le_bytes());
+            }
+            Self::Own { log, owner } => {
+                out.push(10);
+                out.extend_from_slice(&log.0.to_le_bytes());
+                out.extend_from_slice(&owner.0.to_le_bytes());
             }
             Self::RunEnd { epoch } => {
                 out.push(8);
@@ -158,6 +168,10 @@ impl Control {
                     removed: ids(removed)?,
                 }
             }
+            10 => Self::Own {
+                log: LogId(reader.u64()?),
+                owner: OwnerEpoch(reader.u64()?),
+            },
             _ => return None,
         };
         reader.0.is_empty().then_some(control)
@@ -313,6 +327,10 @@ mod tests {
                 at: -5,
             },
             Control::RunEnd { epoch: Epoch(12) },
+            Control::Own {
+                log: LogId(8),
+                owner: OwnerEpoch(u64::MAX),
+            },
             Control::Segments {
                 added: vec![SegmentId(9)],
                 removed: vec![SegmentId(1), SegmentId(2)],

@@ -11,7 +11,7 @@ use super::files::Files;
 use super::log::{Log, LogState, LogTable};
 use super::pool::Pool;
 use super::position::{Position, SegmentId};
-use super::queue::Queue;
+use super::queue::{Queue, Wait};
 use super::segment::Segment;
 use super::settings::Settings;
 use super::storage::Storage;
@@ -19,6 +19,7 @@ use super::syncer::SyncGate;
 use super::tail::TailCache;
 use super::writer::{Sealed, Writer};
 use crate::metrics::Metrics;
+use crate::requests::Requests;
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) rewriting: Bell,
     /// It takes no more appends, no thread is at work, and everything that was taken is synced.
     pub(crate) drained: AtomicBool,
+    /// Taken before any log is locked, by appends that have an id alone.
+    pub(crate) requests: Mutex<Requests<Wait>>,
     pub(crate) epoch: Epoch,
     pub(crate) failure: OnceLock<String>,
     pub(crate) metrics: Metrics,

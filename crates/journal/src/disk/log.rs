@@ -14,7 +14,7 @@ use stafett_model::{LogId, Offset};
 use super::position::SegmentId;
 use super::producers::Producers;
 use super::sidecar::IndexEntry;
-use crate::contract::{Bounds, LogSpec};
+use crate::contract::{Bounds, LogSpec, OwnerEpoch};
 use crate::watch::Watchers;
 
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct LogState {
     /// Sealed segments that hold batches of the log, by offset.
     pub(crate) runs: Vec<RunRef>,
     pub(crate) producers: Option<Box<Producers>>,
+    /// The latest owner that it has had.
+    pub(crate) owner: OwnerEpoch,
     pub(crate) watchers: Watchers,
     /// Ranges of batches that have reached their level behind ones that have not, by offset, with their bytes.
     ready: Option<Box<VecDeque<Ready>>>,
@@ -134,6 +136,7 @@ impl Log {
             recent: Vec::new(),
             runs: Vec::new(),
             producers: None,
+            owner: OwnerEpoch::default(),
             watchers: Watchers::default(),
             ready: None,
             damaged: None,

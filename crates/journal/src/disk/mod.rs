@@ -10,7 +10,7 @@
 //!
 //! - [`storage`], [`real`]: what is asked of the operating system
 //! - `segment`, `group`, `frame`, `chunk`, `control`: the formats, from the outside in; `sidecar`, `checkpoint`: the indexes
-//! - `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: the way in; `here`: the short one
+//! - `prepare`, `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: the way in; `here`: the short one
 //! - `log`, `producers`, `tail`, `read`, `find_time`: the way out
 //! - `keeper`, `pool`, `retention`: the house
 //! - `scan`, `index`, `salvage`, `recovery`: the start
@@ -20,7 +20,7 @@ mod barrier;
 pub mod check;
 mod checkpoint;
 mod chunk;
-mod codec;
+pub(crate) mod codec;
 mod control;
 mod core;
 mod files;
@@ -41,6 +41,7 @@ mod lowered;
 mod overtake;
 mod pool;
 mod position;
+mod prepare;
 pub(crate) mod producers;
 mod queue;
 mod read;
@@ -52,6 +53,8 @@ mod salvage;
 mod scan;
 mod scrub;
 mod segment;
+#[cfg(test)]
+mod sent_again;
 pub mod settings;
 mod sidecar;
 mod stage;
@@ -67,6 +70,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use stafett_model::{Epoch, LogId};
 
 pub use self::backup::{BackupError, BackupReport};
@@ -76,7 +80,7 @@ use self::core::{Bell, Chores, Core, Pending, SegmentTable};
 use self::files::Files;
 use self::pool::Pool;
 use self::position::Position;
-use self::queue::Queue;
+use self::queue::{Queue, Wait};
 use self::real::Directory;
 pub use self::recovery::{OpenError, RecoveryReport};
 use self::recovery::{Recovered, recover};
@@ -87,9 +91,11 @@ use self::syncer::SyncGate;
 use self::tail::TailCache;
 use self::writer::Writer;
 use crate::contract::{
-    Append, Bounds, Journal, ProducerSeen, ReadRequest, StateItem, StateSpace, StateUnreadable, TimeQuery,
+    Append, Bounds, Journal, OwnerEpoch, ProducerSeen, ReadRequest, StateItem, StateSpace, StateUnreadable,
+    TimeQuery,
 };
 use crate::metrics::Metrics;
+use crate::requests::{self, Requests};
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -128,6 +134,7 @@ impl DiskJournal {
         };
         // What was replayed is in the checkpoint before anybody asks for it.
         keeper::checkpoint(&core)?;
+        load_requests(&core)?;
         tracing::info!(
             clean = report.clean,
             segments = report.segments,
@@ -256,6 +263,7 @@ fn start(
         freed: AtomicU64::new(0),
         rewriting: Bell::default(),
         drained: AtomicBool::new(false),
+        requests: Mutex::default(),
         epoch,
         failure: OnceLock::new(),
         metrics,
@@ -301,6 +309,21 @@ fn prepare_pool(
     Ok(pool)
 }
 
+/// Remembers the appends that had ids, out of the checkpoint.
+fn load_requests(core: &Core) -> Result<(), OpenError> {
+    let mut stored = Vec::new();
+    core.checkpoint
+        .load_state(requests::SPACE, &mut |item| {
+            if let StateItem::Value { key, value } = item {
+                stored.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+            }
+        })
+        .map_err(|error| OpenError::Checkpoint(error.to_string()))?;
+    // What recovery found is durable: nothing is waited for.
+    *core.requests.lock().unwrap_or_else(PoisonError::into_inner) = Requests::load(stored, Wait::Nothing);
+    Ok(())
+}
+
 /// A thread by its name, and what it does.
 type Job = (&'static str, fn(&Core));
 
@@ -344,6 +367,10 @@ impl Journal for DiskJournal {
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {
         Some(self.core.logs.get(log)?.lock().bounds())
+    }
+
+    fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
+        Some(self.core.logs.get(log)?.lock().owner)
     }
 
     fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {

@@ -10,6 +10,10 @@ use stafett_model::LogId;
 
 use super::control::Control;
 use super::queue::{Staged, State};
+use crate::requests;
+
+/// Bytes of chunks that are written while a sync runs, where somebody waits for syncs.
+const CHUNKS_PER_SYNC: usize = 1 << 20;
 
 /// What a write group may take, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +55,9 @@ impl Held {
                     let ids = first.0..first.0 + u64::from(*count);
                     self.logs.iter().any(|log| ids.contains(&log.0))
                 }
-                Control::Truncate { log, .. } | Control::Reserve { log, .. } => self.logs.contains(log),
+                Control::Truncate { log, .. } | Control::Reserve { log, .. } | Control::Own { log, .. } => {
+                    self.logs.contains(log)
+                }
                 // They say something of everything that was staged before.
                 Control::Run { .. } | Control::RunEnd { .. } | Control::Segments { .. } => true,
             })
@@ -60,7 +66,18 @@ impl Held {
 
 /// Whether a control is part of a log's own order, and not of that of everything else.
 fn is_of_one_log(control: &Control) -> bool {
-    matches!(control, Control::Reserve { .. })
+    match control {
+        Control::Reserve { .. } | Control::Own { .. } => true,
+        // Each id is put and deleted once, and nobody asks for two of them together.
+        Control::State(change) => change.space == requests::SPACE,
+        Control::CreateLogs { .. }
+        | Control::ChangeLogs { .. }
+        | Control::DeleteLogs { .. }
+        | Control::Truncate { .. }
+        | Control::Run { .. }
+        | Control::RunEnd { .. }
+        | Control::Segments { .. } => false,
+    }
 }
 
 fn controls_of(staged: &Staged) -> impl Iterator<Item = &Control> {
@@ -95,7 +112,7 @@ impl State {
                         room.segment
                     };
                 }
-                if whole <= limit || bytes == 0 {
+                if !self.is_paced() && (whole <= limit || bytes == 0) {
                     bytes += self.take_chunk(&mut append, out);
                 }
                 if !append.ahead.is_empty() {
@@ -129,6 +146,12 @@ impl State {
         promised
     }
 
+    /// Whether chunks wait until the sync that is running has ended: who waits for the next one waits for all that is
+    /// written until then.
+    fn is_paced(&self) -> bool {
+        self.sync_is_shared && self.chunks_since >= CHUNKS_PER_SYNC
+    }
+
     /// Moves the next chunk of an append into `out`; returns its bytes.
     fn take_chunk(&mut self, append: &mut Staged, out: &mut Vec<Staged>) -> usize {
         let Some(chunk) = append.next_chunk() else {
@@ -136,6 +159,7 @@ impl State {
         };
         self.is_open = true;
         let bytes = chunk.bytes;
+        self.chunks_since += bytes;
         self.bytes -= bytes;
         out.push(chunk);
         bytes

@@ -146,6 +146,10 @@ impl Producers {
         self.0.is_empty()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All of them, by id.
     pub(crate) fn seen(&self) -> Vec<ProducerSeen> {
         let last = |producer: &Producer| producer.batches.last().map_or(-1, |sent| sent.last);

@@ -116,9 +116,24 @@ pub(super) struct State {
     /// Of what is staged, how many appends do not wait for a sync.
     pub(super) impatient: usize,
     sync_running: bool,
+    /// It is running, and somebody waited for one a moment ago.
+    pub(super) sync_is_shared: bool,
+    /// Bytes of chunks that were given to the writer since it began.
+    pub(super) chunks_since: usize,
     asleep: bool,
     closed: bool,
     failed: bool,
+}
+
+/// What the writer finds.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// Something, and how many bytes the segment has to keep free behind it.
+    Some { promised: usize },
+    /// There may be something now; while the writer slept, others may have written ([`super::here`]).
+    Woken,
+    /// Nothing is staged and nothing will be.
+    Closed,
 }
 
 impl Queue {
@@ -150,22 +165,24 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something for the writer. While a sync runs, appends that wait for one gather, up to the bytes of a
-    /// group. False if nothing is staged and nothing will be.
-    pub(crate) fn wait(&self, group_bytes: usize) -> bool {
+    /// Moves as many appends as a group holds, at least one, into `out`, or sleeps until there is reason to look again. While a
+    /// sync runs, appends that wait for one gather.
+    pub(crate) fn take(&self, room: Room, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
-        loop {
-            let gather = state.gathers() && state.bytes < group_bytes && !state.closed;
-            if !state.staged.is_empty() && !gather {
-                return true;
+        let gather = state.gathers() && state.bytes < room.group && !state.closed;
+        if !state.staged.is_empty() && !gather {
+            let promised = state.take(room, out);
+            if !out.is_empty() {
+                return Taken::Some { promised };
             }
-            if state.closed && state.staged.is_empty() {
-                return false;
-            }
-            state.asleep = true;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.asleep = false;
         }
+        if state.closed && state.staged.is_empty() {
+            return Taken::Closed;
+        }
+        state.asleep = true;
+        state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.asleep = false;
+        Taken::Woken
     }
 
     /// Moves all that is staged into `out`, if the writer sleeps though it need not, and it is at most `bytes_max`. False if
@@ -183,15 +200,17 @@ impl Queue {
         true
     }
 
-    /// Moves as much as a group holds, at least one append if there is one, into `out`; returns how many bytes the segment has
-    /// to keep free behind it.
+    /// Like [`Queue::take`], of what is there now; returns how many bytes the segment has to keep free behind it.
     pub(crate) fn take_now(&self, room: Room, out: &mut Vec<Staged>) -> usize {
         self.lock().take(room, out)
     }
 
-    pub(crate) fn set_sync_running(&self, running: bool) {
+    /// Notes that a sync begins or has ended, and whether it is one that others wait for as well.
+    pub(crate) fn set_sync_running(&self, running: bool, is_shared: bool) {
         let mut state = self.lock();
         state.sync_running = running;
+        state.sync_is_shared = running && is_shared;
+        state.chunks_since = 0;
         if !running && state.asleep && !state.staged.is_empty() {
             drop(state);
             self.wake.notify_all();
@@ -323,7 +342,7 @@ mod tests {
         queue.lock().asleep = false;
         assert_eq!(taken(&queue), None, "the writer is at it");
         let queue = asleep([staged(Wait::Synced, 1)]);
-        queue.set_sync_running(true);
+        queue.set_sync_running(true, false);
         assert_eq!(taken(&queue), None, "it waits for the sync to end");
         assert!(queue.push(staged(Wait::Written, 1)));
         assert_eq!(taken(&queue), Some(2), "somebody waits for no sync");

@@ -10,6 +10,7 @@ use rustix::fs::{
     Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fdatasync, statvfs,
 };
 use rustix::io::{pread, pwritev};
+use smallvec::SmallVec;
 
 use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
@@ -31,6 +32,12 @@ pub enum OpenDirectoryError {
     #[error("{path} cannot be used: {error}", path = .path.display())]
     Io { path: PathBuf, error: io::Error },
 }
+
+/// Zeros as disks are written past the caches: at an address that is a multiple of [`FILL_ALIGN`].
+#[repr(align(4096))]
+struct Zeros([u8; 64 << 10]);
+static ZEROS: Zeros = Zeros([0; 64 << 10]);
+const _: () = assert!(align_of::<Zeros>() == FILL_ALIGN);
 
 /// The file whose lock says who uses the directory.
 const LOCK_FILE: &str = "lock";
@@ -183,17 +190,21 @@ impl StorageFile for RealFile {
     }
 
     fn fill(&self, at: u64, bytes: usize) -> io::Result<()> {
-        let zeros = vec![0; bytes + FILL_ALIGN];
-        let skip = zeros.as_ptr().align_offset(FILL_ALIGN);
-        let aligned = zeros.get(skip..skip + bytes).unwrap_or_default();
+        let mut pieces: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        for from in (0..bytes).step_by(ZEROS.0.len()) {
+            let piece = ZEROS.0.get(..ZEROS.0.len().min(bytes - from));
+            pieces.push(piece.unwrap_or_default());
+        }
+        let slices =
+            || -> SmallVec<[IoSlice<'_>; 16]> { pieces.iter().map(|piece| IoSlice::new(piece)).collect() };
         let flags = fcntl_getfl(&self.0)?;
         // Copying zeros through the page cache would cost as much as what they make room for.
         let direct = fcntl_setfl(&self.0, flags | OFlags::DIRECT)
             .map_err(io::Error::from)
-            .and_then(|()| self.write_at(&mut [IoSlice::new(aligned)], at));
+            .and_then(|()| self.write_at(&mut slices(), at));
         fcntl_setfl(&self.0, flags)?;
         // Not every file system can.
-        direct.or_else(|_| self.write_at(&mut [IoSlice::new(aligned)], at))
+        direct.or_else(|_| self.write_at(&mut slices(), at))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -167,6 +167,7 @@ impl<'a> Recovery<'a> {
                 state.fenced = row.fenced;
                 state.damaged = row.damaged;
                 state.producers = row.producers;
+                state.owner = row.owner;
             }
             logs.insert(id, Arc::new(log));
         })?;

@@ -2,29 +2,27 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::batch::{HEADER_BYTES, MAGIC};
-use stafett_model::checksum::crc32c;
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
-use super::chunk::{self, table_bytes};
-use super::codec::usize_of;
-use super::control::{Control, LOGS_MAX};
+use super::chunk::table_bytes;
+use super::control::Control;
 use super::core::Core;
-use super::frame::{ENTRIES_MAX, Entry, Head, Kind, frame_bytes};
+use super::frame::{Entry, Head, Kind};
 use super::group::GROUP_HEAD_BYTES;
 use super::here;
-use super::layout::COPY_BYTES_MAX;
 use super::log::{Log, LogState};
+use super::prepare::{Part, Prepared, control_frame};
 use super::producers::{Numbered, Verdict};
 use super::queue::{Staged, StagedFrame, Wait};
-use super::segment::SEGMENT_HEAD_BYTES;
 use crate::contract::{
-    Append, BatchFrame, Frame, LogSpec, Outcome, Placed, Precondition, Refusal, Selection, StateWait, Target,
+    Append, LogSpec, Outcome, OwnerEpoch, Placed, Precondition, Refusal, RequestId, Selection, StateWait,
+    Target,
 };
+use crate::requests::Requests;
 use crate::ticket::{Settler, Ticket};
 
 /// State that does not wait for a sync is on disk within this.
@@ -67,105 +65,20 @@ fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler
     prepared.stage(core, settler)
 }
 
-/// An append whose frames are known but for their offsets.
-struct Prepared {
-    frames: SmallVec<[Part; 1]>,
-    /// All logs whose locks are needed, sorted by id, each once.
-    logs: SmallVec<[Arc<Log>; 1]>,
-    require: SmallVec<[Precondition; 1]>,
-    level: Option<Durability>,
-    state: StateWait,
-    bytes: usize,
-    pinned_bytes: usize,
-    has_batches: bool,
-    /// It may use the space that is kept back.
-    frees_space: bool,
-}
-
-enum Part {
-    Batch {
-        header: BatchHeader,
-        body: Bytes,
-        targets: SmallVec<[Target; 1]>,
-        /// The frames that go ahead, if the body is cut: then `body` is its front alone.
-        ahead: Vec<StagedFrame>,
-    },
-    Control(StagedFrame),
-}
-
 impl Prepared {
-    fn of(core: &Core, append: Append) -> Result<Self, Refusal> {
-        if core.queue.is_closed() {
-            return Err(Refusal::Closed);
-        }
-        let mut logs: SmallVec<[Arc<Log>; 1]> = SmallVec::new();
-        let mut find = |id: LogId| -> Result<(), Refusal> {
-            logs.push(core.logs.get(id).ok_or(Refusal::NoSuchLog(id))?);
-            Ok(())
-        };
-        for precondition in &append.require {
-            let Precondition::NextOffset { log, .. } = precondition;
-            find(*log)?;
-        }
-        let mut bytes = GROUP_HEAD_BYTES;
-        let mut has_batches = false;
-        let mut frees_space = true;
-        let mut frames: SmallVec<[Part; 1]> = SmallVec::new();
-        for frame in append.frames {
-            let part = match frame {
-                Frame::Batch(batch) => {
-                    (has_batches, frees_space) = (true, false);
-                    for target in &batch.targets {
-                        find(target.log)?;
-                    }
-                    // A reservation of offsets may come with every batch.
-                    bytes += frame_bytes(batch.targets.len(), batch.body.len())
-                        + batch.targets.len() * frame_bytes(0, 24);
-                    batch_part(batch)
-                }
-                other @ (Frame::State(_)
-                | Frame::CreateLogs { .. }
-                | Frame::ChangeLogs { .. }
-                | Frame::DeleteLogs { .. }
-                | Frame::Truncate { .. }) => {
-                    match &other {
-                        Frame::Truncate { log, .. } => find(*log)?,
-                        Frame::ChangeLogs { first, count, .. } | Frame::DeleteLogs { first, count } => {
-                            for id in first.0..first.0 + u64::from(*count) {
-                                find(LogId(id))?;
-                            }
-                        }
-                        Frame::CreateLogs { .. } => frees_space = false,
-                        Frame::Batch(_) | Frame::State(_) => {}
-                    }
-                    let frame = control_frame(control_of(other));
-                    bytes += frame.head.frame_bytes();
-                    Part::Control(frame)
-                }
-            };
-            frames.push(part);
-        }
-        let bytes = cut_large(core, &mut frames, bytes)?;
-        logs.sort_unstable_by_key(|log| log.id);
-        logs.dedup_by_key(|log| log.id);
-        Ok(Self {
-            frames,
-            logs,
-            require: append.require,
-            level: append.level,
-            state: append.state,
-            bytes,
-            pinned_bytes: append.pinned_bytes,
-            has_batches,
-            frees_space,
-        })
-    }
-
     /// Decides, gives offsets, and queues. True if something was queued.
-    fn stage(self, core: &Core, settler: Settler) -> Result<bool, (Settler, Refusal)> {
-        let logs = self.logs;
+    fn stage(mut self, core: &Core, settler: Settler) -> Result<bool, (Settler, Refusal)> {
+        let mut named = self
+            .request
+            .map(|id| (id, core.requests.lock().unwrap_or_else(PoisonError::into_inner)));
+        if let Some((placed, wait)) = named.as_ref().and_then(|(id, known)| known.find(*id)) {
+            return Ok(finish(core, again(settler, placed, wait)));
+        }
+        let logs = std::mem::take(&mut self.logs);
         let mut locked: Locked<'_> = logs.iter().map(|log| (log.id, log.lock())).collect();
-        let verdicts = match check(&self.frames, &self.require, &locked) {
+        let checked = check_owner(self.owner, &self.frames, &locked)
+            .and_then(|()| check(&self.frames, &self.require, &locked));
+        let verdicts = match checked {
             Ok(verdicts) => verdicts,
             Err(refusal) => return Err((settler, refusal)),
         };
@@ -173,26 +86,7 @@ impl Prepared {
             core.metrics.disk_full.inc();
             return Err((settler, Refusal::DiskFull));
         };
-        let mut out = Staging {
-            core,
-            logs: &logs,
-            level: self.level,
-            frames: SmallVec::new(),
-            ahead: VecDeque::new(),
-            placed: SmallVec::new(),
-            wait: match self.state {
-                _ if self.has_batches => Wait::Nothing,
-                StateWait::Synced => Wait::Synced,
-                StateWait::Written => Wait::Written,
-            },
-            sync_within_ms: if self.has_batches {
-                IDLE_SYNC_WITHIN_MS
-            } else {
-                STATE_SYNC_WITHIN_MS
-            },
-            interval: None,
-            duplicate_shown: true,
-        };
+        let mut out = Staging::new(core, &logs, &self);
         for (part, verdict) in self.frames.into_iter().zip(verdicts) {
             match (part, verdict) {
                 (
@@ -209,6 +103,9 @@ impl Prepared {
                 }
                 (Part::Control(frame), _) => out.control(frame, &mut locked),
             }
+        }
+        if let Some((id, known)) = &mut named {
+            out.remember(*id, known);
         }
         let wait = if out.frames.is_empty() && out.duplicate_shown {
             Wait::Nothing
@@ -230,6 +127,24 @@ impl Prepared {
             pinned_bytes: self.pinned_bytes,
         };
         Ok(finish(core, staged))
+    }
+}
+
+/// An append that was staged before under the same id: it waits for what the first one waits for.
+fn again(settler: Settler, placed: SmallVec<[Placed; 1]>, wait: Wait) -> Staged {
+    Staged {
+        frames: SmallVec::new(),
+        settler: Some(settler),
+        placed,
+        wait,
+        sync_within_ms: u32::MAX,
+        interval: None,
+        bytes: 0,
+        ahead: VecDeque::new(),
+        ahead_bytes: 0,
+        seals: false,
+        charge: 0,
+        pinned_bytes: 0,
     }
 }
 
@@ -291,6 +206,31 @@ fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Resu
     Ok(verdicts)
 }
 
+/// Whether none of the logs that an append changes has had a later owner than it comes from.
+fn check_owner(given: Option<OwnerEpoch>, frames: &[Part], locked: &Locked<'_>) -> Result<(), Refusal> {
+    let check = |log: LogId, given: OwnerEpoch| {
+        let current = state_of(locked, log).owner;
+        if given < current {
+            return Err(Refusal::StaleOwner { log, given, current });
+        }
+        Ok(())
+    };
+    for part in frames {
+        match (part, given) {
+            (Part::Batch { targets, .. }, Some(given)) => {
+                targets.iter().try_for_each(|target| check(target.log, given))?;
+            }
+            (Part::Control(frame), _) => match (frame.control.as_deref(), given) {
+                (Some(Control::Own { log, owner }), _) => check(*log, *owner)?,
+                (Some(Control::Truncate { log, .. }), Some(given)) => check(*log, given)?,
+                _ => {}
+            },
+            (Part::Batch { .. }, None) => {}
+        }
+    }
+    Ok(())
+}
+
 fn check_batch(
     header: &BatchHeader,
     targets: &[Target],
@@ -341,6 +281,7 @@ struct Staging<'a> {
     logs: &'a [Arc<Log>],
     /// What the append lowers the levels of its logs to.
     level: Option<Durability>,
+    owner: Option<OwnerEpoch>,
     frames: SmallVec<[StagedFrame; 1]>,
     /// The chunks of bodies that are cut.
     ahead: VecDeque<StagedFrame>,
@@ -352,7 +293,38 @@ struct Staging<'a> {
     duplicate_shown: bool,
 }
 
-impl Staging<'_> {
+impl<'a> Staging<'a> {
+    fn new(core: &'a Core, logs: &'a [Arc<Log>], prepared: &Prepared) -> Self {
+        Self {
+            core,
+            logs,
+            level: prepared.level,
+            owner: prepared.owner,
+            frames: SmallVec::new(),
+            ahead: VecDeque::new(),
+            placed: SmallVec::new(),
+            wait: match prepared.state {
+                _ if prepared.has_batches => Wait::Nothing,
+                StateWait::Synced => Wait::Synced,
+                StateWait::Written => Wait::Written,
+            },
+            sync_within_ms: if prepared.has_batches {
+                IDLE_SYNC_WITHIN_MS
+            } else {
+                STATE_SYNC_WITHIN_MS
+            },
+            interval: None,
+            duplicate_shown: true,
+        }
+    }
+
+    /// Lets the append be known by an id, from now on and after a start.
+    fn remember(&mut self, id: RequestId, known: &mut Requests<Wait>) {
+        let changes = known.note(id, self.placed.clone(), self.wait).into_iter();
+        self.frames
+            .extend(changes.map(|change| control_frame(Control::State(change))));
+    }
+
     fn batch(
         &mut self,
         header: BatchHeader,
@@ -370,6 +342,11 @@ impl Staging<'_> {
             let base = state.next;
             state.next = Offset(base.0 + u64::from(span));
             self.core.mark_dirty(&log, state);
+            if let Some(owner) = self.owner.filter(|owner| *owner > state.owner) {
+                state.owner = owner;
+                self.frames
+                    .push(control_frame(Control::Own { log: log.id, owner }));
+            }
             let wait = self.wait_for(&log, state, base, span);
             self.wait = self.wait.max(wait);
             entries.push(Entry {
@@ -455,6 +432,12 @@ impl Staging<'_> {
                 let state = state_of_mut(locked, log.id);
                 state.truncate(*before);
                 self.core.freed.fetch_add(1, Ordering::AcqRel);
+                self.core.mark_dirty(&log, state);
+            }
+            Some(Control::Own { log, owner }) => {
+                let log = self.log(*log);
+                let state = state_of_mut(locked, log.id);
+                state.owner = state.owner.max(*owner);
                 self.core.mark_dirty(&log, state);
             }
             _ => {}
@@ -556,106 +539,5 @@ fn span_of(header: &BatchHeader, records: Selection) -> u32 {
     match records {
         Selection::All => u32::try_from(header.span()).unwrap_or(0),
         Selection::Range { count, .. } => count,
-    }
-}
-
-fn batch_part(batch: BatchFrame) -> Part {
-    assert!(
-        batch.targets.len() <= ENTRIES_MAX,
-        "the caller splits wider fan-outs"
-    );
-    let header = BatchHeader::parse(&batch.body).expect("the caller has verified the batch");
-    assert!(
-        header.magic == MAGIC && header.bytes == batch.body.len() && batch.body.len() >= HEADER_BYTES,
-        "the caller has verified the batch"
-    );
-    Part::Batch {
-        header,
-        body: batch.body,
-        targets: batch.targets,
-        ahead: Vec::new(),
-    }
-}
-
-/// Bodies of this size and more are cut, if their append is larger than a write group.
-fn is_cut(body: &Bytes, chunk_bytes: usize) -> bool {
-    body.len() > HEADER_BYTES + chunk_bytes.min(COPY_BYTES_MAX)
-}
-
-/// What an append takes more of a segment if its large bodies are cut.
-fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
-    let bodies = frames.iter().filter_map(|part| match part {
-        Part::Batch { body, targets, .. } if is_cut(body, chunk_bytes) => Some((body.len(), targets.len())),
-        Part::Batch { .. } | Part::Control(_) => None,
-    });
-    bodies
-        .map(|(bytes, targets)| {
-            let last = frame_bytes(targets, table_bytes(chunk::count(bytes, chunk_bytes)));
-            (chunk::ahead_bytes(bytes, chunk_bytes) + last).saturating_sub(frame_bytes(targets, bytes))
-        })
-        .sum()
-}
-
-/// Cuts the bodies of an append that is too large for a write group, before any lock is taken: the checksums of their
-/// chunks are computed here. Returns what the append takes of a segment.
-fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Refusal> {
-    let (group_bytes_max, chunk_bytes) = (core.pool.group_bytes_max(), core.pool.chunk_bytes());
-    let extra = if bytes > group_bytes_max {
-        extra_bytes_of_cutting(frames, chunk_bytes)
-    } else {
-        0
-    };
-    let bytes = bytes + extra;
-    let limit = usize_of(core.settings.segment_bytes) - SEGMENT_HEAD_BYTES;
-    if bytes > limit {
-        return Err(Refusal::TooLarge { bytes, limit });
-    }
-    if bytes > group_bytes_max {
-        for part in frames {
-            if let Part::Batch { body, ahead, .. } = part
-                && is_cut(body, chunk_bytes)
-            {
-                *ahead = chunk::cut(body, chunk_bytes).collect();
-                body.truncate(HEADER_BYTES);
-            }
-        }
-    }
-    Ok(bytes)
-}
-
-fn control_of(frame: Frame) -> Control {
-    if let Frame::CreateLogs { count, .. }
-    | Frame::ChangeLogs { count, .. }
-    | Frame::DeleteLogs { count, .. } = &frame
-    {
-        assert!(*count <= LOGS_MAX, "the caller splits longer runs of logs");
-    }
-    match frame {
-        Frame::State(change) => Control::State(change),
-        Frame::CreateLogs { first, count, spec } => Control::CreateLogs { first, count, spec },
-        Frame::ChangeLogs { first, count, spec } => Control::ChangeLogs { first, count, spec },
-        Frame::DeleteLogs { first, count } => Control::DeleteLogs { first, count },
-        Frame::Truncate { log, before } => Control::Truncate { log, before },
-        Frame::Batch(_) => unreachable!("batches are staged as such"),
-    }
-}
-
-pub(crate) fn control_frame(control: Control) -> StagedFrame {
-    let body = Bytes::from(control.encode());
-    let head = Head {
-        kind: Kind::Control,
-        more: false,
-        body_bytes: body.len(),
-        body_checksum: crc32c(&body),
-        max_timestamp: 0,
-        span: 0,
-        entries: SmallVec::new(),
-    };
-    StagedFrame {
-        head,
-        body,
-        logs: SmallVec::new(),
-        control: Some(Box::new(control)),
-        reserves: None,
     }
 }

@@ -79,6 +79,7 @@ struct Round {
     files: SmallVec<[Arc<dyn StorageFile>; 2]>,
     waiting: Vec<Vec<Waiting>>,
     upto: Position,
+    is_shared: bool,
 }
 
 impl SyncGate {
@@ -112,8 +113,7 @@ impl SyncGate {
         if written.urgent {
             state.waited = Some(Instant::now());
         }
-        let is_shared = state.waited.is_some_and(|waited| waited.elapsed() < A_MOMENT);
-        let bound = if is_shared {
+        let bound = if state.is_shared() {
             UNSYNCED_BYTES_SHARED
         } else {
             UNSYNCED_BYTES
@@ -189,6 +189,11 @@ impl SyncGate {
 }
 
 impl State {
+    /// Whether somebody waited for a sync a moment ago.
+    fn is_shared(&self) -> bool {
+        self.waited.is_some_and(|waited| waited.elapsed() < A_MOMENT)
+    }
+
     fn take(&mut self) -> Round {
         self.unsynced_bytes = 0;
         self.interval_records = 0;
@@ -198,6 +203,7 @@ impl State {
             files: std::mem::take(&mut self.files),
             waiting: std::mem::take(&mut self.waiting),
             upto: self.written,
+            is_shared: self.is_shared(),
         }
     }
 }
@@ -205,9 +211,9 @@ impl State {
 /// Syncs until the journal is closed.
 pub(crate) fn run(core: &Core) {
     while let Some(round) = core.sync.next_round() {
-        core.queue.set_sync_running(true);
+        core.queue.set_sync_running(true, round.is_shared);
         sync(core, round);
-        core.queue.set_sync_running(false);
+        core.queue.set_sync_running(false, false);
     }
 }
 

@@ -21,7 +21,7 @@ use super::log::Recent;
 use super::overtake::Room;
 use super::pool::Spare;
 use super::position::{Position, SegmentId};
-use super::queue::{Staged, StagedFrame, Wait};
+use super::queue::{Staged, StagedFrame, Taken, Wait};
 use super::scan::Chain;
 use super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::sidecar::{IndexEntry, Summary};
@@ -71,10 +71,12 @@ pub(crate) struct Sealed {
 /// Writes until the journal is closed.
 pub(crate) fn run(core: &Core) {
     let mut staged = Vec::new();
-    while core.queue.wait(core.pool.group_bytes_max()) {
-        // Whoever stages and writes by itself does so while this sleeps: from here on the room is known.
-        let promised = core.queue.take_now(room(core), &mut staged);
-        write(core, &mut staged, promised);
+    loop {
+        match core.queue.take(room(core), &mut staged) {
+            Taken::Some { promised } => write(core, &mut staged, promised),
+            Taken::Woken => {}
+            Taken::Closed => break,
+        }
     }
     core.sync.close();
 }

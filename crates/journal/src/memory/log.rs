@@ -7,7 +7,7 @@ use stafett_model::batch::{PLACEMENT_BYTES, placement};
 use stafett_model::fan_out::{self, Numbering};
 use stafett_model::{BatchHeader, Epoch, LogId, Offset};
 
-use crate::contract::{Bounds, LogSpec, ReadError, ReadFrom, Run, Selection, TimeQuery};
+use crate::contract::{Bounds, LogSpec, OwnerEpoch, ReadError, ReadFrom, Run, Selection, TimeQuery};
 use crate::disk::producers::Producers;
 use crate::ticket::TimeResult;
 use crate::watch::Watchers;
@@ -23,6 +23,7 @@ pub(super) struct MemoryLog {
     pub(super) next: Offset,
     batches: BTreeMap<Offset, Stored>,
     pub(super) producers: Producers,
+    pub(super) owner: OwnerEpoch,
     pub(super) watchers: Watchers,
 }
 
@@ -45,6 +46,7 @@ impl MemoryLog {
             next: Offset::ZERO,
             batches: BTreeMap::new(),
             producers: Producers::default(),
+            owner: OwnerEpoch::default(),
             watchers: Watchers::default(),
         }
     }

@@ -22,8 +22,10 @@ mod closing;
 mod fan_out;
 mod logs;
 mod model;
+mod owners;
 mod producers;
 mod reads;
+mod requests;
 mod state;
 mod threads;
 mod time;
@@ -83,6 +85,17 @@ on_every_provider! {
         an_old_epoch_is_refused_and_a_new_one_starts_at_zero,
         producers_are_known_per_log,
         producers_are_remembered_by_the_next_start;
+    requests:
+        an_append_sent_again_under_its_id_is_the_one_that_is_there,
+        an_id_is_known_to_the_next_start,
+        what_was_refused_can_be_tried_again_under_its_id,
+        an_id_counts_before_what_is_required,
+        of_many_at_once_under_one_id_one_is_stored;
+    owners:
+        a_later_owner_keeps_earlier_ones_out,
+        a_log_is_claimed_without_appending_to_it,
+        owners_are_of_one_log_each,
+        an_append_without_an_owner_is_not_asked_for_one;
     logs:
         ids_are_given_out_once,
         a_truncated_log_starts_where_it_was_cut,

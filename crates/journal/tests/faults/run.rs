@@ -192,7 +192,8 @@ impl Run {
             Frame::CreateLogs { first: log, .. }
             | Frame::ChangeLogs { first: log, .. }
             | Frame::DeleteLogs { first: log, .. }
-            | Frame::Truncate { log, .. } => BTreeSet::from([*log]),
+            | Frame::Truncate { log, .. }
+            | Frame::Claim { log, .. } => BTreeSet::from([*log]),
             Frame::Batch(_) | Frame::State(_) => BTreeSet::new(),
         };
         let ticket = self

@@ -12,6 +12,7 @@ use super::super::position::{Position, SegmentId};
 use super::super::producers::Numbered;
 use super::super::scan::ScannedFrame;
 use super::{Recovery, ids};
+use crate::contract::OwnerEpoch;
 
 impl Recovery<'_> {
     /// Applies a frame that the checkpoint may not cover. Applying one again changes nothing.
@@ -121,6 +122,7 @@ impl Recovery<'_> {
                     self.dirty.insert(log);
                 }
             }
+            Control::Own { log, owner } => self.own(log, owner),
             Control::Run { epoch, boot, .. } => {
                 // Where the recovery before that run ended, whose checkpoint was not stored.
                 self.pass_lost_offsets(boot);
@@ -140,6 +142,14 @@ impl Recovery<'_> {
                 self.segments_added.extend(added);
                 self.segments_removed.extend(removed);
             }
+        }
+    }
+
+    fn own(&mut self, log: LogId, owner: OwnerEpoch) {
+        if let Some(known) = self.logs.get(&log) {
+            let mut state = known.lock();
+            state.owner = state.owner.max(owner);
+            self.dirty.insert(log);
         }
     }
 

@@ -1,0 +1,244 @@
+//! Preparing: everything about an append that needs no lock. Its frames are made, its logs are found, and its large bodies are
+//! cut.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use stafett_model::batch::{HEADER_BYTES, MAGIC};
+use stafett_model::checksum::crc32c;
+use stafett_model::{BatchHeader, Durability, LogId};
+
+use super::chunk::{self, table_bytes};
+use super::codec::usize_of;
+use super::control::{Control, LOGS_MAX};
+use super::core::Core;
+use super::frame::{ENTRIES_MAX, Head, Kind, frame_bytes};
+use super::group::GROUP_HEAD_BYTES;
+use super::layout::COPY_BYTES_MAX;
+use super::log::Log;
+use super::queue::StagedFrame;
+use super::segment::SEGMENT_HEAD_BYTES;
+use crate::contract::{
+    Append, BatchFrame, Frame, OwnerEpoch, Precondition, Refusal, RequestId, StateWait, Target,
+};
+use crate::requests;
+
+/// What it takes to note that a log has another owner.
+const OWN_BYTES: usize = 64;
+
+/// An append whose frames are known but for their offsets.
+pub(super) struct Prepared {
+    pub(super) frames: SmallVec<[Part; 1]>,
+    /// All logs whose locks are needed, sorted by id, each once.
+    pub(super) logs: SmallVec<[Arc<Log>; 1]>,
+    pub(super) require: SmallVec<[Precondition; 1]>,
+    pub(super) owner: Option<OwnerEpoch>,
+    pub(super) request: Option<RequestId>,
+    pub(super) level: Option<Durability>,
+    pub(super) state: StateWait,
+    pub(super) bytes: usize,
+    pub(super) pinned_bytes: usize,
+    pub(super) has_batches: bool,
+    /// It may use the space that is kept back.
+    pub(super) frees_space: bool,
+}
+
+pub(super) enum Part {
+    Batch {
+        header: BatchHeader,
+        body: Bytes,
+        targets: SmallVec<[Target; 1]>,
+        /// The frames that go ahead, if the body is cut: then `body` is its front alone.
+        ahead: Vec<StagedFrame>,
+    },
+    Control(StagedFrame),
+}
+
+impl Prepared {
+    pub(super) fn of(core: &Core, append: Append) -> Result<Self, Refusal> {
+        if core.queue.is_closed() {
+            return Err(Refusal::Closed);
+        }
+        let mut logs: SmallVec<[Arc<Log>; 1]> = SmallVec::new();
+        let mut find = |id: LogId| -> Result<(), Refusal> {
+            logs.push(core.logs.get(id).ok_or(Refusal::NoSuchLog(id))?);
+            Ok(())
+        };
+        for precondition in &append.require {
+            let Precondition::NextOffset { log, .. } = precondition;
+            find(*log)?;
+        }
+        let mut bytes = GROUP_HEAD_BYTES;
+        let mut has_batches = false;
+        let mut targets = 0;
+        let mut frees_space = true;
+        let mut frames: SmallVec<[Part; 1]> = SmallVec::new();
+        for frame in append.frames {
+            let part = match frame {
+                Frame::Batch(batch) => {
+                    (has_batches, frees_space) = (true, false);
+                    targets += batch.targets.len();
+                    for target in &batch.targets {
+                        find(target.log)?;
+                    }
+                    // A reservation of offsets may come with every batch.
+                    bytes += frame_bytes(batch.targets.len(), batch.body.len())
+                        + batch.targets.len() * frame_bytes(0, 24);
+                    batch_part(batch)
+                }
+                other @ (Frame::State(_)
+                | Frame::CreateLogs { .. }
+                | Frame::ChangeLogs { .. }
+                | Frame::DeleteLogs { .. }
+                | Frame::Truncate { .. }
+                | Frame::Claim { .. }) => {
+                    frees_space &= !matches!(other, Frame::CreateLogs { .. });
+                    ids_of(&other).try_for_each(|id| find(LogId(id)))?;
+                    let frame = control_frame(control_of(other));
+                    bytes += frame.head.frame_bytes();
+                    Part::Control(frame)
+                }
+            };
+            frames.push(part);
+        }
+        if append.owner.is_some() {
+            bytes += logs.len() * OWN_BYTES;
+        }
+        if append.request.is_some() {
+            bytes += requests::state_bytes(targets);
+        }
+        let bytes = cut_large(core, &mut frames, bytes)?;
+        logs.sort_unstable_by_key(|log| log.id);
+        logs.dedup_by_key(|log| log.id);
+        Ok(Self {
+            frames,
+            logs,
+            require: append.require,
+            owner: append.owner,
+            request: append.request,
+            level: append.level,
+            state: append.state,
+            bytes,
+            pinned_bytes: append.pinned_bytes,
+            has_batches,
+            frees_space,
+        })
+    }
+}
+
+fn batch_part(batch: BatchFrame) -> Part {
+    assert!(
+        batch.targets.len() <= ENTRIES_MAX,
+        "the caller splits wider fan-outs"
+    );
+    let header = BatchHeader::parse(&batch.body).expect("the caller has verified the batch");
+    assert!(
+        header.magic == MAGIC && header.bytes == batch.body.len() && batch.body.len() >= HEADER_BYTES,
+        "the caller has verified the batch"
+    );
+    Part::Batch {
+        header,
+        body: batch.body,
+        targets: batch.targets,
+        ahead: Vec::new(),
+    }
+}
+
+/// Bodies of this size and more are cut, if their append is larger than a write group.
+fn is_cut(body: &Bytes, chunk_bytes: usize) -> bool {
+    body.len() > HEADER_BYTES + chunk_bytes.min(COPY_BYTES_MAX)
+}
+
+/// What an append takes more of a segment if its large bodies are cut.
+fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
+    let bodies = frames.iter().filter_map(|part| match part {
+        Part::Batch { body, targets, .. } if is_cut(body, chunk_bytes) => Some((body.len(), targets.len())),
+        Part::Batch { .. } | Part::Control(_) => None,
+    });
+    bodies
+        .map(|(bytes, targets)| {
+            let last = frame_bytes(targets, table_bytes(chunk::count(bytes, chunk_bytes)));
+            (chunk::ahead_bytes(bytes, chunk_bytes) + last).saturating_sub(frame_bytes(targets, bytes))
+        })
+        .sum()
+}
+
+/// Cuts the bodies of an append that is too large for a write group, before any lock is taken: the checksums of their
+/// chunks are computed here. Returns what the append takes of a segment.
+fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Refusal> {
+    let (group_bytes_max, chunk_bytes) = (core.pool.group_bytes_max(), core.pool.chunk_bytes());
+    let extra = if bytes > group_bytes_max {
+        extra_bytes_of_cutting(frames, chunk_bytes)
+    } else {
+        0
+    };
+    let bytes = bytes + extra;
+    let limit = usize_of(core.settings.segment_bytes) - SEGMENT_HEAD_BYTES;
+    if bytes > limit {
+        return Err(Refusal::TooLarge { bytes, limit });
+    }
+    if bytes > group_bytes_max {
+        for part in frames {
+            if let Part::Batch { body, ahead, .. } = part
+                && is_cut(body, chunk_bytes)
+            {
+                *ahead = chunk::cut(body, chunk_bytes).collect();
+                body.truncate(HEADER_BYTES);
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// The logs that have to exist for what a frame does to them.
+fn ids_of(frame: &Frame) -> std::ops::Range<u64> {
+    match frame {
+        Frame::Truncate { log, .. } | Frame::Claim { log, .. } => log.0..log.0 + 1,
+        Frame::ChangeLogs { first, count, .. } | Frame::DeleteLogs { first, count } => {
+            first.0..first.0 + u64::from(*count)
+        }
+        Frame::CreateLogs { .. } | Frame::Batch(_) | Frame::State(_) => 0..0,
+    }
+}
+
+fn control_of(frame: Frame) -> Control {
+    if let Frame::CreateLogs { count, .. }
+    | Frame::ChangeLogs { count, .. }
+    | Frame::DeleteLogs { count, .. } = &frame
+    {
+        assert!(*count <= LOGS_MAX, "the caller splits longer runs of logs");
+    }
+    if let Frame::State(change) = &frame {
+        assert!(change.space != requests::SPACE, "the space is the journal's own");
+    }
+    match frame {
+        Frame::State(change) => Control::State(change),
+        Frame::CreateLogs { first, count, spec } => Control::CreateLogs { first, count, spec },
+        Frame::ChangeLogs { first, count, spec } => Control::ChangeLogs { first, count, spec },
+        Frame::DeleteLogs { first, count } => Control::DeleteLogs { first, count },
+        Frame::Truncate { log, before } => Control::Truncate { log, before },
+        Frame::Claim { log, owner } => Control::Own { log, owner },
+        Frame::Batch(_) => unreachable!("batches are staged as such"),
+    }
+}
+
+pub(crate) fn control_frame(control: Control) -> StagedFrame {
+    let body = Bytes::from(control.encode());
+    let head = Head {
+        kind: Kind::Control,
+        more: false,
+        body_bytes: body.len(),
+        body_checksum: crc32c(&body),
+        max_timestamp: 0,
+        span: 0,
+        entries: SmallVec::new(),
+    };
+    StagedFrame {
+        head,
+        body,
+        logs: SmallVec::new(),
+        control: Some(Box::new(control)),
+        reserves: None,
+    }
+}

@@ -1,0 +1,201 @@
+//! Appends that carry an id: the last of them are remembered with their outcomes, so that one that is sent again is told
+//! from a new one.
+//!
+//! They are state of a space of their own: an id's value is stored with its append and deleted by the append whose id
+//! takes its place. So what is remembered survives whatever its append survives, and takes bounded space.
+//!
+//! ```text
+//! key    16 bytes id
+//! value  u64 number, rising with every id; per batch and log: u64 log, u64 base offset (little-endian)
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::{BufMut, Bytes};
+use smallvec::SmallVec;
+use stafett_model::{LogId, Offset};
+
+use crate::contract::{Change, Placed, REQUESTS_KEPT, RequestId, StateChange, StateSpace};
+use crate::disk::codec::Reader;
+
+/// The space of state that these have for themselves.
+pub(crate) const SPACE: StateSpace = StateSpace(u16::MAX);
+
+/// The ids that are remembered. `W` is what an append that is sent again waits for.
+#[derive(Debug)]
+pub(crate) struct Requests<W> {
+    known: HashMap<RequestId, Known<W>>,
+    /// Oldest first.
+    order: VecDeque<RequestId>,
+    next_number: u64,
+    kept: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Known<W> {
+    placed: SmallVec<[Placed; 1]>,
+    wait: W,
+}
+
+impl<W: Copy> Default for Requests<W> {
+    fn default() -> Self {
+        Self::keeping(REQUESTS_KEPT)
+    }
+}
+
+impl<W: Copy> Requests<W> {
+    fn keeping(kept: usize) -> Self {
+        Self {
+            known: HashMap::new(),
+            order: VecDeque::new(),
+            next_number: 0,
+            kept,
+        }
+    }
+
+    /// Remembers what was stored, as pairs of keys and values; who asks for them again waits for `wait`.
+    pub(crate) fn load(stored: impl IntoIterator<Item = (Bytes, Bytes)>, wait: W) -> Self {
+        let decoded = stored.into_iter().filter_map(|(key, value)| decode(&key, &value));
+        let mut rows: Vec<_> = decoded.collect();
+        rows.sort_unstable_by_key(|(number, _, _)| *number);
+        let mut requests = Self::default();
+        for (number, id, placed) in rows {
+            requests.next_number = number + 1;
+            requests.order.push_back(id);
+            requests.known.insert(id, Known { placed, wait });
+        }
+        requests
+    }
+
+    /// Where the batches of an append went that came before under this id, and what it waits for.
+    pub(crate) fn find(&self, id: RequestId) -> Option<(SmallVec<[Placed; 1]>, W)> {
+        let known = self.known.get(&id)?;
+        let duplicates = known.placed.iter().map(|placed| Placed {
+            duplicate: true,
+            ..*placed
+        });
+        Some((duplicates.collect(), known.wait))
+    }
+
+    /// What an append has to store besides, to be remembered under an id: two changes at most. It is remembered from now on.
+    pub(crate) fn note(
+        &mut self,
+        id: RequestId,
+        placed: SmallVec<[Placed; 1]>,
+        wait: W,
+    ) -> SmallVec<[StateChange; 2]> {
+        let mut changes = SmallVec::new();
+        if self.order.len() >= self.kept
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+            changes.push(change(oldest, Change::Delete));
+        }
+        changes.push(change(id, Change::Put(encode(self.next_number, &placed))));
+        self.next_number += 1;
+        self.order.push_back(id);
+        self.known.insert(id, Known { placed, wait });
+        changes
+    }
+}
+
+/// Bytes of the changes for an append of so many places, about: what to keep free for them.
+pub(crate) fn state_bytes(places: usize) -> usize {
+    2 * 64 + 8 + 16 * places + 64
+}
+
+fn change(id: RequestId, change: Change) -> StateChange {
+    StateChange {
+        space: SPACE,
+        key: Bytes::copy_from_slice(&id.0),
+        change,
+    }
+}
+
+fn encode(number: u64, placed: &[Placed]) -> Bytes {
+    let mut out = Vec::with_capacity(8 + placed.len() * 16);
+    out.put_u64_le(number);
+    for placed in placed {
+        out.put_u64_le(placed.log.0);
+        out.put_u64_le(placed.base.0);
+    }
+    out.into()
+}
+
+fn decode(key: &[u8], value: &[u8]) -> Option<(u64, RequestId, SmallVec<[Placed; 1]>)> {
+    let id = RequestId(key.try_into().ok()?);
+    let mut reader = Reader(value);
+    let number = reader.u64()?;
+    let mut placed = SmallVec::new();
+    while !reader.0.is_empty() {
+        placed.push(Placed {
+            log: LogId(reader.u64()?),
+            base: Offset(reader.u64()?),
+            duplicate: false,
+        });
+    }
+    // The next number can always be computed.
+    (number < u64::MAX >> 1).then_some((number, id, placed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> RequestId {
+        RequestId([n; 16])
+    }
+
+    fn placed(base: u64) -> SmallVec<[Placed; 1]> {
+        SmallVec::from_buf([Placed {
+            log: LogId(3),
+            base: Offset(base),
+            duplicate: false,
+        }])
+    }
+
+    #[test]
+    fn the_oldest_goes_when_there_are_too_many() {
+        let mut requests = Requests::keeping(3);
+        for n in 0..5 {
+            let changes = requests.note(id(n), placed(n.into()), ());
+            assert_eq!(changes.len(), if n < 3 { 1 } else { 2 });
+        }
+        let known: Vec<_> = (0..5).map(|n| requests.find(id(n)).is_some()).collect();
+        assert_eq!(known, [false, false, true, true, true]);
+        let (again, ()) = requests.find(id(4)).unwrap();
+        assert_eq!((again[0].base, again[0].duplicate), (Offset(4), true));
+    }
+
+    #[test]
+    fn what_was_stored_is_remembered_in_its_order() {
+        let mut requests = Requests::keeping(10);
+        let mut stored = HashMap::new();
+        for n in 0..5 {
+            for change in requests.note(id(n), placed(n.into()), ()) {
+                match change.change {
+                    Change::Put(value) => drop(stored.insert(change.key, value)),
+                    Change::Delete | Change::Delta(_) => drop(stored.remove(&change.key)),
+                }
+            }
+        }
+        let mut loaded = Requests::load(stored, ());
+        assert_eq!(loaded.order, requests.order);
+        loaded.kept = 5;
+        let changes = loaded.note(id(9), SmallVec::new(), ());
+        assert_eq!(changes[0], change(id(0), Change::Delete));
+    }
+
+    #[test]
+    fn what_cannot_have_been_stored_is_left_out() {
+        let rows = [
+            (Bytes::from_static(b"short"), Bytes::from_static(&[0; 8])),
+            (Bytes::from_static(&[1; 16]), Bytes::from_static(&[0; 7])),
+            (Bytes::from_static(&[2; 16]), Bytes::from_static(&[0; 9])),
+            (Bytes::from_static(&[3; 16]), Bytes::from_static(&[255; 8])),
+            (Bytes::from_static(&[4; 16]), Bytes::from_static(&[0; 8])),
+        ];
+        let loaded = Requests::load(rows, ());
+        assert_eq!(loaded.order, [id(4)]);
+    }
+}
