@@ -443,6 +443,13 @@ impl Inner {
                     .get_or_insert_with(|| Box::new(Cursor::new(Arc::clone(&hub.kept))))
                     .fill(from, run);
             }
+            // The log goes on behind a gap after a start that may have lost something, and nothing is behind it yet.
+            Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {
+                let end = run.bounds.map_or(from, |bounds| bounds.end.0);
+                if is_wanted {
+                    state.skip(missing, end, changes);
+                }
+            }
             Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > from => {
                 if is_wanted {
                     hub.metrics.lost.inc_by(state.lane_mut(lane).start_at(start.0));

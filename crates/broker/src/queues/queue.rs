@@ -370,6 +370,11 @@ impl Queue {
         receiver.await.ok().flatten()
     }
 
+    /// Hands out what can be, at once. Who does not wait for its log to grow calls it.
+    pub fn pump_now(self: &Arc<Self>) {
+        self.pump();
+    }
+
     /// Settles messages in flight, all under one lock. Those that are not in flight are passed over; how many were.
     pub fn settle(self: &Arc<Self>, settlements: &[(DeliveryId, Settle)]) -> usize {
         let Some(hub) = self.hub.upgrade() else { return 0 };
