@@ -1,5 +1,7 @@
 //! How often memory is taken on the way of a message: per batch, not per message.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

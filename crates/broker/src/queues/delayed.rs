@@ -183,7 +183,9 @@ async fn empty(hub: &Arc<Queues>, queue: &Arc<Queue>, slot: Slot, namespace: &Na
             move_on(hub, queue, namespace, &due).await;
             continue;
         }
-        let next = waiting.peek().map_or(slot.closes_ms(), |Reverse((at, _))| *at);
+        let next = waiting
+            .peek()
+            .map_or_else(|| slot.closes_ms(), |Reverse((at, _))| *at);
         if waiting.is_empty() && now_ms >= slot.closes_ms() {
             let counts = queue.counts();
             if counts.ready == 0 && counts.in_flight == 0 {

@@ -43,6 +43,7 @@ pub struct Queue {
 
 /// What changes of a queue.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Inner {
     pub(super) state: QueueState,
     /// Its logs by priority, and how far each is freed.
