@@ -11,8 +11,12 @@ use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
+use crate::exchanges::way::{Way, WayBack};
+use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
+use crate::live::{Live, LiveSettings};
+use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
@@ -34,7 +38,10 @@ pub struct Broker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
+    pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) queues: Arc<Queues>,
+    pub(crate) way: Way,
+    live: Arc<Live>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -117,6 +124,15 @@ pub enum StartError {
 impl Broker {
     /// Starts on a journal: loads every definition.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
+        Self::start_with(journal, settings, LiveSettings::default()).await
+    }
+
+    /// Like [`Broker::start`], with settings of live topics.
+    pub async fn start_with(
+        journal: Arc<dyn Journal>,
+        settings: BrokerSettings,
+        live: LiveSettings,
+    ) -> Result<Self, StartError> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
         let mut unknown = None;
@@ -157,16 +173,31 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
+        let (exchanges, left) = Exchanges::open(Arc::clone(&journal))?;
+        let exchanges = Arc::new(exchanges);
         let queues = Queues::open(
             Arc::clone(&journal),
             Arc::clone(&topics),
             settings.logs.durability,
         )?;
+        let way = Way {
+            exchanges: Arc::clone(&exchanges),
+            queues: Arc::clone(&queues),
+            topics: Arc::clone(&topics),
+        };
+        queues.set_router(Arc::new(WayBack::of(&way)));
+        exchanges.clean(left, |namespace, destination| {
+            way.outlives(namespace, destination).is_some()
+        });
+        let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
         let broker = Self {
             journal,
             topics,
             groups,
+            exchanges,
             queues,
+            way,
+            live,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -193,9 +224,42 @@ impl Broker {
         &self.groups
     }
 
+    /// Exchanges and bindings of all namespaces.
+    pub fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    pub fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
+        let queue = match &new.destination {
+            Destination::Queue(name) => self.queues.get(namespace, name),
+            Destination::Exchange(_) | Destination::Topic(_) => None,
+        };
+        let outlives = self.way.outlives(namespace, &new.destination);
+        let destination = new.destination.clone();
+        let stored = self
+            .exchanges
+            .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
+        // Whoever deleted it meanwhile may have looked for its bindings before this one was there.
+        let is_gone = match &queue {
+            Some(queue) => queue.is_deleted(),
+            None => self.way.outlives(namespace, &destination).is_none(),
+        };
+        if is_gone {
+            self.exchanges.forget(namespace, &destination);
+            return Err(BindError::NoSuchDestination);
+        }
+        Ok(stored)
+    }
+
     /// All queues.
     pub fn queues(&self) -> &Arc<Queues> {
         &self.queues
+    }
+
+    /// Live topics.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// What holds now.

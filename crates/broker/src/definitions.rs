@@ -121,6 +121,7 @@ impl Broker {
         self.changes.close();
         self.changes.wait().await;
         self.queues.finish().await;
+        self.live().finish_changes().await;
     }
 
     /// Creates topics, each or none of it; durable when this returns.
@@ -200,6 +201,7 @@ impl Broker {
             if deleted.is_ok() {
                 broker.topics.remove(&topic);
                 broker.groups.on_topic_deleted();
+                broker.exchanges.forget_topic(&topic.name);
             }
             broker.topics.release(&topic.name);
             Ok(deleted?)

@@ -3,11 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A namespace, by name. Cheap to clone.
+/// The name of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(Arc<str>);
 
+/// Bytes of the longest name of a namespace, an exchange or a queue, and of a binding key.
+pub const NAME_BYTES_MAX: usize = 255;
+
 impl Namespace {
+    /// The namespace that is always there.
+    pub const DEFAULT: &'static str = "/";
+
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }
@@ -18,14 +24,19 @@ impl Namespace {
 }
 
 impl Default for Namespace {
-    /// The one that whoever names none is in.
     fn default() -> Self {
-        Self::new("/")
+        Self::new(Self::DEFAULT)
+    }
+}
+
+impl std::borrow::Borrow<str> for Namespace {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
 impl fmt::Display for Namespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
     }
 }

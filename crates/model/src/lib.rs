@@ -11,6 +11,7 @@
 //! - [`batch_builder`]: builds a batch out of records
 //! - [`mod@records`]: reads the records of a batch
 //! - [`message`]: what a queue stores, as a record
+//! - [`mod@partition`]: which partition a key leads to
 //! - [`stored_message`]: a message where it lies in a stored batch
 //! - [`validate`]: what has to hold for a batch that a producer sends
 //! - [`fan_out`]: rebuilds a batch with a part of its records
@@ -29,6 +30,7 @@ pub mod durability;
 pub mod fan_out;
 pub mod id;
 pub mod message;
+pub mod partition;
 pub mod recompress;
 pub mod record;
 pub mod records;
@@ -45,6 +47,7 @@ pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
 pub use message::{Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
+pub use partition::partition_of;
 pub use recompress::recompress;
 pub use record::{Header, Record};
 pub use records::{Headers, Records, StoredRecord, records};

@@ -1,0 +1,95 @@
+//! What can go wrong with exchanges and bindings: one enum per operation.
+
+use std::sync::Arc;
+
+use stafett_routing::BadPattern;
+
+use super::exchange::{Difference, Exchange};
+use crate::broker::NotStored;
+
+/// Why an exchange was not declared.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DeclareError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    /// It exists, and is something else.
+    #[error("exchange '{}' exists and differs in {difference:?}", exchange.name)]
+    Differs {
+        exchange: Arc<Exchange>,
+        difference: Difference,
+    },
+    #[error("the name of an exchange has at most 255 bytes")]
+    NameTooLong,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why an exchange was not deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    #[error("there is no such exchange")]
+    NoSuchExchange,
+    #[error("the exchange has bindings")]
+    InUse,
+    #[error("the default exchange stays")]
+    IsDefault,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why a binding was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    #[error("there is no such exchange")]
+    NoSuchExchange,
+    #[error("there is no such queue, exchange or topic to bind to")]
+    NoSuchDestination,
+    #[error("the default exchange has no bindings of its own")]
+    IsDefault,
+    #[error("a binding key has at most 255 bytes")]
+    KeyTooLong,
+    #[error(transparent)]
+    BadPattern(BadPattern),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why a binding was not removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnbindError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    #[error("there is no such exchange")]
+    NoSuchExchange,
+    #[error("there is no such binding")]
+    NoSuchBinding,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why a namespace was not made or deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
+    #[error("the default namespace stays")]
+    IsDefault,
+    #[error("the name of a namespace has 1 to 255 bytes")]
+    BadName,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+impl From<stafett_routing::BindError> for BindError {
+    fn from(error: stafett_routing::BindError) -> Self {
+        match error {
+            stafett_routing::BindError::NoSuchExchange(_) => Self::NoSuchExchange,
+            stafett_routing::BindError::BadPattern(BadPattern::ByName) => Self::IsDefault,
+            stafett_routing::BindError::BadPattern(pattern) => Self::BadPattern(pattern),
+        }
+    }
+}

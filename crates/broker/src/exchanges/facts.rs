@@ -1,0 +1,92 @@
+//! What a message says about itself beyond what the core acts on, for exchanges that route by it.
+//!
+//! A front end keeps its own form of headers and properties in a record header of the message. It says here once how to
+//! read it; so a dead letter, or a message that waited over a restart, is routed as a fresh one is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use stafett_model::Message;
+use stafett_routing::{HeaderValue, Property, View};
+
+/// Reads what a front end keeps in its messages.
+pub trait ReadFacts: Send + Sync + fmt::Debug {
+    /// The record header that it is kept in.
+    fn header(&self) -> &'static str;
+
+    /// Visits the message's headers, each name once.
+    fn headers(&self, kept: &[u8], visit: &mut dyn FnMut(&[u8], HeaderValue));
+
+    fn property(&self, kept: &[u8], property: Property) -> Option<Bytes>;
+
+    /// Further routing keys that the message still has when it is routed again.
+    fn more_keys(&self, kept: &[u8]) -> Vec<ByteString>;
+}
+
+/// The front ends that keep something in their messages.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts(pub(crate) Arc<[Arc<dyn ReadFacts>]>);
+
+impl Facts {
+    pub(crate) fn with(&self, reader: Arc<dyn ReadFacts>) -> Self {
+        Self(self.0.iter().cloned().chain([reader]).collect())
+    }
+
+    /// Who reads a message, and what.
+    fn of<'a>(&'a self, message: &'a Message) -> Option<(&'a dyn ReadFacts, &'a [u8])> {
+        self.0.iter().find_map(|reader| {
+            let mut headers = message.headers.iter();
+            let kept = headers.find(|(name, _)| *name == *reader.header())?;
+            Some((&**reader, kept.1.as_deref()?))
+        })
+    }
+
+    pub(crate) fn more_keys(&self, message: &Message) -> Vec<ByteString> {
+        self.of(message)
+            .map(|(reader, kept)| reader.more_keys(kept))
+            .unwrap_or_default()
+    }
+}
+
+/// A message as exchanges see it.
+#[derive(Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) more_keys: &'a [ByteString],
+    pub(crate) message: &'a Message,
+    pub(crate) facts: &'a Facts,
+    /// Whether it still has to wait where an exchange delays.
+    pub(crate) delayed: bool,
+}
+
+impl View for Seen<'_> {
+    fn key(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    fn more_keys(&self) -> &[ByteString] {
+        self.more_keys
+    }
+
+    fn headers(&self, visit: &mut dyn FnMut(&[u8], HeaderValue)) {
+        if let Some((reader, kept)) = self.facts.of(self.message) {
+            reader.headers(kept, visit);
+            return;
+        }
+        for (name, value) in &self.message.headers {
+            let value = value.clone().map_or(HeaderValue::Nothing, HeaderValue::Text);
+            visit(name.as_bytes(), value);
+        }
+    }
+
+    fn property(&self, property: Property) -> Option<Bytes> {
+        let (reader, kept) = self.facts.of(self.message)?;
+        reader.property(kept, property)
+    }
+
+    fn is_delayed(&self) -> bool {
+        self.delayed
+    }
+}

@@ -1,0 +1,135 @@
+//! Exchanges and bindings as they come back at a start.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+
+use super::binding::{Binding, Destination};
+use super::codec::get_text;
+use super::exchange::{EXCHANGE_TAG, Exchange};
+use super::space::{Space, state};
+use super::stored::stage;
+use super::{BINDING_SPACE, EXCHANGE_SPACE, Exchanges, NAMESPACE_TAG};
+use crate::namespace::Namespace;
+
+const UNKNOWN: &str = "an exchange or a binding is of a format that this version does not know";
+
+impl Exchanges {
+    /// Loads what is stored, and what a crash left of things that were being deleted, for [`Exchanges::clean`].
+    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Vec<Frame>), StateUnreadable> {
+        let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
+        let mut exchanges = Vec::new();
+        let mut unknown = false;
+        let space = |name: &Namespace| Arc::new(Space::new(name.clone(), Arc::clone(&journal)));
+        let default = Namespace::default();
+        spaces.insert(default.clone(), space(&default));
+        journal.load_state(EXCHANGE_SPACE, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            match key.split_first() {
+                Some((&NAMESPACE_TAG, mut name)) => match get_text(&mut name) {
+                    Some(name) => {
+                        let name = Namespace::new(name);
+                        spaces.entry(name.clone()).or_insert_with(|| space(&name));
+                    }
+                    None => unknown = true,
+                },
+                Some((&EXCHANGE_TAG, key)) => match Exchange::decode(key, value) {
+                    Some(exchange) => exchanges.push(exchange),
+                    None => unknown = true,
+                },
+                _ => unknown = true,
+            }
+        })?;
+        // What a crash left of an exchange or a namespace that was being deleted.
+        let mut left: Vec<Frame> = Vec::new();
+        for (namespace, exchange) in exchanges {
+            match spaces.get(&namespace) {
+                Some(space) => space.load(|tables| tables.add_exchange(Arc::new(exchange))),
+                None => left.push(state(
+                    EXCHANGE_SPACE,
+                    Exchange::key(&namespace, &exchange.name),
+                    Change::Delete,
+                )),
+            }
+        }
+        let mut bindings: HashMap<Namespace, Vec<Binding>> = HashMap::new();
+        journal.load_state(BINDING_SPACE, &mut |item| {
+            if let StateItem::Value { key, value } = item {
+                match Binding::decode(key, value) {
+                    Some((namespace, binding)) => bindings.entry(namespace).or_default().push(binding),
+                    None => unknown = true,
+                }
+            }
+        })?;
+        if unknown {
+            return Err(StateUnreadable(UNKNOWN.to_owned()));
+        }
+        for (namespace, bindings) in bindings {
+            load_bindings(&namespace, spaces.get(&namespace), bindings, &mut left);
+        }
+        let loaded = Self {
+            journal,
+            spaces: RwLock::new(spaces),
+            facts: RwLock::default(),
+            progress: Arc::default(),
+        };
+        Ok((loaded, left))
+    }
+
+    /// Removes what was left over, and bindings to what is not there any more. Should that not be stored, the next start
+    /// does it.
+    pub(crate) fn clean(&self, left: Vec<Frame>, exists: impl Fn(&Namespace, &Destination) -> bool) {
+        drop(stage(&*self.journal, &self.progress, left));
+        for namespace in self.namespaces() {
+            let Some(space) = self.space(&namespace) else {
+                continue;
+            };
+            let mut destinations: Vec<Destination> = space.read(|tables| {
+                tables
+                    .bindings()
+                    .map(|binding| binding.destination.clone())
+                    .collect()
+            });
+            destinations.sort_unstable();
+            destinations.dedup();
+            for gone in destinations
+                .iter()
+                .filter(|destination| !exists(&namespace, destination))
+            {
+                drop(space.forget(gone));
+            }
+        }
+    }
+}
+
+fn load_bindings(
+    namespace: &Namespace,
+    space: Option<&Arc<Space>>,
+    bindings: Vec<Binding>,
+    left: &mut Vec<Frame>,
+) {
+    let delete = |binding: &Binding| state(BINDING_SPACE, binding.state_key(namespace), Change::Delete);
+    let Some(space) = space else {
+        left.extend(bindings.iter().map(delete));
+        return;
+    };
+    space.load(|tables| {
+        for mut binding in bindings {
+            let is_whole = match &binding.destination {
+                Destination::Exchange(name) => tables.exchange(name).is_some(),
+                Destination::Queue(_) | Destination::Topic(_) => true,
+            };
+            let frame = delete(&binding);
+            if let Some(source) = tables.exchange(&binding.source) {
+                binding.source = Arc::clone(&source.name);
+            }
+            binding.destination = tables.shared(&binding.destination);
+            if !is_whole || tables.add_binding(binding).is_err() {
+                left.push(frame);
+            }
+        }
+    });
+}

@@ -1,0 +1,207 @@
+//! Exchanges and bindings: what is declared, stored and looked up, namespace by namespace.
+//!
+//! What is durable is keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A change is in
+//! force when the call returns and durable when its [`Stored`] resolves, so that a connection can make many and wait
+//! once.
+//!
+//! - `space`: one namespace; every change is planned, staged and applied under its lock
+//! - `tables`: what is in a namespace, in the orders in which it is asked for
+//! - [`publish`]: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by names
+//! - [`facts`]: what of a message exchanges can see
+//! - `partition`: which partition of a topic
+//! - `exchange`, `binding`: definitions and their stored form
+//! - `stored`: changes on their way into the journal
+
+pub mod binding;
+mod codec;
+pub mod error;
+pub mod exchange;
+pub mod facts;
+mod load;
+mod partition;
+mod plan;
+pub mod publish;
+mod space;
+mod stored;
+mod tables;
+mod target;
+pub(crate) mod way;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use stafett_journal::{Change, Frame, Journal, StateSpace};
+
+pub use binding::{Binding, Destination};
+pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
+pub use exchange::{Difference, Exchange, NewExchange};
+pub use facts::ReadFacts;
+pub use publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
+pub use space::{NewBinding, Unbind};
+pub use stored::Stored;
+pub(crate) use target::Target;
+
+use crate::namespace::{NAME_BYTES_MAX, Namespace};
+use codec::put_text;
+use facts::Facts;
+use space::{Space, state};
+use stored::{Progress, stage};
+
+/// Namespaces (tag 0) and exchanges (tag 1).
+pub(crate) const EXCHANGE_SPACE: StateSpace = StateSpace(7);
+pub(crate) const BINDING_SPACE: StateSpace = StateSpace(8);
+const NAMESPACE_TAG: u8 = 0;
+
+#[derive(Debug)]
+pub struct Exchanges {
+    journal: Arc<dyn Journal>,
+    spaces: RwLock<HashMap<Namespace, Arc<Space>>>,
+    facts: RwLock<Facts>,
+    /// Of namespaces.
+    progress: Arc<Progress>,
+}
+
+impl Exchanges {
+    /// The namespaces, by name.
+    pub fn namespaces(&self) -> Vec<Namespace> {
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<_> = spaces.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub fn has_namespace(&self, namespace: &Namespace) -> bool {
+        self.space(namespace).is_some()
+    }
+
+    /// Makes a namespace, if there is none of that name. True if it was not there.
+    pub fn create_namespace(&self, namespace: &Namespace) -> Result<(bool, Stored), NamespaceError> {
+        if namespace.as_str().is_empty() || namespace.as_str().len() > NAME_BYTES_MAX {
+            return Err(NamespaceError::BadName);
+        }
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let exists = spaces.contains_key(namespace);
+        if exists && (self.progress.is_durable() || namespace.as_str() == Namespace::DEFAULT) {
+            return Ok((false, Stored::nothing(&self.progress)));
+        }
+        let put = namespace_frame(namespace, Change::Put(Bytes::from_static(&[1])));
+        let stored = stage(&*self.journal, &self.progress, vec![put])?;
+        if !exists {
+            let space = Space::new(namespace.clone(), Arc::clone(&self.journal));
+            spaces.insert(namespace.clone(), Arc::new(space));
+        }
+        Ok((!exists, stored))
+    }
+
+    /// Deletes a namespace with its exchanges and bindings.
+    pub fn delete_namespace(&self, namespace: &Namespace) -> Result<Stored, NamespaceError> {
+        if namespace.as_str() == Namespace::DEFAULT {
+            return Err(NamespaceError::IsDefault);
+        }
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let space = spaces.get(namespace).ok_or(NamespaceError::NoSuchNamespace)?;
+        // First the namespace: what is left of it after a crash in between is recognised as such.
+        let mut frames = vec![namespace_frame(namespace, Change::Delete)];
+        frames.extend(space.close());
+        let stored = stage(&*self.journal, &self.progress, frames)?;
+        spaces.remove(namespace);
+        Ok(stored)
+    }
+
+    /// Declares an exchange, or finds the one that is already what is asked for.
+    pub fn declare(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        new: NewExchange,
+    ) -> Result<(Arc<Exchange>, Stored), DeclareError> {
+        let space = self.space(namespace).ok_or(DeclareError::NoSuchNamespace)?;
+        space.declare(name, new)
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    pub(crate) fn bind(
+        &self,
+        namespace: &Namespace,
+        new: NewBinding,
+        durable: bool,
+    ) -> Result<Stored, BindError> {
+        let space = self.space(namespace).ok_or(BindError::NoSuchNamespace)?;
+        space.bind(new, durable)
+    }
+
+    /// Removes every binding to a destination.
+    pub(crate) fn forget(&self, namespace: &Namespace, destination: &Destination) {
+        if let Some(space) = self.space(namespace) {
+            drop(space.forget(destination));
+        }
+    }
+
+    /// Removes every binding to a topic that is gone.
+    pub(crate) fn forget_topic(&self, name: &str) {
+        let topic = Destination::Topic(name.into());
+        for namespace in self.namespaces() {
+            self.forget(&namespace, &topic);
+        }
+    }
+
+    pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Exchange>> {
+        self.space(namespace)?
+            .read(|tables| tables.exchange(name).cloned())
+    }
+
+    /// Deletes an exchange with the bindings from and to it.
+    pub fn delete(&self, namespace: &Namespace, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
+        let space = self.space(namespace).ok_or(DeleteError::NoSuchNamespace)?;
+        space.delete(name, if_unused)
+    }
+
+    pub fn unbind(&self, namespace: &Namespace, which: &Unbind<'_>) -> Result<Stored, UnbindError> {
+        let space = self.space(namespace).ok_or(UnbindError::NoSuchNamespace)?;
+        space.unbind(which)
+    }
+
+    /// The exchanges of a namespace, by name.
+    pub fn list(&self, namespace: &Namespace) -> Vec<Arc<Exchange>> {
+        let all = |space: Arc<Space>| space.read(|tables| tables.exchanges().cloned().collect());
+        self.space(namespace).map(all).unwrap_or_default()
+    }
+
+    /// The bindings of a namespace, by source.
+    pub fn bindings(&self, namespace: &Namespace) -> Vec<Arc<Binding>> {
+        let all = |space: Arc<Space>| space.read(|tables| tables.bindings().cloned().collect());
+        self.space(namespace).map(all).unwrap_or_default()
+    }
+
+    pub fn bindings_from(&self, namespace: &Namespace, source: &str) -> Vec<Arc<Binding>> {
+        let from = |space: Arc<Space>| space.read(|tables| tables.bindings_from(source).cloned().collect());
+        self.space(namespace).map(from).unwrap_or_default()
+    }
+
+    pub fn bindings_to(&self, namespace: &Namespace, destination: &Destination) -> Vec<Arc<Binding>> {
+        let to = |space: Arc<Space>| space.read(|tables| tables.bindings_to(destination).cloned().collect());
+        self.space(namespace).map(to).unwrap_or_default()
+    }
+
+    /// Lets exchanges see what a front end keeps in its messages; once, before its messages come.
+    pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        *facts = facts.with(reader);
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<Space>> {
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.get(namespace).cloned()
+    }
+}
+
+fn namespace_frame(namespace: &Namespace, change: Change) -> Frame {
+    let mut key = vec![NAMESPACE_TAG];
+    put_text(namespace.as_str(), &mut key);
+    state(EXCHANGE_SPACE, key.into(), change)
+}

@@ -1,0 +1,175 @@
+//! What a batch of published messages comes to: which message goes where, each set of targets found once.
+
+use std::collections::HashMap;
+
+use bytestring::ByteString;
+use smallvec::SmallVec;
+use stafett_model::LogId;
+use stafett_routing::{DependsOn, Router, Routes};
+
+use super::Target;
+use super::facts::{Facts, Seen};
+use super::publish::{Publish, PublishError, PublishTicket, Published};
+use super::way::{Places, Way, by_name};
+use crate::namespace::Namespace;
+use crate::queues::{Publication, RouteIndex, Targets};
+
+pub(super) struct Plan<'a> {
+    way: &'a Way,
+    namespace: &'a Namespace,
+    exchange: &'a str,
+    router: Router<Target>,
+    facts: Facts,
+    routes: Routes<Target>,
+    /// Sets of places that messages of this batch go to.
+    places: Vec<Place>,
+    by_targets: HashMap<Vec<Target>, usize>,
+    by_key: HashMap<ByteString, usize>,
+    /// The place of the message before, and its key if that mattered.
+    last: Option<(usize, Option<ByteString>)>,
+    publication: Publication,
+    owners: Vec<u32>,
+    published: Vec<Published>,
+    unroutable: Vec<(usize, Publish)>,
+}
+
+/// A set of places, and its routes by the logs of topics that a message's key leads to.
+struct Place {
+    places: Places,
+    routes: SmallVec<[(SmallVec<[LogId; 1]>, RouteIndex); 1]>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        way: &'a Way,
+        namespace: &'a Namespace,
+        exchange: &'a str,
+        messages: usize,
+    ) -> Result<Self, PublishError> {
+        let space = way.exchanges.space(namespace);
+        let space = space.ok_or(PublishError::NoSuchNamespace)?;
+        let router = space.router();
+        match router.is_internal(exchange) {
+            None => return Err(PublishError::NoSuchExchange),
+            Some(true) => return Err(PublishError::Internal),
+            Some(false) => {}
+        }
+        Ok(Self {
+            way,
+            namespace,
+            exchange,
+            router,
+            facts: way.exchanges.facts(),
+            routes: Routes::default(),
+            places: Vec::new(),
+            by_targets: HashMap::new(),
+            by_key: HashMap::new(),
+            last: None,
+            publication: Publication::with_capacity(messages),
+            owners: Vec::with_capacity(messages),
+            published: Vec::with_capacity(messages),
+            unroutable: Vec::new(),
+        })
+    }
+
+    pub(super) fn add(&mut self, publish: Publish) {
+        let index = self.published.len();
+        self.published.push(Published::Stored);
+        let known = self.known(&publish);
+        let at = known.unwrap_or_else(|| self.route(&publish));
+        let Some(place) = self.places.get_mut(at) else {
+            return;
+        };
+        if place.places.is_empty() {
+            let waits = known.is_none() && !self.routes.delayed_at().is_empty();
+            if !waits {
+                self.unroutable.push((index, publish));
+                if let Some(published) = self.published.last_mut() {
+                    *published = Published::Unroutable;
+                }
+            }
+            return;
+        }
+        let route = place.route(&publish, &mut self.publication);
+        self.publication.push(publish.message, route);
+        self.owners.push(u32::try_from(index).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn store(self) -> PublishTicket {
+        let appending = (!self.publication.is_empty()).then(|| {
+            let ticket = self.way.queues.append(self.publication);
+            (ticket, self.owners)
+        });
+        PublishTicket::new(self.published, self.unroutable, appending)
+    }
+
+    /// Where a message goes, if another one before it had to go the same way.
+    fn known(&self, publish: &Publish) -> Option<usize> {
+        let key = &publish.message.routing_key;
+        match &self.last {
+            Some((at, None)) => Some(*at),
+            Some((at, Some(last))) if publish.more_keys.is_empty() && last == key => Some(*at),
+            _ if publish.more_keys.is_empty() => self.by_key.get(key).copied(),
+            _ => None,
+        }
+    }
+
+    fn route(&mut self, publish: &Publish) -> usize {
+        let message = &publish.message;
+        let seen = Seen {
+            key: &message.routing_key,
+            more_keys: &publish.more_keys,
+            message,
+            facts: &self.facts,
+            delayed: message.delay_ms.is_some_and(|ms| ms > 0),
+        };
+        let names = by_name(self.way, self.namespace);
+        if self
+            .router
+            .route(self.exchange, &seen, &names, &mut self.routes)
+            .is_err()
+        {
+            return usize::MAX;
+        }
+        let targets = self.routes.targets();
+        let at = match self.by_targets.get(targets) {
+            Some(at) => *at,
+            None => {
+                let places = self.way.places(self.namespace, targets);
+                let at = self.places.len();
+                self.places.push(Place {
+                    places,
+                    routes: SmallVec::new(),
+                });
+                self.by_targets.insert(targets.to_vec(), at);
+                at
+            }
+        };
+        let key = &message.routing_key;
+        self.last = match self.routes.depends_on() {
+            DependsOn::Nothing => Some((at, None)),
+            DependsOn::Keys if publish.more_keys.is_empty() => {
+                self.by_key.insert(key.clone(), at);
+                Some((at, Some(key.clone())))
+            }
+            DependsOn::Keys | DependsOn::Message => None,
+        };
+        at
+    }
+}
+
+impl Place {
+    /// The route of a message to here; one for all messages that go to the same logs.
+    fn route(&mut self, publish: &Publish, publication: &mut Publication) -> RouteIndex {
+        let logs = self.places.logs(&publish.message);
+        if let Some((_, route)) = self.routes.iter().find(|(known, _)| *known == logs) {
+            return *route;
+        }
+        let route = publication.route(Targets {
+            queues: self.places.queues.clone(),
+            logs: logs.clone(),
+        });
+        self.routes.push((logs, route));
+        route
+    }
+}

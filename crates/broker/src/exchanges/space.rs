@@ -1,0 +1,303 @@
+//! One namespace: its exchanges and bindings behind a lock, and the router that publishes see.
+//!
+//! A change is planned, staged in the journal, applied and published under one lock: so the journal has the changes in
+//! their order, and two that exclude each other are decided once. Publishing takes no part in that lock.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+use stafett_journal::{Change, Frame, Journal, StateChange};
+use stafett_routing::{HeaderMatch, Router};
+
+use super::binding::{Binding, Destination};
+use super::error::{BindError, DeclareError, DeleteError, UnbindError};
+use super::exchange::{Exchange, NewExchange};
+use super::stored::{Progress, Stored, stage};
+use super::tables::{Going, Tables};
+use super::target::Target;
+use super::{BINDING_SPACE, EXCHANGE_SPACE};
+use crate::broker::NotStored;
+use crate::namespace::{NAME_BYTES_MAX, Namespace};
+
+#[derive(Debug)]
+pub(crate) struct Space {
+    name: Namespace,
+    journal: Arc<dyn Journal>,
+    tables: Mutex<Tables>,
+    /// As `tables` has it; a clone never changes.
+    router: RwLock<Router<Target>>,
+    progress: Arc<Progress>,
+}
+
+/// A binding to be made.
+#[derive(Debug, Clone)]
+pub struct NewBinding {
+    pub source: Arc<str>,
+    pub destination: Destination,
+    pub key: Bytes,
+    pub headers: HeaderMatch,
+    /// Opaque; bindings that differ in it are different ones.
+    pub arguments: Bytes,
+}
+
+/// Which binding to remove.
+#[derive(Debug, Clone, Copy)]
+pub struct Unbind<'a> {
+    pub source: &'a str,
+    pub destination: &'a Destination,
+    pub key: &'a [u8],
+    pub arguments: &'a [u8],
+}
+
+impl Space {
+    pub(crate) fn new(name: Namespace, journal: Arc<dyn Journal>) -> Self {
+        let tables = Tables::default();
+        Self {
+            name,
+            journal,
+            router: RwLock::new(tables.router().clone()),
+            tables: Mutex::new(tables),
+            progress: Arc::default(),
+        }
+    }
+
+    /// What publishes route against, as it is now.
+    pub(crate) fn router(&self) -> Router<Target> {
+        self.router.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Tables) -> R) -> R {
+        read(&self.lock())
+    }
+
+    /// Adds what was stored.
+    pub(crate) fn load(&self, fill: impl FnOnce(&mut Tables)) {
+        let mut tables = self.lock();
+        fill(&mut tables);
+        self.publish(&tables);
+    }
+
+    pub(crate) fn declare(
+        &self,
+        name: &str,
+        new: NewExchange,
+    ) -> Result<(Arc<Exchange>, Stored), DeclareError> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(DeclareError::NameTooLong);
+        }
+        let mut tables = self.lock();
+        if tables.is_closed() {
+            return Err(DeclareError::NoSuchNamespace);
+        }
+        if let Some(exchange) = tables.exchange(name) {
+            if let Some(difference) = exchange.is.difference(&new) {
+                return Err(DeclareError::Differs {
+                    exchange: Arc::clone(exchange),
+                    difference,
+                });
+            }
+            let frames = self.unless_durable(exchange.is.durable && !name.is_empty(), || {
+                self.put_exchange(exchange)
+            });
+            return Ok((Arc::clone(exchange), self.stage(frames)?));
+        }
+        let exchange = Arc::new(Exchange {
+            name: name.into(),
+            is: new,
+        });
+        let frames = exchange.is.durable.then(|| self.put_exchange(&exchange));
+        let stored = self.stage(frames.into_iter().collect())?;
+        tables.add_exchange(Arc::clone(&exchange));
+        self.publish(&tables);
+        Ok((exchange, stored))
+    }
+
+    pub(crate) fn delete(&self, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
+        let mut tables = self.lock();
+        if name.is_empty() {
+            return Err(DeleteError::IsDefault);
+        }
+        tables.exchange(name).ok_or(DeleteError::NoSuchExchange)?;
+        if if_unused && tables.bindings_from(name).next().is_some() {
+            return Err(DeleteError::InUse);
+        }
+        let going = tables.going([], Some(name));
+        Ok(self.remove(&mut tables, &going)?)
+    }
+
+    /// Adds a binding; `durable` says whether its destination is, and is told nothing about exchanges.
+    pub(crate) fn bind(&self, new: NewBinding, durable: bool) -> Result<Stored, BindError> {
+        if new.key.len() > NAME_BYTES_MAX {
+            return Err(BindError::KeyTooLong);
+        }
+        let mut tables = self.lock();
+        let source = tables.exchange(&new.source).ok_or(BindError::NoSuchExchange)?;
+        let mut durable = source.is.durable && durable;
+        if let Destination::Exchange(name) = &new.destination {
+            let exchange = tables.exchange(name).ok_or(BindError::NoSuchDestination)?;
+            if name.is_empty() {
+                return Err(BindError::IsDefault);
+            }
+            durable &= exchange.is.durable;
+        }
+        let binding = Arc::new(Binding {
+            source: Arc::clone(&source.name),
+            destination: tables.shared(&new.destination),
+            key: new.key,
+            arguments: new.arguments,
+            headers: (new.headers != HeaderMatch::default()).then(|| Box::new(new.headers)),
+            durable,
+        });
+        if let Some(same) = tables.same(&binding) {
+            let frames = self.unless_durable(same.durable, || self.put_binding(same));
+            return Ok(self.stage(frames)?);
+        }
+        tables.router().check(&binding.source, &binding.pattern())?;
+        let frames = durable.then(|| self.put_binding(&binding));
+        let stored = self.stage(frames.into_iter().collect())?;
+        let binding = Arc::unwrap_or_clone(binding);
+        tables.add_binding(binding)?;
+        self.publish(&tables);
+        Ok(stored)
+    }
+
+    pub(crate) fn unbind(&self, which: &Unbind<'_>) -> Result<Stored, UnbindError> {
+        let mut tables = self.lock();
+        tables.exchange(which.source).ok_or(UnbindError::NoSuchExchange)?;
+        let wanted = Arc::new(Binding {
+            source: which.source.into(),
+            destination: which.destination.clone(),
+            key: Bytes::copy_from_slice(which.key),
+            arguments: Bytes::copy_from_slice(which.arguments),
+            headers: None,
+            durable: false,
+        });
+        let binding = Arc::clone(tables.same(&wanted).ok_or(UnbindError::NoSuchBinding)?);
+        let going = tables.going([binding], None);
+        Ok(self.remove(&mut tables, &going)?)
+    }
+
+    /// Removes every binding to a destination that is gone.
+    pub(crate) fn forget(&self, destination: &Destination) -> Result<Stored, NotStored> {
+        let mut tables = self.lock();
+        let bindings: Vec<_> = tables.bindings_to(destination).cloned().collect();
+        let going = tables.going(bindings, None);
+        self.remove(&mut tables, &going)
+    }
+
+    /// Removes the bindings to a destination that is going, and returns the frames that make it durable, for the caller
+    /// to store together with what it does itself. What can be made anew before that is stored here and now: exchanges
+    /// that go with their last binding; and what is more than `frames_max` frames.
+    pub(crate) fn forget_with(&self, destination: &Destination, frames_max: usize) -> Vec<Frame> {
+        let mut tables = self.lock();
+        let bindings: Vec<_> = tables.bindings_to(destination).cloned().collect();
+        if bindings.is_empty() {
+            return Vec::new();
+        }
+        let going = tables.going(bindings, None);
+        let (exchanges, bindings): (Vec<_>, Vec<_>) = going
+            .bindings()
+            .partition(|binding| binding.destination != *destination);
+        let mut now: Vec<Frame> = self.exchange_frames(&going).collect();
+        now.extend(
+            exchanges
+                .into_iter()
+                .filter_map(|binding| self.binding_frame(binding)),
+        );
+        let mut with: Vec<Frame> = bindings
+            .into_iter()
+            .filter_map(|binding| self.binding_frame(binding))
+            .collect();
+        now.extend(with.drain(..with.len().saturating_sub(frames_max)));
+        // Refused only where the journal takes nothing more: then the caller's append is refused as well.
+        drop(self.stage(now));
+        tables.remove(&going);
+        self.publish(&tables);
+        with
+    }
+
+    /// Everything that is stored of this namespace, as it is deleted; it takes no more changes.
+    pub(crate) fn close(&self) -> Vec<Frame> {
+        let mut tables = self.lock();
+        let before = tables.close();
+        self.publish(&tables);
+        let exchanges = before
+            .exchanges()
+            .filter(|exchange| exchange.is.durable && !exchange.name.is_empty());
+        let exchanges = exchanges.map(|exchange| {
+            let key = Exchange::key(&self.name, &exchange.name);
+            state(EXCHANGE_SPACE, key, Change::Delete)
+        });
+        let bindings = before
+            .bindings()
+            .filter_map(|binding| self.binding_frame(binding));
+        exchanges.chain(bindings).collect()
+    }
+
+    fn remove(&self, tables: &mut Tables, going: &Going) -> Result<Stored, NotStored> {
+        let stored = self.stage(self.frames_of(going))?;
+        tables.remove(going);
+        self.publish(tables);
+        Ok(stored)
+    }
+
+    fn frames_of(&self, going: &Going) -> Vec<Frame> {
+        let bindings = going.bindings().filter_map(|binding| self.binding_frame(binding));
+        self.exchange_frames(going).chain(bindings).collect()
+    }
+
+    fn exchange_frames(&self, going: &Going) -> impl Iterator<Item = Frame> {
+        let exchanges = going.exchanges.values().filter(|exchange| exchange.is.durable);
+        exchanges.map(|exchange| {
+            let key = Exchange::key(&self.name, &exchange.name);
+            state(EXCHANGE_SPACE, key, Change::Delete)
+        })
+    }
+
+    fn binding_frame(&self, binding: &Binding) -> Option<Frame> {
+        let key = binding.durable.then(|| binding.state_key(&self.name))?;
+        Some(state(BINDING_SPACE, key, Change::Delete))
+    }
+
+    /// What exists may have been declared a moment ago by somebody else, and not be durable yet: it is stored once
+    /// more, as whoever hears that it exists may rely on it.
+    fn unless_durable(&self, is_stored: bool, put: impl FnOnce() -> Frame) -> Vec<Frame> {
+        if is_stored && !self.progress.is_durable() {
+            vec![put()]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn put_exchange(&self, exchange: &Exchange) -> Frame {
+        let key = Exchange::key(&self.name, &exchange.name);
+        state(EXCHANGE_SPACE, key, Change::Put(exchange.encode()))
+    }
+
+    fn put_binding(&self, binding: &Binding) -> Frame {
+        let key = binding.state_key(&self.name);
+        state(BINDING_SPACE, key, Change::Put(binding.encode()))
+    }
+
+    fn stage(&self, frames: Vec<Frame>) -> Result<Stored, NotStored> {
+        stage(&*self.journal, &self.progress, frames)
+    }
+
+    fn publish(&self, tables: &Tables) {
+        let now = tables.router().clone();
+        let before = {
+            let mut router = self.router.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *router, now)
+        };
+        // Outside of the lock: it may be the last that holds a whole table.
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn state(space: stafett_journal::StateSpace, key: Bytes, change: Change) -> Frame {
+    Frame::State(StateChange { space, key, change })
+}

@@ -1,0 +1,96 @@
+//! Changes of definitions on their way into the journal.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use stafett_journal::{Append, Frame, Journal, Outcome, StateWait, Ticket};
+
+use crate::broker::{NotStored, only};
+
+/// Frames of one append: a change of more is stored in several, of which those behind finish what the first began.
+const FRAMES_MAX: usize = 4096;
+
+/// Resolves when a change is durable. What it changed is in force already; dropping this does not undo it.
+#[derive(Debug)]
+#[must_use = "the change is not durable before this resolves"]
+pub struct Stored {
+    ticket: Option<Ticket>,
+    number: u64,
+    progress: Arc<Progress>,
+}
+
+/// How many changes were staged, and up to which they are known to be durable.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    staged: AtomicU64,
+    durable: AtomicU64,
+}
+
+impl Progress {
+    /// Whether everything that was staged is known to be durable.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable.load(Ordering::Acquire) >= self.staged.load(Ordering::Acquire)
+    }
+}
+
+impl Stored {
+    /// For a change of which nothing is stored.
+    pub(crate) fn nothing(progress: &Arc<Progress>) -> Self {
+        Self {
+            ticket: None,
+            number: 0,
+            progress: Arc::clone(progress),
+        }
+    }
+}
+
+/// Stages frames. A refusal is known at once; then nothing is stored, and nothing must be changed.
+pub(crate) fn stage(
+    journal: &dyn Journal,
+    progress: &Arc<Progress>,
+    frames: Vec<Frame>,
+) -> Result<Stored, NotStored> {
+    if frames.is_empty() {
+        return Ok(Stored::nothing(progress));
+    }
+    let mut frames = frames.into_iter().peekable();
+    let mut appends = Vec::new();
+    while frames.peek().is_some() {
+        appends.push(Append::state(frames.by_ref().take(FRAMES_MAX), StateWait::Synced));
+    }
+    let number = progress.staged.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut stored = Stored {
+        ticket: Some(journal.append(appends)),
+        number,
+        progress: Arc::clone(progress),
+    };
+    match Pin::new(&mut stored).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Err(why)) => Err(why),
+        Poll::Ready(Ok(())) | Poll::Pending => Ok(stored),
+    }
+}
+
+impl Future for Stored {
+    type Output = Result<(), NotStored>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(ticket) = &mut self.ticket else {
+            return Poll::Ready(Ok(()));
+        };
+        let Poll::Ready(outcomes) = Pin::new(ticket).poll(context) else {
+            return Poll::Pending;
+        };
+        self.ticket = None;
+        let failed = outcomes
+            .iter()
+            .find(|outcome| !matches!(outcome, Outcome::Committed(_)));
+        if let Some(failed) = failed {
+            return Poll::Ready(only(Some(failed)));
+        }
+        self.progress.durable.fetch_max(self.number, Ordering::AcqRel);
+        Poll::Ready(Ok(()))
+    }
+}

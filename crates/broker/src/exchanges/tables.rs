@@ -1,0 +1,236 @@
+//! The exchanges and bindings of one namespace, as whoever changes them sees them.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_routing::{Kind, Router};
+
+use super::binding::{Binding, Destination};
+use super::exchange::{Exchange, NewExchange};
+use super::target::Target;
+
+#[derive(Debug)]
+pub(crate) struct Tables {
+    exchanges: BTreeMap<Arc<str>, Arc<Exchange>>,
+    from: BTreeSet<From>,
+    to: BTreeSet<To>,
+    router: Router<Target>,
+    /// The namespace is gone; whoever still holds it finds nothing, and adds nothing.
+    closed: bool,
+}
+
+/// A binding in the order by source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct From(Arc<Binding>);
+
+/// A binding in the order by destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct To(Arc<Binding>);
+
+/// What goes together: bindings, and exchanges that go with them.
+#[derive(Debug, Default)]
+pub(crate) struct Going {
+    pub(crate) exchanges: BTreeMap<Arc<str>, Arc<Exchange>>,
+    bindings: BTreeSet<From>,
+}
+
+impl Ord for From {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp_from(&other.0)
+    }
+}
+
+impl PartialOrd for From {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for To {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp_to(&other.0)
+    }
+}
+
+impl PartialOrd for To {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Default for Tables {
+    /// With the exchange that has no name: its routing key is the name of a queue.
+    fn default() -> Self {
+        let name: Arc<str> = "".into();
+        let is = NewExchange::new(Kind::ByName);
+        let mut router = Router::default();
+        router.add_exchange(Arc::clone(&name), is.spec());
+        let exchange = Exchange {
+            name: Arc::clone(&name),
+            is,
+        };
+        Self {
+            exchanges: [(name, Arc::new(exchange))].into(),
+            from: BTreeSet::new(),
+            to: BTreeSet::new(),
+            router,
+            closed: false,
+        }
+    }
+}
+
+impl Tables {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Takes everything out, for good.
+    pub(crate) fn close(&mut self) -> Self {
+        let closed = Self {
+            closed: true,
+            ..Self::default()
+        };
+        std::mem::replace(self, closed)
+    }
+
+    pub(crate) fn exchange(&self, name: &str) -> Option<&Arc<Exchange>> {
+        self.exchanges.get(name)
+    }
+
+    pub(crate) fn exchanges(&self) -> impl Iterator<Item = &Arc<Exchange>> {
+        self.exchanges.values()
+    }
+
+    /// What publishes route against.
+    pub(crate) fn router(&self) -> &Router<Target> {
+        &self.router
+    }
+
+    pub(crate) fn add_exchange(&mut self, exchange: Arc<Exchange>) {
+        let name = Arc::clone(&exchange.name);
+        self.router.add_exchange(Arc::clone(&name), exchange.is.spec());
+        self.exchanges.insert(name, exchange);
+    }
+
+    /// A binding that is the same as `binding`.
+    pub(crate) fn same(&self, binding: &Arc<Binding>) -> Option<&Arc<Binding>> {
+        self.from.get(&From(Arc::clone(binding))).map(|From(same)| same)
+    }
+
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
+        self.from.iter().map(|From(binding)| binding)
+    }
+
+    pub(crate) fn bindings_from<'a>(&'a self, source: &'a str) -> impl Iterator<Item = &'a Arc<Binding>> {
+        let first = From(Arc::new(least(source.into(), Destination::Queue("".into()))));
+        let from = self.from.range(first..).map(|From(binding)| binding);
+        from.take_while(move |binding| *binding.source == *source)
+    }
+
+    pub(crate) fn bindings_to<'a>(
+        &'a self,
+        destination: &'a Destination,
+    ) -> impl Iterator<Item = &'a Arc<Binding>> {
+        let first = To(Arc::new(least("".into(), destination.clone())));
+        let to = self.to.range(first..).map(|To(binding)| binding);
+        to.take_while(move |binding| binding.destination == *destination)
+    }
+
+    /// Adds a binding that is not there yet. The router has taken it before this returns, or nothing is changed.
+    pub(crate) fn add_binding(&mut self, binding: Binding) -> Result<(), stafett_routing::BindError> {
+        let pattern = binding.pattern();
+        self.router
+            .bind(&binding.source, &pattern, binding.destination.hop())?;
+        let binding = Arc::new(binding);
+        self.from.insert(From(Arc::clone(&binding)));
+        self.to.insert(To(binding));
+        Ok(())
+    }
+
+    /// What goes if these bindings and this exchange go: exchanges that are deleted with their last binding, and all
+    /// bindings from and to an exchange that goes.
+    pub(crate) fn going(
+        &self,
+        bindings: impl IntoIterator<Item = Arc<Binding>>,
+        exchange: Option<&str>,
+    ) -> Going {
+        let mut going = Going::default();
+        let mut losing: BTreeSet<Arc<str>> = BTreeSet::new();
+        for binding in bindings {
+            losing.insert(Arc::clone(&binding.source));
+            going.bindings.insert(From(binding));
+        }
+        let mut leaving: Vec<Arc<Exchange>> = exchange
+            .and_then(|name| self.exchange(name))
+            .cloned()
+            .into_iter()
+            .collect();
+        loop {
+            while let Some(exchange) = leaving.pop() {
+                let to = Destination::Exchange(Arc::clone(&exchange.name));
+                for binding in self.bindings_to(&to) {
+                    losing.insert(Arc::clone(&binding.source));
+                    going.bindings.insert(From(Arc::clone(binding)));
+                }
+                let from = self.bindings_from(&exchange.name);
+                going
+                    .bindings
+                    .extend(from.map(|binding| From(Arc::clone(binding))));
+                going.exchanges.insert(Arc::clone(&exchange.name), exchange);
+            }
+            let Some(source) = losing.pop_first() else {
+                return going;
+            };
+            let mut left = self.bindings_from(&source);
+            if let Some(exchange) = self.exchange(&source)
+                && exchange.is.auto_delete
+                && !going.exchanges.contains_key(&source)
+                && left.all(|binding| going.bindings.contains(&From(Arc::clone(binding))))
+            {
+                leaving.push(Arc::clone(exchange));
+            }
+        }
+    }
+
+    /// Takes away what goes.
+    pub(crate) fn remove(&mut self, going: &Going) {
+        for From(binding) in &going.bindings {
+            if !going.exchanges.contains_key(&binding.source) {
+                let hop = binding.destination.hop();
+                self.router.unbind(&binding.source, &binding.pattern(), &hop);
+            }
+            self.from.remove(&From(Arc::clone(binding)));
+            self.to.remove(&To(Arc::clone(binding)));
+        }
+        for name in going.exchanges.keys() {
+            self.exchanges.remove(name);
+            self.router.remove_exchange(name);
+        }
+    }
+
+    /// The name of a destination as other bindings hold it, so that it is in memory once.
+    pub(crate) fn shared(&self, destination: &Destination) -> Destination {
+        let same = self.bindings_to(destination).next();
+        same.map_or_else(|| destination.clone(), |binding| binding.destination.clone())
+    }
+}
+
+impl Going {
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
+        self.bindings.iter().map(|From(binding)| binding)
+    }
+}
+
+/// The binding that is before all others of its source and destination.
+fn least(source: Arc<str>, destination: Destination) -> Binding {
+    Binding {
+        source,
+        destination,
+        key: Bytes::new(),
+        arguments: Bytes::new(),
+        headers: None,
+        durable: false,
+    }
+}

@@ -1,0 +1,174 @@
+//! From routes to where messages are stored: queues and logs of topics, found by name.
+
+use std::sync::{Arc, Weak};
+
+use smallvec::SmallVec;
+use stafett_journal::Frame;
+use stafett_model::{LogId, Message};
+use stafett_routing::{Router, Routes};
+
+use super::binding::Destination;
+use super::facts::{Facts, Seen};
+use super::partition::log_of;
+use super::{Exchanges, Target};
+use crate::namespace::Namespace;
+use crate::queues::registry::Route;
+use crate::queues::{Queue, Queues, Targets};
+use crate::topic::Topic;
+use crate::topics::Topics;
+
+/// Frames that are stored together with the deletion of a queue; more bindings are forgotten before it.
+const FORGET_WITH_MAX: usize = 1000;
+
+/// What routing a message needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) topics: Arc<Topics>,
+}
+
+/// Where messages of one set of targets go.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) queues: SmallVec<[Arc<Queue>; 1]>,
+    pub(crate) topics: SmallVec<[Arc<Topic>; 1]>,
+}
+
+impl Way {
+    /// Finds what routing named. What is not there any more is left out.
+    pub(crate) fn places(&self, namespace: &Namespace, targets: &[Target]) -> Places {
+        let mut places = Places::default();
+        for target in targets {
+            match target {
+                Target::Queue(name) => places.queues.extend(self.queues.get(namespace, name)),
+                Target::Topic(name) => places.topics.extend(self.topics.named(name)),
+            }
+        }
+        places
+    }
+
+    /// Whether a binding's destination is there and outlives a restart.
+    pub(crate) fn outlives(&self, namespace: &Namespace, destination: &Destination) -> Option<bool> {
+        match destination {
+            Destination::Queue(name) => {
+                let queue = self.queues.get(namespace, name)?;
+                Some(queue.durable && queue.exclusive.is_none())
+            }
+            Destination::Exchange(_) => Some(true),
+            Destination::Topic(name) => self.topics.named(name).map(|_| true),
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.topics.is_empty()
+    }
+
+    /// The logs that a message goes to: its partition of each topic.
+    pub(crate) fn logs(&self, message: &Message) -> SmallVec<[LogId; 1]> {
+        self.topics
+            .iter()
+            .filter_map(|topic| log_of(topic, message))
+            .collect()
+    }
+
+    pub(crate) fn targets(&self, message: &Message) -> Targets {
+        Targets {
+            queues: self.queues.clone(),
+            logs: self.logs(message),
+        }
+    }
+}
+
+/// Finds queues for the exchange whose routing keys are their names.
+pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u8]) -> Option<Target> + 'a {
+    move |name| {
+        let name = std::str::from_utf8(name).ok()?;
+        way.queues
+            .get(namespace, name)
+            .map(|_| Target::Queue(name.into()))
+    }
+}
+
+/// Routes one message that was published before: a dead letter, or one whose time has come.
+pub(crate) fn route_again(
+    way: &Way,
+    namespace: &Namespace,
+    router: &Router<Target>,
+    exchange: &str,
+    routing_key: &str,
+    message: &Message,
+) -> Targets {
+    let facts: Facts = way.exchanges.facts();
+    let more_keys = facts.more_keys(message);
+    let seen = Seen {
+        key: routing_key,
+        more_keys: &more_keys,
+        message,
+        facts: &facts,
+        delayed: false,
+    };
+    let mut routes = Routes::default();
+    if router
+        .route(exchange, &seen, &by_name(way, namespace), &mut routes)
+        .is_err()
+    {
+        return Targets::default();
+    }
+    way.places(namespace, routes.targets()).targets(message)
+}
+
+/// The way that queues themselves hold, for their dead letters.
+#[derive(Debug)]
+pub(crate) struct WayBack {
+    exchanges: Arc<Exchanges>,
+    queues: Weak<Queues>,
+    topics: Arc<Topics>,
+}
+
+impl WayBack {
+    pub(crate) fn of(way: &Way) -> Self {
+        Self {
+            exchanges: Arc::clone(&way.exchanges),
+            queues: Arc::downgrade(&way.queues),
+            topics: Arc::clone(&way.topics),
+        }
+    }
+}
+
+impl Route for WayBack {
+    fn targets(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        routing_key: &str,
+        message: &Message,
+    ) -> Targets {
+        let (Some(space), Some(queues)) = (self.exchanges.space(namespace), self.queues.upgrade()) else {
+            return Targets::default();
+        };
+        let way = Way {
+            exchanges: Arc::clone(&self.exchanges),
+            queues,
+            topics: Arc::clone(&self.topics),
+        };
+        route_again(&way, namespace, &space.router(), exchange, routing_key, message)
+    }
+
+    fn forget(&self, queue: &Queue) -> Vec<Frame> {
+        let destination = Destination::Queue((&*queue.name).into());
+        let space = self.exchanges.space(&queue.namespace);
+        space
+            .map(|space| space.forget_with(&destination, FORGET_WITH_MAX))
+            .unwrap_or_default()
+    }
+
+    fn forgotten(&self, queue: &Queue) {
+        // Whoever bound the queue since it was forgotten was too late.
+        if let Some(space) = self.exchanges.space(&queue.namespace) {
+            drop(space.forget(&Destination::Queue((&*queue.name).into())));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Which partition of a topic a key leads to.
+//!
+//! The hash is the one that producers of logs use by default (32-bit Murmur 2, Austin Appleby, with their seed), so that
+//! records of one key meet in one partition, whoever sends them.
+
+const SEED: u32 = 0x9747_b28c;
+const M: u32 = 0x5bd1_e995;
+
+/// The partition of `key` among `partitions`.
+pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+    (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
+}
+
+fn murmur2(bytes: &[u8]) -> u32 {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut hash = SEED ^ length;
+    for word in words {
+        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> 24;
+        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        for (byte, shift) in rest.iter().zip([0, 8, 16]) {
+            hash ^= u32::from(*byte) << shift;
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_where_producers_of_logs_send_them() {
+        for (key, expected) in [
+            ("21", -973_932_308),
+            ("foobar", -790_332_482),
+            ("a-little-bit-long-string", -985_981_536),
+            ("a-little-bit-longer-string", -1_486_304_829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            ("abc", 479_470_107),
+        ] {
+            assert_eq!(murmur2(key.as_bytes()).cast_signed(), expected, "{key}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Bindings that share the messages by hash, each by its weight.
+//!
+//! The hash of a message leads to one of a fixed number of slots, and every slot belongs to the hop that draws the
+//! best lot for it; a lot depends only on hop and slot, and on the hop's weight (weighted rendezvous hashing). So
+//! who gets what does not depend on the order in which bindings came: it is the same after a restart, and a hop that
+//! comes or goes moves only what it gets or had. A look-up costs one hash; a change costs about one lot per slot.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use imbl::OrdMap;
+
+use crate::hash::{hash, mix};
+use crate::hops::{Hop, Hops, Target};
+use crate::routes::{DependsOn, Routes};
+use crate::spec::{BadPattern, HashOn, Kind, Pattern};
+use crate::view::View;
+
+const SLOTS: u32 = 1 << 14;
+const BINDINGS_MAX: usize = 1 << 10;
+pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
+const NOBODY: u16 = u16::MAX;
+
+#[derive(Clone)]
+pub(crate) struct Hashed<T> {
+    /// What is bound, and how often with which weight; the largest counts.
+    hops: OrdMap<Hop<T>, OrdMap<u32, u32>>,
+    members: OrdMap<u16, Member<T>>,
+    /// The member that each slot belongs to.
+    slots: Arc<[u16]>,
+}
+
+#[derive(Debug, Clone)]
+struct Member<T> {
+    hop: Hop<T>,
+    seed: u64,
+    weight: u32,
+}
+
+impl<T> fmt::Debug for Hashed<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} hops share by hash", self.members.len())
+    }
+}
+
+impl<T> Default for Hashed<T> {
+    fn default() -> Self {
+        Self {
+            hops: OrdMap::new(),
+            members: OrdMap::new(),
+            slots: Arc::default(),
+        }
+    }
+}
+
+impl<T: Target> Hashed<T> {
+    pub(crate) fn check(&self, pattern: &Pattern) -> Result<(), BadPattern> {
+        weight(pattern)?;
+        if self.members.len() >= BINDINGS_MAX {
+            return Err(BadPattern::TooMany { max: BINDINGS_MAX });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bind(&mut self, pattern: &Pattern, hop: Hop<T>) -> Result<(), BadPattern> {
+        let weight = weight(pattern)?;
+        let weights = self.hops.entry(hop.clone()).or_default();
+        let before = weights.get_max().map(|(weight, _)| *weight);
+        *weights.entry(weight).or_insert(0) += 1;
+        if before < Some(weight) {
+            self.leave(&hop);
+            self.join(hop, weight);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unbind(&mut self, pattern: &Pattern, hop: &Hop<T>) -> bool {
+        let Ok(weight) = weight(pattern) else { return false };
+        let Some(weights) = self.hops.get_mut(hop) else {
+            return false;
+        };
+        let Some(bindings) = weights.get_mut(&weight) else {
+            return false;
+        };
+        *bindings -= 1;
+        if *bindings > 0 {
+            return true;
+        }
+        weights.remove(&weight);
+        let left = weights.get_max().map(|(weight, _)| *weight);
+        match left {
+            None => {
+                self.hops.remove(hop);
+                self.leave(hop);
+            }
+            Some(left) if left < weight => {
+                self.leave(hop);
+                self.join(hop.clone(), left);
+            }
+            Some(_) => {}
+        }
+        true
+    }
+
+    pub(crate) fn route(&self, kind: &Kind, message: &dyn View, routes: &mut Routes<T>) {
+        let Kind::Hashed(on) = kind else { return };
+        routes.depend(match on {
+            HashOn::Key => DependsOn::Keys,
+            HashOn::Header(_) | HashOn::Property(_) => DependsOn::Message,
+        });
+        let hash = match on {
+            HashOn::Key => hash(message.key()),
+            HashOn::Header(name) => hash(&header(message, name)),
+            HashOn::Property(property) => hash(&message.property(*property).unwrap_or_default()),
+        };
+        let slot = usize::try_from(hash % u64::from(SLOTS)).unwrap_or(0);
+        let owner = self.slots.get(slot).and_then(|owner| self.members.get(owner));
+        if let Some(member) = owner {
+            routes.add(&Hops::One(member.hop.clone()));
+        }
+    }
+
+    fn join(&mut self, hop: Hop<T>, weight: u32) {
+        let seed = hash(&identity(&hop));
+        let free = (0..NOBODY).find(|number| !self.members.contains_key(number));
+        let Some(number) = free else { return };
+        let member = Member { hop, seed, weight };
+        if self.slots.is_empty() {
+            self.slots = (0..SLOTS).map(|_| number).collect();
+        } else {
+            let members = &self.members;
+            let slots = Arc::make_mut(&mut self.slots);
+            for (slot, owner) in (0u64..).zip(slots) {
+                if members.get(owner).is_none_or(|owner| member.beats(owner, slot)) {
+                    *owner = number;
+                }
+            }
+        }
+        self.members.insert(number, member);
+    }
+
+    fn leave(&mut self, hop: &Hop<T>) {
+        let number = self.members.iter().find(|(_, member)| member.hop == *hop);
+        let Some(number) = number.map(|(number, _)| *number) else {
+            return;
+        };
+        self.members.remove(&number);
+        if self.members.is_empty() {
+            self.slots = Arc::default();
+            return;
+        }
+        let others: Vec<(u16, &Member<T>)> = self
+            .members
+            .iter()
+            .map(|(number, member)| (*number, member))
+            .collect();
+        let slots = Arc::make_mut(&mut self.slots);
+        for (slot, owner) in (0u64..).zip(slots).filter(|(_, owner)| **owner == number) {
+            let best = others.iter().copied().reduce(
+                |best, other| {
+                    if other.1.beats(best.1, slot) { other } else { best }
+                },
+            );
+            *owner = best.map_or(NOBODY, |(number, _)| number);
+        }
+    }
+}
+
+impl<T: Target> Member<T> {
+    /// A number for this hop and slot, as if drawn at random.
+    fn lot(&self, slot: u64) -> u64 {
+        mix(self.seed ^ mix(slot))
+    }
+
+    fn beats(&self, other: &Self, slot: u64) -> bool {
+        let (own, others) = (self.lot(slot), other.lot(slot));
+        if self.weight == other.weight {
+            return (own, self.seed) > (others, other.seed);
+        }
+        wait(own, self.weight) < wait(others, other.weight)
+    }
+}
+
+/// Turns a lot into a time that is exponentially distributed: who is earliest of all is so with a chance that is in
+/// proportion to the weight.
+fn wait(lot: u64, weight: u32) -> f64 {
+    let uniform = ((lot >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+    -uniform.ln() / f64::from(weight)
+}
+
+fn weight(pattern: &Pattern) -> Result<u32, BadPattern> {
+    let text = std::str::from_utf8(&pattern.key).ok();
+    let weight = text.and_then(|text| text.parse().ok());
+    weight
+        .filter(|weight| (1..=WEIGHT_MAX).contains(weight))
+        .ok_or_else(|| BadPattern::Weight {
+            given: String::from_utf8_lossy(&pattern.key).into_owned(),
+            max: WEIGHT_MAX,
+        })
+}
+
+fn identity<T: Target>(hop: &Hop<T>) -> Vec<u8> {
+    match hop {
+        Hop::Target(target) => target.identity(),
+        Hop::Exchange(name) => [b"exchange:", name.as_bytes()].concat(),
+    }
+}
+
+fn header(message: &dyn View, wanted: &str) -> Bytes {
+    let mut found = Bytes::new();
+    message.headers(&mut |name, value| {
+        if name == wanted.as_bytes() {
+            found = value.to_bytes();
+        }
+    });
+    found
+}

@@ -1,0 +1,129 @@
+//! The bindings of one exchange, in the form in which its kind looks them up.
+
+mod hashed;
+mod headers;
+mod topic;
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::hops::{Hop, Hops, Target};
+use crate::router::Names;
+use crate::routes::{DependsOn, Routes};
+use crate::spec::{BadPattern, Kind, Pattern};
+use crate::view::View;
+use hashed::Hashed;
+use headers::Headers;
+use topic::Topic;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Table<T> {
+    ByName,
+    Direct(OrdMap<Arc<[u8]>, Hops<T>>),
+    FanOut(Hops<T>),
+    Topic(Topic<T>),
+    Headers(Headers<T>),
+    Hashed(Hashed<T>),
+}
+
+impl<T: Target> Table<T> {
+    pub(crate) fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::ByName => Self::ByName,
+            Kind::Direct => Self::Direct(OrdMap::new()),
+            Kind::FanOut => Self::FanOut(Hops::None),
+            Kind::Topic => Self::Topic(Topic::default()),
+            Kind::Headers => Self::Headers(Headers::default()),
+            Kind::Hashed(_) => Self::Hashed(Hashed::default()),
+        }
+    }
+
+    pub(crate) fn check(&self, pattern: &Pattern) -> Result<(), BadPattern> {
+        match self {
+            Self::ByName => Err(BadPattern::ByName),
+            Self::Direct(_) | Self::FanOut(_) | Self::Topic(_) | Self::Headers(_) => Ok(()),
+            Self::Hashed(hashed) => hashed.check(pattern),
+        }
+    }
+
+    pub(crate) fn bind(&mut self, pattern: &Pattern, hop: Hop<T>) -> Result<(), BadPattern> {
+        self.check(pattern)?;
+        match self {
+            Self::ByName => {}
+            Self::Direct(keys) => match keys.get_mut(&pattern.key[..]) {
+                Some(hops) => hops.add(hop),
+                None => drop(keys.insert(Arc::from(&pattern.key[..]), Hops::One(hop))),
+            },
+            Self::FanOut(hops) => hops.add(hop),
+            Self::Topic(topic) => topic.bind(&pattern.key, hop),
+            Self::Headers(headers) => headers.bind(&pattern.headers, hop),
+            Self::Hashed(hashed) => hashed.bind(pattern, hop)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unbind(&mut self, pattern: &Pattern, hop: &Hop<T>) -> bool {
+        match self {
+            Self::ByName => false,
+            Self::Direct(keys) => {
+                let Some(hops) = keys.get_mut(&pattern.key[..]) else {
+                    return false;
+                };
+                let found = hops.remove(hop);
+                if hops.is_empty() {
+                    keys.remove(&pattern.key[..]);
+                }
+                found
+            }
+            Self::FanOut(hops) => hops.remove(hop),
+            Self::Topic(topic) => topic.unbind(&pattern.key, hop),
+            Self::Headers(headers) => headers.unbind(&pattern.headers, hop),
+            Self::Hashed(hashed) => hashed.unbind(pattern, hop),
+        }
+    }
+
+    pub(crate) fn route(
+        &self,
+        kind: &Kind,
+        message: &dyn View,
+        names: &dyn Names<T>,
+        routes: &mut Routes<T>,
+    ) {
+        match self {
+            Self::ByName => {
+                routes.depend(DependsOn::Keys);
+                each_key(message, |key| {
+                    if let Some(target) = names.named(key) {
+                        routes.add_target(target);
+                    }
+                });
+            }
+            Self::Direct(keys) => {
+                routes.depend(DependsOn::Keys);
+                each_key(message, |key| {
+                    if let Some(hops) = keys.get(key) {
+                        routes.add(hops);
+                    }
+                });
+            }
+            Self::FanOut(hops) => routes.add(hops),
+            Self::Topic(topic) => {
+                routes.depend(DependsOn::Keys);
+                each_key(message, |key| topic.route(key, routes));
+            }
+            Self::Headers(headers) => {
+                routes.depend(DependsOn::Message);
+                headers.route(message, routes);
+            }
+            Self::Hashed(hashed) => hashed.route(kind, message, routes),
+        }
+    }
+}
+
+fn each_key(message: &dyn View, mut visit: impl FnMut(&[u8])) {
+    visit(message.key());
+    for key in message.more_keys() {
+        visit(key.as_bytes());
+    }
+}

@@ -1,0 +1,10 @@
+//! Every table against a model that is too simple to be wrong: a list of bindings, each of which is asked.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod graph;
+mod hashed;
+mod headers;
+mod model;
+mod scale;
+mod topic;
