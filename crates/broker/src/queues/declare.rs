@@ -159,13 +159,6 @@ impl Queues {
     }
 }
 
-impl Declaring {
-    /// The queue, without waiting until it is stored: what is published to it is stored behind it.
-    pub(super) fn started(self) -> Option<Arc<Queue>> {
-        self.result.ok()
-    }
-}
-
 impl Future for Declaring {
     type Output = Result<Arc<Queue>, DeclareError>;
 

@@ -133,9 +133,6 @@ impl Queues {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.show(queue, &queue.lock());
         self.use_now(queue);
-        if queue.namespace == super::delayed::hidden() {
-            self.open_in_time(queue);
-        }
         if waits {
             self.wake(queue);
         }

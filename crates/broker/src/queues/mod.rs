@@ -11,7 +11,6 @@
 //! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share
 //! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
 //! - [`peek`]: looks into a queue, and moves what is there
-//! - [`delayed`]: messages that wait for their time
 //! - `flush`: stores what was settled, and frees logs
 //! - [`log_view`]: a queue as a topic, for clients that read logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
@@ -25,7 +24,6 @@ mod cursor;
 mod dead_letter;
 pub mod declare;
 pub mod definition;
-pub mod delayed;
 mod flush;
 pub mod load;
 pub mod log_view;

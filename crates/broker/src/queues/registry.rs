@@ -19,7 +19,7 @@ use super::clock::WallClock;
 use super::cursor::Kept;
 use super::definition::{OwnerId, QueueId};
 use super::flush::{self, Dirty};
-use super::load::LoadQueuesError;
+pub use super::load::LoadQueuesError;
 use super::metrics::{QueueMetrics, Standing};
 use super::publication::Targets;
 use super::queue::Queue;
