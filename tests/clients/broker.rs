@@ -29,6 +29,7 @@ pub(crate) struct Broker {
     /// `KEY=VALUE`, as for `--set`.
     settings: &'static [&'static str],
     kafka: String,
+    amqp: String,
 }
 
 impl Broker {
@@ -51,6 +52,7 @@ impl Broker {
                 durability,
                 settings,
                 kafka: address,
+                amqp: String::new(),
             };
         }
         Self::start_program(binary(), durability, settings)
@@ -76,6 +78,7 @@ impl Broker {
             durability,
             settings,
             kafka: "127.0.0.1:0".to_owned(),
+            amqp: "127.0.0.1:0".to_owned(),
         };
         broker.launch();
         broker
@@ -84,6 +87,11 @@ impl Broker {
     /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
     pub(crate) fn kafka(&self) -> &str {
         &self.kafka
+    }
+
+    /// `HOST:PORT` of the AMQP listener. It stays the same over a restart.
+    pub(crate) fn amqp(&self) -> &str {
+        &self.amqp
     }
 
     /// A folder that goes away with the broker, for the files of a test.
@@ -176,6 +184,8 @@ impl Broker {
                 "serve",
                 "--kafka",
                 &self.kafka,
+                "--amqp",
+                &self.amqp,
                 "--http",
                 "127.0.0.1:0",
                 "--durability",
@@ -197,6 +207,9 @@ impl Broker {
             };
             if let Some(address) = line.strip_prefix("kafka listening on ") {
                 address.clone_into(&mut self.kafka);
+            }
+            if let Some(address) = line.strip_prefix("amqp listening on ") {
+                address.clone_into(&mut self.amqp);
             }
             if line == "ready" {
                 break;
