@@ -223,8 +223,12 @@ impl Broker {
         let stored = self
             .exchanges
             .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
-        // Whoever deleted the queue meanwhile may have looked for its bindings before this one was there.
-        if queue.is_some_and(|queue| queue.is_deleted()) {
+        // Whoever deleted it meanwhile may have looked for its bindings before this one was there.
+        let is_gone = match &queue {
+            Some(queue) => queue.is_deleted(),
+            None => self.way.outlives(namespace, &destination).is_none(),
+        };
+        if is_gone {
             self.exchanges.forget(namespace, &destination);
             return Err(BindError::NoSuchDestination);
         }

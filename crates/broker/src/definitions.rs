@@ -200,6 +200,7 @@ impl Broker {
             if deleted.is_ok() {
                 broker.topics.remove(&topic);
                 broker.groups.on_topic_deleted();
+                broker.exchanges.forget_topic(&topic.name);
             }
             broker.topics.release(&topic.name);
             Ok(deleted?)

@@ -20,8 +20,9 @@ pub enum Hop<T> {
 }
 
 /// The hops of equal bindings: each hop once, with the number of bindings that ask for it. Mostly there is one.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) enum Hops<T> {
+    #[default]
     None,
     One(Hop<T>),
     Many(OrdMap<Hop<T>, u32>),
@@ -35,12 +36,6 @@ impl<T> fmt::Debug for Hops<T> {
             Self::Many(many) => many.len(),
         };
         write!(out, "{count} hops")
-    }
-}
-
-impl<T> Default for Hops<T> {
-    fn default() -> Self {
-        Self::None
     }
 }
 

@@ -99,28 +99,23 @@ impl<T: Target> Router<T> {
         let (name, first) = self.exchanges.get_key_value(exchange).ok_or(NoSuchExchange)?;
         routes.clear();
         routes.add_exchange(name);
-        self.pass(name, first, message, names, routes);
+        first.pass(name, message, names, routes);
         let mut next = 1;
         while let Some(name) = routes.exchange(next) {
             if let Some(exchange) = self.exchanges.get(&name) {
-                self.pass(&name, exchange, message, names, routes);
+                exchange.pass(&name, message, names, routes);
             }
             next += 1;
         }
         routes.finish();
         Ok(())
     }
+}
 
-    /// Adds where one exchange leads.
-    fn pass(
-        &self,
-        name: &Arc<str>,
-        exchange: &Exchange<T>,
-        message: &dyn View,
-        names: &dyn Names<T>,
-        routes: &mut Routes<T>,
-    ) {
-        if exchange.delays {
+impl<T: Target> Exchange<T> {
+    /// Adds where this exchange, of that name, leads.
+    fn pass(&self, name: &Arc<str>, message: &dyn View, names: &dyn Names<T>, routes: &mut Routes<T>) {
+        if self.delays {
             routes.depend(DependsOn::Message);
             if message.is_delayed() {
                 routes.wait_at(name);
@@ -128,9 +123,9 @@ impl<T: Target> Router<T> {
             }
         }
         let before = routes.added();
-        exchange.table.route(&exchange.kind, message, names, routes);
+        self.table.route(&self.kind, message, names, routes);
         if routes.added() == before
-            && let Some(alternate) = &exchange.alternate
+            && let Some(alternate) = &self.alternate
         {
             routes.add_exchange(alternate);
         }

@@ -138,6 +138,14 @@ impl Exchanges {
         }
     }
 
+    /// Removes every binding to a topic that is gone.
+    pub(crate) fn forget_topic(&self, name: &str) {
+        let topic = Destination::Topic(name.into());
+        for namespace in self.namespaces() {
+            self.forget(&namespace, &topic);
+        }
+    }
+
     pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Exchange>> {
         self.space(namespace)?
             .read(|tables| tables.exchange(name).cloned())

@@ -106,7 +106,11 @@ fn a_thousand_exchanges_in_a_circle_end() {
             router.bind(&name(index), &Pattern::default(), hop).unwrap();
         }
         router
-            .bind(&name(index), &Pattern::default(), Hop::Target(index as u32 % 10))
+            .bind(
+                &name(index),
+                &Pattern::default(),
+                Hop::Target(u32::try_from(index % 10).unwrap()),
+            )
             .unwrap();
     }
     assert_eq!(routed(&router, "x0", &key("")).len(), 10);
@@ -129,18 +133,18 @@ fn a_delayed_message_waits_where_an_exchange_delays_and_goes_on_from_there() {
     router.bind("in", &Pattern::default(), Hop::Target(1)).unwrap();
     router.bind("late", &Pattern::key("a"), Hop::Target(2)).unwrap();
     let nobody = |_: &[u8]| None;
-    let mut routes = Routes::default();
+    let mut found = Routes::default();
     let delayed = Given {
         delayed: true,
         ..key("a")
     };
-    router.route("in", &delayed, &nobody, &mut routes).unwrap();
+    router.route("in", &delayed, &nobody, &mut found).unwrap();
     assert_eq!(
-        (routes.targets(), routes.delayed_at()),
+        (found.targets(), found.delayed_at()),
         (&[1][..], &["late".into()][..])
     );
-    router.route("in", &key("a"), &nobody, &mut routes).unwrap();
-    assert_eq!((routes.targets(), routes.delayed_at()), (&[1, 2][..], &[][..]));
+    router.route("in", &key("a"), &nobody, &mut found).unwrap();
+    assert_eq!((found.targets(), found.delayed_at()), (&[1, 2][..], &[][..]));
     assert_eq!(routed(&router, "late", &key("a")), [2], "once its time has come");
 }
 
@@ -149,11 +153,11 @@ fn an_exchange_without_bindings_finds_targets_by_name() {
     let mut router = Router::default();
     router.add_exchange("".into(), Spec::new(Kind::ByName));
     let names = |name: &[u8]| (name == b"queue").then_some(7);
-    let mut routes = Routes::default();
-    router.route("", &key("queue"), &names, &mut routes).unwrap();
-    assert_eq!(routes.targets(), [7]);
-    router.route("", &key("other"), &names, &mut routes).unwrap();
-    assert!(routes.is_nowhere());
+    let mut found = Routes::default();
+    router.route("", &key("queue"), &names, &mut found).unwrap();
+    assert_eq!(found.targets(), [7]);
+    router.route("", &key("other"), &names, &mut found).unwrap();
+    assert!(found.is_nowhere());
     assert!(router.bind("", &Pattern::key("queue"), Hop::Target(7)).is_err());
 }
 
@@ -171,10 +175,6 @@ fn an_exchange_that_is_removed_leads_nowhere() {
     assert!(!router.remove_exchange("b"));
     assert!(routed(&router, "a", &key("")).is_empty());
     assert_eq!(routed(&before, "a", &key("")), [1], "a clone never changes");
-    let mut routes = Routes::default();
-    assert!(
-        router
-            .route("b", &key(""), &|_: &[u8]| None, &mut routes)
-            .is_err()
-    );
+    let mut found = Routes::default();
+    assert!(router.route("b", &key(""), &|_: &[u8]| None, &mut found).is_err());
 }

@@ -30,8 +30,10 @@ fn shares(router: &Router<u32>) -> Vec<u32> {
                 ..Given::default()
             },
         );
-        assert_eq!(found.len(), 1, "one target gets it");
-        found[0]
+        let [target] = found[..] else {
+            panic!("one target gets it, not {found:?}");
+        };
+        target
     };
     (0..MESSAGES).map(to).collect()
 }

@@ -84,23 +84,25 @@ impl Twice {
 }
 
 pub(crate) fn routed(router: &Router<u32>, exchange: &str, message: &Given) -> Vec<u32> {
-    let mut routes = Routes::default();
+    let mut found = Routes::default();
     let nobody = |_: &[u8]| None;
-    router.route(exchange, message, &nobody, &mut routes).unwrap();
-    routes.targets().to_vec()
+    router.route(exchange, message, &nobody, &mut found).unwrap();
+    found.targets().to_vec()
 }
 
 /// Whether a pattern of words matches a key: straight from the definition of `*` and `#`.
 pub(crate) fn words_match(pattern: &[&[u8]], key: &[&[u8]]) -> bool {
-    match (pattern.split_first(), key.split_first()) {
-        (None, None) => true,
-        (None, Some(_)) => false,
-        (Some((&b"#", behind)), _) => (0..=key.len()).any(|skipped| words_match(behind, &key[skipped..])),
-        (Some(_), None) => false,
-        (Some((first, behind)), Some((word, rest))) => {
-            (*first == b"*" || first == word) && words_match(behind, rest)
-        }
+    let Some((first, behind)) = pattern.split_first() else {
+        return key.is_empty();
+    };
+    if *first == b"#" {
+        let mut left = (0..=key.len()).filter_map(|skipped| key.get(skipped..));
+        return left.any(|left| words_match(behind, left));
     }
+    let Some((word, rest)) = key.split_first() else {
+        return false;
+    };
+    (*first == b"*" || first == word) && words_match(behind, rest)
 }
 
 pub(crate) fn words(text: &[u8]) -> Vec<&[u8]> {

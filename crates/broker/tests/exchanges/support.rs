@@ -1,0 +1,155 @@
+//! A broker on a journal in memory, and what tests do with its exchanges.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_broker::exchanges::{BindError, Publish, Published, UnbindError};
+use stafett_broker::queues::{Declare, Queue};
+use stafett_broker::{
+    Broker, BrokerSettings, Destination, Namespace, NewBinding, NewExchange, NewTopic, Topic, TopicSettings,
+    Unbind,
+};
+use stafett_journal::MemoryJournal;
+use stafett_model::Message;
+use stafett_routing::{HeaderMatch, Kind};
+
+pub(crate) struct World {
+    journal: Arc<MemoryJournal>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) namespace: Namespace,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::on(Arc::new(MemoryJournal::new())).await
+    }
+
+    async fn on(journal: Arc<MemoryJournal>) -> Self {
+        let started = Broker::start(journal.clone(), BrokerSettings::default()).await;
+        Self {
+            journal,
+            broker: Arc::new(started.unwrap()),
+            namespace: Namespace::default(),
+        }
+    }
+
+    pub(crate) async fn restart(self) -> Self {
+        self.broker.finish_changes().await;
+        let journal = Arc::new(self.journal.reopen());
+        drop(self);
+        Self::on(journal).await
+    }
+
+    pub(crate) async fn exchange(&self, name: &str, kind: Kind) {
+        self.declare(name, NewExchange::new(kind)).await;
+    }
+
+    pub(crate) async fn declare(&self, name: &str, new: NewExchange) {
+        let (_, stored) = self
+            .broker
+            .exchanges()
+            .declare(&self.namespace, name, new)
+            .unwrap();
+        stored.await.unwrap();
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.broker.exchanges().get(&self.namespace, name).is_some()
+    }
+
+    pub(crate) async fn queue(&self, name: &str) -> Arc<Queue> {
+        let durable = Declare {
+            durable: true,
+            ..Declare::default()
+        };
+        self.queue_as(name, durable).await
+    }
+
+    pub(crate) async fn queue_as(&self, name: &str, declare: Declare) -> Arc<Queue> {
+        let declaring = self.broker.queues().declare(&self.namespace, name, declare);
+        declaring.await.unwrap()
+    }
+
+    pub(crate) async fn topic(&self, name: &str, partitions: u32) -> Arc<Topic> {
+        let new = NewTopic {
+            name: name.into(),
+            partitions: Some(partitions),
+            settings: TopicSettings::default(),
+        };
+        self.broker.create_topics(vec![new]).await.remove(0).unwrap()
+    }
+
+    pub(crate) async fn bind(&self, source: &str, key: &str, to: Destination) {
+        self.try_bind(source, key, to).await.unwrap();
+    }
+
+    pub(crate) async fn try_bind(&self, source: &str, key: &str, to: Destination) -> Result<(), BindError> {
+        let new = NewBinding {
+            source: source.into(),
+            destination: to,
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            headers: HeaderMatch::default(),
+            arguments: Bytes::new(),
+        };
+        self.broker.bind(&self.namespace, new)?.await.unwrap();
+        Ok(())
+    }
+
+    pub(crate) async fn unbind(&self, source: &str, key: &str, to: Destination) -> Result<(), UnbindError> {
+        let which = Unbind {
+            source,
+            destination: &to,
+            key: key.as_bytes(),
+            arguments: b"",
+        };
+        self.broker
+            .exchanges()
+            .unbind(&self.namespace, &which)?
+            .await
+            .unwrap();
+        Ok(())
+    }
+
+    pub(crate) async fn publish(&self, exchange: &str, key: &str) -> Published {
+        let messages = vec![message(key).into()];
+        self.publish_all(exchange, messages).await.remove(0)
+    }
+
+    pub(crate) async fn publish_all(&self, exchange: &str, messages: Vec<Publish>) -> Vec<Published> {
+        self.broker
+            .publish(&self.namespace, exchange, messages)
+            .unwrap()
+            .await
+    }
+
+    /// How many messages wait in a queue.
+    pub(crate) fn ready(&self, name: &str) -> u64 {
+        self.broker
+            .queues()
+            .get(&self.namespace, name)
+            .unwrap()
+            .counts()
+            .ready
+    }
+}
+
+pub(crate) fn message(key: &str) -> Message {
+    Message {
+        routing_key: key.into(),
+        value: Bytes::from_static(b"body"),
+        persistent: true,
+        ..Message::default()
+    }
+}
+
+pub(crate) fn to_queue(name: &str) -> Destination {
+    Destination::Queue(name.into())
+}
+
+pub(crate) fn to_exchange(name: &str) -> Destination {
+    Destination::Exchange(name.into())
+}
+
+pub(crate) fn to_topic(name: &str) -> Destination {
+    Destination::Topic(name.into())
+}
