@@ -164,7 +164,11 @@ impl Broker {
         let overrides = Overrides::load(&*journal)?;
         let (exchanges, left) = Exchanges::open(Arc::clone(&journal))?;
         let exchanges = Arc::new(exchanges);
-        let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
+        let queues = Queues::open(
+            Arc::clone(&journal),
+            Arc::clone(&topics),
+            settings.logs.durability,
+        )?;
         let way = Way {
             exchanges: Arc::clone(&exchanges),
             queues: Arc::clone(&queues),
@@ -339,7 +343,9 @@ impl Broker {
             return Ok(());
         }
         if before.is_some() {
-            for topics in self.topics.all().chunks(TOPICS_AT_ONCE) {
+            let mut topics = self.topics.all();
+            topics.retain(|topic| !topic.id.is_queue());
+            for topics in topics.chunks(TOPICS_AT_ONCE) {
                 let append = |topic: &Arc<Topic>| {
                     Append::state(respec(topic, self.log_spec(topic)), StateWait::Written)
                 };

@@ -52,6 +52,7 @@ impl Core {
             .context("the broker cannot start")?;
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         broker.groups().register_metrics(&mut registry);
+        broker.queues().register_metrics(&mut registry);
         drop(registry);
         Ok(Self {
             journal,

@@ -370,6 +370,11 @@ impl Queue {
         receiver.await.ok().flatten()
     }
 
+    /// Hands out what can be, at once. Who does not wait for its log to grow calls it.
+    pub fn pump_now(self: &Arc<Self>) {
+        self.pump();
+    }
+
     /// Settles messages in flight, all under one lock. Those that are not in flight are passed over; how many were.
     pub fn settle(self: &Arc<Self>, settlements: &[(DeliveryId, Settle)]) -> usize {
         let Some(hub) = self.hub.upgrade() else { return 0 };
@@ -456,7 +461,7 @@ impl Queue {
         let known = inner.logs.iter().find(|lane| lane.priority == priority);
         match known {
             Some(lane) => Some(lane.log),
-            None => self.hub.upgrade()?.add_lane(self, &mut inner, priority),
+            None => self.hub.upgrade()?.add_lanes(self, &mut inner, priority),
         }
     }
 
@@ -483,6 +488,11 @@ impl Inner {
                 self.staged = self.staged.saturating_sub(state.end() - before);
             }
         }
+    }
+
+    /// A message that was counted as being under way was not stored.
+    pub(super) fn unstage(&mut self) {
+        self.staged = self.staged.saturating_sub(1);
     }
 
     /// Forgets what was read ahead.

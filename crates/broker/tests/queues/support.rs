@@ -120,7 +120,7 @@ pub(crate) fn spec() -> ConsumerSpec {
 /// A consumer and where its deliveries come.
 pub(crate) struct Listener {
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) consumer: Consumer,
+    _consumer: Consumer,
     queue: Arc<Queue>,
     got: std::collections::VecDeque<Delivery>,
     pub(crate) events: Vec<Event>,
@@ -132,7 +132,7 @@ impl Listener {
         let consumer = queue.consume(spec, Arc::clone(&outbox), 7).unwrap();
         Self {
             outbox,
-            consumer,
+            _consumer: consumer,
             queue: Arc::clone(queue),
             got: std::collections::VecDeque::new(),
             events: Vec::new(),
