@@ -30,6 +30,7 @@ pub(crate) struct Broker {
     settings: &'static [&'static str],
     kafka: String,
     amqp: String,
+    http: String,
 }
 
 impl Broker {
@@ -53,6 +54,7 @@ impl Broker {
                 settings,
                 kafka: address,
                 amqp: String::new(),
+                http: String::new(),
             };
         }
         Self::start_program(binary(), durability, settings)
@@ -79,6 +81,7 @@ impl Broker {
             settings,
             kafka: "127.0.0.1:0".to_owned(),
             amqp: "127.0.0.1:0".to_owned(),
+            http: "127.0.0.1:0".to_owned(),
         };
         broker.launch();
         broker
@@ -92,6 +95,11 @@ impl Broker {
     /// `HOST:PORT` of the AMQP listener. It stays the same over a restart.
     pub(crate) fn amqp(&self) -> &str {
         &self.amqp
+    }
+
+    /// `HOST:PORT` of the HTTP listener. It stays the same over a restart.
+    pub(crate) fn http(&self) -> &str {
+        &self.http
     }
 
     /// A folder that goes away with the broker, for the files of a test.
@@ -187,7 +195,7 @@ impl Broker {
                 "--amqp",
                 &self.amqp,
                 "--http",
-                "127.0.0.1:0",
+                &self.http,
                 "--durability",
                 self.durability,
             ])
@@ -210,6 +218,9 @@ impl Broker {
             }
             if let Some(address) = line.strip_prefix("amqp listening on ") {
                 address.clone_into(&mut self.amqp);
+            }
+            if let Some(address) = line.strip_prefix("http listening on ") {
+                address.clone_into(&mut self.http);
             }
             if line == "ready" {
                 break;

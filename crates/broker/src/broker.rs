@@ -15,6 +15,7 @@ use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
+use crate::live::{Live, LiveSettings};
 use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
@@ -40,6 +41,7 @@ pub struct Broker {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) way: Way,
+    live: Arc<Live>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -122,6 +124,15 @@ pub enum StartError {
 impl Broker {
     /// Starts on a journal: loads every definition.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
+        Self::start_with(journal, settings, LiveSettings::default()).await
+    }
+
+    /// Like [`Broker::start`], with settings of live topics.
+    pub async fn start_with(
+        journal: Arc<dyn Journal>,
+        settings: BrokerSettings,
+        live: LiveSettings,
+    ) -> Result<Self, StartError> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
         let mut unknown = None;
@@ -178,6 +189,7 @@ impl Broker {
         exchanges.clean(left, |namespace, destination| {
             way.outlives(namespace, destination).is_some()
         });
+        let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
         let broker = Self {
             journal,
             topics,
@@ -185,6 +197,7 @@ impl Broker {
             exchanges,
             queues,
             way,
+            live,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -242,6 +255,11 @@ impl Broker {
     /// All queues.
     pub fn queues(&self) -> &Arc<Queues> {
         &self.queues
+    }
+
+    /// Live topics.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// What holds now.

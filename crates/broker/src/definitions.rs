@@ -121,6 +121,7 @@ impl Broker {
         self.changes.close();
         self.changes.wait().await;
         self.queues.finish().await;
+        self.live().finish_changes().await;
     }
 
     /// Creates topics, each or none of it; durable when this returns.

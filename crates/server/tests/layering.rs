@@ -19,6 +19,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
+    ("lab", &["kafka-client", "kafka-wire", "model"]),
+    ("live", &["broker", "net"]),
     (
         "server",
         &[
@@ -28,6 +30,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "journal",
             "kafka",
             "kafka-client",
+            "lab",
+            "live",
             "model",
             "net",
         ],
