@@ -47,6 +47,11 @@ fn what_one_protocol_publishes_the_other_reads() {
 }
 
 #[test]
+fn a_client_that_never_reads_slows_nobody_and_fills_no_memory() {
+    passes("amqp_never_reads.py");
+}
+
+#[test]
 fn perf_test_confirms_and_acknowledges_all_it_sends() {
     if !is_stafett() {
         return;

@@ -6,7 +6,7 @@ use crate::kill::{kill, survives_at};
 use crate::peer;
 
 /// Confirmed messages between two kills, at most.
-const CONFIRMED_MAX: u64 = 4_000;
+const CONFIRMED_MAX: u64 = 2_000;
 
 #[test]
 fn kills_lose_nothing_that_was_confirmed() {

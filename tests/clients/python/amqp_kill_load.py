@@ -1,48 +1,60 @@
 """Publishes 0, 1, 2, … to a durable queue without end, until a line comes in on stdin.
 
-Each message waits for its confirm; when the broker goes away, the one that was under way is published again. What is
-confirmed goes to a file, and the number of confirms since the last line to stdout.
+Fifty messages at a time wait for their confirms; when the broker goes away, those without one are published again, in
+their order. What is confirmed goes to a file, and the number of confirms since the last line to stdout.
 """
 
+import asyncio
 import sys
 import threading
-import time
 
-import pika
-from amqp_common import connect
+import aio_pika
+from amqp_common import AMQP, LIMIT
 
 QUEUE, PATH = sys.argv[2], sys.argv[3]
-DURABLE = pika.BasicProperties(delivery_mode=2)
+AT_ONCE = 50
 
 
-def confirmed(connection):
-    channel = connection.channel()
-    channel.queue_declare(QUEUE, durable=True)
-    channel.confirm_delivery()
-    return channel
+async def publish(channel, number):
+    message = aio_pika.Message(b"%d" % number, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+    await channel.default_exchange.publish(message, QUEUE)
+    return number
+
+
+async def load(stop, log):
+    pending, following = [], 0
+    while not stop.is_set():
+        try:
+            connection = await asyncio.wait_for(aio_pika.connect(f"amqp://guest:guest@{AMQP}/"), LIMIT)
+            channel = await connection.channel(publisher_confirms=True)
+            await channel.declare_queue(QUEUE, durable=True)
+        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
+            await asyncio.sleep(0.02)
+            continue
+        while not stop.is_set():
+            more = AT_ONCE - len(pending)
+            pending.extend(range(following, following + more))
+            following += more
+            sent = [publish(channel, number) for number in pending]
+            confirmed = [done for done in await asyncio.gather(*sent, return_exceptions=True) if isinstance(done, int)]
+            log.writelines(f"{number}\n" for number in confirmed)
+            log.flush()
+            if confirmed:
+                print(len(confirmed), flush=True)
+            pending = sorted(set(pending) - set(confirmed))
+            if pending:
+                break
+        try:
+            await asyncio.wait_for(connection.close(), LIMIT)
+        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
+            pass
 
 
 def main():
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
-    number = told = 0
     with open(PATH, "w", encoding="ascii") as log:
-        channel = None
-        while not stop.is_set():
-            try:
-                channel = channel or confirmed(connect(heartbeat=0))
-                channel.basic_publish("", QUEUE, b"%d" % number, DURABLE)
-            except (pika.exceptions.AMQPError, OSError):
-                channel = None
-                time.sleep(0.02)
-                continue
-            log.write(f"{number}\n")
-            number += 1
-            if number - told >= 50:
-                log.flush()
-                print(number - told, flush=True)
-                told = number
-    print(max(number - told, 1), flush=True)
+        asyncio.run(load(stop, log))
 
 
 main()

@@ -398,4 +398,5 @@ def main():
     clean(address)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -86,8 +86,15 @@ impl Session {
                 None => arguments::canonical(&method.arguments),
             },
         };
-        let declared = self.shared.broker.queues().declare(&vhost, name, declare).await;
-        Ok(declared.map_err(|error| error::declare(&error, &what))?)
+        let declaring = self.shared.broker.queues().declare(&vhost, name, declare);
+        if method.no_wait
+            && let Some(queue) = self.shared.broker.queues().get(&vhost, name)
+        {
+            // It is there; what is published to it is stored behind it.
+            drop(declaring);
+            return Ok(queue);
+        }
+        Ok(declaring.await.map_err(|error| error::declare(&error, &what))?)
     }
 
     async fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
