@@ -29,6 +29,7 @@ pub(crate) struct Broker {
     /// `KEY=VALUE`, as for `--set`.
     settings: &'static [&'static str],
     kafka: String,
+    amqp: String,
     http: String,
 }
 
@@ -52,6 +53,7 @@ impl Broker {
                 durability,
                 settings,
                 kafka: address,
+                amqp: String::new(),
                 http: String::new(),
             };
         }
@@ -78,6 +80,7 @@ impl Broker {
             durability,
             settings,
             kafka: "127.0.0.1:0".to_owned(),
+            amqp: "127.0.0.1:0".to_owned(),
             http: "127.0.0.1:0".to_owned(),
         };
         broker.launch();
@@ -87,6 +90,11 @@ impl Broker {
     /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
     pub(crate) fn kafka(&self) -> &str {
         &self.kafka
+    }
+
+    /// `HOST:PORT` of the AMQP listener. It stays the same over a restart.
+    pub(crate) fn amqp(&self) -> &str {
+        &self.amqp
     }
 
     /// `HOST:PORT` of the HTTP listener. It stays the same over a restart.
@@ -184,6 +192,8 @@ impl Broker {
                 "serve",
                 "--kafka",
                 &self.kafka,
+                "--amqp",
+                &self.amqp,
                 "--http",
                 &self.http,
                 "--durability",
@@ -205,6 +215,9 @@ impl Broker {
             };
             if let Some(address) = line.strip_prefix("kafka listening on ") {
                 address.clone_into(&mut self.kafka);
+            }
+            if let Some(address) = line.strip_prefix("amqp listening on ") {
+                address.clone_into(&mut self.amqp);
             }
             if let Some(address) = line.strip_prefix("http listening on ") {
                 address.clone_into(&mut self.http);

@@ -60,6 +60,18 @@ pub(crate) fn survives(
     awaited_max: u64,
     hit: fn(&mut Broker) -> bool,
 ) {
+    survives_at(Broker::kafka, durability, topic, [load, verify], awaited_max, hit);
+}
+
+/// The same with the address of another listener for the scripts.
+pub(crate) fn survives_at(
+    address: fn(&Broker) -> &str,
+    durability: &'static str,
+    topic: &str,
+    [load, verify]: [&str; 2],
+    awaited_max: u64,
+    hit: fn(&mut Broker) -> bool,
+) {
     let Some(python) = peer::python() else { return };
     if external().is_some() {
         peer::skip(
@@ -74,7 +86,7 @@ pub(crate) fn survives(
     let acknowledged = broker.folder().join("acknowledged");
     let mut producer = peer::command(&python)
         .arg(scripts.join(load))
-        .args([broker.kafka(), topic])
+        .args([address(&broker), topic])
         .arg(&acknowledged)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -108,7 +120,7 @@ pub(crate) fn survives(
     let verdict = peer::run_text(
         peer::command(&python)
             .arg(verify)
-            .args([broker.kafka(), topic])
+            .args([address(&broker), topic])
             .arg(&acknowledged),
     );
     assert!(fs::metadata(&acknowledged).unwrap().len() > 0);

@@ -10,6 +10,8 @@
 #![cfg(test)]
 
 mod admin;
+mod amqp;
+mod amqp_kill;
 mod assigned;
 mod broker;
 mod commands;

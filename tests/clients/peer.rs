@@ -51,15 +51,49 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
 
 /// A Python that has confluent-kafka.
 pub(crate) fn python() -> Option<PathBuf> {
+    python_with("confluent_kafka", "confluent-kafka")
+}
+
+/// A Python that has RabbitMQ's clients.
+pub(crate) fn python_with_amqp() -> Option<PathBuf> {
+    python_with("pika, aio_pika, kombu, celery", "pika, aio-pika, kombu or Celery")
+}
+
+fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     let python = root().join("target/clients/venv/bin/python");
     let works = command(&python)
-        .args(["-c", "import confluent_kafka"])
+        .args(["-c", &format!("import {modules}")])
         .output()
         .is_ok_and(|o| o.status.success());
     if !works {
-        skip("confluent-kafka for Python is not there", "scripts/setup");
+        skip(&format!("{name} for Python is not there"), "scripts/setup");
     }
     works.then_some(python)
+}
+
+/// The launcher of RabbitMQ's PerfTest, once its jars are there.
+pub(crate) fn perf_test() -> Option<PathBuf> {
+    static FETCHED: OnceLock<bool> = OnceLock::new();
+    let missing = ["java", "mvn"].into_iter().find(|program| on_path(program).is_none());
+    if let Some(program) = missing {
+        skip(
+            &format!("{program} is not installed"),
+            "apt-get install default-jdk-headless maven",
+        );
+        return None;
+    }
+    let launcher = root().join("tools/peers/rabbitmq");
+    let fetched = *FETCHED.get_or_init(|| {
+        command(&launcher)
+            .arg("fetch")
+            .status()
+            .is_ok_and(|s| s.success())
+    });
+    if !fetched {
+        skip("the jars of PerfTest are not there", "tools/peers/rabbitmq fetch");
+        return None;
+    }
+    Some(launcher)
 }
 
 /// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in a file.

@@ -470,3 +470,6 @@ fn reason(reason: DeathReason) -> &'static str {
         DeathReason::DeliveryLimit => "delivery_limit",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -305,7 +305,7 @@ OPEN = {
     "declare passive, absent": CHANNEL + declare("absent", 1),
     "declare with a reserved name": CHANNEL + declare("amq.mine"),
     "declare a name that is not UTF-8": CHANNEL + declare(b"\xff\xfe"),
-    "declare again, durable": CHANNEL + declare("odd-again") + declare("odd-again", 2) + CHANNEL + delete("odd-again"),
+    "declare again, durable": CHANNEL + declare("odd-again") + declare("odd-again", 2),
     "declare again, exclusive": CHANNEL + declare("odd-excl") + declare("odd-excl", 4),
     "declare again, other ttl": CHANNEL + declare("odd-ttl") + declare("odd-ttl", 0, table(("x-message-ttl", b"I\0\0\0\5"))),
     "declare again, less ttl": CHANNEL + declare("odd-ttl2", 0, table(("x-message-ttl", b"I\0\0\0\5"))) + declare("odd-ttl2"),
@@ -398,4 +398,5 @@ def main():
     clean(address)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -95,6 +95,8 @@ pub(crate) struct Session {
     /// Who has a token.
     holders: HashMap<u64, Holder>,
     last_token: u64,
+    /// An exchange that was there when the last message came, until the turn ends.
+    checked_exchange: Option<ByteString>,
     /// Received and not handed to the broker yet.
     outgoing: Vec<Outgoing>,
     /// Handed to the broker, in order.
@@ -125,6 +127,7 @@ impl Session {
             replies: Arc::default(),
             holders: HashMap::new(),
             last_token: 0,
+            checked_exchange: None,
             outgoing: Vec::new(),
             groups: Groups::default(),
             settlements: Vec::new(),
@@ -273,6 +276,8 @@ impl Session {
                     );
                     return Err(Exception::not_allowed(text).into());
                 }
+                // What a closed channel of this number is still owed is not for the new one.
+                self.settle_published().await?;
                 self.channels.insert(number, Channel::default());
                 self.shared.metrics.channels.inc();
                 self.out.send(number, channel_class::OpenOk::default());

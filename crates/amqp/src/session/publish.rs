@@ -43,7 +43,8 @@ impl Session {
         let channel = self.channel(number)?;
         if let Mode::Transactions(transaction) = &mut channel.mode {
             transaction.bytes += content.body.len();
-            transaction.contents.push(content);
+            // What waits for a commit has a bound of its own: who holds memory must not wait for more.
+            transaction.contents.push(Content { memory: None, ..content });
             return self.check_transaction(number);
         }
         self.publish(number, content).await
@@ -60,8 +61,9 @@ impl Session {
         if *immediate {
             return Err(Exception::new(ReplyCode::NotImplemented, "immediate=true").into());
         }
-        if !exchange.is_empty() {
-            self.check_exchange(&exchange.clone())?;
+        if !exchange.is_empty() && self.checked_exchange.as_ref() != Some(exchange) {
+            self.check_exchange(exchange)?;
+            self.checked_exchange = Some(exchange.clone());
         }
         let mut content = content;
         if let Some(memory) = content.memory.take() {
@@ -96,6 +98,7 @@ impl Session {
 
     /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
     pub(crate) fn flush_published(&mut self) -> Result<(), End> {
+        self.checked_exchange = None;
         if self.outgoing.is_empty() {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
-use stafett_amqp_wire::{Method, ReplyCode};
+use stafett_amqp_wire::{Method, ReplyCode, Table, Value};
 use stafett_broker::Destination;
 use stafett_broker::queues::{Declare, Queue};
 
@@ -86,16 +86,22 @@ impl Session {
                 None => arguments::canonical(&method.arguments),
             },
         };
-        let declared = self.shared.broker.queues().declare(&vhost, name, declare).await;
-        Ok(declared.map_err(|error| error::declare(&error, &what))?)
+        let declaring = self.shared.broker.queues().declare(&vhost, name, declare);
+        if method.no_wait
+            && let Some(queue) = self.shared.broker.queues().get(&vhost, name)
+        {
+            // It is there; what is published to it is stored behind it.
+            drop(declaring);
+            return Ok(queue);
+        }
+        Ok(declaring.await.map_err(|error| error::declare(&error, &what))?)
     }
 
     async fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
         let name = self.queue_name(number, method.queue)?;
-        self.queue(&name)?;
         let binding = BindingName {
             source: method.exchange,
-            destination: Destination::Queue(Arc::from(&*name)),
+            destination: self.destination(&name, &method.arguments)?,
             routing_key: method.routing_key,
             arguments: method.arguments,
         };
@@ -106,13 +112,22 @@ impl Session {
         Ok(())
     }
 
+    /// What a binding leads to: a queue that this connection may use, or a stored topic where the arguments say so.
+    fn destination(&self, name: &str, arguments: &Table) -> Result<Destination, Exception> {
+        if leads_to_topic(arguments) {
+            return Ok(Destination::Topic(Arc::from(name)));
+        }
+        self.queue(name)?;
+        Ok(Destination::Queue(Arc::from(name)))
+    }
+
     async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), Trouble> {
         let name = self.queue_name(number, method.queue)?;
-        if self.shared.broker.queues().get(&self.namespace, &name).is_some() {
-            self.queue(&name)?;
+        let is_queue = !leads_to_topic(&method.arguments);
+        if !is_queue || self.shared.broker.queues().get(&self.namespace, &name).is_some() {
             let binding = BindingName {
                 source: method.exchange,
-                destination: Destination::Queue(Arc::from(&*name)),
+                destination: self.destination(&name, &method.arguments)?,
                 routing_key: method.routing_key,
                 arguments: method.arguments,
             };
@@ -180,6 +195,12 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Whether a binding is to lead to a stored topic: our own argument, as the protocol has no word for it.
+fn leads_to_topic(arguments: &Table) -> bool {
+    let destination = arguments.get("x-destination");
+    destination.as_ref().and_then(Value::text) == Some("topic")
 }
 
 /// What kinds of queues cannot be.

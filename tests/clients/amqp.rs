@@ -1,0 +1,105 @@
+//! RabbitMQ's clients: pika, aio-pika, kombu and Celery by the scripts of `python/amqp_*.py`, which say what they expect;
+//! and RabbitMQ's own PerfTest, which is the Java client.
+
+use crate::broker::{Broker, is_stafett, root};
+use crate::peer;
+
+fn passes(script: &str) {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python").join(script);
+    peer::run(peer::command(&python).arg(script).arg(broker.amqp()).arg(broker.kafka()));
+}
+
+#[test]
+fn pika_declares_publishes_gets_consumes_and_settles() {
+    passes("amqp_basics.py");
+}
+
+#[test]
+fn the_patterns_of_the_seven_tutorials_work() {
+    passes("amqp_tutorials.py");
+}
+
+#[test]
+fn aio_pika_confirms_returns_and_iterates() {
+    passes("amqp_aio.py");
+}
+
+#[test]
+fn kombu_has_simple_queues_priorities_and_exchanges_of_exchanges() {
+    passes("amqp_kombu.py");
+}
+
+#[test]
+fn celery_retries_joins_waits_and_survives_a_killed_worker() {
+    passes("amqp_celery.py");
+}
+
+#[test]
+fn what_one_protocol_publishes_the_other_reads() {
+    passes("amqp_conversions.py");
+}
+
+#[test]
+fn a_client_that_never_reads_slows_nobody_and_fills_no_memory() {
+    passes("amqp_never_reads.py");
+}
+
+#[test]
+fn perf_test_confirms_and_acknowledges_all_it_sends() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(perf) = peer::perf_test() else { return };
+    let broker = Broker::start();
+    let uri = format!("amqp://guest:guest@{}", broker.amqp());
+    for flags in [
+        ["--confirm", "100", "--qos", "100", "--flag", "persistent"],
+        ["--confirm", "1", "--qos", "10", "--flag", "mandatory"],
+    ] {
+        let said = peer::run_text(
+            peer::command(&perf)
+                .args(["perf", "--uri", &uri, "--producers", "2", "--consumers", "2", "--queue", "perf"])
+                .args(["--pmessages", "500", "--cmessages", "500", "--size", "100"])
+                .args(flags),
+        );
+        assert!(said.contains("test stopped"), "{said}");
+    }
+}
+
+/// Cases and RabbitMQ's answers to them; where ours differs on purpose it stands beside, with the reason.
+const TABLE: &str = "tests/clients/odd/amqp.tsv";
+
+#[test]
+fn odd_bytes_are_answered_as_rabbitmq_answers_them() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let broker = Broker::start();
+    let script = root().join("tests/clients/python/amqp_odd.py");
+    let said = peer::run_text(peer::command(&python).arg(script).arg(broker.amqp()));
+    let table = std::fs::read_to_string(root().join(TABLE)).unwrap();
+    let mut wrong = Vec::new();
+    let mut said = said.lines();
+    for row in table.lines().skip(1) {
+        let mut columns = row.split('\t');
+        let name = columns.next().unwrap();
+        let theirs = columns.next().unwrap();
+        let expected = columns.next().unwrap_or(theirs);
+        let found = said.next().and_then(|line| line.split_once('\t'));
+        if found != Some((name, expected)) {
+            wrong.push(format!("{name}\n  expected {expected}\n  found    {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(said.next(), None, "every case stands in the table");
+}

@@ -1,0 +1,24 @@
+//! The process is killed under load from a publisher that waits for confirms: nothing that was confirmed is lost, and
+//! nothing that was settled long before comes back.
+
+use crate::broker::{Broker, is_stafett};
+use crate::kill::{kill, survives_at};
+use crate::peer;
+
+/// Confirmed messages between two kills, at most.
+const CONFIRMED_MAX: u64 = 2_000;
+
+#[test]
+fn kills_lose_nothing_that_was_confirmed() {
+    if !is_stafett() || peer::python_with_amqp().is_none() {
+        return;
+    }
+    survives_at(
+        Broker::amqp,
+        "sync",
+        "killed",
+        ["amqp_kill_load.py", "amqp_kill_verify.py"],
+        CONFIRMED_MAX,
+        kill,
+    );
+}

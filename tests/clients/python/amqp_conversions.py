@@ -1,0 +1,103 @@
+"""What RabbitMQ's clients publish, read by Kafka's, and the other way round: docs/conversions.md, row by row."""
+
+import sys
+import time
+
+import pika
+from amqp_common import LIMIT, connect
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+KAFKA = sys.argv[2]
+admin = AdminClient({"bootstrap.servers": KAFKA})
+admin.create_topics([NewTopic("crossing", 1)])["crossing"].result(LIMIT)
+
+channel = connect().channel()
+channel.confirm_delivery()
+channel.exchange_declare("crossing", "topic", durable=True)
+# The topic beside a queue, of the same message.
+channel.queue_bind("crossing", "crossing", "#", arguments={"x-destination": "topic"})
+channel.queue_declare("crossing.queue", durable=True)
+channel.queue_bind("crossing.queue", "crossing", "#")
+body = bytes(range(256))
+properties = pika.BasicProperties(
+    content_type="application/json",
+    content_encoding="gzip",
+    correlation_id="c-1",
+    reply_to="answers",
+    message_id="m-1",
+    type="order",
+    user_id="guest",
+    app_id="shop",
+    timestamp=1_700_000_000,
+    delivery_mode=2,
+    headers={"stafett-key": "key-1", "text": "å", "number": -5, "yes": True, "nothing": None, "list": [1]},
+)
+channel.basic_publish("crossing", "a.b", body, properties)
+before = int(time.time() * 1000)
+channel.basic_publish("crossing", "a.c", b"plain")
+
+consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": "unused", "enable.auto.commit": False})
+
+
+def read(topic, count):
+    """So many records from the beginning."""
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    records = []
+    deadline = time.monotonic() + LIMIT
+    while len(records) < count:
+        assert time.monotonic() < deadline, records
+        record = consumer.poll(1)
+        if record is not None:
+            assert record.error() is None, record.error()
+            records.append(record)
+    return records
+
+
+def check(records):
+    first, second = records
+    assert first.value() == body and first.key() == b"key-1"
+    assert first.timestamp()[1] == 1_700_000_000_000
+    own = {name: value for name, value in first.headers() if not name.startswith("stafett.")}
+    assert own == {
+        "content-type": b"application/json",
+        "content-encoding": b"gzip",
+        "correlation-id": b"c-1",
+        "reply-to": b"answers",
+        "message-id": b"m-1",
+        "type": b"order",
+        "user-id": b"guest",
+        "app-id": b"shop",
+        "text": "å".encode(),
+        "number": b"-5",
+        "yes": b"true",
+        "nothing": None,
+    }, own
+    assert second.value() == b"plain" and second.key() is None
+    assert second.timestamp()[1] >= before - 60_000
+
+
+# The topic that was bound, and the queue itself, which is a topic for log clients.
+check(read("crossing", 2))
+check(read("queue.crossing.queue", 2))
+
+# On the way back nothing has changed.
+_, back, same = channel.basic_get("crossing.queue", auto_ack=True)
+assert same == body and back == properties, back
+
+channel.basic_get("crossing.queue", auto_ack=True)
+
+# The other way: a record that a Kafka client writes into the queue.
+producer = Producer({"bootstrap.servers": KAFKA})
+headers = [("content-type", b"text/plain"), ("trace", b"\xff\x00"), ("text", "å".encode()), ("empty", None)]
+producer.produce("queue.crossing.queue", b"value", b"key-2", headers=headers, timestamp=1_700_000_000_123)
+assert producer.flush(LIMIT) == 0
+deadline = time.monotonic() + LIMIT
+method = None
+while method is None:
+    assert time.monotonic() < deadline, "the record does not come out of the queue"
+    method, back, same = channel.basic_get("crossing.queue", auto_ack=True)
+assert same == b"value" and (method.exchange, method.routing_key) == ("", "")
+assert (back.content_type, back.delivery_mode, back.timestamp) == ("text/plain", 2, 1_700_000_000), back
+expected = {"stafett-key": b"key-2", "timestamp_in_ms": 1_700_000_000_123, "trace": b"\xff\x00", "text": "å", "empty": None}
+assert back.headers == expected, back.headers
