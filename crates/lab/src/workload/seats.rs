@@ -16,7 +16,7 @@ use super::idle;
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
-use super::recorder::Recorder;
+use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::experiment::{Content, Does, Plan, Rate, Role};
@@ -364,6 +364,11 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant) -> Actor {
         Vec::new()
     };
     let audiences = if role.fan_out { role.clients } else { 1 };
+    let clock = if role.does == Does::Produce {
+        Clock::Acknowledgements
+    } else {
+        Clock::Receptions
+    };
     let first_rate = match &role.rate {
         Rate::Adaptive(adaptive) => adaptive.first,
         Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => 0.0,
@@ -371,7 +376,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant) -> Actor {
     Actor {
         name: name.to_owned(),
         role: Arc::new(role.clone()),
-        recorder: Arc::new(Recorder::new(started)),
+        recorder: Arc::new(Recorder::new(started, clock)),
         streams,
         ledgers: (0..audiences).map(|_| Arc::default()).collect(),
         budget: Arc::new(AtomicU64::new(role.total.unwrap_or(u64::MAX))),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, Str, Topic};
+use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, Place, Str, Topic};
 use stafett_kafka_wire::messages::CreateTopicsRequest;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
 
@@ -69,17 +69,26 @@ impl Lean {
                 )));
             }
         }
-        // A broker may answer before all of it knows the topics.
-        let last = destinations.names.last().map_or("", String::as_str);
-        let mut tries = 0;
-        while let Err(error) = client.topic(last).await {
-            tries += 1;
-            if tries > KNOWN_AFTER_TRIES {
-                return Err(failed(error));
+        // A broker may answer before all of it knows the topics; one that tells their ends can write to them.
+        let mut patience = KNOWN_AFTER_TRIES;
+        let topics = loop {
+            let found = look_up(&client, &destinations.names, |_| true).await;
+            match found {
+                Ok(topics) if topics.len() == destinations.names.len() => break topics,
+                Ok(_) if patience == 0 => {
+                    return Err(DriverError::Failed("the topics did not come to be".to_owned()));
+                }
+                Err(error) if patience == 0 => return Err(error),
+                Ok(_) | Err(_) => patience -= 1,
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
+        };
+        let topics: Vec<&Topic> = topics.iter().map(|(_, topic)| topic).collect();
+        client
+            .offsets(&topics, Place::End)
+            .await
+            .map(|_| ())
+            .map_err(failed)
     }
 }
 
