@@ -6,8 +6,10 @@
 //! - [`experiment`]: experiment files: what is asked, of which systems, with which load
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
-//! - [`drivers`]: clients
+//! - [`drivers`]: how messages get in and out
 //! - [`measure`]: processes, the network, ceilings
+//! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
+//! - [`run`]: all points, one after the other
 //! - [`results`]: what is measured, as it lies on the disk
 
 pub mod drivers;

@@ -82,7 +82,11 @@ fn a_short_run_accounts_for_every_message() {
     assert_eq!(run["status"], "finished");
     assert_eq!(run["order"].as_array().unwrap().len(), 1);
     assert!(run["network"]["bytes_per_second"].as_f64().unwrap() > 0.0);
-    assert!(run["ceilings"][0]["produce_rate"].as_f64().unwrap() > 0.0, "{}", run["ceilings"]);
+    assert!(
+        run["ceilings"][0]["produce_rate"].as_f64().unwrap() > 0.0,
+        "{}",
+        run["ceilings"]
+    );
     let point = json(&folder, "points/0001.json");
     assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
     assert_eq!(point["durability"]["given"], "os");
@@ -91,12 +95,25 @@ fn a_short_run_accounts_for_every_message() {
     assert_eq!(metrics["acknowledged"], metrics["sent"]);
     assert_eq!(metrics["received"], metrics["sent"]);
     assert_eq!(metrics["lost"], 0.0);
-    for name in ["produce_rate", "delivery_p99_us", "broker_cpu_per_million", "broker_memory_mib"] {
+    for name in [
+        "produce_rate",
+        "delivery_p99_us",
+        "broker_cpu_per_million",
+        "broker_memory_mib",
+    ] {
         assert!(metrics[name].as_f64().is_some(), "{name}: {metrics}");
     }
-    let kinds: Vec<_> = point["processes"].as_array().unwrap().iter().map(|process| &process["kind"]).collect();
+    let kinds: Vec<_> = point["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|process| &process["kind"])
+        .collect();
     assert_eq!(kinds, ["broker", "client"]);
-    assert!(!folder.path().join("run/data").exists(), "what the systems stored is gone");
+    assert!(
+        !folder.path().join("run/data").exists(),
+        "what the systems stored is gone"
+    );
 }
 
 #[test]
@@ -105,22 +122,36 @@ fn mistakes_name_their_line_and_run_nothing() {
     let wrong = SHORT.replace("clients = 2", "client = 2");
     let output = lab(&folder, &written(&folder, &wrong)).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("short.toml:15: unknown field `client`"), "{}", said(&output));
+    assert!(
+        said(&output).contains("short.toml:15: unknown field `client`"),
+        "{}",
+        said(&output)
+    );
     assert!(!folder.path().join("run").exists());
     let output = lab(&folder, Path::new("peek")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("`peek` is no experiment and no file"), "{}", said(&output));
+    assert!(
+        said(&output).contains("`peek` is no experiment and no file"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
 fn a_setting_that_a_system_refuses_is_a_result() {
     let folder = Folder::new();
-    let refused = SHORT.replace("[topics.main]", "[system.stafett.set]\n\"no.such\" = 1\n\n[topics.main]");
+    let refused = SHORT.replace(
+        "[topics.main]",
+        "[system.stafett.set]\n\"no.such\" = 1\n\n[topics.main]",
+    );
     let output = lab(&folder, &written(&folder, &refused)).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let outcome = &json(&folder, "points/0001.json")["outcome"];
     assert_eq!(outcome["kind"], "refused", "{outcome}");
-    assert!(outcome["reason"].as_str().unwrap().contains("no.such"), "{outcome}");
+    assert!(
+        outcome["reason"].as_str().unwrap().contains("no.such"),
+        "{outcome}"
+    );
 }
 
 #[test]
@@ -139,14 +170,24 @@ fn a_run_that_was_interrupted_goes_on_where_it_was() {
     let before = fs::read(folder.path().join("run/points/0001.json")).ok();
     let output = lab(&folder, &file).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("of them measured before"), "{}", said(&output));
+    assert!(
+        said(&output).contains("of them measured before"),
+        "{}",
+        said(&output)
+    );
     let run = json(&folder, "run.json");
     assert_eq!(run["status"], "finished");
     for number in 1..=3 {
-        assert_eq!(json(&folder, &format!("points/000{number}.json"))["outcome"]["kind"], "done");
+        assert_eq!(
+            json(&folder, &format!("points/000{number}.json"))["outcome"]["kind"],
+            "done"
+        );
     }
     if let Some(before) = before {
-        assert_eq!(fs::read(folder.path().join("run/points/0001.json")).unwrap(), before);
+        assert_eq!(
+            fs::read(folder.path().join("run/points/0001.json")).unwrap(),
+            before
+        );
     }
     // Another experiment does not go on there.
     let output = lab(&folder, &written(&folder, SHORT)).output().unwrap();

@@ -152,6 +152,10 @@ impl Cast {
     }
 
     /// One client's work.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one arm per kind of client, each handing over what it has"
+    )]
     fn client(
         &self,
         load: &Load,
@@ -432,13 +436,12 @@ pub(super) fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String
     let mut by_role = BTreeMap::new();
     for (name, role) in &plan.roles {
         let found = made.iter().find(|(content, _)| *content == role.content);
-        let contents = match found {
-            Some((_, contents)) => contents.clone(),
-            None => {
-                let contents = Contents::open(&role.content, plan.run.seed)?;
-                made.push((role.content.clone(), contents.clone()));
-                contents
-            }
+        let contents = if let Some((_, contents)) = found {
+            contents.clone()
+        } else {
+            let contents = Contents::open(&role.content, plan.run.seed)?;
+            made.push((role.content.clone(), contents.clone()));
+            contents
         };
         by_role.insert(name.clone(), contents);
     }

@@ -60,7 +60,7 @@ impl Lean {
                 validate_only: false,
             };
             let (_, answer) = client.call(&request).await.map_err(failed)?;
-            for row in answer.topics.iter().filter(|row| row.error_code != 0) {
+            if let Some(row) = answer.topics.iter().find(|row| row.error_code != 0) {
                 let error = ErrorCode::try_from(row.error_code).map_or("an unknown error", ErrorCode::name);
                 let message = row.error_message.as_ref().map_or("", |message| message.as_str());
                 return Err(DriverError::Refused(format!(
@@ -138,6 +138,7 @@ pub(super) fn options() -> Options {
 }
 
 /// A refusal of the system is told from everything else.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 pub(super) fn failed(error: ClientError) -> DriverError {
     let is_refusal = matches!(
         error,
