@@ -3,14 +3,14 @@
 //! One server takes messages in order, each for a fixed time; an acknowledgement comes a fixed latency after that, and
 //! then the message can be read. It may stall: nothing is taken from one moment to another.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender, Task};
 use crate::experiment::Plan;
 use crate::workload::recorder::Parcel;
 use crate::workload::{Message, Received, Reports};
@@ -39,8 +39,8 @@ struct State {
     made: Instant,
     free_at: Instant,
     taken: u64,
-    /// When each can be read.
-    stored: VecDeque<(Instant, Received)>,
+    /// When each can be read, by topic.
+    stored: BTreeMap<String, VecDeque<(Instant, Received)>>,
 }
 
 impl Fake {
@@ -52,7 +52,7 @@ impl Fake {
                 made: now,
                 free_at: now,
                 taken: 0,
-                stored: VecDeque::new(),
+                stored: BTreeMap::new(),
             })),
         }
     }
@@ -62,7 +62,7 @@ impl Fake {
     }
 
     /// When a message that arrives now is acknowledged.
-    fn take(&self, message: &Message) -> Instant {
+    fn take(&self, message: &Message, topic: &str) -> Instant {
         let mut state = self.state();
         let mut start = Instant::now().max(state.free_at);
         if let Some((from, length)) = self.behaviour.stall {
@@ -83,7 +83,11 @@ impl Fake {
                 intended: message.intended,
                 size: message.size,
             };
-            state.stored.push_back((done, received));
+            state
+                .stored
+                .entry(topic.to_owned())
+                .or_default()
+                .push_back((done, received));
         }
         done
     }
@@ -110,17 +114,26 @@ impl Driver for Fake {
         Box::pin(async { Ok(()) })
     }
 
-    fn sender<'a>(&'a self, _: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
         let sender = FakeSender {
             system: self.clone(),
             reports,
+            names: seat.destinations.names.clone(),
             pending: VecDeque::new(),
         };
         Box::pin(async { Ok(Box::new(sender) as Box<dyn Sender>) })
     }
 
-    fn receiver<'a>(&'a self, _: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
-        let receiver = FakeReceiver(self.clone());
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        let names = seat.destinations.names.clone();
+        let names = match seat.reads {
+            Reads::One(place) => vec![names[usize::try_from(place).unwrap() % names.len()].clone()],
+            Reads::All | Reads::Share => names,
+        };
+        let receiver = FakeReceiver {
+            system: self.clone(),
+            names,
+        };
         Box::pin(async { Ok(Box::new(receiver) as Box<dyn Receiver>) })
     }
 
@@ -132,6 +145,7 @@ impl Driver for Fake {
 struct FakeSender {
     system: Fake,
     reports: Reports,
+    names: Vec<String>,
     pending: VecDeque<(Instant, Parcel)>,
 }
 
@@ -157,7 +171,8 @@ impl Sender for FakeSender {
         for message in messages {
             let mut parcel = Parcel::default();
             parcel.push(message);
-            self.pending.push_back((self.system.take(message), parcel));
+            let topic = &self.names[usize::try_from(message.topic).unwrap()];
+            self.pending.push_back((self.system.take(message, topic), parcel));
         }
         self.answer();
         Box::pin(async { Ok(()) })
@@ -184,20 +199,35 @@ impl Sender for FakeSender {
     }
 }
 
-struct FakeReceiver(Fake);
+struct FakeReceiver {
+    system: Fake,
+    names: Vec<String>,
+}
 
 impl Receiver for FakeReceiver {
     fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
         Box::pin(async {
-            let next = self.0.state().stored.front().map(|(at, _)| *at);
+            let next = {
+                let state = self.system.state();
+                let fronts = self
+                    .names
+                    .iter()
+                    .filter_map(|name| state.stored.get(name)?.front());
+                fronts.map(|(at, _)| *at).min()
+            };
             match next {
                 Some(at) => sleep_until(at).await,
                 None => sleep(Duration::from_millis(1)).await,
             }
             let now = Instant::now();
-            let mut state = self.0.state();
-            while let Some((_, received)) = state.stored.pop_front_if(|(at, _)| *at <= now) {
-                into.push(received);
+            let mut state = self.system.state();
+            for name in &self.names {
+                let Some(stored) = state.stored.get_mut(name) else {
+                    continue;
+                };
+                while let Some((_, received)) = stored.pop_front_if(|(at, _)| *at <= now) {
+                    into.push(received);
+                }
             }
             Ok(())
         })

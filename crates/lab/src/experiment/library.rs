@@ -11,7 +11,25 @@ macro_rules! built_in {
     };
 }
 
-built_in!["peak"];
+built_in![
+    "peak",
+    "latency",
+    "durability",
+    "idle-connections",
+    "cold-start",
+    "user-steps",
+    "backlog-flush",
+    "bulk-handling",
+    "topics-doubled",
+    "adaptive-traffic",
+    "time-shares",
+    "stability",
+    "client-ramp",
+    "client-ramp-slow",
+    "write-by-batch",
+    "flush-interval",
+    "kill-and-resume",
+];
 
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<Source> {

@@ -259,25 +259,14 @@ impl Running<'_> {
         is_complete
     }
 
-    /// Whether every audience has as much as was acknowledged.
+    /// Whether every audience has all that was acknowledged.
     fn is_drained(&self) -> bool {
-        let plan = &self.load.plan;
-        let consumers = self
+        let mut consumers = self
             .cast
             .actors
             .iter()
             .filter(|actor| actor.role.does == Does::Consume);
-        consumers.into_iter().all(|consumer| {
-            let set = consumer.set(plan);
-            let producers = self
-                .cast
-                .actors
-                .iter()
-                .filter(|actor| actor.role.does == Does::Produce && actor.set(plan) == set);
-            let acknowledged: u64 = producers.map(|actor| actor.acknowledged()).sum();
-            let totals = consumer.recorder.totals();
-            totals.received + totals.duplicated >= acknowledged * consumer.ledgers.len() as u64
-        })
+        consumers.all(|consumer| self.cast.has_enough(consumer, &self.load.plan))
     }
 
     fn drain_seconds(&self) -> Option<f64> {

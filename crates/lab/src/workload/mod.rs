@@ -14,6 +14,8 @@
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
+#[cfg(test)]
+mod calibration;
 pub mod choose;
 pub mod consumer;
 pub mod content;

@@ -232,6 +232,11 @@ impl Recorder {
         found.is_some_and(|set| set.contains(&sequence))
     }
 
+    /// How many different messages were given up.
+    pub fn given_up(&self) -> u64 {
+        self.books().given_up_count as u64
+    }
+
     /// Whether so many were given up that loss cannot be told from failure.
     pub fn is_overwhelmed(&self) -> bool {
         self.books().given_up_count >= GIVEN_UP_MAX

@@ -252,6 +252,17 @@ impl Cast {
             .collect()
     }
 
+    /// Whether a consumer's audience has all that was acknowledged. First by numbers: looking at each message takes long
+    /// while many are missing.
+    pub(super) fn has_enough(&self, consumer: &Actor, plan: &Plan) -> bool {
+        let expected: u64 = self
+            .producers_of(consumer, plan)
+            .map(|producer| producer.made())
+            .sum();
+        let received = consumer.recorder.totals().received;
+        received >= expected * consumer.ledgers.len() as u64 && self.lost(consumer, plan) == 0
+    }
+
     /// Acknowledged messages that a consumer's audience never got.
     fn lost(&self, consumer: &Actor, plan: &Plan) -> u64 {
         if consumer.role.does != Does::Consume {
@@ -277,6 +288,16 @@ impl Cast {
 }
 
 impl Actor {
+    /// Different messages that were made and not given up.
+    fn made(&self) -> u64 {
+        let made: u64 = self
+            .streams
+            .iter()
+            .map(|(_, sequence)| sequence.load(Ordering::Relaxed))
+            .sum();
+        made.saturating_sub(self.recorder.given_up())
+    }
+
     /// One for all clients: shares of many topics take memory.
     fn chooser(&self, count: u32, zipf: f64) -> Chooser {
         self.chooser.get_or_init(|| Chooser::new(count, zipf)).clone()

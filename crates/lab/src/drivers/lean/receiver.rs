@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use stafett_kafka_client::batches::Batches;
-use stafett_kafka_client::{Client, FetchSettings, Fetched, Fetcher, Place, Topic};
+use stafett_kafka_client::{Client, FetchSettings, Fetched, Fetcher};
 use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{Codec, records};
 
-use super::failed;
 use super::walk::Walk;
+use super::{failed, look_up};
 use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
 use crate::workload::Received;
 
@@ -42,20 +42,16 @@ impl LeanReceiver {
         } else {
             stafett_kafka_client::groups::Offsets::default()
         };
+        let is_wanted = |place| !matches!(seat.reads, Reads::One(one) if one % topics(seat) != place);
         let mut number = 0;
-        for (place, name) in seat.destinations.names.iter().enumerate() {
-            let place = u32::try_from(place).unwrap_or(u32::MAX);
-            if matches!(seat.reads, Reads::One(one) if one % topics(seat) != place) {
-                continue;
-            }
-            let topic = client.topic(name).await.map_err(failed)?;
-            let starts = starts(&client, &topic).await?;
-            for (partition, start) in topic.partitions.iter().zip(starts) {
+        for (_, topic) in look_up(&client, &seat.destinations.names, is_wanted).await? {
+            for partition in &topic.partitions {
                 let is_ours = seat.reads != Reads::Share || number % seat.clients.max(1) == seat.client;
                 number += 1;
                 if is_ours {
+                    // Topics are new, so they begin at 0.
                     let known = stored.get(&(topic.name.clone(), partition.index));
-                    fetcher.add(&topic, partition.index, known.map_or(start, |known| known.offset));
+                    fetcher.add(&topic, partition.index, known.map_or(0, |known| known.offset));
                 }
             }
         }
@@ -91,15 +87,6 @@ fn topics(seat: &Seat) -> u32 {
     u32::try_from(seat.destinations.names.len())
         .unwrap_or(u32::MAX)
         .max(1)
-}
-
-async fn starts(client: &Client, topic: &Topic) -> Result<Vec<i64>, DriverError> {
-    let offsets = client.offsets(&[topic], Place::Start).await.map_err(failed)?;
-    Ok(offsets
-        .into_iter()
-        .flatten()
-        .map(|offset| offset.unwrap_or(0))
-        .collect())
 }
 
 fn read(fetched: Fetched, into: &mut Vec<Received>) -> Result<(), DriverError> {

@@ -16,7 +16,7 @@ use stafett_kafka_wire::messages::{InitProducerIdRequest, ProduceRequest};
 use stafett_model::{BatchBuilder, Codec, ProducerId, Record};
 use tokio::time::{Instant, sleep_until};
 
-use super::failed;
+use super::{ONE_BY_ONE_MAX, failed, look_up};
 use crate::drivers::{DriverError, Seat, Sender, Task};
 use crate::experiment::{self, Delivery};
 use crate::workload::content::Contents;
@@ -117,30 +117,17 @@ impl LeanSender {
         })
     }
 
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for message in messages {
-            let needed = usize::try_from(message.size).unwrap_or(0) + RECORD_OVERHEAD;
-            let is_full = self
-                .making
-                .get(&message.topic)
-                .is_some_and(|making| making.builder.bytes() + needed > self.settings.batch_bytes);
-            if is_full {
-                self.dispatch(message.topic).await?;
-            }
-            if !self.making.contains_key(&message.topic) {
-                self.start(message.topic).await?;
-            }
-            self.contents.write(message, &mut self.scratch);
-            if let Some(making) = self.making.get_mut(&message.topic) {
-                let record = Record {
-                    key: None,
-                    value: Some(&self.scratch),
-                    headers: &[],
-                    timestamp: TIMESTAMP_NONE,
-                };
-                let pushed = making.builder.push(&record);
-                pushed.map_err(|error| DriverError::Refused(error.to_string()))?;
-                making.parcel.push(message);
+        for (place, message) in messages.iter().enumerate() {
+            if let Err(error) = self.push(message).await {
+                let mut parcel = Parcel::default();
+                messages
+                    .iter()
+                    .skip(place)
+                    .for_each(|message| parcel.push(message));
+                self.reports.failed(&parcel, &error.to_string());
+                return Err(error);
             }
         }
         if self.settings.linger.is_zero() {
@@ -149,18 +136,48 @@ impl LeanSender {
         Ok(())
     }
 
+    async fn push(&mut self, message: &Message) -> Result<(), DriverError> {
+        let needed = usize::try_from(message.size).unwrap_or(0) + RECORD_OVERHEAD;
+        let making = self.making.get(&message.topic);
+        let is_full =
+            making.is_some_and(|making| making.builder.bytes() + needed > self.settings.batch_bytes);
+        if is_full {
+            self.dispatch(message.topic).await?;
+        }
+        if !self.making.contains_key(&message.topic) {
+            self.start(message.topic).await?;
+        }
+        self.contents.write(message, &mut self.scratch);
+        let Some(making) = self.making.get_mut(&message.topic) else {
+            return Err(DriverError::Failed("the topic is not there".to_owned()));
+        };
+        let record = Record {
+            key: None,
+            value: Some(&self.scratch),
+            headers: &[],
+            timestamp: TIMESTAMP_NONE,
+        };
+        let pushed = making.builder.push(&record);
+        pushed.map_err(|error| DriverError::Refused(error.to_string()))?;
+        making.parcel.push(message);
+        Ok(())
+    }
+
     /// Begins a batch.
     async fn start(&mut self, topic: u32) -> Result<(), DriverError> {
         if !self.topics.contains_key(&topic) {
-            let place = usize::try_from(topic).unwrap_or(usize::MAX);
-            let name = self.names.names.get(place).map_or("", String::as_str);
-            let found = self.client.topic(name).await.map_err(failed)?;
-            let used = Used {
-                turn: self.client_number,
-                sequences: vec![0; found.partitions.len()],
-                topic: found,
-            };
-            self.topics.insert(topic, used);
+            // Of many, all are found out at once.
+            let is_many = self.names.names.len() > ONE_BY_ONE_MAX;
+            for (place, found) in
+                look_up(&self.client, &self.names.names, |place| is_many || place == topic).await?
+            {
+                let used = Used {
+                    turn: self.client_number,
+                    sequences: vec![0; found.partitions.len()],
+                    topic: found,
+                };
+                self.topics.entry(place).or_insert(used);
+            }
         }
         let Some(used) = self.topics.get_mut(&topic) else {
             return Ok(());
