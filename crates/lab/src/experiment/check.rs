@@ -12,10 +12,13 @@ use crate::results::metric;
 /// The systems that an experiment can ask.
 pub const SYSTEMS: [&str; 3] = ["stafett", "kafka", "rabbitmq"];
 const LATENCIES: [&str; 4] = ["acknowledged", "delivery", "round_trip", "lateness"];
-const SERIES: [&str; 7] = [
+const SERIES: [&str; 10] = [
     "rate",
     "p99",
     "clients",
+    "timed_out",
+    "failed",
+    "reconnects",
     "backlog",
     "broker_cpu",
     "client_cpu",

@@ -12,7 +12,7 @@ pub struct Figure {
     #[serde(default)]
     pub x: Option<String>,
     /// What is drawn. `lines`, `bars`, `effects`: names of metrics. `latency`: names of latencies, such as `delivery`.
-    /// `time`: `rate`, `p99`, `clients`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
+    /// `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
     pub y: Vec<String>,
     /// What makes a line of its own: paths of parameters, `system`, `durability`. By default all that is not along x.
     #[serde(default)]
