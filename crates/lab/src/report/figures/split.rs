@@ -78,7 +78,11 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
                 // makes several lines.
                 let levels: &[&str] = if along_durability { &[] } else { &["durability"] };
                 for level in distinct(&of_line, levels) {
-                    let cells: Vec<_> = of_line.iter().copied().filter(|cell| key(cell, levels) == level).collect();
+                    let cells: Vec<_> = of_line
+                        .iter()
+                        .copied()
+                        .filter(|cell| key(cell, levels) == level)
+                        .collect();
                     let Some(first) = cells.first() else { continue };
                     let mut given: Vec<&str> = cells.iter().map(|cell| cell.durability()).collect();
                     given.dedup();
