@@ -66,8 +66,12 @@ pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64)
 
 /// The part of the parameters for which a system has to be started anew.
 fn of_system(parameters: &Values) -> String {
-    let own = parameters.iter().filter(|(path, _)| path.starts_with("system."));
-    own.map(|(path, value)| format!("{path}={value};")).collect()
+    let own: Values = parameters
+        .iter()
+        .filter(|(path, _)| path.starts_with("system."))
+        .map(|(path, value)| (path.clone(), value.clone()))
+        .collect();
+    format!("{own:?}")
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@
 //! - [`factorial`]: 2^k·r designs; [`statistics`]: means, medians and ratios with their intervals
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
-//! - [`drivers`]: clients
+//! - [`drivers`]: how messages get in and out
 //! - [`measure`]: processes, the network, ceilings
+//! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
+//! - [`run`]: all points, one after the other
 //! - [`report`]: draws what was measured
 //! - [`results`]: what is measured, as it lies on the disk
 

@@ -74,7 +74,10 @@ impl Fake {
         state.free_at = start + self.behaviour.service;
         state.taken += 1;
         let done = state.free_at + self.behaviour.latency;
-        let is_lost = self.behaviour.loses.is_some_and(|every| state.taken % every == 0);
+        let is_lost = self
+            .behaviour
+            .loses
+            .is_some_and(|every| state.taken.is_multiple_of(every));
         if !is_lost {
             let received = Received {
                 stream: message.stream,

@@ -124,7 +124,7 @@ impl Connection {
                     ..InitProducerIdResponse::default()
                 },
             )?,
-            ApiKey::ListOffsets => self.list_offsets(&header, body)?,
+            ApiKey::ListOffsets => Self::list_offsets(&header, body)?,
             ApiKey::Produce => return self.produce(&header, body),
             ApiKey::Fetch => self.fetch(&header, body).await?,
             other => return Err(format!("{} is not served", other.name()).into()),
@@ -223,7 +223,7 @@ impl Connection {
         write::<DeleteTopicsRequest>(header, &response)
     }
 
-    fn list_offsets(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+    fn list_offsets(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
         let request: ListOffsetsRequest = frame::read_request(body, header.version)?;
         let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
             name: topic.name,
@@ -417,11 +417,13 @@ fn api_versions(header: &RequestHeader) -> Result<Encoded, Ended> {
     ];
     let version = |api: &ApiKey| {
         let range = api.advertised_versions();
-        let max = match api {
-            // No sessions: each fetch says all that it wants. And names instead of ids, which are found faster here.
-            ApiKey::Fetch => 6,
-            ApiKey::Produce => 12,
-            _ => range.max,
+        // No sessions: each fetch says all that it wants. And names instead of ids, which are found faster here.
+        let max = if *api == ApiKey::Fetch {
+            6
+        } else if *api == ApiKey::Produce {
+            12
+        } else {
+            range.max
         };
         ApiVersion {
             api_key: api.code(),

@@ -194,7 +194,14 @@ impl Source {
                     .iter()
                     .map(|(path, value)| (path.get_ref().to_string(), value.clone()))
                     .collect()),
-                _ => Err(self.wrong(Some(small.span()), "[small] is a table of values by path")),
+                DeValue::Array(_)
+                | DeValue::String(_)
+                | DeValue::Integer(_)
+                | DeValue::Float(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_) => {
+                    Err(self.wrong(Some(small.span()), "[small] is a table of values by path"))
+                }
             },
         }
     }
@@ -217,14 +224,12 @@ impl Source {
             let below = table
                 .entry(key(part))
                 .or_insert_with(|| Spanned::new(value.span(), DeValue::Table(DeTable::new())));
-            match below.get_mut() {
-                DeValue::Table(below) => table = below,
-                _ => {
-                    return Err(wrong(format!(
-                        "`{path}` is no path of a setting: `{part}` has no parts"
-                    )));
-                }
-            }
+            let DeValue::Table(below) = below.get_mut() else {
+                return Err(wrong(format!(
+                    "`{path}` is no path of a setting: `{part}` has no parts"
+                )));
+            };
+            table = below;
         }
         table.insert(key(last), value.clone());
         Ok(())

@@ -32,6 +32,9 @@ impl Plan {
             if let Some(arrive) = &mut role.arrive {
                 by(&mut arrive.every, SHORTEST);
             }
+            if let Some(commit) = &mut role.commit {
+                by(commit, SHORTEST);
+            }
             if let Some(kill) = &mut role.kill {
                 by(&mut kill.after, SHORTEST);
                 by(&mut kill.every, SHORTEST);

@@ -84,7 +84,7 @@ mod tests {
             timer.until(at).await;
             assert!(Instant::now() >= at);
         }
-        let far = Instant::now() + Duration::from_secs(3600);
+        let far = Instant::now() + Duration::from_hours(1);
         assert!(
             tokio::time::timeout(Duration::from_millis(1), timer.until(far))
                 .await

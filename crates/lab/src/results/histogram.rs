@@ -13,8 +13,8 @@ const MAX_US: u64 = 3_600_000_000;
 /// Decimal places that are kept.
 const FIGURES: u8 = 3;
 
-/// Latencies in microseconds. The summary is there for readers without a decoder; `histogram` has everything, in
-/// HdrHistogram's V2 encoding, in Base64.
+/// Latencies in microseconds. The summary is there for readers without a decoder; `histogram` has everything, in the V2
+/// encoding of `HdrHistogram`, in Base64.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latencies {
     pub count: u64,

@@ -207,7 +207,7 @@ impl Bench {
                 continue;
             }
             let plan = self.plan(&planned)?;
-            let left = self.left(run, folder, started.elapsed(), taken, &plan);
+            let left = left(run, folder, started.elapsed(), taken, &plan);
             self.watch.point(&planned, place, left);
             let point = self.measure(&planned, plan, &run.ceilings).await;
             if self.stop.is_cancelled() {
@@ -248,21 +248,6 @@ impl Bench {
         Ok(plan)
     }
 
-    /// How long the rest takes: as the points so far did, or as long as a point is meant to take.
-    fn left(&self, run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) -> Duration {
-        let open = run
-            .order
-            .iter()
-            .filter(|planned| !folder.has_point(planned.number))
-            .count();
-        let each = if taken > 0 {
-            spent / taken
-        } else {
-            plan.run.warmup.0 + plan.run.duration.0 + Duration::from_secs(2)
-        };
-        each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX))
-    }
-
     /// Ends what is running.
     pub(crate) async fn put_away(&mut self) {
         if let Some(System {
@@ -275,4 +260,19 @@ impl Bench {
         // Whatever is left of it is on the next start's way.
         let _ = std::fs::remove_dir_all(&self.place.data);
     }
+}
+
+/// How long the rest takes: as the points so far did, or as long as a point is meant to take.
+fn left(run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) -> Duration {
+    let open = run
+        .order
+        .iter()
+        .filter(|planned| !folder.has_point(planned.number))
+        .count();
+    let each = if taken > 0 {
+        spent / taken
+    } else {
+        plan.run.warmup.0 + plan.run.duration.0 + Duration::from_secs(2)
+    };
+    each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX))
 }

@@ -73,7 +73,7 @@ impl Bench {
         if let Some(reason) = driver.lacks(plan) {
             return Err(skipped(reason));
         }
-        point.driver.name = driver.name().to_owned();
+        driver.name().clone_into(&mut point.driver.name);
         point.driver.version = driver.version();
         let is_fresh = self
             .have(&point.system, plan, point.number)
@@ -118,7 +118,9 @@ impl Bench {
             .await;
         let died = self.death();
         match brought {
-            Err(error) => Err(died.map_or_else(|| verdict::of_error(&error), verdict::of_death)),
+            Err(error) => {
+                Err(died.map_or_else(|| verdict::of_error(&error), |status| verdict::of_death(&status)))
+            }
             Ok(brought) => {
                 let loaded = &brought.loaded;
                 metrics::fill(point, plan, &brought);
@@ -238,7 +240,7 @@ impl Bench {
         }
         point.measured_s = plan.run.duration.0.as_secs_f64();
         if let Some(status) = self.death() {
-            point.outcome = verdict::of_death(status);
+            point.outcome = verdict::of_death(&status);
         }
     }
 }

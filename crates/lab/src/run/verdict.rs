@@ -27,7 +27,7 @@ pub(super) fn of_error(error: &DriverError) -> Outcome {
     }
 }
 
-pub(super) fn of_death(status: String) -> Outcome {
+pub(super) fn of_death(status: &str) -> Outcome {
     Outcome::because(
         OutcomeKind::Failed,
         format!("the system ended under load: {status}"),
@@ -36,7 +36,7 @@ pub(super) fn of_death(status: String) -> Outcome {
 
 pub(super) fn of(seen: &Seen<'_>) -> Outcome {
     if let Some(status) = &seen.died {
-        return of_death(status.clone());
+        return of_death(status);
     }
     let roles = &seen.loaded.roles;
     let sends = seen.plan.roles.values().any(|role| role.does.sends_first());

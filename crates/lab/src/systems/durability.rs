@@ -89,7 +89,7 @@ pub fn without_acknowledgement(mut durability: Durability, plan: &Plan) -> Durab
         .filter(|role| role.does.sends_first())
         .peekable();
     if senders.peek().is_some() && senders.all(|role| role.delivery == Delivery::AtMostOnce) {
-        durability.given = "none".to_owned();
+        "none".clone_into(&mut durability.given);
         durability.note = Some("at most once: nothing is acknowledged".to_owned());
     }
     durability

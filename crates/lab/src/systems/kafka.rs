@@ -1,4 +1,4 @@
-//! Apache Kafka: one KRaft broker, fetched and started by `tools/peers/kafka`.
+//! Apache Kafka: one broker that is its own controller, fetched and started by `tools/peers/kafka`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::{Place, StartError, System, first_answer};
 use crate::experiment::Plan;
 
 /// The first start fetches the jars.
-const READY_WITHIN: Duration = Duration::from_secs(600);
+const READY_WITHIN: Duration = Duration::from_mins(10);
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.kafka;

@@ -67,7 +67,7 @@ pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, Sta
     let mut system = match name {
         "stafett" => stafett::start(plan, place).await?,
         "kafka" => kafka::start(plan, place).await?,
-        "rabbitmq" => rabbitmq::start(plan, place).await?,
+        "rabbitmq" => rabbitmq::start(plan, place)?,
         other => return Err(StartError::Missing(format!("`{other}` is no system"))),
     };
     system.key = key(name, plan);

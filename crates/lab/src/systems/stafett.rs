@@ -9,7 +9,7 @@ use super::process::{Process, last_words};
 use super::{Place, StartError, System, first_answer};
 use crate::experiment::{Own, Plan};
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.stafett;

@@ -6,13 +6,16 @@ use crate::experiment::Adaptive;
 /// Steps between what holds and what does not end when they are this close.
 const CLOSE_ENOUGH: f64 = 1.05;
 
-/// The search. Each rate is tried for a while; what was seen decides the next one.
+/// The search. Each rate is tried for a while; what was seen decides the next one. When a rate broke the bound, the load
+/// is let down until the system has recovered: what still waits from before must not count against the next rate.
 #[derive(Debug, Clone)]
 pub struct Search {
     settings: Adaptive,
     rate: f64,
     held: Option<f64>,
     broke: Option<f64>,
+    /// The rate to try when the system has recovered.
+    next: Option<f64>,
 }
 
 /// What was seen while a rate was tried.
@@ -30,6 +33,7 @@ impl Search {
             settings: settings.clone(),
             held: None,
             broke: None,
+            next: None,
         }
     }
 
@@ -47,6 +51,15 @@ impl Search {
     pub fn step(&mut self, trial: Trial) {
         let bound = u64::try_from(self.settings.p99.0.as_micros()).unwrap_or(u64::MAX);
         let holds = trial.p99_us.is_some_and(|p99| p99 <= bound) && trial.share > 0.95;
+        if let Some(next) = self.next {
+            if holds {
+                self.next = None;
+                self.rate = next;
+            } else {
+                self.rate /= 2.0;
+            }
+            return;
+        }
         if holds {
             self.held = Some(self.held.map_or(self.rate, |held| held.max(self.rate)));
         } else {
@@ -56,12 +69,18 @@ impl Search {
                 self.held = Some(self.rate / self.settings.raise);
             }
         }
-        self.rate = match (self.held, self.broke) {
+        let next = match (self.held, self.broke) {
             (_, None) => self.rate * self.settings.raise,
             (None, Some(broke)) => broke / 2.0,
             (Some(held), Some(broke)) if broke / held <= CLOSE_ENOUGH => held,
             (Some(held), Some(broke)) => (held * broke).sqrt(),
         };
+        if holds {
+            self.rate = next;
+        } else {
+            self.next = Some(next);
+            self.rate /= 4.0;
+        }
     }
 }
 
@@ -80,7 +99,7 @@ mod tests {
     }
 
     fn run(mut search: Search, capacity: f64) -> f64 {
-        for _ in 0..20 {
+        for _ in 0..60 {
             let p99_us = if search.rate() <= capacity { 1000 } else { 500_000 };
             search.step(Trial {
                 p99_us: Some(p99_us),

@@ -24,7 +24,9 @@ impl Chooser {
                     sum
                 })
                 .collect();
-            shares.iter_mut().for_each(|share| *share /= sum);
+            for share in &mut shares {
+                *share /= sum;
+            }
             shares.into()
         });
         Self { count, shares }

@@ -93,20 +93,20 @@ impl Consumer {
         receiver: &mut dyn Receiver,
         kill: Option<Instant>,
     ) -> Result<End, DriverError> {
-        let mut received = Vec::new();
+        let mut messages = Vec::new();
         let commit_every = self.seat.role.commit.map(|every| every.0);
         let mut committed = Instant::now();
         loop {
-            received.clear();
+            messages.clear();
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(End::Stopped),
                 () = moment(kill) => return Ok(End::Killed),
-                came = receiver.receive(&mut received) => came?,
+                came = receiver.receive(&mut messages) => came?,
             }
-            if !received.is_empty() {
-                self.enter(&received);
-                self.work(received.len()).await;
+            if !messages.is_empty() {
+                self.enter(&messages);
+                self.work(messages.len()).await;
             }
             if commit_every.is_some_and(|every| committed.elapsed() >= every) {
                 receiver.settle().await?;

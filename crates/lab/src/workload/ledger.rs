@@ -127,21 +127,21 @@ mod tests {
         for seed in 0..50 {
             let mut random = SmallRng::seed_from_u64(seed);
             let sent = random.random_range(1..2000_u64);
-            let mut messages: Vec<u64> = (0..sent).chain((0..sent).filter(|n| n % 7 == 0)).collect();
-            messages.shuffle(&mut random);
-            messages.truncate(random.random_range(0..messages.len()));
+            let mut arrivals: Vec<u64> = (0..sent).chain((0..sent).filter(|n| n % 7 == 0)).collect();
+            arrivals.shuffle(&mut random);
+            arrivals.truncate(random.random_range(0..arrivals.len()));
             let mut ledger = Ledger::default();
             ledger.expect(1);
-            let mut set = BTreeSet::new();
-            for sequence in messages {
-                let expected = if set.insert(sequence) {
+            let mut came = BTreeSet::new();
+            for sequence in arrivals {
+                let expected = if came.insert(sequence) {
                     Entry::New
                 } else {
                     Entry::Again
                 };
                 assert_eq!(ledger.enter(1, sequence), expected);
             }
-            let missing = (0..sent).filter(|sequence| !set.contains(sequence)).count();
+            let missing = (0..sent).filter(|sequence| !came.contains(sequence)).count();
             assert_eq!(
                 ledger.missing(1, sent, |_| false),
                 u64::try_from(missing).unwrap()

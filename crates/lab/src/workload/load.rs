@@ -199,9 +199,9 @@ impl Running<'_> {
             let is_over = self.until(next).await;
             let now = if is_over { self.elapsed() } else { next };
             let counts = now > warmup;
-            self.take_sample(watched, now, now - last, counts);
+            self.take_sample(watched, now, now.saturating_sub(last), counts);
             if counts {
-                measured += now - last.max(warmup);
+                measured += now.saturating_sub(last.max(warmup));
             }
             for search in &mut searches {
                 search.look(now);

@@ -21,6 +21,7 @@ const GIVEN_UP_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Recorder {
     started: Instant,
+    counts: Clock,
     books: Mutex<Books>,
 }
 
@@ -39,6 +40,13 @@ struct Books {
     error: Option<String>,
     given_up: BTreeMap<u32, BTreeSet<u64>>,
     given_up_count: usize,
+}
+
+/// What a role's latency is the latency of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    Acknowledgements,
+    Receptions,
 }
 
 /// One client's way to its role's recorder.
@@ -121,6 +129,9 @@ impl Reports {
         let now = self.recorder.now();
         let mut books = self.recorder.books();
         books.totals.acknowledged += parcel.messages;
+        if self.recorder.counts == Clock::Receptions {
+            return;
+        }
         for (intended, count) in &parcel.moments {
             let latency = Duration::from_nanos(now.saturating_sub(*intended));
             histogram::record(&mut books.second, latency, *count);
@@ -151,9 +162,10 @@ impl Reports {
 }
 
 impl Recorder {
-    pub fn new(started: Instant) -> Self {
+    pub fn new(started: Instant, counts: Clock) -> Self {
         Self {
             started,
+            counts,
             books: Mutex::new(Books {
                 totals: Counts::default(),
                 measured: Counts::default(),
@@ -191,6 +203,9 @@ impl Recorder {
         let mut books = self.books();
         for (intended, count) in moments {
             books.totals.received += count;
+            if self.counts == Clock::Acknowledgements {
+                continue;
+            }
             let latency = Duration::from_nanos(now.saturating_sub(*intended));
             histogram::record(&mut books.second, latency, *count);
         }

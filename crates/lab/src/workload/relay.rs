@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::message::{Message, Received};
@@ -27,6 +27,7 @@ use crate::measure::timer::Timer;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// How often a requester looks for questions that were not answered in time.
 const LOOK: Duration = Duration::from_millis(20);
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// A client with two ends.
 pub(super) struct Exchanger {
@@ -116,7 +117,11 @@ impl Exchanger {
             received.clear();
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Ok(()),
+                () = self.stop.cancelled() => {
+                    // What has no answer by then has none.
+                    let _ = timeout(LAST_ANSWERS, ends.sender.finish()).await;
+                    return Ok(());
+                }
                 came = ends.receiver.receive(&mut received) => came?,
                 happened = ends.sender.tick() => happened?,
                 () = self.timer.until(wake) => {}
@@ -197,12 +202,11 @@ impl Exchanger {
             self.recorder.count(|counts| counts.timed_out += given_up as u64);
         }
         let mut moments = Vec::new();
-        match &mut self.pace {
-            Some(pace) => pace.due(now, usize::MAX, &mut moments),
-            None => {
-                let window = usize::try_from(self.outbound.role.window.unwrap_or(1)).unwrap_or(1);
-                moments.resize(window.saturating_sub(ends.waiting.len()), now);
-            }
+        if let Some(pace) = &mut self.pace {
+            pace.due(now, usize::MAX, &mut moments);
+        } else {
+            let window = usize::try_from(self.outbound.role.window.unwrap_or(1)).unwrap_or(1);
+            moments.resize(window.saturating_sub(ends.waiting.len()), now);
         }
         for intended in moments {
             let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use super::idle;
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
-use super::recorder::Recorder;
+use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::experiment::{Content, Does, Plan, Rate, Role};
@@ -152,6 +152,10 @@ impl Cast {
     }
 
     /// One client's work.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one arm per kind of client, each handing over what it has"
+    )]
     fn client(
         &self,
         load: &Load,
@@ -364,6 +368,11 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant) -> Actor {
         Vec::new()
     };
     let audiences = if role.fan_out { role.clients } else { 1 };
+    let clock = if role.does == Does::Produce {
+        Clock::Acknowledgements
+    } else {
+        Clock::Receptions
+    };
     let first_rate = match &role.rate {
         Rate::Adaptive(adaptive) => adaptive.first,
         Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => 0.0,
@@ -371,7 +380,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant) -> Actor {
     Actor {
         name: name.to_owned(),
         role: Arc::new(role.clone()),
-        recorder: Arc::new(Recorder::new(started)),
+        recorder: Arc::new(Recorder::new(started, clock)),
         streams,
         ledgers: (0..audiences).map(|_| Arc::default()).collect(),
         budget: Arc::new(AtomicU64::new(role.total.unwrap_or(u64::MAX))),
@@ -427,13 +436,12 @@ pub(super) fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String
     let mut by_role = BTreeMap::new();
     for (name, role) in &plan.roles {
         let found = made.iter().find(|(content, _)| *content == role.content);
-        let contents = match found {
-            Some((_, contents)) => contents.clone(),
-            None => {
-                let contents = Contents::open(&role.content, plan.run.seed)?;
-                made.push((role.content.clone(), contents.clone()));
-                contents
-            }
+        let contents = if let Some((_, contents)) = found {
+            contents.clone()
+        } else {
+            let contents = Contents::open(&role.content, plan.run.seed)?;
+            made.push((role.content.clone(), contents.clone()));
+            contents
         };
         by_role.insert(name.clone(), contents);
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, Str, Topic};
+use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, Place, Str, Topic};
 use stafett_kafka_wire::messages::CreateTopicsRequest;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
 
@@ -60,7 +60,7 @@ impl Lean {
                 validate_only: false,
             };
             let (_, answer) = client.call(&request).await.map_err(failed)?;
-            for row in answer.topics.iter().filter(|row| row.error_code != 0) {
+            if let Some(row) = answer.topics.iter().find(|row| row.error_code != 0) {
                 let error = ErrorCode::try_from(row.error_code).map_or("an unknown error", ErrorCode::name);
                 let message = row.error_message.as_ref().map_or("", |message| message.as_str());
                 return Err(DriverError::Refused(format!(
@@ -69,17 +69,26 @@ impl Lean {
                 )));
             }
         }
-        // A broker may answer before all of it knows the topics.
-        let last = destinations.names.last().map_or("", String::as_str);
-        let mut tries = 0;
-        while let Err(error) = client.topic(last).await {
-            tries += 1;
-            if tries > KNOWN_AFTER_TRIES {
-                return Err(failed(error));
+        // A broker may answer before all of it knows the topics; one that tells their ends can write to them.
+        let mut patience = KNOWN_AFTER_TRIES;
+        let topics = loop {
+            let found = look_up(&client, &destinations.names, |_| true).await;
+            match found {
+                Ok(topics) if topics.len() == destinations.names.len() => break topics,
+                Ok(_) if patience == 0 => {
+                    return Err(DriverError::Failed("the topics did not come to be".to_owned()));
+                }
+                Err(error) if patience == 0 => return Err(error),
+                Ok(_) | Err(_) => patience -= 1,
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
+        };
+        let topics: Vec<&Topic> = topics.iter().map(|(_, topic)| topic).collect();
+        client
+            .offsets(&topics, Place::End)
+            .await
+            .map(|_| ())
+            .map_err(failed)
     }
 }
 
@@ -129,6 +138,7 @@ pub(super) fn options() -> Options {
 }
 
 /// A refusal of the system is told from everything else.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 pub(super) fn failed(error: ClientError) -> DriverError {
     let is_refusal = matches!(
         error,

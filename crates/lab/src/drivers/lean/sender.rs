@@ -226,7 +226,7 @@ impl LeanSender {
         let request = request(&self.settings, &used.topic, partition, bytes);
         if self.settings.acks == 0 {
             let sent = self.connection.send_unanswered(&request, self.version).await;
-            return self.told(sent, making.parcel);
+            return self.told(sent, &making.parcel);
         }
         match self.connection.send(&request, self.version, Duration::ZERO).await {
             Ok(answer) => {
@@ -236,18 +236,18 @@ impl LeanSender {
                 });
                 Ok(())
             }
-            Err(error) => self.told(Err(error), making.parcel),
+            Err(error) => self.told(Err(error), &making.parcel),
         }
     }
 
-    fn told(&self, sent: Result<(), ClientError>, parcel: Parcel) -> Result<(), DriverError> {
+    fn told(&self, sent: Result<(), ClientError>, parcel: &Parcel) -> Result<(), DriverError> {
         match sent {
             Ok(()) => {
-                self.reports.unanswered(&parcel);
+                self.reports.unanswered(parcel);
                 Ok(())
             }
             Err(error) => {
-                self.reports.failed(&parcel, &error.to_string());
+                self.reports.failed(parcel, &error.to_string());
                 Err(failed(error))
             }
         }
@@ -387,7 +387,6 @@ async fn identity(client: &Client) -> Result<(ProducerId, i16), DriverError> {
         transaction_timeout_ms: 60_000,
         producer_id: -1,
         producer_epoch: -1,
-        ..InitProducerIdRequest::default()
     };
     let (_, answer) = client.call(&request).await.map_err(failed)?;
     if answer.error_code != 0 {

@@ -70,7 +70,7 @@ fn values_of_the_grid_are_put_where_their_paths_say() {
     assert_eq!(plan.run.repetitions, 3);
     assert_eq!(plan.roles["producers"].total, Some(1000));
 
-    let mut small = chosen.clone();
+    let mut small = chosen;
     small.insert("roles.producers.batch".to_owned(), "1KiB".into());
     let plan = good.plan(0.1, &small).unwrap();
     assert_eq!(plan.run.repetitions, 1);

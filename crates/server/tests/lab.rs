@@ -1,0 +1,196 @@
+//! `stafett lab` against Stafett alone: what a run leaves on the disk, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
+
+#[expect(dead_code, reason = "the tests beside this one need more")]
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::Folder;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const SHORT: &str = r#"question = "Does it run?"
+systems = ["stafett"]
+
+[run]
+duration = "1s"
+warmup = "200ms"
+break_in = "0s"
+repetitions = 1
+
+[topics.main]
+partitions = 2
+
+[roles.producers]
+does = "produce"
+clients = 2
+rate = { fixed = 2000 }
+linger = "0us"
+
+[roles.consumers]
+does = "consume"
+
+[grid]
+"system.durability" = ["os"]
+
+[[figures]]
+title = "Rate"
+kind = "bars"
+x = "system"
+y = ["produce_rate"]
+"#;
+
+fn written(folder: &Folder, text: &str) -> PathBuf {
+    let file = folder.path().join("short.toml");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+fn lab(folder: &Folder, file: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stafett"));
+    command
+        .current_dir(folder.path())
+        .args(["lab", "run"])
+        .arg(file)
+        .args(["--out", "run"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn json(folder: &Folder, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(folder.path().join("run").join(name)).unwrap()).unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_short_run_accounts_for_every_message() {
+    let folder = Folder::new();
+    let output = lab(&folder, &written(&folder, SHORT)).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let run = json(&folder, "run.json");
+    assert_eq!(run["status"], "finished");
+    assert_eq!(run["order"].as_array().unwrap().len(), 1);
+    assert!(run["network"]["bytes_per_second"].as_f64().unwrap() > 0.0);
+    assert!(
+        run["ceilings"][0]["produce_rate"].as_f64().unwrap() > 0.0,
+        "{}",
+        run["ceilings"]
+    );
+    let point = json(&folder, "points/0001.json");
+    assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+    assert_eq!(point["durability"]["given"], "os");
+    let metrics = &point["metrics"];
+    assert!(metrics["sent"].as_f64().unwrap() > 0.0);
+    assert_eq!(metrics["acknowledged"], metrics["sent"]);
+    assert_eq!(metrics["received"], metrics["sent"]);
+    assert_eq!(metrics["lost"], 0.0);
+    for name in [
+        "produce_rate",
+        "delivery_p99_us",
+        "broker_cpu_per_million",
+        "broker_memory_mib",
+    ] {
+        assert!(metrics[name].as_f64().is_some(), "{name}: {metrics}");
+    }
+    let kinds: Vec<_> = point["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|process| &process["kind"])
+        .collect();
+    assert_eq!(kinds, ["broker", "client"]);
+    assert!(
+        !folder.path().join("run/data").exists(),
+        "what the systems stored is gone"
+    );
+}
+
+#[test]
+fn mistakes_name_their_line_and_run_nothing() {
+    let folder = Folder::new();
+    let wrong = SHORT.replace("clients = 2", "client = 2");
+    let output = lab(&folder, &written(&folder, &wrong)).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("short.toml:15: unknown field `client`"),
+        "{}",
+        said(&output)
+    );
+    assert!(!folder.path().join("run").exists());
+    let output = lab(&folder, Path::new("peek")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("`peek` is no experiment and no file"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_setting_that_a_system_refuses_is_a_result() {
+    let folder = Folder::new();
+    let refused = SHORT.replace(
+        "[topics.main]",
+        "[system.stafett.set]\n\"no.such\" = 1\n\n[topics.main]",
+    );
+    let output = lab(&folder, &written(&folder, &refused)).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let outcome = &json(&folder, "points/0001.json")["outcome"];
+    assert_eq!(outcome["kind"], "refused", "{outcome}");
+    assert!(
+        outcome["reason"].as_str().unwrap().contains("no.such"),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn a_run_that_was_interrupted_goes_on_where_it_was() {
+    let folder = Folder::new();
+    let file = written(&folder, &SHORT.replace("repetitions = 1", "repetitions = 3"));
+    let child = lab(&folder, &file).spawn().unwrap();
+    let first = folder.path().join("run/points");
+    while !fs::read_dir(&first).is_ok_and(|points| points.count() > 0) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(json(&folder, "run.json")["status"], "interrupted");
+    let before = fs::read(folder.path().join("run/points/0001.json")).ok();
+    let output = lab(&folder, &file).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("of them measured before"),
+        "{}",
+        said(&output)
+    );
+    let run = json(&folder, "run.json");
+    assert_eq!(run["status"], "finished");
+    for number in 1..=3 {
+        assert_eq!(
+            json(&folder, &format!("points/000{number}.json"))["outcome"]["kind"],
+            "done"
+        );
+    }
+    if let Some(before) = before {
+        assert_eq!(
+            fs::read(folder.path().join("run/points/0001.json")).unwrap(),
+            before
+        );
+    }
+    // Another experiment does not go on there.
+    let output = lab(&folder, &written(&folder, SHORT)).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("holds another run"), "{}", said(&output));
+}
