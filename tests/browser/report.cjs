@@ -77,11 +77,13 @@ function problems(isPaper) {
 
 async function main() {
   const [executablePath, ...pages] = process.argv.slice(2);
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  // How long a page takes says nothing about it: the machine may be busy. Whoever starts this bounds the whole.
+  const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   let count = 0;
   for (const page of pages) {
     for (const view of VIEWS) {
       const tab = await browser.newPage({ viewport: { width: view.width, height: view.height }, colorScheme: view.colorScheme });
+      tab.setDefaultTimeout(0);
       const found = [];
       tab.on('console', (message) => found.push(`console: ${message.text()}`));
       tab.on('pageerror', (error) => found.push(`console: ${error.message}`));

@@ -9,9 +9,9 @@
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: how messages get in and out
 //! - [`measure`]: processes, the network, ceilings
-//! - [`report`]: draws what was measured
 //! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
 //! - [`run`]: all points, one after the other
+//! - [`report`]: draws what was measured
 //! - [`results`]: what is measured, as it lies on the disk
 
 pub mod drivers;

@@ -68,19 +68,8 @@ impl Analysis {
 /// Effects are only independent of each other where every row has the same number of repetitions, so that of the
 /// shortest row is taken of each.
 pub fn analyse(design: Design, rows: &[Vec<f64>]) -> Result<Analysis, DesignError> {
+    check(&design, rows)?;
     let wanted = design.rows();
-    if rows.len() != wanted {
-        return Err(DesignError::Rows {
-            found: rows.len(),
-            wanted,
-        });
-    }
-    if let Some(row) = rows.iter().position(Vec::is_empty) {
-        return Err(DesignError::Missing(design.row_name(row)));
-    }
-    if rows.iter().flatten().any(|response| !response.is_finite()) {
-        return Err(DesignError::Infinite);
-    }
     let repetitions = rows.iter().map(Vec::len).min().unwrap_or(0);
     let kept = || rows.iter().map(|row| row.iter().take(repetitions));
     let responses: Vec<f64> = kept().map(|row| row.sum::<f64>() / repetitions as f64).collect();
@@ -128,10 +117,11 @@ pub fn analyse(design: Design, rows: &[Vec<f64>]) -> Result<Analysis, DesignErro
             }),
         }
     };
-    let effects = design.effect_sets().into_iter().map(effect).collect();
+    let effects = design.effect_sets().into_iter().map(&effect).collect();
     let mean = effect(0);
     let left_out = rows.iter().map(|row| row.len() - repetitions).sum();
     Ok(Analysis {
+        design,
         responses,
         repetitions,
         left_out,
@@ -139,8 +129,24 @@ pub fn analyse(design: Design, rows: &[Vec<f64>]) -> Result<Analysis, DesignErro
         effects,
         total,
         error,
-        design,
     })
+}
+
+fn check(design: &Design, rows: &[Vec<f64>]) -> Result<(), DesignError> {
+    let wanted = design.rows();
+    if rows.len() != wanted {
+        return Err(DesignError::Rows {
+            found: rows.len(),
+            wanted,
+        });
+    }
+    if let Some(row) = rows.iter().position(Vec::is_empty) {
+        return Err(DesignError::Missing(design.row_name(row)));
+    }
+    if rows.iter().flatten().any(|response| !response.is_finite()) {
+        return Err(DesignError::Infinite);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Design {
     /// -1 or +1: the entry of the sign table for an effect in a row.
     pub fn sign(&self, set: usize, row: usize) -> i8 {
         let low = (set & !row).count_ones();
-        if low % 2 == 0 { 1 } else { -1 }
+        if low.is_multiple_of(2) { 1 } else { -1 }
     }
 
     /// All effects but the mean, in the order of the sign table: main effects first, then interactions of two, of three.

@@ -108,7 +108,7 @@ fn run_data<'a>(recorded: &'a Recorded, cells: &'a [Cell<'a>]) -> RunData<'a> {
 }
 
 fn cell_data<'a>(cell: &'a Cell<'a>) -> CellData<'a> {
-    let first = cell.measured().next().or(cell.points.first().copied());
+    let first = cell.measured().next().or_else(|| cell.points.first().copied());
     let estimates = METRICS.iter().filter_map(|metric| {
         let estimate = cell.estimate(metric.name)?;
         Some((

@@ -45,7 +45,7 @@ impl Scale {
         let fitting = scales
             .iter()
             .find(|(divisor, _)| largest >= *divisor && (smallest >= *divisor || largest >= divisor * 1e3));
-        match fitting.or(scales.last()) {
+        match fitting.or_else(|| scales.last()) {
             Some((divisor, name)) if !name.is_empty() => Self {
                 divisor: *divisor,
                 unit: name,
@@ -168,7 +168,7 @@ pub(crate) fn percent(share: f64) -> String {
     if value > 0.0 && value < 0.05 {
         return format!("<{THIN}0.1{THIN}%");
     }
-    let places = if value.abs() < 9.95 && value != 0.0 { 1 } else { 0 };
+    let places = usize::from(value.abs() < 9.95 && value != 0.0);
     format!("{}{THIN}%", plain(value, places))
 }
 

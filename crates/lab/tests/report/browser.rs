@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use stafett_lab::report::compare;
+use stafett_lab::report::{compare, report};
 use tempfile::TempDir;
 
 use crate::{Reported, experiments, fixture};
@@ -51,7 +51,7 @@ fn look(pages: &[&Path]) -> Option<Output> {
         return None;
     }
     let output = Command::new("timeout")
-        .args(["-k", "5", "120", "node"])
+        .args(["-k", "5", "600", "node"])
         .arg(root().join("tests/browser/report.cjs"))
         .arg(chromium)
         .args(pages)
@@ -86,10 +86,11 @@ fn report_and_comparison_are_shown_well_on_desktop_phone_and_paper() {
 
 #[test]
 fn empty_figures_errors_and_overflow_are_found() {
-    let reported = Reported::new();
-    let html = reported.text("report.html");
+    let folder = TempDir::new().unwrap();
+    fixture::write(folder.path(), "levels", experiments::LEVELS, 1);
+    let html = std::fs::read_to_string(report(folder.path(), folder.path()).unwrap().html).unwrap();
     let broken = |name: &str, html: String| {
-        let path = reported.file(name);
+        let path = folder.path().join(name);
         std::fs::write(&path, html).unwrap();
         path
     };

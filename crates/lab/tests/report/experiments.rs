@@ -44,6 +44,30 @@ y = ["broker_cpu_per_million"]
 by = ["system"]
 "#;
 
+pub(crate) const LEVELS: &str = r#"
+question = "Made up for the tests: what does each level of durability cost?"
+note = "Nothing here was measured."
+systems = ["stafett", "kafka"]
+
+[roles.producers]
+does = "produce"
+
+[grid]
+"system.durability" = ["memory", "os", "interval:600,60000", "sync"]
+
+[[figures]]
+title = "Throughput by durability"
+kind = "lines"
+x = "system.durability"
+y = ["produce_rate"]
+
+[[figures]]
+title = "Latency by durability"
+kind = "latency"
+y = ["acknowledged"]
+by = ["system.durability"]
+"#;
+
 pub(crate) const PEAK: &str = r#"
 question = "Made up for the tests: how fast, how late, and how steadily?"
 note = "Nothing here was measured."

@@ -149,13 +149,13 @@ impl RowChart {
     fn draw_axis(&self, root: &DrawingArea<Canvas<'_>, Shift>, layout: &Layout) -> Result<(), Trouble> {
         let (low, high) = self.axis.range;
         let span = f64::from(layout.right - layout.left);
-        let room = (span / f64::from(FINE) / 64.0).max(1.0);
+        let fitting = (span / f64::from(FINE) / 64.0).max(1.0);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a handful"
         )]
-        let every = (self.axis.ticks.len() as f64 / room).ceil().max(1.0) as usize;
+        let every = (self.axis.ticks.len() as f64 / fitting).ceil().max(1.0) as usize;
         for tick in self.axis.ticks.iter().step_by(every) {
             #[expect(clippy::cast_possible_truncation, reason = "between left and right")]
             let x = layout.left + (span * (tick.at - low) / (high - low)).round() as i32;

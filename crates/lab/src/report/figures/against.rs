@@ -110,7 +110,7 @@ struct Along {
     label: String,
     axis: Axis,
     ordered: bool,
-    /// Where there is no order.
+    /// Of use where there is no order.
     categories: Vec<Value>,
 }
 
@@ -128,46 +128,22 @@ impl Along {
             path => capital(&names::short(path, &paths)),
         };
         let numbers: Option<Vec<f64>> = values.iter().map(names::number).collect();
-        match numbers.filter(|numbers| numbers.len() > 1 && name != "system") {
-            Some(mut numbers) => {
-                let ticks: Vec<_> = numbers
-                    .iter()
-                    .copied()
-                    .zip(values.iter().map(names::value))
-                    .collect();
-                let mut ticks = ticks;
-                ticks.sort_by(|left, right| left.0.total_cmp(&right.0));
-                numbers.sort_by(f64::total_cmp);
-                let log = figure.log_x && numbers.iter().all(|number| *number > 0.0);
-                let unit = "";
-                let axis = if log {
-                    Axis::logarithmic(label.clone(), unit, numbers.iter().copied())
-                } else {
-                    Axis::linear(label.clone(), unit, numbers.iter().copied())
-                };
-                let axis = axis.tight(numbers.into_iter()).with_ticks(ticks.into_iter());
-                Self {
-                    name: name.to_owned(),
-                    label,
-                    axis,
-                    ordered: true,
-                    categories: Vec::new(),
-                }
-            }
-            None => {
-                let text = |value: &Value| match (name, value) {
-                    ("system", Value::String(system)) => names::system(system),
-                    (_, value) => names::value(value),
-                };
-                let axis = Axis::categories(label.clone(), &values.iter().map(text).collect::<Vec<_>>());
-                Self {
-                    name: name.to_owned(),
-                    label,
-                    axis,
-                    ordered: false,
-                    categories: values,
-                }
-            }
+        let ordered = numbers.filter(|numbers| numbers.len() > 1 && name != "system");
+        let axis = if let Some(numbers) = &ordered {
+            numeric(&label, figure, numbers, &values)
+        } else {
+            let text = |value: &Value| match (name, value) {
+                ("system", Value::String(system)) => names::system(system),
+                (_, value) => names::value(value),
+            };
+            Axis::categories(label.clone(), &values.iter().map(text).collect::<Vec<_>>())
+        };
+        Self {
+            name: name.to_owned(),
+            label,
+            axis,
+            ordered: ordered.is_some(),
+            categories: values,
         }
     }
 
@@ -182,10 +158,24 @@ impl Along {
     }
 }
 
+/// With a tick at every value, as it is written in the experiment.
+fn numeric(label: &str, figure: &Figure, numbers: &[f64], values: &[Value]) -> Axis {
+    let mut ticks: Vec<_> = numbers
+        .iter()
+        .copied()
+        .zip(values.iter().map(names::value))
+        .collect();
+    ticks.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let axis = if figure.log_x && numbers.iter().all(|number| *number > 0.0) {
+        Axis::logarithmic(label, "", numbers.iter().copied())
+    } else {
+        Axis::linear(label, "", numbers.iter().copied())
+    };
+    axis.tight(numbers.iter().copied()).with_ticks(ticks.into_iter())
+}
+
 pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
     let mut drawn = Drawn::new(figure);
-    let x = figure.x.as_deref().unwrap_or("system");
-    let paths = varied(cells);
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
         let facets = split(figure, cells);
         let of_facets = facets
@@ -198,67 +188,68 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
         // All charts of a figure have one scale, so that they can be compared.
         let axis = Axis::linear(axis_label(metric), metric.unit, ends);
         for facet in &facets {
-            let mut values: Vec<Value> = Vec::new();
-            for value in facet
-                .lines
-                .iter()
-                .flat_map(|line| &line.cells)
-                .filter_map(|cell| cell.dimension(x))
-            {
-                if !values.contains(&value) {
-                    values.push(value);
-                }
-            }
-            let mut rows = Vec::new();
-            for value in &values {
-                let heading = match x {
-                    "system" => None,
-                    "durability" => Some(format!("durability {}", names::value(value))),
-                    path => Some(format!("{} {}", names::short(path, &paths), names::value(value))),
-                };
-                let first = rows.len();
-                rows.extend(facet.lines.iter().filter_map(|line| {
-                    let cell = line
-                        .cells
-                        .iter()
-                        .find(|cell| cell.dimension(x).as_ref() == Some(value))?;
-                    let estimate = cell.estimate(metric.name)?;
-                    Some(Row {
-                        heading: None,
-                        name: row_name(&line.entry.name, x, value),
-                        colour: if x == "system" {
-                            of_system(&cell.system, cells)
-                        } else {
-                            line.entry.mark.colour
-                        },
-                        value: estimate.value,
-                        interval: estimate.interval.map(|interval| (interval.low, interval.high)),
-                        says: format!(
-                            "{}  {}",
-                            numbers::alone(estimate.value, metric.unit),
-                            cell.durability()
-                        ),
-                    })
-                }));
-                if let Some(row) = rows.get_mut(first) {
-                    row.heading = heading;
-                }
-            }
-            let title = format!("{}: {}", figure.title, metric.label);
-            let heading = heading(facet.heading.clone(), figure, metric);
-            drawn.push_rows(
-                heading,
-                &RowChart {
-                    title,
-                    axis: axis.clone(),
-                    rows,
-                    from: 0.0,
-                },
-            )?;
+            let chart = RowChart {
+                title: format!("{}: {}", figure.title, metric.label),
+                axis: axis.clone(),
+                rows: rows(facet, figure, metric, cells),
+                from: 0.0,
+            };
+            drawn.push_rows(heading(facet.heading.clone(), figure, metric), &chart)?;
         }
     }
     note_repetitions(&mut drawn, cells);
     Ok(drawn)
+}
+
+fn rows(facet: &Facet<'_, '_>, figure: &Figure, metric: &'static Metric, cells: &[Cell<'_>]) -> Vec<Row> {
+    let x = figure.x.as_deref().unwrap_or("system");
+    let paths = varied(cells);
+    let mut values: Vec<Value> = Vec::new();
+    for value in facet
+        .lines
+        .iter()
+        .flat_map(|line| &line.cells)
+        .filter_map(|cell| cell.dimension(x))
+    {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    let mut rows = Vec::new();
+    for value in &values {
+        let first = rows.len();
+        rows.extend(facet.lines.iter().filter_map(|line| {
+            let cell = line
+                .cells
+                .iter()
+                .find(|cell| cell.dimension(x).as_ref() == Some(value))?;
+            let estimate = cell.estimate(metric.name)?;
+            Some(Row {
+                heading: None,
+                name: row_name(&line.entry.name, x, value),
+                colour: if x == "system" {
+                    of_system(&cell.system, cells)
+                } else {
+                    line.entry.mark.colour
+                },
+                value: estimate.value,
+                interval: estimate.interval.map(|interval| (interval.low, interval.high)),
+                says: format!(
+                    "{} · {}",
+                    numbers::alone(estimate.value, metric.unit),
+                    cell.durability()
+                ),
+            })
+        }));
+        if let Some(row) = rows.get_mut(first) {
+            row.heading = match x {
+                "system" => None,
+                "durability" => Some(format!("durability {}", names::value(value))),
+                path => Some(format!("{} {}", names::short(path, &paths), names::value(value))),
+            };
+        }
+    }
+    rows
 }
 
 fn of_system(system: &str, cells: &[Cell<'_>]) -> u8 {

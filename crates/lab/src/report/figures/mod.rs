@@ -14,6 +14,7 @@ use super::chart::{LineChart, Mark, RowChart, Width};
 use super::load::Recorded;
 use crate::experiment::{Figure, FigureKind};
 use crate::factorial::{Analysis, DesignError};
+use crate::results::{Metric, metric};
 
 /// A figure of the report.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct Panel {
 pub(crate) struct Analysed {
     pub(crate) system: String,
     pub(crate) durability: String,
-    pub(crate) metric: &'static crate::results::Metric,
+    pub(crate) metric: &'static Metric,
     pub(crate) result: Result<Analysis, DesignError>,
 }
 
@@ -89,6 +90,26 @@ pub(crate) fn analyses(recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed>
     figures
         .flat_map(|figure| effects::analyses(figure, recorded, cells))
         .collect()
+}
+
+/// The figures by name that an experiment's figures are about. A latency is about its median and its 99th percentile.
+pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&'static Metric> {
+    let mut metrics: Vec<&'static Metric> = Vec::new();
+    for figure in &experiment.figures {
+        for name in &figure.y {
+            let names = match figure.kind {
+                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => vec![name.clone()],
+                FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
+                FigureKind::Time => Vec::new(),
+            };
+            for metric in names.iter().filter_map(|name| metric(name)) {
+                if !metrics.contains(&metric) {
+                    metrics.push(metric);
+                }
+            }
+        }
+    }
+    metrics
 }
 
 /// What to draw where an experiment does not say.
@@ -166,7 +187,7 @@ pub(crate) fn capital(text: &str) -> String {
 }
 
 /// The label of an axis. Ticks carry their own unit, except for what is per second.
-fn axis_label(metric: &crate::results::Metric) -> String {
+fn axis_label(metric: &Metric) -> String {
     match metric.unit {
         "1/s" => format!("{} per second", capital(metric.label)),
         "" | "µs" | "B/s" | "MiB" => capital(metric.label),

@@ -7,6 +7,7 @@ use crate::experiment::Figure;
 use crate::report::cells::{Cell, varied};
 use crate::report::chart::Mark;
 use crate::report::names;
+use crate::report::page::LEVELS_BETWEEN;
 
 /// More lines in one chart cannot be told apart.
 const LINES_MAX: usize = 8;
@@ -35,6 +36,7 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
         .collect();
     let paths = varied(cells);
     let x = figure.x.as_deref();
+    let along_durability = matches!(x, Some("durability" | "system.durability"));
     let all: Vec<&str> = std::iter::once("system")
         .chain(paths.iter().map(String::as_str))
         .collect();
@@ -72,22 +74,28 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
                     .copied()
                     .filter(|cell| key(cell, &lines) == line)
                     .collect();
-                // A line has one durability. A system that gives several levels along x makes several lines.
-                for durability in distinct(&of_line, &["durability"]) {
+                // A line has one durability, unless that is what is along x. A system that gives several levels elsewhere
+                // makes several lines.
+                let levels: &[&str] = if along_durability { &[] } else { &["durability"] };
+                for level in distinct(&of_line, levels) {
                     let cells: Vec<_> = of_line
                         .iter()
                         .copied()
-                        .filter(|cell| key(cell, &["durability"]) == durability)
+                        .filter(|cell| key(cell, levels) == level)
                         .collect();
                     let Some(first) = cells.first() else { continue };
+                    let mut given: Vec<&str> = cells.iter().map(|cell| cell.durability()).collect();
+                    given.dedup();
                     let entry = Entry {
                         mark: looks.of(first, &line),
                         name: describe(&line, &lines),
-                        durability: first.durability().to_owned(),
+                        durability: given.join(LEVELS_BETWEEN),
                     };
                     of_facet.push(Line { entry, cells });
                 }
             }
+            // A system's lines stand together.
+            of_facet.sort_by_key(|line: &Line<'_, '_>| line.entry.mark.colour);
             Facet {
                 heading,
                 lines: of_facet,

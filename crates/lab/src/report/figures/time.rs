@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Drawn;
-use super::split::split;
+use super::split::{Line, split};
 use crate::experiment::{Figure, Role};
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, LineChart, LinePoint, Series};
@@ -90,28 +90,21 @@ pub(super) fn draw(
             .collect();
         let ends = points.iter().map(|(_, point)| point.warmup_s + point.measured_s);
         let warmup = points.iter().map(|(_, point)| point.warmup_s).fold(0.0, f64::max);
-        let seconds = Axis::linear("", "s", ends);
-        let ticks = |axis: Axis| {
-            let ticks: Vec<_> = axis
-                .ticks
-                .iter()
-                .map(|tick| (tick.at, format!("{}\u{202f}s", tick.label)))
-                .collect();
-            axis.with_ticks(ticks.into_iter())
-        };
-        let seconds = ticks(seconds);
+        let seconds = seconds(ends);
         for shown in figure.y.iter().flat_map(|name| shown(name)) {
-            let mut series: Vec<Series> = points
-                .iter()
-                .map(|(line, point)| Series {
+            let curve = |(line, point): &(&Line<'_, '_>, &Point)| {
+                let values = (shown.of)(point, roles).into_iter();
+                let points = values.map(|(at, value)| at_second(at, value)).collect();
+                Series {
                     mark: line.entry.mark,
-                    points: (shown.of)(point, roles)
-                        .into_iter()
-                        .map(|(at, value)| at_second(at, value))
-                        .collect(),
+                    points,
                     joined: true,
                     marked: false,
-                })
+                }
+            };
+            let mut series: Vec<Series> = points
+                .iter()
+                .map(curve)
                 .filter(|series| !series.points.is_empty())
                 .collect();
             // Lines that are told apart by more than their colour.
@@ -153,6 +146,17 @@ pub(super) fn draw(
         .notes
         .push("Of several repetitions, the one whose rate is in the middle. Shaded: the warm-up, which does not count.".to_owned());
     Ok(drawn)
+}
+
+/// Ticks that say their unit, so that the axis needs no label.
+fn seconds(ends: impl Iterator<Item = f64>) -> Axis {
+    let axis = Axis::linear("", "s", ends);
+    let ticks: Vec<_> = axis
+        .ticks
+        .iter()
+        .map(|tick| (tick.at, format!("{}\u{202f}s", tick.label)))
+        .collect();
+    axis.with_ticks(ticks.into_iter())
 }
 
 fn main_metric(cell: &Cell<'_>) -> &'static str {

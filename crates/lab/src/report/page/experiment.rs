@@ -6,9 +6,10 @@ use super::{effects, problems, setting, sides, sign, table};
 use crate::report::ReportError;
 use crate::report::cells::{Cell, cells};
 use crate::report::chart::swatch;
-use crate::report::figures::{Drawn, draw, usual};
+use crate::report::figures::{Drawn, draw, drawn_metrics, usual};
 use crate::report::load::Recorded;
-use crate::results::{Run, Status};
+use crate::results::metric::Better;
+use crate::results::{METRICS, Metric, Run, Status};
 
 pub(super) fn article(recorded: &Recorded) -> Result<Markup, ReportError> {
     let run = &recorded.run;
@@ -46,16 +47,22 @@ pub(super) fn article(recorded: &Recorded) -> Result<Markup, ReportError> {
     })
 }
 
-/// The best-known number of an experiment: the first that its figures draw.
-pub(super) fn main_metric(run: &Run) -> &'static crate::results::Metric {
-    let drawn = run.experiment.figures.iter().flat_map(|figure| &figure.y);
-    let usual = ["produce_rate", "consume_rate"];
-    let mut known = drawn
-        .map(String::as_str)
-        .chain(usual)
-        .filter_map(crate::results::metric);
-    known.next().unwrap_or(&crate::results::METRICS[0])
+/// The number that an experiment is about: the first that its figures draw.
+pub(super) fn main_metric(run: &Run) -> &'static Metric {
+    let usual = METRICS.iter().find(|metric| metric.name == "produce_rate");
+    drawn_metrics(&run.experiment)
+        .first()
+        .copied()
+        .or(usual)
+        .unwrap_or(&NOTHING)
 }
+
+static NOTHING: Metric = Metric {
+    name: "",
+    label: "",
+    unit: "",
+    better: Better::Neither,
+};
 
 fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     let run = &recorded.run;

@@ -1,9 +1,11 @@
 //! The HTML page: one file, without scripts, that loads nothing.
 //!
-//! - [`experiment`]: a run with its question, figures and tables; [`glance`]: all runs in one table
+//! - [`experiment`]: a run with its question, figures and tables; [`glance`]: all runs in one table; [`compared`]: folders
+//!   of runs against each other
 //! - [`setting`], [`table`], [`sides`], [`effects`], [`problems`], [`environment`]: the parts of a run
 //! - [`sign`]: durability, as it stands beside every number
 
+mod compared;
 mod effects;
 mod environment;
 mod experiment;
@@ -19,7 +21,6 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::ReportError;
 use super::load::Recorded;
 
-pub(crate) use sides::compared;
 pub(crate) use sign::LEVELS_BETWEEN;
 
 const STYLE: &str = include_str!("style.css");
@@ -58,7 +59,7 @@ pub(crate) fn comparison(sides: &[(String, Vec<Recorded>)]) -> Result<String, Re
     let body = html! {
         (top(&title, &all))
         main {
-            (compared(sides)?)
+            (compared::compared(sides)?)
             (reading())
             (environment::section(&all))
         }

@@ -1,13 +1,11 @@
-//! Two sides against each other: systems within a run, or the same system in several runs.
+//! Systems against each other, within a run.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::experiment::main_metric;
 use super::sign;
-use super::table::{parameters, shown};
-use crate::report::ReportError;
-use crate::report::cells::{Cell, cells, varied};
-use crate::report::chart::{Axis, Mark, Row, RowChart, Width};
+use super::table::shown;
+use crate::report::cells::Cell;
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::metric::Better;
@@ -66,11 +64,11 @@ pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     }
 }
 
-fn between(one: &Cell<'_>, other: &Cell<'_>, metric: &Metric) -> Option<Ratio> {
+pub(super) fn between(one: &Cell<'_>, other: &Cell<'_>, metric: &Metric) -> Option<Ratio> {
     ratio(&one.estimate(metric.name)?, &other.estimate(metric.name)?)
 }
 
-fn times(ratio: Option<&Ratio>, metric: &Metric) -> Markup {
+pub(super) fn times(ratio: Option<&Ratio>, metric: &Metric) -> Markup {
     let Some(ratio) = ratio else {
         return html! { span.quiet { "–" } };
     };
@@ -89,7 +87,7 @@ fn times(ratio: Option<&Ratio>, metric: &Metric) -> Markup {
     }
 }
 
-fn factor(value: f64) -> String {
+pub(super) fn factor(value: f64) -> String {
     let places = match value.abs() {
         value if value >= 9.995 => 1,
         value if value >= 0.0995 => 2,
@@ -97,147 +95,4 @@ fn factor(value: f64) -> String {
         _ => 4,
     };
     numbers::plain(value, places)
-}
-
-/// Folders of runs beside each other: each experiment that the first one has, against the same in the others.
-pub(crate) fn compared(sides: &[(String, Vec<Recorded>)]) -> Result<Markup, ReportError> {
-    let Some(((base_name, base), others)) = sides.split_first() else {
-        return Ok(html! {});
-    };
-    let mut articles = Vec::new();
-    for recorded in base {
-        let found: Vec<(&str, &Recorded)> = others
-            .iter()
-            .filter_map(|(name, runs)| {
-                Some((
-                    name.as_str(),
-                    runs.iter().find(|run| run.run.name == recorded.run.name)?,
-                ))
-            })
-            .collect();
-        if !found.is_empty() {
-            articles.push(article(base_name, recorded, &found)?);
-        }
-    }
-    Ok(html! {
-        section {
-            p.lead { "Every number is a ratio to " strong { (base_name) } ", for the same system with the same parameters." }
-            @if articles.is_empty() {
-                p.banner { strong { "Nothing to compare" } ": the folders have no experiment in common." }
-            }
-        }
-        @for article in &articles { (article) }
-    })
-}
-
-fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Result<Markup, ReportError> {
-    let metric = main_metric(&base.run);
-    let base_cells = cells(base);
-    let paths = varied(&base_cells);
-    let columns = shown(&base_cells);
-    let systems = &base.run.experiment.systems;
-    let mut rows = Vec::new();
-    let mut lines = Vec::new();
-    for cell in &base_cells {
-        let mut with = cell.parameters.clone();
-        with.retain(|path, _| paths.contains(path));
-        let with = parameters(&with);
-        let system = names::system(&cell.system);
-        let name = if with.is_empty() {
-            system
-        } else {
-            format!("{system}, {with}")
-        };
-        let first = rows.len();
-        for (side, other) in others {
-            let other_cells = cells(other);
-            let same = other_cells
-                .iter()
-                .find(|other| other.system == cell.system && other.parameters == cell.parameters);
-            let Some(same) = same else { continue };
-            let Some(ratio) = between(same, cell, metric) else {
-                continue;
-            };
-            rows.push(Row {
-                heading: None,
-                name: if others.len() > 1 {
-                    (*side).to_owned()
-                } else {
-                    name.clone()
-                },
-                colour: Mark::new(names::colour(&cell.system, systems), 0).colour,
-                value: ratio.value,
-                interval: ratio.interval.map(|interval| (interval.low, interval.high)),
-                says: format!("× {} · {}", factor(ratio.value), same.durability()),
-            });
-            lines.push(html! { tr {
-                th.key scope="row" { (names::system(&cell.system)) }
-                @for path in &columns { td { @if let Some(value) = cell.parameters.get(path) { (names::value(value)) } } }
-                td.num { (value(cell, metric)) } td { (sign::durability(cell.durability())) }
-                @if others.len() > 1 { td { (side) } }
-                td.num { (value(same, metric)) } td { (sign::durability(same.durability())) }
-                td { (times(Some(&ratio), metric)) }
-            } });
-        }
-        if let Some(row) = rows.get_mut(first).filter(|_| others.len() > 1) {
-            row.heading = Some(name);
-        }
-    }
-    let ends: Vec<f64> = rows
-        .iter()
-        .flat_map(|row| {
-            let (low, high) = row.interval.unwrap_or((row.value, row.value));
-            [low, high, 1.0]
-        })
-        .collect();
-    let chart = RowChart {
-        title: format!("{}: ratios to {base_name}", base.run.name),
-        axis: Axis::around(
-            format!("{} against {base_name}", metric.label),
-            "",
-            ends.into_iter(),
-        ),
-        rows,
-        from: 1.0,
-    };
-    let only = match others {
-        [(name, _)] => Some(*name),
-        _ => None,
-    };
-    Ok(html! {
-        article id=(base.run.name) {
-            header { p.eyebrow { code { (base.run.name) } } h2 { (base.run.experiment.question) } }
-            figure.result {
-                figcaption { h3 { "Ratio of " (metric.label) } }
-                @if chart.is_empty() {
-                    p.nothing { "There is nothing to draw: no point was measured on both sides." }
-                } @else {
-                    div.panel { (PreEscaped(chart.draw(Width::Desktop)?)) (PreEscaped(chart.draw(Width::Phone)?)) }
-                    p.notes { "Ratios of means with 95 % confidence intervals (Fieller); the line is at 1, " (base_name) " itself." }
-                }
-            }
-            @if !lines.is_empty() {
-                div.scroll tabindex="0" { table.numbers {
-                    thead { tr {
-                        th.key scope="col" { "System" }
-                        @for path in &columns { th scope="col" { (names::short(path, &columns)) } }
-                        th.num scope="col" { (base_name) } th scope="col" { "Durability" }
-                        @if only.is_none() { th scope="col" { "Against" } }
-                        th.num scope="col" { (only.unwrap_or(metric.label)) } th scope="col" { "Durability" }
-                        th scope="col" { "Ratio" }
-                    } }
-                    tbody { @for line in &lines { (line) } }
-                } }
-            }
-        }
-    })
-}
-
-fn value(cell: &Cell<'_>, metric: &'static Metric) -> Markup {
-    let Some(estimate) = cell.estimate(metric.name) else {
-        return html! { "–" };
-    };
-    let scale = numbers::Scale::of(metric.unit, std::iter::once(estimate.value));
-    let (value, reach) = scale.estimate(&estimate);
-    html! { (value) @if let Some(reach) = reach { " " span.reach { (reach) } } " " (scale.unit) }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::sign;
 use crate::report::cells::{Cell, varied};
 use crate::report::chart::{Mark, dot};
+use crate::report::figures::drawn_metrics;
 use crate::report::load::Recorded;
 use crate::report::{names, numbers};
 use crate::results::{Ceiling, METRICS, Metric, Run};
@@ -88,19 +89,13 @@ pub(super) fn shown(cells: &[Cell<'_>]) -> Vec<String> {
 }
 
 fn columns(run: &Run, cells: &[&Cell<'_>]) -> Vec<&'static Metric> {
-    let asked: Vec<&str> = run
-        .experiment
-        .figures
-        .iter()
-        .flat_map(|figure| &figure.y)
-        .map(String::as_str)
-        .collect();
+    let asked = drawn_metrics(&run.experiment);
     let shown = |metric: &&'static Metric| {
         let values = || cells.iter().flat_map(|cell| cell.values(metric.name));
         if TROUBLE.contains(&metric.name) {
             return values().any(|value| value != 0.0);
         }
-        (asked.contains(&metric.name) || ALWAYS.contains(&metric.name)) && values().next().is_some()
+        (asked.contains(metric) || ALWAYS.contains(&metric.name)) && values().next().is_some()
     };
     METRICS.iter().filter(shown).collect()
 }
