@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use prometheus_client::registry::Registry;
 use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
     StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
@@ -11,6 +12,7 @@ use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
+use crate::delayed::{Delayed, Releasing};
 use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
@@ -40,6 +42,7 @@ pub struct Broker {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) way: Way,
+    pub(crate) delayed: Releasing,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -164,16 +167,19 @@ impl Broker {
         let overrides = Overrides::load(&*journal)?;
         let (exchanges, left) = Exchanges::open(Arc::clone(&journal))?;
         let exchanges = Arc::new(exchanges);
+        let delayed = Arc::new(Delayed::open(Arc::clone(&journal))?);
         let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
         let way = Way {
             exchanges: Arc::clone(&exchanges),
             queues: Arc::clone(&queues),
             topics: Arc::clone(&topics),
+            delayed: Arc::clone(&delayed),
         };
         queues.set_router(Arc::new(WayBack::of(&way)));
         exchanges.clean(left, |namespace, destination| {
             way.outlives(namespace, destination).is_some()
         });
+        let delayed = Releasing::spawn(delayed, WayBack::of(&way));
         let broker = Self {
             journal,
             topics,
@@ -181,6 +187,7 @@ impl Broker {
             exchanges,
             queues,
             way,
+            delayed,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -210,6 +217,12 @@ impl Broker {
     /// Exchanges and bindings of all namespaces.
     pub fn exchanges(&self) -> &Exchanges {
         &self.exchanges
+    }
+
+    /// What is counted of messages on their way through exchanges, and of those that wait there.
+    pub fn register_routing_metrics(&self, registry: &mut Registry) {
+        self.exchanges.metrics.register(registry);
+        self.delayed.metrics().register(registry);
     }
 
     /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.

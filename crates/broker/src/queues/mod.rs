@@ -14,7 +14,7 @@
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
 //! - `shard`: lets queues know that their logs grew
 
-mod clock;
+pub(crate) mod clock;
 pub mod credit;
 mod cursor;
 mod dead_letter;
