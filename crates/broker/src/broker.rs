@@ -8,7 +8,7 @@ use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
     StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
-use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
+use stafett_model::{Codec, Durability, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
@@ -165,27 +165,13 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
-        let (exchanges, left) = Exchanges::open(Arc::clone(&journal))?;
-        let exchanges = Arc::new(exchanges);
-        let delayed = Arc::new(Delayed::open(Arc::clone(&journal))?);
-        let queues = Queues::open(Arc::clone(&journal), settings.logs.durability)?;
-        let way = Way {
-            exchanges: Arc::clone(&exchanges),
-            queues: Arc::clone(&queues),
-            topics: Arc::clone(&topics),
-            delayed: Arc::clone(&delayed),
-        };
-        queues.set_router(Arc::new(WayBack::of(&way)));
-        exchanges.clean(left, |namespace, destination| {
-            way.outlives(namespace, destination).is_some()
-        });
-        let delayed = Releasing::spawn(delayed, WayBack::of(&way));
+        let (way, delayed) = open_way(&journal, &topics, settings.logs.durability)?;
         let broker = Self {
             journal,
             topics,
             groups,
-            exchanges,
-            queues,
+            exchanges: Arc::clone(&way.exchanges),
+            queues: Arc::clone(&way.queues),
             way,
             delayed,
             producer_ids,
@@ -376,6 +362,29 @@ impl Broker {
         let append = Append::state(frames, StateWait::Synced);
         only(self.journal.append(vec![append]).await.pop().as_ref())
     }
+}
+
+/// Loads exchanges, queues and what waits between them, and lets each find the others.
+fn open_way(
+    journal: &Arc<dyn Journal>,
+    topics: &Arc<Topics>,
+    durability: Durability,
+) -> Result<(Way, Releasing), StartError> {
+    let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
+    let delayed = Arc::new(Delayed::open(Arc::clone(journal))?);
+    let queues = Queues::open(Arc::clone(journal), durability)?;
+    let way = Way {
+        exchanges: Arc::new(exchanges),
+        queues,
+        topics: Arc::clone(topics),
+        delayed,
+    };
+    way.queues.set_router(Arc::new(WayBack::of(&way)));
+    let exists =
+        |namespace: &Namespace, destination: &Destination| way.outlives(namespace, destination).is_some();
+    way.exchanges.clean(left, exists);
+    let releasing = Releasing::spawn(Arc::clone(&way.delayed), WayBack::of(&way));
+    Ok((way, releasing))
 }
 
 /// How what topics follow is remembered.

@@ -166,19 +166,17 @@ impl<'a> Plan<'a> {
             }
         }
         let targets = self.routes.targets();
-        let at = match self.by_targets.get(targets) {
-            Some(at) => *at,
-            None => {
-                let places = self.way.places(self.namespace, targets);
-                let at = self.places.len();
-                self.places.push(Place {
-                    places,
-                    routes: SmallVec::new(),
-                });
-                self.by_targets.insert(targets.to_vec(), at);
-                at
-            }
-        };
+        let known = self.by_targets.get(targets).copied();
+        let at = known.unwrap_or_else(|| {
+            let places = self.way.places(self.namespace, targets);
+            self.places.push(Place {
+                places,
+                routes: SmallVec::new(),
+            });
+            let at = self.places.len() - 1;
+            self.by_targets.insert(targets.to_vec(), at);
+            at
+        });
         let key = &message.routing_key;
         self.last = match self.routes.depends_on() {
             DependsOn::Nothing => Some((at, None)),
