@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites fuzz clean
+.PHONY: help run build test lint fmt setup bench suites lab-smoke fuzz clean
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -10,6 +10,7 @@ help:
 	@echo 'make setup   fetch what the tests and benches need'
 	@echo 'make bench   compare with Apache Kafka (bench/README.md has the others)'
 	@echo 'make suites  run the test suites of client libraries (suites/README.md)'
+	@echo 'make lab-smoke run every experiment of the lab at a small scale'
 	@echo 'make fuzz    run every fuzz target for a minute'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
@@ -37,6 +38,9 @@ bench: build
 
 suites: build
 	suites/run
+
+lab-smoke: build
+	scripts/lab-smoke
 
 fuzz:
 	scripts/fuzz

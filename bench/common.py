@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 LAUNCHER = ROOT / "tools/peers/kafka"
 TICKS = os.sysconf("SC_CLK_TCK")
+# What each partition of the stub seems to hold: enough for the rows that read.
+STUB_RECORDS = 4_000_000
 VENV = ROOT / "target/clients/venv/bin/python"
 
 
@@ -74,11 +76,12 @@ class Broker:
 
     def command(self):
         if self.subject == "stub":
-            return [str(stub_binary()), "--listen", self.address]
+            return [str(stub_binary()), "--listen", self.address, "--records", str(STUB_RECORDS)]
         serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]
         if self.subject == "kafka":
             return [str(LAUNCHER), *serve, *self.arguments]
-        return [str(stafett_binary()), *serve, "--durability", durability(self.subject), *self.arguments]
+        serve += ["--amqp", "127.0.0.1:0", "--durability", durability(self.subject)]
+        return [str(stafett_binary()), *serve, *self.arguments]
 
     def start(self):
         log = open(self.folder / "stderr.log", "ab")

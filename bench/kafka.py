@@ -174,9 +174,11 @@ def measure(row, brokers, records, runs, report):
         }[row]
         in_turn(row, brokers, runs, work, report)
         return
-    topics = {broker: Topic(broker) for broker in brokers if broker.subject != "stub"}
+    topics = {broker: Topic(broker) for broker in brokers}
     for broker, topic in topics.items():
-        producer_performance(broker, topic.__enter__(), records, 100)
+        name = topic.__enter__()
+        if not topic.stub:
+            producer_performance(broker, name, records, 100)
 
     def consume(broker):
         if row == "consumegroup":

@@ -29,6 +29,7 @@ pub(crate) struct Broker {
     /// `KEY=VALUE`, as for `--set`.
     settings: &'static [&'static str],
     kafka: String,
+    http: String,
 }
 
 impl Broker {
@@ -51,6 +52,7 @@ impl Broker {
                 durability,
                 settings,
                 kafka: address,
+                http: String::new(),
             };
         }
         Self::start_program(binary(), durability, settings)
@@ -76,6 +78,7 @@ impl Broker {
             durability,
             settings,
             kafka: "127.0.0.1:0".to_owned(),
+            http: "127.0.0.1:0".to_owned(),
         };
         broker.launch();
         broker
@@ -84,6 +87,11 @@ impl Broker {
     /// `HOST:PORT` of the Kafka listener. It stays the same over a restart.
     pub(crate) fn kafka(&self) -> &str {
         &self.kafka
+    }
+
+    /// `HOST:PORT` of the HTTP listener. It stays the same over a restart.
+    pub(crate) fn http(&self) -> &str {
+        &self.http
     }
 
     /// A folder that goes away with the broker, for the files of a test.
@@ -177,7 +185,7 @@ impl Broker {
                 "--kafka",
                 &self.kafka,
                 "--http",
-                "127.0.0.1:0",
+                &self.http,
                 "--durability",
                 self.durability,
             ])
@@ -197,6 +205,9 @@ impl Broker {
             };
             if let Some(address) = line.strip_prefix("kafka listening on ") {
                 address.clone_into(&mut self.kafka);
+            }
+            if let Some(address) = line.strip_prefix("http listening on ") {
+                address.clone_into(&mut self.http);
             }
             if line == "ready" {
                 break;

@@ -1,4 +1,4 @@
-//! Real Kafka clients against the real binary: a short run of each.
+//! Real clients against the real binary: a short run of each.
 //!
 //! Every test starts a broker of its own on a free port and in a folder of its own, and stops it. A client that is not
 //! on the machine makes its tests pass as skipped: they say so at once, and leave a line in `target/clients/skipped`,
@@ -18,6 +18,7 @@ mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod live;
 mod members;
 mod odd;
 mod peer;

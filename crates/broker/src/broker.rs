@@ -17,6 +17,7 @@ use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
 use crate::groups::{GroupSettings, Groups};
+use crate::live::{Live, LiveSettings};
 use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
@@ -43,6 +44,7 @@ pub struct Broker {
     pub(crate) queues: Arc<Queues>,
     pub(crate) way: Way,
     pub(crate) delayed: Releasing,
+    live: Arc<Live>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -125,6 +127,15 @@ pub enum StartError {
 impl Broker {
     /// Starts on a journal: loads every definition.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
+        Self::start_with(journal, settings, LiveSettings::default()).await
+    }
+
+    /// Like [`Broker::start`], with settings of live topics.
+    pub async fn start_with(
+        journal: Arc<dyn Journal>,
+        settings: BrokerSettings,
+        live: LiveSettings,
+    ) -> Result<Self, StartError> {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
         let mut unknown = None;
@@ -165,6 +176,8 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
+        // Everything is loaded before anything is appended.
+        let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
         let (way, delayed) = open_way(&journal, &topics, settings.logs.durability)?;
         let broker = Self {
             journal,
@@ -174,6 +187,7 @@ impl Broker {
             queues: Arc::clone(&way.queues),
             way,
             delayed,
+            live,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -237,6 +251,11 @@ impl Broker {
     /// All queues.
     pub fn queues(&self) -> &Arc<Queues> {
         &self.queues
+    }
+
+    /// Live topics.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// What holds now.
@@ -338,7 +357,9 @@ impl Broker {
             return Ok(());
         }
         if before.is_some() {
-            for topics in self.topics.all().chunks(TOPICS_AT_ONCE) {
+            let mut topics = self.topics.all();
+            topics.retain(|topic| !topic.id.is_queue());
+            for topics in topics.chunks(TOPICS_AT_ONCE) {
                 let append = |topic: &Arc<Topic>| {
                     Append::state(respec(topic, self.log_spec(topic)), StateWait::Written)
                 };
@@ -372,7 +393,7 @@ fn open_way(
 ) -> Result<(Way, Releasing), StartError> {
     let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
     let delayed = Arc::new(Delayed::open(Arc::clone(journal))?);
-    let queues = Queues::open(Arc::clone(journal), durability)?;
+    let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability)?;
     let way = Way {
         exchanges: Arc::new(exchanges),
         queues,

@@ -122,6 +122,7 @@ impl Broker {
         self.changes.wait().await;
         self.delayed.stop().await;
         self.queues.finish().await;
+        self.live().finish_changes().await;
     }
 
     /// Creates topics, each or none of it; durable when this returns.

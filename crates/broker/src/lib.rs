@@ -9,6 +9,7 @@
 //! - [`delayed`]: messages that wait for their time before they are routed
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - [`groups`]: groups of consumers and their committed offsets
+//! - [`live`]: live topics: who subscribes, who listens, what is published
 //! - [`namespace`]: isolated sets of queues and exchanges
 //! - [`queues`]: queues over the journal
 //! - [`overrides`]: settings that are made while running, beyond single topics
@@ -19,6 +20,7 @@ pub mod definitions;
 pub mod delayed;
 pub mod exchanges;
 pub mod groups;
+pub mod live;
 pub mod namespace;
 pub mod overrides;
 pub mod producer_ids;
@@ -31,8 +33,9 @@ pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Stored, Unbind};
 pub use groups::{GroupError, GroupSettings, Groups};
+pub use live::{Live, LiveSettings};
 pub use namespace::Namespace;
-pub use overrides::Scope;
+pub use overrides::{ReadGroupSettings, Scope};
 pub use queues::Queues;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,

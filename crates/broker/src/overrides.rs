@@ -4,7 +4,7 @@
 //! end knows is kept for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use stafett_journal::{Change, Frame, Journal, StateChange, StateItem, StateSpace, StateUnreadable};
@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::broker::{Broker, BrokerSettings, NotStored};
 use crate::definitions::{AlterError, Changing};
+use crate::groups::GroupOverrides;
 use crate::topic::TopicSettings;
 
 /// Key: [`Scope::key`]; value: the settings as topics store theirs.
@@ -29,9 +30,13 @@ pub enum Scope {
     Group(Box<str>),
 }
 
+/// Finds what the core heeds in the settings of a group, whose names only a front end knows.
+pub type ReadGroupSettings = fn(&TopicSettings) -> GroupOverrides;
+
 #[derive(Debug)]
 pub(crate) struct Overrides {
     set: RwLock<BTreeMap<Scope, Arc<TopicSettings>>>,
+    read_group: OnceLock<ReadGroupSettings>,
     /// The one permit is held while one of them is being changed.
     turn: Semaphore,
 }
@@ -74,6 +79,7 @@ impl Overrides {
         }
         Ok(Self {
             set: RwLock::new(set),
+            read_group: OnceLock::new(),
             turn: Semaphore::new(1),
         })
     }
@@ -115,6 +121,21 @@ impl Broker {
             .collect()
     }
 
+    /// Lets groups follow the settings of their scopes, as `read` reads them. The first one that is given counts.
+    pub fn learn_group_settings(&self, read: ReadGroupSettings) {
+        let _known_already = self.overrides.read_group.set(read);
+        for scope in self.scopes() {
+            self.on_scope_changed(&scope);
+        }
+    }
+
+    fn on_scope_changed(&self, scope: &Scope) {
+        if let (Scope::Group(name), Some(read)) = (scope, self.overrides.read_group.get()) {
+            self.groups
+                .set_overrides(name, read(&self.scoped_settings(scope)));
+        }
+    }
+
     /// Changes the settings of a scope to what `edit` makes of them; durable and in force when it is done.
     pub fn alter_scope<E: Send + 'static>(
         self: &Arc<Self>,
@@ -145,7 +166,8 @@ impl Broker {
             broker
                 .store([Frame::State(StateChange { space, key, change })])
                 .await?;
-            broker.overrides.put(scope, now, &broker.no_settings);
+            broker.overrides.put(scope.clone(), now, &broker.no_settings);
+            broker.on_scope_changed(&scope);
             Ok(broker.apply_overrides().await?)
         })
     }

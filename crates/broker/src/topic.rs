@@ -11,6 +11,21 @@ use stafett_model::{Codec, Durability, LogId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u128);
 
+/// The upper half of ids of topics that are queues: no random id has it, as the version of those differs.
+const QUEUE_TOPIC: u128 = 0x7175_6575_6500_0000;
+
+impl TopicId {
+    /// The topic that a queue is for clients that read logs.
+    pub(crate) fn of_queue(queue: u64) -> Self {
+        Self(QUEUE_TOPIC << 64 | u128::from(queue))
+    }
+
+    /// Whether it is a queue's: its definition is the queue's affair.
+    pub fn is_queue(self) -> bool {
+        self.0 >> 64 == QUEUE_TOPIC
+    }
+}
+
 /// A stored topic.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Topic {

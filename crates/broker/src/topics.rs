@@ -148,10 +148,10 @@ impl Topics {
     }
 
     /// Claims the name of a topic that is about to be changed or deleted, once nobody else does; gives the topic as it
-    /// is then. It stays visible. `None` if there is no such topic.
+    /// is then. It stays visible. `None` if there is no such topic, or it is a queue.
     pub(crate) async fn claim_existing(&self, id: TopicId) -> Option<Arc<Topic>> {
         loop {
-            let topic = self.with_id(id)?;
+            let topic = self.with_id(id).filter(|topic| !topic.id.is_queue())?;
             {
                 let mut tables = self.write();
                 let current = tables

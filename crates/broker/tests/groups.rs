@@ -263,8 +263,8 @@ async fn a_large_commit_comes_back_whole() {
         epoch: -1,
         ..CommittedBy::default()
     };
-    let stepped = broker.groups().commit("wide", &by, commits.clone()).unwrap();
-    stepped.durable().await.unwrap();
+    let committing = broker.groups().commit("wide", &by, commits.clone()).unwrap();
+    committing.durable().await.unwrap();
     broker.finish_changes().await;
     drop(broker);
     let broker = start(&Arc::new(journal.reopen()), GroupSettings::default()).await;

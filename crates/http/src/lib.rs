@@ -15,5 +15,5 @@ pub mod server;
 
 pub use axum::{Router, routing};
 pub use health::{Health, State};
-pub use router::router;
+pub use router::{Link, router};
 pub use server::HttpServer;

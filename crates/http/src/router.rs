@@ -19,13 +19,24 @@ const PAGE: &str = concat!(
     "<p>What it counts: <a href=\"/metrics\">/metrics</a>\n",
 );
 
+/// A line of the page.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    pub about: &'static str,
+    pub path: &'static str,
+}
+
 /// The page, `/health` and `/metrics`; others are added with [`Router::merge`]. Metrics may be
 /// registered at any time.
-pub fn router(health: Health, registry: Arc<RwLock<Registry>>) -> Router {
+///
+/// `links` are added to the page as they are.
+pub fn router(health: Health, registry: Arc<RwLock<Registry>>, links: &[Link]) -> Router {
+    let line = |link: &Link| format!("<p>{}: <a href=\"{1}\">{1}</a>\n", link.about, link.path);
+    let page = PAGE.to_owned() + &links.iter().map(line).collect::<String>();
     Router::new()
         .route(
             "/",
-            get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)),
+            get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page)),
         )
         .route("/health", get(health::get).with_state(health))
         .route("/metrics", get(metrics::get).with_state(registry))

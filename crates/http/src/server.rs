@@ -1,14 +1,21 @@
 //! One HTTP connection: limits on headers and on time, and a graceful end.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{Connection, Protocol};
+use stafett_net::{Connection, Handover, Protocol};
+use tokio::io::AsyncWriteExt;
 
 /// Bytes that a request line with its headers may have.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -36,29 +43,72 @@ impl Protocol for HttpServer {
         let Connection {
             stream,
             peer,
+            id,
             drain,
+            budget,
             metrics,
-            ..
         } = connection;
         let io = TokioIo::new(StallGuard::new(stream, WRITE_TIMEOUT, Arc::clone(&metrics)));
-        let service = TowerToHyperService::new(self.router.clone());
+        let handover = Handover::new();
+        let service = Routes {
+            inner: TowerToHyperService::new(self.router.clone()),
+            handover: handover.clone(),
+        };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEADER_BYTES_MAX)
             .serve_connection(io, service);
-        let mut served = Box::pin(served);
-        let ended = if let Some(ended) = drain.run_until_cancelled(served.as_mut()).await {
+        let mut served = Box::new(served);
+        let until_end = poll_fn(|cx| served.poll_without_shutdown(cx));
+        let ended = if let Some(ended) = drain.run_until_cancelled(until_end).await {
             ended
         } else {
-            served.as_mut().graceful_shutdown();
-            served.await
+            Pin::new(&mut *served).graceful_shutdown();
+            poll_fn(|cx| served.poll_without_shutdown(cx)).await
         };
         if let Err(error) = ended {
             metrics.error(kind(&error));
             tracing::debug!(%peer, %error, "an HTTP connection ended early");
+            return;
         }
+        let parts = served.into_parts();
+        let (received, mut stream) = (parts.read_buf, parts.io.into_inner());
+        // What HTTP needed is given back before the connection goes on.
+        drop(parts.service);
+        let Some(next) = handover.take() else {
+            // The peer may be gone.
+            drop(stream.shutdown().await);
+            return;
+        };
+        let stream = stream.into_inner();
+        let connection = Connection {
+            stream,
+            peer,
+            id,
+            drain,
+            budget,
+            metrics,
+        };
+        next(connection, received).await;
+    }
+}
+
+/// The routes, whose handlers see where to leave what the connection goes on as.
+struct Routes {
+    inner: TowerToHyperService<Router>,
+    handover: Handover,
+}
+
+impl Service<Request<Incoming>> for Routes {
+    type Response = Response<axum::body::Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.handover.clone());
+        Box::pin(self.inner.call(request))
     }
 }
 

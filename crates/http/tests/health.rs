@@ -21,7 +21,7 @@ async fn health_is_503_unless_ready_and_metrics_may_come_later() {
     let address = listener.local_addr().unwrap();
     let (health, shutdown) = (Health::new(), Shutdown::new());
     let more = Router::new().route("/more", stafett_http::routing::get("more"));
-    let http = HttpServer::new(router(health.clone(), Arc::clone(&registry)).merge(more));
+    let http = HttpServer::new(router(health.clone(), Arc::clone(&registry), &[]).merge(more));
     let shared = Shared::new(shutdown.clone(), ByteBudget::new(BudgetSettings { bytes: 0 }));
     let served = TaskTracker::new().spawn(serve(listener, Arc::new(http), shared));
     let get = async |path: &str| -> String {

@@ -9,6 +9,7 @@
 //! - [`disk`]: the provider on local disk
 //! - [`memory`]: the provider in memory
 //! - [`metrics`]: what it counts and times
+//! - `undecided`: a journal that decides when a test says so, behind the feature `testing`
 //! - `simulated`: a disk that fails as a test wants, behind the feature `testing`
 
 pub mod contract;
@@ -18,6 +19,8 @@ pub mod metrics;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 pub mod ticket;
+#[cfg(any(test, feature = "testing"))]
+pub mod undecided;
 pub mod watch;
 
 pub use contract::{
@@ -28,5 +31,7 @@ pub use contract::{
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
 pub use memory::MemoryJournal;
 pub use metrics::Metrics;
-pub use ticket::{ReadTicket, Ticket, TimeTicket};
+pub use ticket::{Glance, ReadTicket, Ticket, TimeTicket};
+#[cfg(any(test, feature = "testing"))]
+pub use undecided::UndecidedJournal;
 pub use watch::Watch;

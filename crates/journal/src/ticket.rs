@@ -25,8 +25,14 @@ struct Shared(Mutex<State>);
 struct State {
     outcomes: Outcomes,
     missing: usize,
+    /// Whether all that were settled so far are committed.
+    committed: bool,
     waker: Option<Waker>,
 }
+
+/// Says how a ticket came out, for whom waiting is not worth a task. Any number of them look at one ticket.
+#[derive(Debug)]
+pub struct Glance(Arc<Shared>);
 
 /// The journal's side of a ticket: settles one append of it. Dropped unsettled, the outcome stays unknown.
 #[derive(Debug)]
@@ -43,6 +49,7 @@ impl Ticket {
         let shared = Arc::new(Shared(Mutex::new(State {
             outcomes,
             missing: appends,
+            committed: true,
             waker: None,
         })));
         let settlers = Arc::clone(&shared);
@@ -54,6 +61,11 @@ impl Ticket {
                 settled: false,
             }),
         )
+    }
+
+    /// Lets somebody else see how it came out.
+    pub fn glance(&self) -> Glance {
+        Glance(Arc::clone(&self.0))
     }
 
     /// Waits on this thread; for tools and tests that have no runtime.
@@ -72,6 +84,14 @@ impl Ticket {
                 Poll::Pending => std::thread::park(),
             }
         }
+    }
+}
+
+impl Glance {
+    /// Whether all of it is committed; `None` while that is not decided.
+    pub fn committed(&self) -> Option<bool> {
+        let state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.missing == 0).then_some(state.committed)
     }
 }
 
@@ -100,6 +120,7 @@ impl Settler {
         self.settled = true;
         let waker = {
             let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.committed &= matches!(outcome, Outcome::Committed(_));
             if let Some(slot) = state.outcomes.get_mut(self.index) {
                 *slot = outcome;
             }

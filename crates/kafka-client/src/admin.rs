@@ -98,7 +98,7 @@ impl Client {
             validate_only: topic.dry_run,
         };
         let about = || format!("topic `{}`", topic.name);
-        self.retrying(async || {
+        self.retrying(|| async {
             let (connection, answer) = self.call(&request).await?;
             let row = answer.topics.first().ok_or_else(|| ClientError::Missing {
                 broker: Arc::clone(connection.broker()),

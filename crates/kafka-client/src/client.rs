@@ -122,7 +122,7 @@ impl Client {
 
     /// A connection to the coordinator of a group.
     pub async fn coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
-        self.retrying(async || self.find_coordinator(group).await).await
+        self.retrying(|| self.find_coordinator(group)).await
     }
 
     async fn find_coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
@@ -170,10 +170,11 @@ impl Client {
     }
 
     /// Does `attempt` until it succeeds, fails for good, or has failed for as long as [`Options::retry_for`].
-    pub async fn retrying<T>(
-        &self,
-        mut attempt: impl AsyncFnMut() -> Result<T, ClientError>,
-    ) -> Result<T, ClientError> {
+    // Not an `AsyncFnMut`: futures of those are not known to be `Send`, and tasks await this.
+    pub async fn retrying<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
         let mut backoff = Backoff::new(self.shared.options.retry_for);
         loop {
             match attempt().await {

@@ -88,7 +88,7 @@ impl Client {
         let mut found: Vec<Listed> = Vec::new();
         for id in self.broker_ids() {
             let listed = self
-                .retrying(async || {
+                .retrying(|| async {
                     let connection = self.broker(id).await?;
                     let answer = connection.call(&ListGroupsRequest::default()).await?;
                     refusal::check(
@@ -114,12 +114,12 @@ impl Client {
 
     /// A group, whichever protocol its members speak. A group that does not exist is an error.
     pub async fn group(&self, name: &str) -> Result<Group, ClientError> {
-        let classic = self.retrying(async || self.classic_group(name).await).await;
+        let classic = self.retrying(|| self.classic_group(name)).await;
         match classic {
             Ok(group) if !group.state.eq("Dead") => Ok(group),
             // Kafka describes groups of the other protocol as unknown or dead here.
             Ok(_) | Err(ClientError::Refused { .. }) => {
-                match self.retrying(async || self.consumer_group(name).await).await {
+                match self.retrying(|| self.consumer_group(name)).await {
                     Err(ClientError::Unsupported { broker, .. }) => Err(unknown(&broker, name)),
                     other => other,
                 }
@@ -192,7 +192,7 @@ impl Client {
 
     /// All offsets that a group has committed.
     pub async fn committed(&self, group: &str) -> Result<Offsets, ClientError> {
-        self.retrying(async || self.fetch_committed(group).await).await
+        self.retrying(|| self.fetch_committed(group)).await
     }
 
     async fn fetch_committed(&self, group: &str) -> Result<Offsets, ClientError> {
@@ -288,7 +288,7 @@ impl Client {
             topics,
             ..OffsetCommitRequest::default()
         };
-        self.retrying(async || {
+        self.retrying(|| async {
             let connection = self.coordinator(group).await?;
             let version = connection.version::<OffsetCommitRequest>(COMMIT_BY_NAME)?;
             let answer = connection.send(&request, version, Duration::ZERO).await?.await?;

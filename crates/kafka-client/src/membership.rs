@@ -228,7 +228,7 @@ impl Membership {
         };
         let beaten = self
             .client
-            .retrying(async || {
+            .retrying(|| async {
                 let connection = self.client.coordinator(&self.group).await?;
                 let answer = connection.call(&request).await?;
                 refusal::check(

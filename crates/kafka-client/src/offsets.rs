@@ -70,8 +70,12 @@ impl Client {
         let mut flat = vec![None; count];
         for (leader, questions) in by_leader {
             for chunk in questions.chunks(PARTITIONS_MAX) {
-                self.retrying(async || self.ask(leader, chunk, place, &mut flat).await)
-                    .await?;
+                let found = self.retrying(|| self.ask(leader, chunk, place)).await?;
+                for (question, offset) in chunk.iter().zip(found) {
+                    if let Some(slot) = flat.get_mut(question.at) {
+                        *slot = offset;
+                    }
+                }
             }
         }
         let mut flat = flat.into_iter();
@@ -86,8 +90,7 @@ impl Client {
         leader: i32,
         questions: &[Question],
         place: Place,
-        found: &mut [Option<i64>],
-    ) -> Result<(), ClientError> {
+    ) -> Result<Vec<Option<i64>>, ClientError> {
         let connection = self.broker(leader).await?;
         let version = connection.version::<ListOffsetsRequest>(i16::MAX)?;
         let mut topics: Vec<ListOffsetsTopic> = Vec::new();
@@ -125,18 +128,16 @@ impl Client {
                 offsets.insert((&topic.name, row.partition_index), row.offset);
             }
         }
-        for question in questions {
+        let found = |question: &Question| {
             let offset = offsets.get(&(question.topic.as_str(), question.partition));
             let offset = offset.ok_or_else(|| ClientError::Missing {
                 broker: Arc::clone(connection.broker()),
                 api: ApiKey::ListOffsets,
                 what: name(&question.topic, question.partition).into(),
             })?;
-            if let Some(slot) = found.get_mut(question.at) {
-                *slot = (*offset >= 0).then_some(*offset);
-            }
-        }
-        Ok(())
+            Ok((*offset >= 0).then_some(*offset))
+        };
+        questions.iter().map(found).collect()
     }
 }
 

@@ -186,7 +186,7 @@ impl Producer {
             settings.in_flight_max = 1;
         }
         let identity = if settings.idempotent {
-            Some(client.retrying(async || identity(&client).await).await?)
+            Some(client.retrying(|| identity(&client)).await?)
         } else {
             None
         };

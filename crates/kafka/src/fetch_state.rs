@@ -500,7 +500,8 @@ impl Partition {
 
     fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {
         let log = self.log?;
-        shared.check_leader_epoch(self.leader_epoch)?;
+        // Whoever names an epoch below the first believes in none.
+        shared.check_leader_epoch(self.leader_epoch.max(-1))?;
         let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
         Ok(ReadFrom {
             log,

@@ -11,6 +11,7 @@ use stafett_kafka_wire::{ErrorCode, Str, Uuid};
 use stafett_net::{Connection, Protocol};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::configs;
 use crate::connection;
 use crate::fetch_sessions::FetchSessions;
 use crate::language::Consumers;
@@ -45,6 +46,7 @@ impl Kafka {
         let metrics = Metrics::register(registry);
         let fetch_sessions = FetchSessions::new(&settings, &metrics);
         broker.groups().learn(Box::new(Consumers));
+        broker.learn_group_settings(configs::group_overrides);
         let cluster_id = Uuid::from(broker.cluster_id()).to_string().into();
         let deletions = AtomicU64::new(0);
         let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));

@@ -16,6 +16,8 @@ use crate::session::Call;
 pub(crate) struct TopicKey {
     pub name: Str,
     pub id: Uuid,
+    /// Which of the two it is: an id of zeros is one that no topic has.
+    pub by_id: bool,
 }
 
 /// A request that is being read. Its version is one that there is.
@@ -28,19 +30,19 @@ pub(crate) struct Reader {
 impl TopicKey {
     pub(crate) fn find(&self, shared: &Shared) -> Option<Arc<Topic>> {
         let topics = shared.broker.topics();
-        if self.id.is_zero() {
-            topics.named(&self.name)
-        } else {
+        if self.by_id {
             topics.with_id(TopicId(self.id.into()))
+        } else {
+            topics.named(&self.name)
         }
     }
 
     /// The error for a topic that is not there.
     pub(crate) fn unknown(&self) -> ErrorCode {
-        if self.id.is_zero() {
-            ErrorCode::UnknownTopicOrPartition
-        } else {
+        if self.by_id {
             ErrorCode::UnknownTopicId
+        } else {
+            ErrorCode::UnknownTopicOrPartition
         }
     }
 }
@@ -65,11 +67,13 @@ impl Reader {
             Ok(TopicKey {
                 name: Str::default(),
                 id: self.d.uuid()?,
+                by_id: true,
             })
         } else {
             Ok(TopicKey {
                 name: self.string()?,
                 id: Uuid::ZERO,
+                by_id: false,
             })
         }
     }

@@ -7,6 +7,7 @@
 //! - [`listener`]: binding, and the settings of one listening socket
 //! - [`accept`]: the accept loop: limits, backing off, one task per connection
 //! - [`connection`]: what a protocol is given per connection
+//! - [`handover`]: a connection that goes on under another protocol
 //! - [`shutdown`]: drain first, abort later
 //! - [`budget`]: the bound on bytes of requests in memory, taken before they are read
 //! - [`frame`]: length-prefixed frames, read in a way that costs idle connections nothing
@@ -19,6 +20,7 @@ pub mod accept;
 pub mod budget;
 pub mod connection;
 pub mod frame;
+pub mod handover;
 pub mod listener;
 pub mod metrics;
 pub mod pace;
@@ -30,6 +32,7 @@ pub use accept::{Shared, serve};
 pub use budget::{BudgetError, BudgetSettings, ByteBudget, Permit};
 pub use connection::{Connection, Protocol};
 pub use frame::{Frame, FrameError, FrameLimits, FrameReader, Status};
+pub use handover::{Handover, Next};
 pub use listener::{BindError, Listener, ListenerSettings, resolve};
 pub use metrics::{ListenerMetrics, NetMetrics};
 pub use pace::Pace;

@@ -32,6 +32,12 @@ impl<S> StallGuard<S> {
         }
     }
 
+    /// The stream itself.
+    #[must_use]
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+
     fn sent(&self, polled: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = polled {
             self.metrics.sent_bytes.inc_by(*count as u64);

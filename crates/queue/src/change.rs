@@ -30,6 +30,9 @@ const RETURNED: u8 = 3;
 const TRANSIENT: u8 = 4;
 const EXACT_MARK: u8 = 5;
 
+/// Offsets of the longest run there can be: what a queue can hold.
+const RUN_MAX: u64 = 1 << 36;
+
 /// Changes of a queue's state that are to be stored, gathered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -211,6 +214,6 @@ fn times(rest: &mut &[u8]) -> Result<u32, Malformed> {
 fn behind(first: u64, count: u64) -> Result<u64, Malformed> {
     first
         .checked_add(count)
-        .filter(|behind| i64::try_from(*behind).is_ok())
+        .filter(|behind| i64::try_from(*behind).is_ok() && count <= RUN_MAX)
         .ok_or(Malformed)
 }

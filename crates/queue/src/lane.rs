@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use crate::consumers::ConsumerKey;
+use crate::in_flight::InFlightSet;
 use crate::offset_set::OffsetSet;
 
 /// Offsets that a hand-out mark is set ahead, at least and at most.
@@ -28,7 +29,7 @@ pub struct Lane {
     pub(crate) settled: OffsetSet,
     /// How many of them are at or behind `next`.
     settled_ahead: u64,
-    in_flight: BTreeMap<u64, InFlight>,
+    in_flight: InFlightSet,
     /// What came back, and how often each did.
     returned: BTreeMap<u64, u32>,
     /// How often messages came back that wait again since a restart.
@@ -75,7 +76,7 @@ impl Lane {
             .in_flight
             .iter()
             .filter(|(_, entry)| entry.returns > 0)
-            .map(|(at, entry)| (*at, entry.returns));
+            .map(|(at, entry)| (at, entry.returns));
         let returned = self.returned.iter().filter(|(_, count)| **count > 0);
         let mut counts = self.counts.clone();
         counts.extend(in_flight);
@@ -105,7 +106,7 @@ impl Lane {
         }
         self.grow(start);
         let lost = (start - self.head) - self.settled.count(self.head..start);
-        self.in_flight = self.in_flight.split_off(&start);
+        self.in_flight.remove_below(start);
         self.returned = self.returned.split_off(&start);
         self.counts = self.counts.split_off(&start);
         self.settle(self.head..start);
@@ -175,6 +176,19 @@ impl Lane {
         returns
     }
 
+    /// Settles a message that waits, or with it all that nobody had up to `to`. How many offsets that are.
+    pub fn drop_run(&mut self, at: u64, to: u64) -> u64 {
+        if self.returned.remove(&at).is_some() {
+            self.settle(at..at + 1);
+            return 1;
+        }
+        if at == self.next {
+            self.advance(to);
+        }
+        self.settle(at..to);
+        to - at
+    }
+
     /// Whether a message that waits may have been handed out before.
     pub fn was_handed_out(&self, at: u64) -> bool {
         at < self.redelivered_below || self.returned.contains_key(&at)
@@ -193,19 +207,19 @@ impl Lane {
 
     /// A message in flight.
     pub fn taken(&self, at: u64) -> Option<InFlight> {
-        self.in_flight.get(&at).copied()
+        self.in_flight.get(at)
     }
 
     /// Settles a message in flight.
     pub fn complete(&mut self, at: u64) -> Option<InFlight> {
-        let entry = self.in_flight.remove(&at)?;
+        let entry = self.in_flight.remove(at)?;
         self.settle(at..at + 1);
         Some(entry)
     }
 
     /// Puts a message in flight back to its place, as one that came back once more.
     pub fn put_back(&mut self, at: u64) -> Option<InFlight> {
-        let entry = self.in_flight.remove(&at)?;
+        let entry = self.in_flight.remove(at)?;
         self.returned.insert(at, entry.returns.saturating_add(1));
         Some(entry)
     }

@@ -9,6 +9,7 @@
 //! - [`offset_set`]: a set of offsets, compressed
 //! - [`lane`]: the delivery state over one log; a queue has one per priority in use
 //! - [`state`]: all lanes of a queue, and the order between them
+//! - `in_flight`: what somebody has
 //! - [`consumers`]: who gets the next message
 //! - [`change`]: what of the state outlives a restart, as bytes
 //! - [`expiry`]: when a message has waited for too long
@@ -18,6 +19,7 @@ pub mod change;
 pub mod consumers;
 pub mod deaths;
 pub mod expiry;
+mod in_flight;
 pub mod lane;
 pub mod offset_set;
 pub mod settings;

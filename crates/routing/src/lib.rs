@@ -6,6 +6,7 @@
 //!
 //! There is no I/O here, no clock, no protocol, and no idea of what a target is: queues and topics are the broker's.
 //!
+//! - [`live`]: subscriptions of clients to live topics
 //! - [`router`]: exchanges by name, and the way of a message through them
 //! - [`spec`]: what an exchange is, and what a binding asks for
 //! - [`view`]: what of a message decides its way
@@ -14,6 +15,7 @@
 
 mod hash;
 mod hops;
+pub mod live;
 pub mod router;
 pub mod routes;
 pub mod spec;

@@ -14,26 +14,19 @@ pub(crate) fn listening(name: &str, address: SocketAddr) {
 }
 
 /// Says `ready`, and three lines to try: with this program, as it was called.
-pub(crate) fn ready(kafka: Option<SocketAddr>, http: SocketAddr) {
+pub(crate) fn ready(kafka: SocketAddr, http: SocketAddr) {
     let http = reachable(http);
+    let kafka = reachable(kafka);
     let program = std::env::args().next().unwrap_or_else(|| "stafett".to_owned());
-    let lines = match kafka.map(reachable) {
-        Some(kafka) => {
-            let server = if kafka == DEFAULT_SERVER {
-                String::new()
-            } else {
-                format!(" --server {kafka}")
-            };
-            format!(
-                "ready\n  echo hello | {program} produce demo --create{server}\n  {program} consume demo{server}\n  \
-                 curl http://{http}/health"
-            )
-        }
-        None => {
-            format!("ready\n  curl http://{http}/\n  curl http://{http}/health\n  curl http://{http}/metrics")
-        }
+    let server = if kafka == DEFAULT_SERVER {
+        String::new()
+    } else {
+        format!(" --server {kafka}")
     };
-    say(&lines);
+    say(&format!(
+        "ready\n  echo hello | {program} produce demo --create{server}\n  {program} consume demo{server}\n  \
+         curl http://{http}/health"
+    ));
 }
 
 /// An address to reach a listener by from the same machine.

@@ -1,6 +1,5 @@
 //! What is behind the front ends: the journal and the broker on it.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::front_ends::Addresses;
+use crate::live;
 use crate::serve::Process;
 
 /// How often the journal is asked whether it still works.
@@ -47,11 +48,13 @@ impl Core {
         let journal = Arc::new(journal);
         let _ = process.journal.set(Arc::clone(&journal));
         let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
-        let broker = Broker::start(shared, broker_settings(settings))
+        let broker = Broker::start_with(shared, broker_settings(settings), live::broker_settings(settings))
             .await
             .context("the broker cannot start")?;
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         broker.groups().register_metrics(&mut registry);
+        broker.live().metrics().register(&mut registry);
+        broker.queues().register_metrics(&mut registry);
         drop(registry);
         Ok(Self {
             journal,
@@ -59,9 +62,11 @@ impl Core {
         })
     }
 
-    /// Opens the listeners of the message protocols; gives the address of the Kafka one.
-    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Option<SocketAddr>, Failure> {
-        crate::front_ends::open(&self.broker, process).await
+    /// Opens the listeners of the message protocols.
+    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Addresses, Failure> {
+        let addresses = crate::front_ends::open(&self.broker, process).await?;
+        process.live.open(Arc::clone(self.broker.live()));
+        Ok(addresses)
     }
 
     /// Returns when the journal has failed, with the reason: everything has to start again.
@@ -130,8 +135,10 @@ fn group_settings(settings: &Settings) -> GroupSettings {
         consumer: Rules {
             session_ms: u64::from(ms(groups.consumer_session_ms)),
             heartbeat_ms: ms(groups.consumer_heartbeat_ms),
+            heartbeat_ms_min: ms(groups.consumer_heartbeat_min_ms),
             members_max: size(groups.consumer_members_max),
         },
+        heartbeats_per_second: u32::try_from(groups.consumer_heartbeats_per_second).unwrap_or(u32::MAX),
         groups_max: size(groups.groups_max),
         memory_bytes_max: size(groups.memory_bytes_max),
         commit_text_bytes_max: size(groups.commit_text_bytes_max),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
+use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
 use stafett_kafka::{Endpoint, Kafka, KafkaSettings};
 use stafett_net::ListenerSettings;
@@ -12,8 +13,21 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::serve::Process;
 
-/// Opens them; gives the address of the Kafka one.
-pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Option<SocketAddr>, Failure> {
+/// Where the listeners of the message protocols are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses {
+    pub(crate) kafka: SocketAddr,
+    pub(crate) amqp: SocketAddr,
+}
+
+/// Opens them.
+pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Addresses, Failure> {
+    let kafka = open_kafka(broker, process).await?;
+    let amqp = open_amqp(broker, process).await?;
+    Ok(Addresses { kafka, amqp })
+}
+
+async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
     let limits = ListenerSettings::new("kafka", connections_max);
@@ -29,7 +43,31 @@ pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Opti
         )
     };
     process.front_ends.serve(listener, kafka);
-    Ok(Some(address))
+    Ok(address)
+}
+
+async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
+    let settings = &process.settings;
+    let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
+    let limits = ListenerSettings::new("amqp", connections_max);
+    let (listener, address) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
+    let amqp = {
+        let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
+        Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
+    };
+    process.front_ends.serve(listener, amqp);
+    Ok(address)
+}
+
+fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {
+    AmqpSettings {
+        frame_bytes_max: u32::try_from(amqp.frame_bytes_max).unwrap_or(u32::MAX),
+        channels_max: u16::try_from(amqp.channels_max).unwrap_or(u16::MAX),
+        heartbeat: amqp.heartbeat_ms,
+        message_bytes_max: amqp.message_bytes_max,
+        create_virtual_hosts: amqp.create_virtual_hosts,
+        ..AmqpSettings::default()
+    }
 }
 
 fn kafka_settings(settings: &crate::config::Settings, address: SocketAddr) -> KafkaSettings {

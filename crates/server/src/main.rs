@@ -24,6 +24,7 @@ mod failure;
 mod front_ends;
 mod journal_routes;
 mod limits;
+mod live;
 mod logging;
 mod serve;
 mod signals;

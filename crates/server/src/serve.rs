@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use stafett_http::{Health, HttpServer, State};
+use stafett_http::{Health, HttpServer, Link, State};
+use stafett_live::LiveFront;
 use stafett_net::{
     BindError, ByteBudget, Listener, ListenerSettings, NetMetrics, Protocol, Shared, Shutdown,
 };
@@ -33,8 +34,10 @@ use crate::announce;
 use crate::config::{ConfigError, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
+use crate::front_ends::Addresses;
 use crate::journal_routes::{self, JournalSlot};
 use crate::limits;
+use crate::live;
 use crate::logging;
 use crate::signals::StopSignals;
 use crate::usage;
@@ -55,6 +58,12 @@ const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(3);
 const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 
+/// What the first page leads to, beside what is always there.
+const LINKS: &[Link] = &[Link {
+    about: "Live topics in a browser, to try",
+    path: "/live/try",
+}];
+
 /// How a run of the process ended.
 enum End {
     Stopped,
@@ -62,7 +71,7 @@ enum End {
     Failed {
         reason: String,
         http: SocketAddr,
-        kafka: Option<SocketAddr>,
+        front_ends: Addresses,
     },
 }
 
@@ -88,11 +97,14 @@ async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failu
             .await
         {
             Ok(End::Stopped) => return Ok(()),
-            Ok(End::Failed { reason, http, kafka }) => {
+            Ok(End::Failed {
+                reason,
+                http,
+                front_ends,
+            }) => {
                 settings.http.listen = http.to_string();
-                if let Some(kafka) = kafka {
-                    settings.kafka.listen = kafka.to_string();
-                }
+                settings.kafka.listen = front_ends.kafka.to_string();
+                settings.amqp.listen = front_ends.amqp.to_string();
                 unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
             }
@@ -139,6 +151,8 @@ pub(crate) struct Process {
     pub(crate) journal: JournalSlot,
     net: NetMetrics,
     health: Health,
+    /// Live topics, which share the HTTP listener and end with the other front ends.
+    pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
     pub(crate) front_ends: Listeners,
     /// The one that answers until all others are done.
@@ -191,6 +205,13 @@ impl Process {
         let budget = ByteBudget::new(settings.budget());
         budget.register(&mut registry);
         let shared = Shared::new(Shutdown::new(), budget);
+        let http = Listeners::new(shared.ending_with(Shutdown::new()));
+        let front_ends = Listeners::new(shared);
+        let live = LiveFront::new(
+            live::front_settings(&settings),
+            front_ends.shared.shutdown.clone(),
+            front_ends.tasks.clone(),
+        );
         Self {
             settings,
             descriptors,
@@ -198,8 +219,9 @@ impl Process {
             journal: JournalSlot::default(),
             net,
             health: Health::new(),
-            http: Listeners::new(shared.ending_with(Shutdown::new())),
-            front_ends: Listeners::new(shared),
+            live,
+            http,
+            front_ends,
         }
     }
 
@@ -213,15 +235,15 @@ impl Process {
                 return Ok(End::Stopped);
             }
         };
-        let kafka = match core.open_front_ends(&self).await {
-            Ok(kafka) => kafka,
+        let front_ends = match core.open_front_ends(&self).await {
+            Ok(addresses) => addresses,
             Err(failure) => {
                 core.close().await;
                 return Err(failure);
             }
         };
         self.health.set(State::Ready);
-        announce::ready(kafka, http);
+        announce::ready(front_ends.kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
 
         let failure = tokio::select! {
@@ -244,7 +266,11 @@ impl Process {
                 tracing::info!("stopped");
                 End::Stopped
             }
-            Some(reason) => End::Failed { reason, http, kafka },
+            Some(reason) => End::Failed {
+                reason,
+                http,
+                front_ends,
+            },
         })
     }
 
@@ -254,7 +280,8 @@ impl Process {
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
         let limits = ListenerSettings::new("http", connections_max);
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
-        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry))
+        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry), LINKS)
+            .merge(stafett_live::router(self.live.clone()))
             .merge(journal_routes::router(Arc::clone(&self.journal)));
         self.http.serve(listener, HttpServer::new(router));
         Ok(address)

@@ -65,6 +65,16 @@ impl AssignedGroup {
         Ok(answer)
     }
 
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Other rules hold from now on.
+    pub(super) fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+        self.group.find_deadline(&rules);
+    }
+
     /// What was stored last is not there: the next step stores everything.
     pub(super) fn on_not_stored(&mut self) {
         self.whole_bytes = 0;

@@ -1,18 +1,24 @@
 //! Committing offsets, forgetting them, and deleting groups.
 //!
-//! A commit is seen as soon as it is staged, and acknowledged when it is as durable as the broker's settings say.
+//! A commit is seen and acknowledged when it is as durable as the broker's settings say. One that the journal refuses
+//! was never there.
 
 use std::sync::Arc;
 
-use stafett_journal::Change;
+use smallvec::SmallVec;
+use stafett_journal::{Change, Frame, Ticket};
 
-use super::commits::Committed;
+use super::commits::{Changes, Committed, PartitionChange};
 use super::error::GroupError;
 use super::group::{Group, GroupState, Kind, Stepped};
 use super::moment::wall_ms;
 use super::registry::{Absent, Groups};
-use super::stored::{self, COMMIT_SPACE};
+use super::stored::{self, COMMIT_SPACE, GROUP_SPACE};
+use crate::broker::NotStored;
 use crate::topic::TopicId;
+
+/// Commits of one request that are stored together or not at all: an append lies in one write group.
+pub const COMMITS_TOGETHER: usize = 1000;
 
 /// Who commits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,15 +40,41 @@ pub struct NewCommit {
     pub text: Option<Box<str>>,
 }
 
+/// Commits that are on their way, each [`COMMITS_TOGETHER`] of them together.
+#[derive(Debug)]
+#[must_use]
+pub struct Committing(SmallVec<[Ticket; 1]>);
+
+impl Committing {
+    /// Whether there was nothing to commit.
+    pub fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Waits until all is as durable as commits are, and says of each part whether it is stored.
+    pub async fn parts(self) -> SmallVec<[Result<(), NotStored>; 1]> {
+        let mut parts = SmallVec::with_capacity(self.0.len());
+        for ticket in self.0 {
+            parts.push(stored::outcome(&ticket.await));
+        }
+        parts
+    }
+
+    /// Waits for all of it; gives the first failure.
+    pub async fn durable(self) -> Result<(), NotStored> {
+        self.parts().await.into_iter().collect()
+    }
+}
+
 impl Groups {
-    /// Stages a commit, all of it or nothing; [`Stepped::durable`] says when it is stored. Whoever is no member creates
-    /// the group by it.
+    /// Stages commits if all of them may be; [`Committing`] says when they are stored. Whoever is no member creates the
+    /// group by it.
     pub fn commit(
         &self,
         group: &str,
         by: &CommittedBy<'_>,
         commits: Vec<NewCommit>,
-    ) -> Result<Stepped<()>, GroupError> {
+    ) -> Result<Committing, GroupError> {
         let absent = if by.epoch < 0 {
             Absent::Create
         } else {
@@ -53,20 +85,15 @@ impl Groups {
             group.kind.check_commit(by, &commits, now)?;
             Ok(self.put(group, commits))
         })?;
-        let stored = stepped.value;
-        Ok(Stepped { value: (), stored })
+        Ok(stepped.value)
     }
 
-    fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> Option<stafett_journal::Ticket> {
-        if commits.is_empty() {
-            return None;
-        }
+    fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> Committing {
         let at = wall_ms();
         self.metrics
             .commits
             .inc_by(u64::try_from(commits.len()).unwrap_or(u64::MAX));
-        let mut frames = Vec::with_capacity(commits.len());
-        for commit in commits {
+        let changes = commits.into_iter().map(|commit| {
             let NewCommit {
                 topic,
                 partition,
@@ -80,12 +107,23 @@ impl Groups {
                 at,
                 text,
             };
-            let key = stored::commit_key(&group.name, topic, partition);
-            let value = stored::encode_commit(&committed);
-            frames.push(stored::change(COMMIT_SPACE, key, Change::Put(value)));
-            group.commits.put(topic, partition, committed);
+            (topic, partition, Some(committed))
+        });
+        self.stage_commits(group, changes)
+    }
+
+    /// Stages changes of a group's commits.
+    fn stage_commits(&self, group: &mut Group, changes: impl Iterator<Item = PartitionChange>) -> Committing {
+        let mut tickets = SmallVec::new();
+        let mut changes = changes.peekable();
+        while changes.peek().is_some() {
+            let part: Changes = changes.by_ref().take(COMMITS_TOGETHER).collect();
+            let frames = part.iter().map(|change| frame(&group.name, change)).collect();
+            let ticket = self.stage(frames);
+            group.commits.stage(ticket.glance(), part);
+            tickets.push(ticket);
         }
-        Some(self.stage(frames))
+        Committing(tickets)
     }
 
     /// Forgets commits that `is_allowed` allows to forget. Gives whether it did, for each; those that there are not
@@ -95,23 +133,22 @@ impl Groups {
         group: &str,
         commits: &[(TopicId, u32)],
         is_allowed: impl FnOnce(&Group) -> Result<Vec<bool>, GroupError>,
-    ) -> Result<Stepped<Vec<bool>>, GroupError> {
+    ) -> Result<(Vec<bool>, Committing), GroupError> {
         self.check_named(group)?;
         let absent = Absent::Fail(GroupError::NoSuchGroup);
         let stepped = self.try_step(group, absent, |group, _, _| {
             let allowed = is_allowed(group)?;
-            let mut frames = Vec::new();
-            for ((topic, partition), _) in commits.iter().zip(&allowed).filter(|(_, allowed)| **allowed) {
-                if group.commits.remove(*topic, *partition).is_some() {
-                    let key = stored::commit_key(&group.name, *topic, *partition);
-                    frames.push(stored::change(COMMIT_SPACE, key, Change::Delete));
-                }
-            }
-            let ticket = (!frames.is_empty()).then(|| self.stage(frames));
-            Ok((allowed, ticket))
+            let is_there = |place: &(TopicId, u32)| group.commits.may_have(place.0, place.1);
+            let pairs = commits.iter().zip(&allowed);
+            let gone: Vec<(TopicId, u32)> = pairs
+                .filter_map(|(place, allowed)| (*allowed && is_there(place)).then_some(*place))
+                .collect();
+            let changes = gone
+                .into_iter()
+                .map(|(topic, partition)| (topic, partition, None));
+            Ok((allowed, self.stage_commits(group, changes)))
         })?;
-        let (value, stored) = stepped.value;
-        Ok(Stepped { value, stored })
+        Ok(stepped.value)
     }
 
     /// Deletes a group without members, and its commits.
@@ -121,9 +158,11 @@ impl Groups {
         if !group.kind.is_empty() {
             return Err(GroupError::NotEmpty);
         }
-        let mut frames = Vec::new();
-        self.remove(&mut shard, name, &mut frames);
+        let frames = forgetting(group);
         let stored = (!frames.is_empty()).then(|| self.stage(frames));
+        if stored.as_ref().and_then(|ticket| ticket.glance().committed()) != Some(false) {
+            self.remove(&mut shard, name);
+        }
         Ok(Stepped { value: (), stored })
     }
 
@@ -137,6 +176,11 @@ impl Groups {
             let mut frames = Vec::new();
             let mut left = Vec::new();
             for group in shard.values_mut() {
+                group.commits.settle();
+                if group.commits.has_staged() {
+                    // A commit that is on its way comes before a deletion that would be staged now.
+                    continue;
+                }
                 let base = expires_from(group);
                 let removed = group.commits.retain(|topic, committed| {
                     let is_expired = retention.zip(base).is_some_and(|(retention, base)| {
@@ -156,7 +200,9 @@ impl Groups {
                 }
             }
             for name in left {
-                self.remove(&mut shard, &name, &mut frames);
+                if let Some(group) = self.remove(&mut shard, &name) {
+                    frames.append(&mut forgetting(&group));
+                }
             }
             if !frames.is_empty() {
                 drop(self.stage(frames));
@@ -168,6 +214,30 @@ impl Groups {
     pub fn state(&self, name: &str) -> Option<GroupState> {
         self.look(name, |group| group.map(|group| group.kind.state()))
     }
+}
+
+fn frame(group: &str, (topic, partition, committed): &PartitionChange) -> Frame {
+    let key = stored::commit_key(group, *topic, *partition);
+    let change = match committed {
+        Some(committed) => Change::Put(stored::encode_commit(committed)),
+        None => Change::Delete,
+    };
+    stored::change(COMMIT_SPACE, key, change)
+}
+
+/// What makes the journal forget a group.
+pub(super) fn forgetting(group: &Group) -> Vec<Frame> {
+    let state = group.is_stored.then(|| {
+        let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
+        stored::change(GROUP_SPACE, key, Change::Delete)
+    });
+    let settled = group.commits.topics().flat_map(|(topic, partitions)| {
+        let index = partitions.iter().map(|(index, _)| *index);
+        index.map(move |index| (topic, index))
+    });
+    let places = settled.chain(group.commits.staged_places());
+    let commits = places.map(|(topic, partition)| frame(&group.name, &(topic, partition, None)));
+    state.into_iter().chain(commits).collect()
 }
 
 /// From when a group's commits may expire, beside their own time: not while it has members.

@@ -2,10 +2,17 @@
 //!
 //! Made to be small: a group with one commit takes a few hundred bytes, one with a hundred thousand topics no search
 //! longer than a lookup. It knows nothing of who may commit.
+//!
+//! A change is *staged* when the journal has it and *settled* when the journal has decided. What is read is what is
+//! settled: a commit that is refused was never there, whatever was staged before or behind it. Nobody is woken to settle;
+//! whoever reads or stages next does it ([`Commits::settle`]).
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
+use stafett_journal::Glance;
 
 use crate::topic::TopicId;
 
@@ -26,6 +33,20 @@ pub struct Committed {
 #[derive(Debug, Default)]
 pub struct Commits {
     topics: HashTable<TopicCommits>,
+    /// In the order in which they were staged.
+    staged: VecDeque<Staged>,
+}
+
+/// What becomes of one partition: a commit, or none any longer.
+pub(crate) type PartitionChange = (TopicId, u32, Option<Committed>);
+
+/// Changes that are stored together.
+pub(crate) type Changes = SmallVec<[PartitionChange; 1]>;
+
+#[derive(Debug)]
+struct Staged {
+    outcome: Glance,
+    changes: Changes,
 }
 
 #[derive(Debug)]
@@ -52,8 +73,81 @@ fn hash(topic: TopicId) -> u64 {
 }
 
 impl Commits {
+    /// Whether there is nothing, not even what is staged.
     pub fn is_empty(&self) -> bool {
-        self.topics.is_empty()
+        self.topics.is_empty() && self.staged.is_empty()
+    }
+
+    /// Whether something is staged and not settled yet.
+    pub(crate) fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Whether there is a commit, or will be if what is staged is stored.
+    pub(crate) fn may_have(&self, topic: TopicId, partition: u32) -> bool {
+        self.get(topic, partition).is_some() || self.staged_places().any(|place| place == (topic, partition))
+    }
+
+    /// The partitions that something staged is about, some more than once.
+    pub(crate) fn staged_places(&self) -> impl Iterator<Item = (TopicId, u32)> {
+        let changes = self.staged.iter().flat_map(|staged| &staged.changes);
+        changes.map(|(topic, partition, _)| (*topic, *partition))
+    }
+
+    /// Remembers what was staged, until the journal has decided.
+    pub(crate) fn stage(&mut self, outcome: Glance, changes: Changes) {
+        while let Some(committed) = self.staged.front().and_then(|staged| staged.outcome.committed()) {
+            self.settle_first(committed);
+        }
+        self.staged.push_back(Staged { outcome, changes });
+    }
+
+    fn settle_first(&mut self, committed: bool) {
+        if let Some(staged) = self.staged.pop_front()
+            && committed
+        {
+            for change in staged.changes {
+                self.apply(change);
+            }
+        }
+    }
+
+    /// Brings into force what is stored by now, and forgets what was refused.
+    pub(crate) fn settle(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        // The newest first: where a journal decides in order, whatever is before one that is decided is so too.
+        let mut verdicts: SmallVec<[Option<bool>; 8]> = self
+            .staged
+            .iter()
+            .rev()
+            .map(|staged| staged.outcome.committed())
+            .collect();
+        let mut waiting = VecDeque::new();
+        for staged in std::mem::take(&mut self.staged) {
+            match verdicts.pop().flatten() {
+                None => waiting.push_back(staged),
+                Some(false) => {}
+                Some(true) => {
+                    for change in staged.changes {
+                        // What is still to be decided there was staged before, and counts no more.
+                        for older in &mut waiting {
+                            older.forget(&change);
+                        }
+                        self.apply(change);
+                    }
+                }
+            }
+        }
+        self.staged = waiting;
+    }
+
+    fn apply(&mut self, (topic, partition, committed): PartitionChange) {
+        match committed {
+            Some(committed) => self.put(topic, partition, committed),
+            None => drop(self.remove(topic, partition)),
+        }
     }
 
     /// Commits in all partitions.
@@ -139,6 +233,14 @@ impl Commits {
             !found.partitions.is_empty()
         });
         removed
+    }
+}
+
+impl Staged {
+    /// Forgets what it is to do where another change is about the same partition.
+    fn forget(&mut self, (topic, partition, _): &PartitionChange) {
+        self.changes
+            .retain(|(other, index, _)| (*other, *index) != (*topic, *partition));
     }
 }
 

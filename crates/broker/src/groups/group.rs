@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stafett_journal::Ticket;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::assigned::AssignedGroup;
 use super::classic::ClassicGroup;
@@ -28,10 +28,16 @@ pub struct Group {
     pub empty_since: i64,
     /// Whether the journal has state of it, other than commits.
     pub(super) is_stored: bool,
-    /// What its members took in memory after the last step.
+    /// What its members took in memory after the last step that changed anything.
     pub(super) bytes: usize,
+    /// How many members the broker assigned partitions to then.
+    pub(super) assigned_members: usize,
+    /// What it was at then.
+    pub(super) shown: GroupState,
     /// The entry in the queue of deadlines that counts; others are left-overs.
     pub(super) queued: Option<Moment>,
+    /// Told when it is at something else, or gone; made when somebody wants to know.
+    pub(super) changed: Option<Arc<Notify>>,
     waiting: BTreeMap<Wait, oneshot::Sender<Answer>>,
     next_wait: u64,
 }
@@ -107,6 +113,14 @@ impl GroupKind {
         match self {
             Self::Classic(group) => group.is_empty(),
             Self::Consumer(group) => group.group().is_empty(),
+        }
+    }
+
+    /// Members that the broker assigns partitions to.
+    pub(super) fn assigned_members(&self) -> usize {
+        match self {
+            Self::Classic(_) => 0,
+            Self::Consumer(group) => group.group().members().len(),
         }
     }
 
@@ -208,14 +222,18 @@ impl GroupKind {
 
 impl Group {
     pub(super) fn new(name: Arc<str>, wall_ms: i64) -> Self {
+        let kind = GroupKind::Classic(Box::default());
         Self {
             name,
-            kind: GroupKind::Classic(Box::default()),
+            shown: kind.state(),
+            kind,
             commits: Commits::default(),
             empty_since: wall_ms,
             is_stored: false,
             bytes: 0,
+            assigned_members: 0,
             queued: None,
+            changed: None,
             waiting: BTreeMap::new(),
             next_wait: 0,
         }
@@ -228,6 +246,13 @@ impl Group {
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(wait, sender);
         (wait, receiver)
+    }
+
+    /// Tells whoever wants to know that it is not at what it was.
+    pub(super) fn on_other_state(&self) {
+        if let Some(changed) = &self.changed {
+            changed.notify_waiters();
+        }
     }
 
     /// Whose answers these are.

@@ -20,8 +20,10 @@
 //! - [`commits`]: the committed offsets of one group; [`commit`]: committing, asking and forgetting
 //! - [`moving`]: groups that change their protocol while they run; [`language`]: what that takes
 //! - [`members`]: what members of classic groups ask
+//! - [`stability`]: waiting for a stable group to change
 //! - [`driver`]: the task that wakes groups when their time has come, and sweeps out what has expired
 //! - [`stored`]: how groups and commits are stored
+//! - `pace`: how often their members are told to report
 //! - [`effects`], [`error`], [`moment`], [`settings`], [`metrics`]
 //!
 //! Nothing here knows a protocol, a connection or what members tell each other.
@@ -41,18 +43,21 @@ pub mod members;
 pub mod metrics;
 pub mod moment;
 pub mod moving;
+mod pace;
 pub mod registry;
 pub mod settings;
+pub mod stability;
 pub mod stored;
 
 pub use assigned::AssignedGroup;
-pub use commit::{CommittedBy, NewCommit};
+pub use commit::{COMMITS_TOGETHER, CommittedBy, Committing, NewCommit};
 pub use commits::Committed;
-pub use consumers::ConsumerError;
+pub use consumers::{ConsumerError, Told};
 pub use effects::{Answer, Effects, Store, Wait};
 pub use error::GroupError;
 pub use group::{Group, GroupKind, GroupState, Stepped};
 pub use language::Language;
 pub use moment::Moment;
 pub use registry::Groups;
-pub use settings::GroupSettings;
+pub use settings::{GroupOverrides, GroupSettings};
+pub use stability::Stability;

@@ -68,7 +68,7 @@ impl Groups {
         }
         let generation = classic.generation();
         classic.retire(effects);
-        let mut kind = AssignedGroup::new(self.settings.consumer);
+        let mut kind = AssignedGroup::new(self.rules(&group.name));
         kind.take_over(generation, members, &*self.topics, now);
         group.kind = GroupKind::Consumer(Box::new(kind));
         tracing::info!(group = %group.name, generation, "a classic group is a consumer group now");
@@ -92,12 +92,14 @@ impl Groups {
         };
         let strategy = join.strategies.first().map(|strategy| strategy.name.clone());
         let purpose = join.purpose.clone();
-        let joined = if is_new && join.must_know_id && join.instance.is_none() {
-            Err(GroupError::MemberIdRequired)
-        } else {
-            self.spoken(&id, join)
-                .and_then(|member| kind.join_classic(member, &*self.topics, now, effects))
-        };
+        let must_know_id = is_new && join.must_know_id && join.instance.is_none();
+        // What a member speaks is looked at before it is given an id.
+        let joined = self.spoken(&id, join).and_then(|member| {
+            if must_know_id {
+                return Err(GroupError::MemberIdRequired);
+            }
+            kind.join_classic(member, &*self.topics, now, effects)
+        });
         let answer = match joined {
             Ok(generation) => Ok(Joined {
                 member: id,

@@ -3,9 +3,10 @@
 //! Groups are spread over shards with a lock each, which is held for a step and never across an await. What a step
 //! stores is staged under that lock.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 use prometheus_client::registry::Registry;
@@ -15,14 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::classic::NotJoined;
+use super::consumer::Rules;
 use super::driver::{self, Deadlines};
 use super::effects::{Answer, Effects, Store};
 use super::error::GroupError;
-use super::group::{Group, GroupKind, GroupState, Stepped};
+use super::group::{Group, GroupKind, Stepped};
 use super::language::Language;
 use super::metrics::GroupMetrics;
 use super::moment::{Clock, Moment, wall_ms};
-use super::settings::GroupSettings;
+use super::settings::{GroupOverrides, GroupSettings};
 use super::stored::{self, COMMIT_SPACE, GROUP_SPACE};
 use crate::broker::NotStored;
 use crate::topics::Topics;
@@ -45,6 +47,10 @@ pub struct Groups {
     count: AtomicUsize,
     /// What the members of all groups take.
     member_bytes: AtomicUsize,
+    /// Members that the broker assigns partitions to.
+    pub(super) assigned_members: AtomicUsize,
+    /// What is set for single groups.
+    overrides: RwLock<BTreeMap<Box<str>, GroupOverrides>>,
     /// How long changes wait before they are acknowledged.
     wait: StateWait,
     /// Tasks that give answers once something is stored.
@@ -95,6 +101,8 @@ impl Groups {
             hash: RandomState::new(),
             count: AtomicUsize::new(0),
             member_bytes: AtomicUsize::new(0),
+            assigned_members: AtomicUsize::new(0),
+            overrides: RwLock::default(),
             wait,
             language: OnceLock::new(),
             tasks: TaskTracker::new(),
@@ -109,6 +117,32 @@ impl Groups {
 
     pub fn settings(&self) -> &GroupSettings {
         &self.settings
+    }
+
+    /// What holds for a group whose partitions the broker assigns.
+    pub(super) fn rules(&self, name: &str) -> Rules {
+        let overrides = self.overrides.read().unwrap_or_else(PoisonError::into_inner);
+        let set = overrides.get(name).copied().unwrap_or_default();
+        set.over(self.settings.consumer)
+    }
+
+    /// Lets a group follow what is set for it, running or not.
+    pub(crate) fn set_overrides(&self, name: &str, set: GroupOverrides) {
+        {
+            let mut overrides = self.overrides.write().unwrap_or_else(PoisonError::into_inner);
+            if set == GroupOverrides::default() {
+                overrides.remove(name);
+            } else {
+                overrides.insert(name.into(), set);
+            }
+        }
+        let absent = Absent::Fail(GroupError::NoSuchGroup);
+        // A group that is not there finds its rules when it comes.
+        let _running = self.step(name, absent, |group, _, _| {
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                kind.set_rules(self.rules(name));
+            }
+        });
     }
 
     /// Makes its metrics visible.
@@ -131,13 +165,21 @@ impl Groups {
 
     /// Looks at a group.
     pub fn look<T>(&self, name: &str, look: impl FnOnce(Option<&Group>) -> T) -> T {
-        look(self.lock(self.shard(name)).get(name))
+        let mut shard = self.lock(self.shard(name));
+        let group = shard.get_mut(name).map(|group| {
+            group.commits.settle();
+            &*group
+        });
+        look(group)
     }
 
     /// Looks at every group, in no order. Groups that come and go meanwhile may be missed.
     pub fn each(&self, mut look: impl FnMut(&Group)) {
         for shard in &self.shards {
-            self.lock(shard).values().for_each(&mut look);
+            for group in self.lock(shard).values_mut() {
+                group.commits.settle();
+                look(group);
+            }
         }
     }
 
@@ -166,9 +208,8 @@ impl Groups {
         };
         let group = group.ok_or(GroupError::NoSuchGroup)?;
         let mut effects = Effects::default();
-        let before = group.kind.state();
         let value = step(group, self.now(), &mut effects);
-        let stored = self.follow(group, before, effects);
+        let stored = self.follow(group, effects);
         Ok(Stepped { value, stored })
     }
 
@@ -189,26 +230,19 @@ impl Groups {
     /// Adds a group. Its name must not be taken.
     fn insert<'a>(&self, shard: &'a mut Shard, group: Group) -> &'a mut Group {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.metrics.on_state(None, Some(group.kind.state()));
+        self.metrics.on_state(None, Some(group.shown));
         shard.entry(Arc::clone(&group.name)).or_insert(group)
     }
 
-    /// Forgets a group, and adds what makes the journal forget it. `None` if there was none.
-    pub(super) fn remove(&self, shard: &mut Shard, name: &str, frames: &mut Vec<Frame>) -> Option<Group> {
+    /// Forgets a group. `None` if there was none.
+    pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
         let group = shard.remove(name)?;
+        group.on_other_state();
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
-        self.metrics.on_state(Some(group.kind.state()), None);
-        if group.is_stored {
-            let key = bytes::Bytes::copy_from_slice(name.as_bytes());
-            frames.push(stored::change(GROUP_SPACE, key, Change::Delete));
-        }
-        for (topic, partitions) in group.commits.topics() {
-            for (partition, _) in partitions {
-                let key = stored::commit_key(name, topic, *partition);
-                frames.push(stored::change(COMMIT_SPACE, key, Change::Delete));
-            }
-        }
+        self.assigned_members
+            .fetch_sub(group.assigned_members, Ordering::Relaxed);
+        self.metrics.on_state(Some(group.shown), None);
         Some(group)
     }
 
@@ -218,7 +252,7 @@ impl Groups {
     }
 
     /// Does what follows from a step.
-    pub(super) fn follow(&self, group: &mut Group, before: GroupState, effects: Effects) -> Option<Ticket> {
+    pub(super) fn follow(&self, group: &mut Group, effects: Effects) -> Option<Ticket> {
         let Effects {
             answers,
             store,
@@ -226,21 +260,13 @@ impl Groups {
             expired,
             only_alive,
         } = effects;
-        let after = group.kind.state();
-        if before != after {
-            self.metrics.on_state(Some(before), Some(after));
-            if group.kind.is_empty() {
-                group.empty_since = wall_ms();
-            }
+        if !only_alive {
+            self.on_changed(group);
         }
         self.metrics.rebalances.inc_by(rebalances);
         self.metrics.expired_members.inc_by(expired);
         let ticket = self.store(group, store);
         let answers = group.take_waiting(answers);
-        if !only_alive {
-            self.queue(group);
-            self.account(group);
-        }
         match ticket {
             Some(ticket) if !answers.is_empty() => {
                 self.tasks.spawn(async move {
@@ -265,6 +291,21 @@ impl Groups {
         }
     }
 
+    /// After a step that was more than a sign of life: looking at all members of a group is for such steps only.
+    fn on_changed(&self, group: &mut Group) {
+        let now = group.kind.state();
+        let before = std::mem::replace(&mut group.shown, now);
+        if before != now {
+            group.on_other_state();
+            self.metrics.on_state(Some(before), Some(now));
+            if group.kind.is_empty() {
+                group.empty_since = wall_ms();
+            }
+        }
+        self.queue(group);
+        self.account(group);
+    }
+
     fn store(&self, group: &mut Group, store: Store) -> Option<Ticket> {
         let change = match store {
             Store::Nothing => return None,
@@ -276,8 +317,12 @@ impl Groups {
         Some(self.stage(vec![stored::change(GROUP_SPACE, key, change)]))
     }
 
-    /// Counts what the members of a group take in memory.
+    /// Counts the members of a group, and what they take in memory.
     fn account(&self, group: &mut Group) {
+        let members = group.kind.assigned_members();
+        let before = std::mem::replace(&mut group.assigned_members, members);
+        self.assigned_members.fetch_add(members, Ordering::Relaxed);
+        self.assigned_members.fetch_sub(before, Ordering::Relaxed);
         let bytes = group.kind.bytes();
         let before = std::mem::replace(&mut group.bytes, bytes);
         self.member_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -313,9 +358,8 @@ impl Groups {
         }
         group.queued = None;
         let mut effects = Effects::default();
-        let before = group.kind.state();
         group.kind.tick(self.now(), &mut effects);
-        drop(self.follow(group, before, effects));
+        drop(self.follow(group, effects));
     }
 
     pub(super) fn shards(&self) -> &[Mutex<Shard>] {
@@ -351,7 +395,8 @@ impl Groups {
         let name = std::str::from_utf8(key).ok()?;
         let (empty_since, kind) = stored::decode_group(value)?;
         let mut group = Group::new(name.into(), empty_since);
-        group.kind = GroupKind::decode(kind, self.settings.consumer, now)?;
+        group.kind = GroupKind::decode(kind, self.rules(name), now)?;
+        group.shown = group.kind.state();
         group.is_stored = true;
         self.queue(&mut group);
         self.account(&mut group);
@@ -363,10 +408,12 @@ impl Groups {
         let name = std::str::from_utf8(key).ok()?;
         let mut shard = self.lock(self.shard(name));
         let group = shard.get_mut(name)?;
-        let before = group.kind.state();
         group.kind.apply(delta, self.now())?;
-        self.metrics.on_state(Some(before), Some(group.kind.state()));
+        let now = group.kind.state();
+        let before = std::mem::replace(&mut group.shown, now);
+        self.metrics.on_state(Some(before), Some(now));
         self.queue(group);
+        self.account(group);
         Some(())
     }
 

@@ -15,6 +15,9 @@ pub struct GroupSettings {
     pub members_max: usize,
     /// What holds for groups whose partitions the broker assigns.
     pub consumer: Rules,
+    /// Members of such groups are told to report less often, the more there are, to keep all of them at so many reports
+    /// a second, as far as [`Rules::heartbeat_ms`] allows.
+    pub heartbeats_per_second: u32,
     /// Groups there may be.
     pub groups_max: usize,
     /// Bytes of a group's name.
@@ -41,6 +44,7 @@ impl Default for GroupSettings {
             session_ms_max: 1_800_000,
             members_max: 10_000,
             consumer: Rules::default(),
+            heartbeats_per_second: 2_000,
             groups_max: 1_000_000,
             name_bytes_max: 32_767,
             member_bytes_max: 16 << 20,
@@ -50,5 +54,27 @@ impl Default for GroupSettings {
             commit_retention: Some(Duration::from_hours(7 * 24)),
             sweep_every: Duration::from_mins(10),
         }
+    }
+}
+
+/// What is set for one group, over what holds for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupOverrides {
+    pub session_ms: Option<u32>,
+    pub heartbeat_ms: Option<u32>,
+}
+
+impl GroupOverrides {
+    /// What holds for the group.
+    pub(super) fn over(self, base: Rules) -> Rules {
+        let mut rules = base;
+        if let Some(session_ms) = self.session_ms {
+            rules.session_ms = session_ms.into();
+        }
+        if let Some(heartbeat_ms) = self.heartbeat_ms {
+            rules.heartbeat_ms = heartbeat_ms;
+            rules.heartbeat_ms_min = heartbeat_ms;
+        }
+        rules
     }
 }

@@ -79,24 +79,34 @@ impl Cursor {
             .fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
 
-    /// What is at an offset. A message stays there until a later one is asked for.
+    /// What is at an offset. A message is taken out with that.
     pub(super) fn look(&mut self, wanted: u64) -> Look {
         if wanted < self.from || wanted >= self.end {
             return Look::Unread;
         }
-        loop {
-            match &self.next {
-                Some((at, message, epoch)) if *at == wanted => {
-                    self.from = wanted;
-                    return Look::Message(message.clone(), *epoch);
-                }
-                Some((at, ..)) if *at > wanted => return Look::Hole(*at),
-                _ => {}
+        let next = match self.next.take() {
+            Some(next) if next.0 >= wanted => Some(next),
+            _ => self.read_next(wanted),
+        };
+        match next {
+            Some((at, message, epoch)) if at == wanted => {
+                self.from = wanted + 1;
+                Look::Message(message, epoch)
             }
-            self.next = self.read_next(wanted);
-            if self.next.is_none() {
-                return Look::Hole(self.end);
+            Some(later) => {
+                let at = later.0;
+                self.next = Some(later);
+                Look::Hole(at)
             }
+            None => Look::Hole(self.end),
+        }
+    }
+
+    /// Puts a message back that was just taken out.
+    pub(super) fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
+        if self.from == at + 1 && self.next.is_none() {
+            self.from = at;
+            self.next = Some((at, message, epoch));
         }
     }
 

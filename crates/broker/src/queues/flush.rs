@@ -60,12 +60,14 @@ impl Queues {
 
     /// Stores what all queues have to store.
     pub(super) fn flush(&self) {
+        // No log may go between being looked at and being freed.
+        let _there = self.there();
         let mut frames = Vec::new();
         for queue in self.dirty.take() {
             let mut inner = queue.lock();
             inner.dirty = false;
             if !queue.is_deleted() {
-                inner.store(&queue, &mut frames);
+                inner.store(self, &queue, &mut frames);
             }
         }
         self.store(frames);
@@ -88,7 +90,7 @@ impl Queues {
                     changes.exact_mark(priority, lane.mark_exactly());
                 }
             }
-            inner.store(&queue, &mut frames);
+            inner.store(self, &queue, &mut frames);
         }
         self.store(frames);
     }
@@ -110,22 +112,22 @@ impl Queues {
 }
 
 impl Inner {
-    fn store(&mut self, queue: &Queue, frames: &mut Vec<Frame>) {
+    fn store(&mut self, hub: &Queues, queue: &Queue, frames: &mut Vec<Frame>) {
         if !queue.outlives() {
             self.changes.clear();
         } else if !self.changes.is_empty() {
-            let change =
-                if self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes) && self.dying == 0 {
-                    let whole = self.state.encode(self.holds_transient);
-                    (self.whole_bytes, self.changed_bytes) = (whole.len(), 0);
-                    Change::Put(whole.into())
-                } else {
-                    let delta = self.changes.encode();
-                    self.changed_bytes += delta.len();
-                    Change::Delta(delta.into())
-                };
+            if self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes) && self.dying == 0 {
+                let whole = self.state.encode(self.holds_transient);
+                (self.whole_bytes, self.changed_bytes) = (whole.len(), 0);
+                // It replaces all deltas staged before: under the lock, none can come between that it does not have.
+                let put = state_frame(queue, Change::Put(whole.into()));
+                drop(hub.journal.append(vec![Append::state([put], StateWait::Written)]));
+            } else {
+                let delta = self.changes.encode();
+                self.changed_bytes += delta.len();
+                frames.push(state_frame(queue, Change::Delta(delta.into())));
+            }
             self.changes.clear();
-            frames.push(state_frame(queue, change));
         }
         for lane in &mut self.logs {
             let Some(state) = self.state.lane(lane.priority) else {

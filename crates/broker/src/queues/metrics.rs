@@ -1,8 +1,16 @@
 //! What queues count.
 
+use std::fmt;
+use std::sync::Weak;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use stafett_model::DeathReason;
+
+use super::registry::Queues;
 
 #[derive(Debug, Default)]
 pub(crate) struct QueueMetrics {
@@ -68,5 +76,40 @@ impl QueueMetrics {
             DeathReason::Rejected => self.rejected.inc(),
             DeathReason::DeliveryLimit => self.returned_too_often.inc(),
         };
+    }
+}
+
+/// How all queues stand together, counted when it is asked for.
+#[derive(Debug)]
+pub(super) struct Standing(pub(super) Weak<Queues>);
+
+impl Collector for Standing {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(queues) = self.0.upgrade() else {
+            return Ok(());
+        };
+        let (mut ready, mut in_flight, mut consumers) = (0_u64, 0_usize, 0_usize);
+        for queue in queues.all() {
+            let counts = queue.counts();
+            ready = ready.saturating_add(counts.ready);
+            in_flight += counts.in_flight;
+            consumers += counts.consumers;
+        }
+        let gauges = [
+            ("queues_queues", "Queues", queues.len() as u64),
+            ("queues_ready", "Messages that wait", ready),
+            (
+                "queues_in_flight",
+                "Messages that consumers have",
+                in_flight as u64,
+            ),
+            ("queues_consumers", "Consumers", consumers as u64),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let kind = gauge.metric_type();
+            gauge.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+        }
+        Ok(())
     }
 }

@@ -9,9 +9,12 @@
 //! - [`queue`]: one queue, and what is asked of it
 //! - `pump`: hands out; `cursor`: what was read and not yet handed out
 //! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share
-//! - `dead_letter`: messages that leave for another queue
+//! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
+//! - [`delayed`]: messages that wait for their time
 //! - `flush`: stores what was settled, and frees logs
+//! - [`log_view`]: a queue as a topic, for clients that read logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
+//! - `scan`: after a start, takes out what ended with the run before
 //! - `shard`: lets queues know that their logs grew
 
 pub(crate) mod clock;
@@ -19,13 +22,17 @@ pub mod credit;
 mod cursor;
 mod dead_letter;
 pub mod definition;
+pub mod delayed;
 mod flush;
+pub mod log_view;
 mod metrics;
+mod moving;
 pub mod outbox;
 pub mod publication;
 mod pump;
 pub mod queue;
 pub mod registry;
+mod scan;
 mod shard;
 mod timer;
 

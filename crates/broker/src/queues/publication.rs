@@ -69,6 +69,8 @@ pub struct AppendTicket {
     /// The messages of each append.
     members: Vec<Vec<u32>>,
     results: Vec<Appended>,
+    /// Queues that count what is under way to them, and the message of each count.
+    limited: Vec<(Arc<Queue>, u32)>,
 }
 
 impl Targets {
@@ -82,6 +84,14 @@ impl Publication {
     pub fn with_capacity(messages: usize) -> Self {
         Self {
             messages: Vec::with_capacity(messages),
+            ..Self::default()
+        }
+    }
+
+    /// One of which all is stored, or none.
+    pub fn atomic() -> Self {
+        Self {
+            atomic: true,
             ..Self::default()
         }
     }
@@ -118,7 +128,10 @@ impl Publication {
         frames: SmallVec<[Frame; 1]>,
     ) -> (Vec<Append>, AppendTicket) {
         let mut results = vec![Appended::Stored; self.messages.len()];
-        let mut groups = Groups::default();
+        let mut groups = Groups {
+            left: self.messages.len(),
+            ..Groups::default()
+        };
         for ((index, (message, route)), result) in (0_u32..).zip(&self.messages).zip(&mut results) {
             let Some(targets) = usize::try_from(route.0).ok().and_then(|at| self.routes.get(at)) else {
                 continue;
@@ -136,6 +149,7 @@ impl Publication {
             ticket: None,
             members,
             results,
+            limited: Vec::new(),
         };
         (appends, ticket)
     }
@@ -165,8 +179,11 @@ struct Key {
 #[derive(Debug, Default)]
 struct Groups {
     groups: Vec<Group>,
+    /// Filled once there are several.
     last_of_key: HashMap<Key, usize>,
     last_of_log: HashMap<LogId, usize>,
+    /// Messages that are still to come, about.
+    left: usize,
 }
 
 impl Groups {
@@ -193,9 +210,11 @@ impl Groups {
             _ => self.group(key, message, targets)?,
         };
         let group = self.groups.get_mut(at)?;
-        let group = if group.batch.bytes() + message.bytes() > BATCH_BYTES && !group.batch.is_empty() {
+        let bytes = message.bytes();
+        self.left = self.left.saturating_sub(1);
+        let group = if group.batch.bytes() + bytes > BATCH_BYTES && !group.batch.is_empty() {
             let logs = group.logs.clone();
-            let at = self.begin(key, logs);
+            let at = self.begin(key, logs, bytes);
             self.groups.get_mut(at)?
         } else {
             group
@@ -228,21 +247,30 @@ impl Groups {
             logs.sort_unstable();
             logs.dedup();
         }
-        Some(self.begin(key, logs))
+        Some(self.begin(key, logs, message.bytes()))
     }
 
-    fn begin(&mut self, key: Key, logs: SmallVec<[LogId; 1]>) -> usize {
+    /// Begins a batch. The first has room for all messages that are left if they are as large as its own first.
+    fn begin(&mut self, key: Key, logs: SmallVec<[LogId; 1]>, message_bytes: usize) -> usize {
         let at = self.groups.len();
-        self.last_of_key.insert(key, at);
-        for log in &logs {
-            self.last_of_log.insert(*log, at);
-        }
+        let expected = if at == 0 { self.left + 1 } else { 4 };
+        let room = expected.saturating_mul(message_bytes);
         self.groups.push(Group {
             key,
             logs,
-            batch: BatchBuilder::with_capacity(Codec::None, 1024),
-            members: Vec::new(),
+            batch: BatchBuilder::with_capacity(Codec::None, room.min(BATCH_BYTES.max(message_bytes))),
+            members: Vec::with_capacity(expected.min(1024)),
         });
+        if at > 0 {
+            // Of one group alone there is nothing to be found.
+            let from = if at == 1 { 0 } else { at };
+            for (number, group) in self.groups.iter().enumerate().skip(from) {
+                self.last_of_key.insert(group.key, number);
+                for log in &group.logs {
+                    self.last_of_log.insert(*log, number);
+                }
+            }
+        }
         at
     }
 
@@ -296,8 +324,9 @@ fn frames(body: &bytes::Bytes, logs: &[LogId]) -> impl Iterator<Item = Frame> {
 }
 
 impl AppendTicket {
-    pub(super) fn wait_for(mut self, ticket: Option<Ticket>) -> Self {
+    pub(super) fn wait_for(mut self, ticket: Option<Ticket>, limited: Vec<(Arc<Queue>, u32)>) -> Self {
         self.ticket = ticket;
+        self.limited = limited;
         self
     }
 }
@@ -323,6 +352,12 @@ impl Future for AppendTicket {
                         *slot = result;
                     }
                 }
+            }
+        }
+        for (queue, message) in this.limited.drain(..) {
+            let at = usize::try_from(message).unwrap_or(usize::MAX);
+            if this.results.get(at) != Some(&Appended::Stored) {
+                queue.lock().unstage();
             }
         }
         Poll::Ready(std::mem::take(&mut this.results))

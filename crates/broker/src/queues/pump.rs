@@ -194,6 +194,14 @@ impl Inner {
             if !(wanted || too_many || may_be_over) {
                 break Step::Idle;
             }
+            if too_many && !buries && queue.settings.bytes_max.is_none() {
+                // It need not be read to be dropped.
+                *left -= 1;
+                hub.metrics.on_death(DeathReason::Length);
+                let Self { state, changes, .. } = self;
+                state.drop_ready(ready.id, 0, changes);
+                continue;
+            }
             let (message, stored_by) = match self.look(ready) {
                 Look::Message(message, epoch) => (message, epoch),
                 Look::Hole(to) => {
@@ -238,9 +246,13 @@ impl Inner {
                 } else {
                     self.head_expires = Some((ready.id, i64::MAX));
                 }
+                self.put_back(ready, message, stored_by);
                 break Step::Idle;
             }
-            *delivered += u64::from(self.give(queue, ready, message, bytes));
+            match self.give(queue, ready, message, bytes) {
+                Ok(()) => *delivered += 1,
+                Err(message) => self.put_back(ready, *message, stored_by),
+            }
         };
         if doomed.messages.is_empty() {
             return step;
@@ -249,8 +261,14 @@ impl Inner {
         Step::Bury(doomed)
     }
 
-    /// Gives a message to whoever is next. False if nobody took it.
-    fn give(&mut self, queue: &Arc<Queue>, ready: Ready, message: StoredMessage, bytes: u32) -> bool {
+    /// Gives a message to whoever is next; back comes one that nobody took.
+    fn give(
+        &mut self,
+        queue: &Arc<Queue>,
+        ready: Ready,
+        message: StoredMessage,
+        bytes: u32,
+    ) -> Result<(), Box<StoredMessage>> {
         let id = ready.id;
         if let Some(getter) = self.getters.pop_front() {
             let delivery = self.take(queue, id, None, getter.settles, message, bytes);
@@ -259,16 +277,15 @@ impl Inner {
                 // Whoever asked has gone.
                 let Self { state, changes, .. } = self;
                 let _ = state.requeue(id, changes);
-                return false;
             }
-            return true;
+            return Ok(());
         }
         let Some(key) = self.state.consumers.next() else {
-            return false;
+            return Err(Box::new(message));
         };
         let Some(link) = self.links.get_mut(&key) else {
             self.state.consumers.remove(key);
-            return false;
+            return Err(Box::new(message));
         };
         if !link.outbox.has_room(link.pending_bytes) {
             let pending = std::mem::take(&mut link.pending_bytes);
@@ -276,13 +293,13 @@ impl Inner {
             if link.outbox.wait(queue, key) {
                 self.state.consumers.block(key);
             }
-            return false;
+            return Err(Box::new(message));
         }
         if let Some(credit) = &link.credit
             && !credit.take(queue, key)
         {
             self.state.consumers.block(key);
-            return false;
+            return Err(Box::new(message));
         }
         let settles = link.settles;
         let delivery = self.take(queue, id, Some(key), settles, message, bytes);
@@ -290,7 +307,19 @@ impl Inner {
             link.pending_bytes += delivery.bytes();
             link.pending.push(delivery);
         }
-        true
+        Ok(())
+    }
+
+    /// Puts a message back that was looked at and stays.
+    fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: stafett_model::Epoch) {
+        let cursor = if ready.came_back {
+            &mut self.back
+        } else {
+            &mut self.ahead
+        };
+        if let Some(cursor) = cursor {
+            cursor.put_back(ready.id.offset, message, stored_by);
+        }
     }
 
     fn take(
@@ -304,8 +333,12 @@ impl Inner {
     ) -> Delivery {
         if queue.outlives()
             && let Some(mark) = self.state.lane_mut(id.priority).mark_ahead()
+            && let Some(hub) = queue.hub.upgrade()
         {
-            self.store_mark(queue, id.priority, mark);
+            // How far messages are handed out from now on, before the first of them is.
+            let mut changes = Changes::default();
+            changes.mark(id.priority, mark);
+            self.store_at_once(&hub, queue, &changes);
         }
         let Self { state, changes, .. } = self;
         let handed = state.hand_out(id, consumer, settles, bytes, changes);
@@ -317,11 +350,16 @@ impl Inner {
         }
     }
 
-    /// Stores how far messages are handed out from now on, before the first of them is.
-    fn store_mark(&mut self, queue: &Queue, priority: u8, mark: u64) {
-        let Some(hub) = queue.hub.upgrade() else { return };
+    /// Stores that messages are about to be there that end with this run of the program, before the first of them.
+    pub(super) fn note_transient(&mut self, hub: &Queues, queue: &Queue) {
+        self.holds_transient = true;
         let mut changes = Changes::default();
-        changes.mark(priority, mark);
+        changes.holds_transient();
+        self.store_at_once(hub, queue, &changes);
+    }
+
+    /// Stores a change before anything that is stored later.
+    fn store_at_once(&mut self, hub: &Queues, queue: &Queue, changes: &Changes) {
         let delta = changes.encode();
         self.changed_bytes += delta.len();
         let frame = state_frame(queue, Change::Delta(delta.into()));

@@ -456,7 +456,7 @@ impl Queue {
         let known = inner.logs.iter().find(|lane| lane.priority == priority);
         match known {
             Some(lane) => Some(lane.log),
-            None => self.hub.upgrade()?.add_lane(self, &mut inner, priority),
+            None => self.hub.upgrade()?.add_lanes(self, &mut inner, priority),
         }
     }
 
@@ -483,6 +483,11 @@ impl Inner {
                 self.staged = self.staged.saturating_sub(state.end() - before);
             }
         }
+    }
+
+    /// A message that was counted as being under way was not stored.
+    pub(super) fn unstage(&mut self) {
+        self.staged = self.staged.saturating_sub(1);
     }
 
     /// Forgets what was read ahead.

@@ -1,6 +1,6 @@
 //! All queues: where they live, how they are declared, found, deleted, filled and loaded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,16 +22,17 @@ use tokio_util::task::TaskTracker;
 
 use super::clock::WallClock;
 use super::cursor::Kept;
-use super::dead_letter::address;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::flush::{self, Dirty};
-use super::metrics::QueueMetrics;
+use super::metrics::{QueueMetrics, Standing};
 use super::publication::{AppendTicket, Publication, Refused, Targets};
 use super::queue::{Inner, LaneLog, Queue};
 use super::shard::{self, Shards};
 use super::timer::{self, Timer};
 use crate::broker::{NotStored, only};
 use crate::namespace::Namespace;
+use crate::topic::TopicSettings;
+use crate::topics::Topics;
 
 /// Definitions of queues: key queue id (big-endian), value [`Definition::encode`].
 pub(super) const QUEUE_SPACE: StateSpace = StateSpace(5);
@@ -57,6 +58,8 @@ pub trait Route: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Queues {
     pub(super) journal: Arc<dyn Journal>,
+    pub(super) topics: Arc<Topics>,
+    pub(super) no_settings: Arc<TopicSettings>,
     pub(super) epoch: Epoch,
     pub(super) clock: WallClock,
     pub(super) metrics: QueueMetrics,
@@ -127,6 +130,7 @@ impl Queues {
     /// Loads what is stored and starts to keep time. Call it within a runtime. What does not outlive a restart is freed.
     pub(crate) fn open(
         journal: Arc<dyn Journal>,
+        topics: Arc<Topics>,
         durability: Durability,
     ) -> Result<Arc<Self>, LoadQueuesError> {
         let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -149,6 +153,8 @@ impl Queues {
             last_owner: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             stop: CancellationToken::new(),
+            no_settings: Arc::default(),
+            topics,
             journal,
         });
         queues.load()?;
@@ -169,8 +175,10 @@ impl Queues {
         let _ = self.router.set(router);
     }
 
-    pub fn register_metrics(&self, registry: &mut Registry) {
+    /// Makes its metrics visible.
+    pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         self.metrics.register(registry);
+        registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
     }
 
     /// An owner that nobody was.
@@ -252,11 +260,12 @@ impl Queues {
                 StateWait::Written
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
+            self.shards.watch(&*self.journal, &queue, LogId(queue.id.0));
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
         };
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.shards.watch(&*self.journal, &queue, LogId(queue.id.0));
+        self.show(&queue, &queue.lock());
         if let Some(owner) = declare.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             owned.entry(owner).or_default().push(Arc::clone(&queue));
@@ -379,6 +388,7 @@ impl Queues {
             (ready, ticket)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
+        self.hide(queue);
         if let Some(owner) = queue.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(queues) = owned.get_mut(&owner) {
@@ -406,116 +416,96 @@ impl Queues {
         frames: SmallVec<[Frame; 1]>,
     ) -> AppendTicket {
         let now_ms = self.clock.now_ms();
-        let mut refused = Vec::new();
-        let mut published = 0_u64;
-        let _there = self.going.read().unwrap_or_else(PoisonError::into_inner);
+        let (mut refused, mut limited) = (Vec::new(), Vec::new());
+        let (mut published, mut index) = (0_u64, 0_u32);
+        let there = self.there();
         let (appends, ticket) = publication.into_appends(
             now_ms,
             |message, targets| {
-                let full = targets.queues.iter().find(|queue| !self.admit(queue, message));
-                match full {
-                    None => {
-                        published += targets.queues.len() as u64;
-                        None
+                index += 1;
+                if let Some(full) = targets.queues.iter().find(|queue| !self.has_room(queue, message)) {
+                    self.metrics.refused.inc();
+                    if full.settings.overflow == Overflow::RejectPublishDeadLetter {
+                        refused.push((Arc::clone(full), message.clone()));
                     }
-                    Some(queue) => {
-                        if queue.settings.overflow == Overflow::RejectPublishDeadLetter {
-                            refused.push((Arc::clone(queue), message.clone()));
-                        }
-                        Some(Refused::QueueFull)
+                    return Some(Refused::QueueFull);
+                }
+                published += targets.queues.len() as u64;
+                for queue in &targets.queues {
+                    if self.count_in(queue, message) {
+                        limited.push((Arc::clone(queue), index - 1));
                     }
                 }
+                None
             },
             frames,
         );
         self.metrics.published.inc_by(published);
         let staged = (!appends.is_empty()).then(|| self.journal.append(appends));
-        drop(_there);
+        drop(there);
         if !refused.is_empty() {
             self.dead_letter_refused(refused);
         }
-        ticket.wait_for(staged)
+        ticket.wait_for(staged, limited)
     }
 
-    /// Whether a queue takes a message more; if so it is counted.
-    fn admit(&self, queue: &Queue, message: &Message) -> bool {
+    /// While this is held, no queue and no log of one goes.
+    pub(super) fn there(&self) -> std::sync::RwLockReadGuard<'_, ()> {
+        self.going.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a queue takes a message more.
+    fn has_room(&self, queue: &Queue, message: &Message) -> bool {
         let settings = &queue.settings;
-        if message.ttl_ms.is_none() && !settings.has_limits() && (message.persistent || !queue.outlives()) {
+        if !settings.has_limits() || settings.overflow == Overflow::DropHead {
             return true;
         }
         let mut inner = queue.lock();
+        inner.look_at_logs(self);
+        let waiting = inner.state.ready() + inner.staged;
+        let bytes = inner.state.bytes_ready() + message.value.len() as u64;
+        settings.length_max.is_none_or(|max| waiting < max)
+            && settings.bytes_max.is_none_or(|max| bytes <= max)
+    }
+
+    /// Notes what a queue has to know of a message that is appended to it. True if it has to hear that it was not stored.
+    fn count_in(&self, queue: &Queue, message: &Message) -> bool {
+        let settings = &queue.settings;
+        let is_last_run = !message.persistent && queue.outlives();
+        if message.ttl_ms.is_none() && !settings.has_limits() && !is_last_run {
+            return false;
+        }
+        let mut inner = queue.lock();
         inner.may_expire |= message.ttl_ms.is_some();
-        if !message.persistent && queue.outlives() && !inner.holds_transient {
-            inner.holds_transient = true;
-            inner.changes.holds_transient();
+        if is_last_run && !inner.holds_transient {
+            inner.note_transient(self, queue);
         }
-        if !settings.has_limits() {
-            return true;
+        if settings.has_limits() {
+            inner.state.add_bytes(message.value.len() as u64);
+            inner.staged += u64::from(settings.overflow != Overflow::DropHead);
         }
-        let bytes = message.value.len() as u64;
-        if settings.overflow != Overflow::DropHead {
-            inner.look_at_logs(self);
-            let full = settings
-                .length_max
-                .is_some_and(|max| inner.state.ready() + inner.staged >= max)
-                || settings
-                    .bytes_max
-                    .is_some_and(|max| inner.state.bytes_ready() + bytes > max);
-            if full {
-                self.metrics.refused.inc();
-                return false;
-            }
-            inner.staged += 1;
-        }
-        inner.state.add_bytes(bytes);
-        true
+        settings.has_limits() && settings.overflow != Overflow::DropHead
     }
 
-    /// Messages that a queue refused go where its dead letters go.
-    fn dead_letter_refused(self: &Arc<Self>, refused: Vec<(Arc<Queue>, Message)>) {
-        let Some(router) = self.router.get() else { return };
-        let mut publication = Publication::default();
-        for (queue, mut message) in refused {
-            let Some(to) = &queue.settings.dead_letter else {
-                continue;
-            };
-            let reason = stafett_model::DeathReason::Length;
-            stafett_queue::deaths::note(&mut message, &queue.name, reason, self.clock.now_ms());
-            address(&mut message, to);
-            let mut targets = router.targets(
-                &queue.namespace,
-                &message.exchange,
-                &message.routing_key,
-                &message,
-            );
-            targets
-                .queues
-                .retain(|queue| !stafett_queue::deaths::is_circle(&message, &queue.name));
-            if !targets.is_empty() {
-                self.metrics.dead_lettered.inc();
-                let route = publication.route(targets);
-                publication.push(message, route);
-            }
-        }
-        if !publication.is_empty() {
-            drop(self.append(publication));
-        }
-    }
-
-    /// Makes the log of another priority, and stores that the queue has it.
-    pub(super) fn add_lane(&self, queue: &Arc<Queue>, inner: &mut Inner, priority: u8) -> Option<LogId> {
+    /// Makes the logs of a priority and of those below it, and stores that the queue has them.
+    pub(super) fn add_lanes(&self, queue: &Arc<Queue>, inner: &mut Inner, highest: u8) -> Option<LogId> {
         if queue.is_deleted() {
             return None;
         }
-        let log = self.journal.allocate(1);
-        inner.logs.push(LaneLog {
-            priority,
-            log,
-            freed: 0,
-        });
+        let lowest = inner.logs.iter().map(|lane| lane.priority + 1).max().unwrap_or(0);
+        let count = u32::from(highest.checked_sub(lowest)?) + 1;
+        let first = self.journal.allocate(count);
+        for (priority, log) in (lowest..=highest).zip(first.0..) {
+            let log = LogId(log);
+            inner.logs.push(LaneLog {
+                priority,
+                log,
+                freed: 0,
+            });
+        }
         let create = Frame::CreateLogs {
-            first: log,
-            count: 1,
+            first,
+            count,
             spec: self.log_spec(queue.durable, queue.settings.durability),
         };
         let definition = queue.definition(inner).encode();
@@ -524,8 +514,11 @@ impl Queues {
             self.journal
                 .append(vec![Append::state([create, put], StateWait::Written)]),
         );
-        self.shards.watch(&*self.journal, queue, log);
-        Some(log)
+        for log in first.0..first.0 + u64::from(count) {
+            self.shards.watch(&*self.journal, queue, LogId(log));
+        }
+        self.show(queue, inner);
+        inner.log(highest)
     }
 
     /// Lets a queue hand out soon.
@@ -546,6 +539,14 @@ impl Queues {
         let frame = definition_frame(queue.id, Change::Put(definition.into()));
         self.journal
             .append(vec![Append::state([frame], StateWait::Synced)])
+    }
+
+    pub(super) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    fn log_level(&self, queue: &Queue) -> Durability {
+        self.log_spec(queue.durable, queue.settings.durability).durability
     }
 
     fn log_spec(&self, durable: bool, durability: Option<Durability>) -> LogSpec {
@@ -578,6 +579,8 @@ impl Queues {
     fn load(self: &Arc<Self>) -> Result<(), LoadQueuesError> {
         let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
         let mut gone: Vec<Frame> = Vec::new();
+        // State of queues that are no more.
+        let mut left_over: BTreeSet<Bytes> = BTreeSet::new();
         let (mut unknown, mut malformed) = (None, None);
         let now_ms = self.clock.now_ms();
         self.journal.load_state(QUEUE_SPACE, &mut |item| {
@@ -611,6 +614,7 @@ impl Queues {
                 .ok()
                 .and_then(|id| found.get(&u64::from_be_bytes(id)))
             else {
+                left_over.insert(Bytes::copy_from_slice(key));
                 return;
             };
             let mut inner = queue.lock();
@@ -626,6 +630,13 @@ impl Queues {
         if let Some(name) = malformed {
             return Err(LoadQueuesError::Queue(name));
         }
+        gone.extend(left_over.into_iter().map(|key| {
+            Frame::State(StateChange {
+                space: STATE_SPACE,
+                key,
+                change: Change::Delete,
+            })
+        }));
         for queue in found.into_values() {
             self.adopt(&queue);
         }
@@ -661,6 +672,7 @@ impl Queues {
             inner.may_expire = true;
             inner.state.ready() > 0
         };
+        let ragged = queue.lock().holds_transient || self.log_level(queue) != Durability::Sync;
         for lane in queue.lock().logs.clone() {
             self.shards.watch(&*self.journal, queue, lane.log);
         }
@@ -668,9 +680,16 @@ impl Queues {
         self.write()
             .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.show(queue, &queue.lock());
         self.use_now(queue);
+        if queue.namespace == super::delayed::hidden() {
+            self.open_in_time(queue);
+        }
         if waits {
             self.wake(queue);
+        }
+        if waits && ragged {
+            self.scan_soon(queue);
         }
     }
 }
@@ -678,6 +697,13 @@ impl Queues {
 impl Drop for Queues {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+impl Declaring {
+    /// The queue, without waiting until it is stored: what is published to it is stored behind it.
+    pub(super) fn started(self) -> Option<Arc<Queue>> {
+        self.result.ok()
     }
 }
 

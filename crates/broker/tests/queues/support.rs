@@ -120,7 +120,7 @@ pub(crate) fn spec() -> ConsumerSpec {
 /// A consumer and where its deliveries come.
 pub(crate) struct Listener {
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) consumer: Consumer,
+    _consumer: Consumer,
     queue: Arc<Queue>,
     got: std::collections::VecDeque<Delivery>,
     pub(crate) events: Vec<Event>,
@@ -132,7 +132,7 @@ impl Listener {
         let consumer = queue.consume(spec, Arc::clone(&outbox), 7).unwrap();
         Self {
             outbox,
-            consumer,
+            _consumer: consumer,
             queue: Arc::clone(queue),
             got: std::collections::VecDeque::new(),
             events: Vec::new(),
@@ -183,4 +183,50 @@ pub(crate) async fn settle_down() {
 
 pub(crate) fn body(delivery: &Delivery) -> String {
     String::from_utf8(delivery.message.value().to_vec()).unwrap()
+}
+
+/// Routes to the queue that the routing key names, as the default exchange does.
+#[derive(Debug)]
+pub(crate) struct ByName(pub(crate) std::sync::Weak<stafett_broker::Queues>);
+
+impl stafett_broker::queues::Route for ByName {
+    fn targets(&self, namespace: &Namespace, _: &str, routing_key: &str, _: &Message) -> Targets {
+        let queue = self
+            .0
+            .upgrade()
+            .and_then(|queues| queues.get(namespace, routing_key));
+        Targets {
+            queues: queue.into_iter().collect(),
+            logs: smallvec![],
+        }
+    }
+
+    fn forget(&self, _: &Queue) -> Vec<stafett_journal::Frame> {
+        Vec::new()
+    }
+
+    fn forgotten(&self, _: &Queue) {}
+}
+
+impl World {
+    /// Lets dead letters go to the queue that their routing key names.
+    pub(crate) fn route_by_name(&self) {
+        let queues = self.broker.queues();
+        queues.set_router(Arc::new(ByName(Arc::downgrade(queues))));
+    }
+
+    /// Messages that wait in a queue.
+    pub(crate) fn ready(&self, name: &str) -> u64 {
+        self.get(name).unwrap().counts().ready
+    }
+
+    /// Takes everything that waits in a queue.
+    pub(crate) async fn drain(&self, name: &str) -> Vec<Delivery> {
+        let queue = self.get(name).unwrap();
+        let mut taken = Vec::new();
+        while let Some((delivery, _)) = queue.take_one(false).await {
+            taken.push(delivery);
+        }
+        taken
+    }
 }

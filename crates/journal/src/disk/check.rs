@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::checkpoint::Checkpoint;
+use super::chunk::Table;
 use super::codec::usize_of;
 use super::control::Control;
 use super::frame::Kind;
@@ -212,11 +213,14 @@ fn check_segment(
     let mut indexer = Indexer::new(id, chain);
     let (mut groups, mut frames) = (0, 0);
     let mut mark = Position::default();
+    let mut not_whole = None;
     let end = scan(file, id, 0, chain, |group| {
         groups += 1;
         frames += group.frames.len() as u64;
         mark = mark.max(group.head.synced);
-        indexer.group(&group);
+        if !indexer.group(&group) {
+            not_whole.get_or_insert(group.byte);
+        }
     })?;
     indexer.end(&end);
     let (_, _, mut entries) = indexer.finish();
@@ -229,7 +233,9 @@ fn check_segment(
             Err(why) => (SidecarReport::Damaged(why), None),
         },
     };
-    let damage = damage_of(&end, id, valid_bytes, mark);
+    let damage = damage_of(&end, id, valid_bytes, mark).or_else(|| {
+        not_whole.map(|byte| format!("a chunk of a batch in the group at byte {byte} is missing"))
+    });
     let bytes = u64::from(end.byte).saturating_sub(SEGMENT_HEAD_BYTES as u64);
     Ok(SegmentReport {
         file: name.to_owned(),
@@ -281,7 +287,8 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
     let frames = group.frames.iter().map(|frame| {
         let mut fields = Vec::new();
         match frame.head.kind {
-            Kind::Batch => {
+            Kind::Chunk => fields.push(("chunk_bytes", frame.head.body_bytes.to_string())),
+            Kind::Batch | Kind::Cut => {
                 for entry in &frame.head.entries {
                     let which = match entry.records {
                         Selection::All => String::new(),
@@ -290,7 +297,13 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
                     let (log, base, span, epoch) = (entry.log.0, entry.base, entry.span, entry.epoch.0);
                     fields.push(("log", format!("{log} offsets {base}+{span} epoch {epoch}{which}")));
                 }
-                fields.push(("body_bytes", frame.head.body_bytes.to_string()));
+                if let Some(table) = Table::decode(&frame.body).filter(|_| frame.head.kind == Kind::Cut) {
+                    let places = table.places.iter().map(|it| format!("{}+{}", it.byte, it.bytes));
+                    fields.push(("body_bytes", table.batch_bytes().to_string()));
+                    fields.push(("chunks", places.collect::<Vec<_>>().join(" ")));
+                } else {
+                    fields.push(("body_bytes", frame.head.body_bytes.to_string()));
+                }
                 fields.push(("latest", frame.head.max_timestamp.to_string()));
             }
             Kind::Control => match Control::decode(&frame.body) {

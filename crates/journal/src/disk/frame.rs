@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  0  u32 checksum of bytes 4 .. end of the entries
-//!  4  u8  kind
+//!  4  u8  kind                1 batch, 2 control, 3 chunk, 4 the last frame of a batch that is cut (`chunk.rs`)
 //!  5  u8  flags              bit 0: the append goes on in the next frame
 //!  6  u16 entries
 //!  8  u32 body bytes
-//! 12  u32 body checksum      of a batch: the batch's own, which covers its bytes from 21 on
+//! 12  u32 body checksum      of a batch (kind 1): the batch's own, which covers its bytes from 21 on
 //! 16  i64 latest timestamp   of a batch, ms
 //! 24  u32 offsets            that the whole batch spans
 //! 28  u32 0
@@ -47,6 +47,10 @@ const MORE_BIT: u8 = 1;
 pub(crate) enum Kind {
     Batch,
     Control,
+    /// A part of a batch whose last frame comes later in the segment.
+    Chunk,
+    /// The last frame of a batch that is cut: its body is a table of its chunks.
+    Cut,
 }
 
 /// A log's part in a frame.
@@ -108,6 +112,8 @@ impl Head {
         let kind = match self.kind {
             Kind::Batch => 1,
             Kind::Control => 2,
+            Kind::Chunk => 3,
+            Kind::Cut => 4,
         };
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&[kind, if self.more { MORE_BIT } else { 0 }]);
@@ -150,6 +156,8 @@ impl Head {
         let kind = match kind {
             1 => Kind::Batch,
             2 => Kind::Control,
+            3 => Kind::Chunk,
+            4 => Kind::Cut,
             _ => return Err(FrameError::Unknown),
         };
         let rest = (|| {
@@ -183,7 +191,7 @@ impl Head {
         }
         let sound = match self.kind {
             Kind::Batch => self.verify_batch(body),
-            Kind::Control => crc32c(body) == self.body_checksum,
+            Kind::Control | Kind::Chunk | Kind::Cut => crc32c(body) == self.body_checksum,
         };
         if sound {
             Ok(())

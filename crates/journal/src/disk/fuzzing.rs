@@ -231,7 +231,7 @@ pub fn seal_frame(bytes: &mut [u8]) -> Option<(u32, usize)> {
     let body = body_at..body_at.checked_add(usize_of(body_bytes))?;
     let sum = match (kind, bytes.get(body)) {
         (1, Some(body)) if body.len() >= HEADER_BYTES => crc32c(body.get(PLACEMENT_BYTES + 5..)?),
-        (2, Some(body)) => crc32c(body),
+        (2..=4, Some(body)) => crc32c(body),
         _ => 0,
     };
     patch(bytes, 12, &sum.to_le_bytes());

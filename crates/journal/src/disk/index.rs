@@ -3,6 +3,7 @@
 
 use std::io;
 
+use super::chunk::Chunks;
 use super::codec::u32_of;
 use super::frame::Kind;
 use super::position::SegmentId;
@@ -16,6 +17,7 @@ use super::storage::StorageFile;
 pub(crate) struct Indexer {
     pub(crate) summary: Summary,
     pub(crate) entries: Vec<IndexEntry>,
+    chunks: Chunks,
 }
 
 impl Indexer {
@@ -36,33 +38,33 @@ impl Indexer {
         Self {
             summary,
             entries: Vec::new(),
+            chunks: Chunks::default(),
         }
     }
 
-    pub(crate) fn group(&mut self, group: &ScannedGroup) {
+    /// Indexes the frames of a group. False if a chunk of one of them is missing.
+    pub(crate) fn group(&mut self, group: &ScannedGroup) -> bool {
+        let mut whole = true;
         for frame in &group.frames {
-            self.frame(frame);
+            whole &= self.frame(frame);
         }
+        whole
     }
 
-    pub(crate) fn frame(&mut self, frame: &ScannedFrame) {
-        let bytes = u32_of(frame.head.frame_bytes());
+    /// Indexes a frame, unless it is of a batch that is cut and a chunk of it is missing: then it is false.
+    pub(crate) fn frame(&mut self, frame: &ScannedFrame) -> bool {
         if frame.head.kind == Kind::Control {
-            self.summary.control_bytes += u64::from(bytes);
+            self.summary.control_bytes += frame.head.frame_bytes() as u64;
+        }
+        if !self.chunks.note(frame.byte, &frame.head, &frame.body) {
+            return false;
         }
         for entry in &frame.head.entries {
             self.summary.max_timestamp = self.summary.max_timestamp.max(frame.head.max_timestamp);
-            self.entries.push(IndexEntry {
-                log: entry.log,
-                base: entry.base,
-                span: entry.span,
-                byte: frame.byte,
-                bytes,
-                entries: u16::try_from(frame.head.entries.len()).unwrap_or(u16::MAX),
-                placed: frame.head.is_placed(),
-                max_timestamp: frame.head.max_timestamp,
-            });
+            self.entries
+                .push(IndexEntry::of(&frame.head, entry, &frame.body, frame.byte));
         }
+        true
     }
 
     /// Notes where the last good group ends.
@@ -104,7 +106,9 @@ pub(crate) fn index_segment(
     chain: Chain,
 ) -> io::Result<(Indexer, ScanEnd)> {
     let mut indexer = Indexer::new(segment, chain);
-    let end = scan(file, segment, 0, chain, |group| indexer.group(&group))?;
+    let end = scan(file, segment, 0, chain, |group| {
+        indexer.group(&group);
+    })?;
     indexer.end(&end);
     Ok((indexer, end))
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::barrier::{append_control, seal_synced, wait_synced};
 use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
@@ -10,9 +11,7 @@ use super::pool::Pool;
 use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
-use super::stage::{append_control, wait_synced};
 use super::writer::{self, Sealed};
-use smallvec::SmallVec;
 
 /// How often the keeper looks for what nobody told it.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -111,13 +110,9 @@ fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
 /// Seals the segment that is being written, waits until every sealed segment has its sidecar, and stores a checkpoint. For
 /// who holds the turn.
 pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
-    if !wait_synced(core, SmallVec::new()) {
+    if !seal_synced(core) {
         return Err("it takes nothing any more".into());
     }
-    core.writer
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .seal(core);
     if core.settings.threads {
         core.chores.wait_until_sealed();
     } else {
@@ -171,8 +166,7 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         next_segment: core.pool.next_id(),
         run: taken.run,
     };
-    let is_durable =
-        wait_synced(core, SmallVec::new()) || core.drained.load(std::sync::atomic::Ordering::Acquire);
+    let is_durable = wait_synced(core) || core.drained.load(std::sync::atomic::Ordering::Acquire);
     let changes = Changes {
         meta,
         logs,

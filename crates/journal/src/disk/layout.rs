@@ -12,7 +12,7 @@ use super::queue::Staged;
 
 /// Bodies of this size and more are written from where they lie; smaller ones are copied, so that a small message
 /// does not keep a large buffer alive.
-const COPY_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 
 /// The bytes of a group in order, each piece with its place in the segment.
 pub(crate) type Pieces = SmallVec<[(u32, Bytes); 1]>;
@@ -33,7 +33,7 @@ impl Layout {
         let small = staged
             .iter()
             .flat_map(|append| &append.frames)
-            .map(|frame| match frame.body.len() {
+            .map(|frame| match frame.head.body_bytes {
                 large if large >= COPY_BYTES_MAX => frame.head.bytes() + PLACEMENT_BYTES + ALIGN,
                 small => frame.head.bytes() + small + ALIGN,
             })
@@ -58,7 +58,11 @@ impl Layout {
         self.checksums.update(&checksum.to_le_bytes());
         self.frames += 1;
         match head.kind {
-            Kind::Control => self.small.extend_from_slice(body),
+            Kind::Chunk if body.len() >= COPY_BYTES_MAX => {
+                self.large_bytes += body.len();
+                self.large.push((self.small.len(), body.clone()));
+            }
+            Kind::Control | Kind::Chunk | Kind::Cut => self.small.extend_from_slice(body),
             Kind::Batch => {
                 self.small.extend_from_slice(&head.placement());
                 if body.len() < COPY_BYTES_MAX {

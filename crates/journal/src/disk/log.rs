@@ -74,6 +74,7 @@ pub(crate) struct Recent {
     pub(crate) base: Offset,
     pub(crate) max_timestamp: i64,
     pub(crate) entries: u16,
+    pub(crate) chunks: u16,
     pub(crate) placed: bool,
 }
 
@@ -99,6 +100,7 @@ impl Recent {
             byte: self.byte,
             bytes: self.bytes,
             entries: self.entries,
+            chunks: self.chunks,
             placed: self.placed,
             max_timestamp: self.max_timestamp,
         }
@@ -113,6 +115,7 @@ impl Recent {
             base: entry.base,
             max_timestamp: entry.max_timestamp,
             entries: entry.entries,
+            chunks: entry.chunks,
             placed: entry.placed,
         }
     }
@@ -336,6 +339,7 @@ mod tests {
             base: Offset(base),
             max_timestamp: 0,
             entries: 1,
+            chunks: 0,
             placed: true,
         }
     }

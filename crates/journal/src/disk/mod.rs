@@ -9,15 +9,17 @@
 //! ```
 //!
 //! - [`storage`], [`real`]: what is asked of the operating system
-//! - `segment`, `group`, `frame`, `control`: the formats, from the outside in; `sidecar`, `checkpoint`: the indexes
-//! - `stage`, `queue`, `writer`, `syncer`: the way in
+//! - `segment`, `group`, `frame`, `chunk`, `control`: the formats, from the outside in; `sidecar`, `checkpoint`: the indexes
+//! - `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: the way in; `here`: the short one
 //! - `log`, `producers`, `tail`, `read`, `find_time`: the way out
 //! - `keeper`, `pool`, `retention`: the house
 //! - `scan`, `index`, `salvage`, `recovery`: the start
 
 pub mod backup;
+mod barrier;
 pub mod check;
 mod checkpoint;
+mod chunk;
 mod codec;
 mod control;
 mod core;
@@ -27,12 +29,16 @@ mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod group;
+mod here;
 mod index;
 mod keeper;
+#[cfg(test)]
+mod large;
 mod layout;
 mod log;
 #[cfg(test)]
 mod lowered;
+mod overtake;
 mod pool;
 mod position;
 pub(crate) mod producers;
@@ -49,6 +55,8 @@ mod segment;
 pub mod settings;
 mod sidecar;
 mod stage;
+#[cfg(test)]
+mod stepwise;
 pub mod storage;
 mod syncer;
 mod tail;
@@ -240,6 +248,7 @@ fn start(
             run: settings::random_u64(),
             frames_end: Position::default(),
             marked: Position::default(),
+            taken_here: Vec::new(),
         }),
         chores: Chores::default(),
         checkpoint: recovered.checkpoint,
@@ -253,7 +262,7 @@ fn start(
     };
     // The first frame says that a run began; the checkpoint behind it holds everything that was replayed.
     let (boot, at) = (core.settings.boot, core.now_ms());
-    stage::append_control(&core, Control::Run { epoch, boot, at });
+    barrier::append_control(&core, Control::Run { epoch, boot, at });
     while writer::pump(&core) {}
     syncer::pump(&core);
     match core.failure.get() {

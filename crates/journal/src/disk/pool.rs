@@ -15,6 +15,7 @@ use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
 /// Bytes of a write group in large segments, if no single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
+const CHUNK_BYTES: usize = 256 << 10;
 /// Spares beyond those that are kept back: what is written while the next is being prepared.
 const AHEAD: usize = 2;
 /// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
@@ -83,6 +84,11 @@ impl Pool {
     /// Bytes of a write group, if no single append is larger: small segments should not stay half empty.
     pub(crate) fn group_bytes_max(&self) -> usize {
         GROUP_BYTES_MAX.min(usize_of(self.segment_bytes / 4))
+    }
+
+    /// Bytes of a piece of a body that is cut: a part of a group, so that others get into the groups between.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        CHUNK_BYTES.min(self.group_bytes_max() / 4)
     }
 
     /// What an append takes of the spares at most. A segment is sealed when the next group does not fit, and loses less

@@ -9,7 +9,9 @@ use stafett_model::Offset;
 
 use super::control::Control;
 use super::frame::Head;
+use super::group::GROUP_HEAD_BYTES;
 use super::log::Log;
+use super::overtake::Room;
 use crate::contract::Placed;
 use crate::ticket::Settler;
 
@@ -35,6 +37,12 @@ pub(crate) struct Staged {
     pub(crate) interval: Option<(u32, u32)>,
     /// Bytes of all its frames in a segment.
     pub(crate) bytes: usize,
+    /// The chunks of its bodies that are not yet written: they go ahead of its frames, in groups before.
+    pub(crate) ahead: VecDeque<StagedFrame>,
+    /// Bytes of these in a segment.
+    pub(crate) ahead_bytes: usize,
+    /// Behind it, the segment that is being written gets no more groups.
+    pub(crate) seals: bool,
     /// What was taken of the pool's space for it.
     pub(crate) charge: i64,
     /// Bytes of the buffers that its bodies keep alive.
@@ -54,6 +62,39 @@ pub(crate) struct StagedFrame {
     pub(crate) reserves: Option<(Arc<Log>, Offset)>,
 }
 
+/// Where so much has gathered, the writer looks whether it is a group's worth.
+const GATHERED_BYTES: usize = 256 << 10;
+
+impl StagedFrame {
+    /// What it takes of a segment in a write group of its own.
+    pub(crate) fn group_bytes(&self) -> usize {
+        self.head.frame_bytes() + GROUP_HEAD_BYTES
+    }
+}
+
+impl Staged {
+    /// The next of its chunks, as something to write that nobody waits for.
+    pub(super) fn next_chunk(&mut self) -> Option<Self> {
+        let frame = self.ahead.pop_front()?;
+        let bytes = frame.group_bytes();
+        self.ahead_bytes -= bytes;
+        Some(Self {
+            frames: SmallVec::from_buf([frame]),
+            settler: None,
+            placed: SmallVec::new(),
+            wait: Wait::Written,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            seals: false,
+            charge: 0,
+            pinned_bytes: 0,
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -65,23 +106,19 @@ pub(crate) struct Queue {
     clippy::struct_excessive_bools,
     reason = "they are independent conditions, not a state machine"
 )]
-struct State {
-    staged: VecDeque<Staged>,
-    bytes: usize,
+pub(super) struct State {
+    pub(super) staged: VecDeque<Staged>,
+    pub(super) bytes: usize,
+    /// Of what is staged, how many appends have chunks to write…
+    pub(super) cut: usize,
+    /// …and whether some of those of the first are written.
+    pub(super) is_open: bool,
     /// Of what is staged, how many appends do not wait for a sync.
-    impatient: usize,
+    pub(super) impatient: usize,
     sync_running: bool,
     asleep: bool,
     closed: bool,
     failed: bool,
-}
-
-/// What the writer finds.
-#[derive(Debug)]
-pub(crate) enum Taken {
-    Some,
-    /// Nothing is staged and nothing will be.
-    Closed,
 }
 
 impl Queue {
@@ -92,7 +129,10 @@ impl Queue {
         if state.closed || state.failed {
             return false;
         }
-        state.bytes += staged.bytes;
+        state.bytes += staged.bytes + staged.ahead_bytes;
+        if !staged.ahead.is_empty() {
+            state.cut += 1;
+        }
         if staged.wait != Wait::Synced {
             state.impatient += 1;
         }
@@ -100,39 +140,53 @@ impl Queue {
         true
     }
 
-    /// Wakes the writer if it sleeps.
+    /// Wakes the writer if it sleeps, unless it would go on sleeping until a sync has ended.
     pub(crate) fn wake(&self) {
         let state = self.lock();
-        if state.asleep {
+        let gathers = state.gathers() && state.bytes < GATHERED_BYTES;
+        if state.asleep && !gathers {
             drop(state);
             self.wake.notify_all();
         }
     }
 
-    /// Waits for appends and moves up to `bytes_max` of them, at least one, into `out`. While a sync runs, appends that
-    /// wait for one gather.
-    pub(crate) fn take(&self, bytes_max: usize, out: &mut Vec<Staged>) -> Taken {
+    /// Waits until there is something for the writer. While a sync runs, appends that wait for one gather, up to the bytes of a
+    /// group. False if nothing is staged and nothing will be.
+    pub(crate) fn wait(&self, group_bytes: usize) -> bool {
         let mut state = self.lock();
         loop {
-            let gather =
-                state.sync_running && state.impatient == 0 && state.bytes < bytes_max && !state.closed;
+            let gather = state.gathers() && state.bytes < group_bytes && !state.closed;
             if !state.staged.is_empty() && !gather {
-                break;
+                return true;
             }
             if state.closed && state.staged.is_empty() {
-                return Taken::Closed;
+                return false;
             }
             state.asleep = true;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.asleep = false;
         }
-        state.take(bytes_max, out);
-        Taken::Some
     }
 
-    /// Like [`Queue::take`], of what is there now.
-    pub(crate) fn take_now(&self, bytes_max: usize, out: &mut Vec<Staged>) {
-        self.lock().take(bytes_max, out);
+    /// Moves all that is staged into `out`, if the writer sleeps though it need not, and it is at most `bytes_max`. False if
+    /// it is for the writer, or will be once a sync has ended.
+    pub(super) fn take_asleep(&self, bytes_max: usize, out: &mut Vec<Staged>) -> bool {
+        let mut state = self.lock();
+        let wait = !state.asleep || state.closed || state.gathers();
+        if wait || state.bytes > bytes_max || state.cut > 0 || state.staged.iter().any(|append| append.seals)
+        {
+            return false;
+        }
+        out.extend(state.staged.drain(..));
+        state.bytes = 0;
+        state.impatient = 0;
+        true
+    }
+
+    /// Moves as much as a group holds, at least one append if there is one, into `out`; returns how many bytes the segment has
+    /// to keep free behind it.
+    pub(crate) fn take_now(&self, room: Room, out: &mut Vec<Staged>) -> usize {
+        self.lock().take(room, out)
     }
 
     pub(crate) fn set_sync_running(&self, running: bool) {
@@ -157,6 +211,7 @@ impl Queue {
             state.failed = true;
             state.closed = true;
             state.bytes = 0;
+            (state.cut, state.is_open) = (0, false);
             state.impatient = 0;
             std::mem::take(&mut state.staged)
         };
@@ -179,21 +234,101 @@ impl Queue {
 }
 
 impl State {
-    fn take(&mut self, bytes_max: usize, out: &mut Vec<Staged>) {
+    /// Whether what is there waits for the sync that runs.
+    fn gathers(&self) -> bool {
+        self.sync_running && self.impatient == 0 && self.cut == 0
+    }
+
+    pub(super) fn take(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
+        if self.cut > 0 {
+            return self.take_around(room, out);
+        }
         let mut bytes = 0;
         while let Some(next) = self.staged.front() {
-            if bytes > 0 && bytes + next.bytes > bytes_max {
+            if bytes > 0 && bytes + next.bytes > room.group {
                 break;
             }
             let Some(next) = self.staged.pop_front() else {
                 break;
             };
             bytes += next.bytes;
-            self.bytes -= next.bytes;
-            if next.wait != Wait::Synced {
-                self.impatient -= 1;
+            let seals = next.seals;
+            self.hand_out(next, out);
+            if seals {
+                break;
             }
-            out.push(next);
         }
+        0
+    }
+
+    /// Gives an append to the writer.
+    pub(super) fn hand_out(&mut self, append: Staged, out: &mut Vec<Staged>) {
+        self.bytes -= append.bytes;
+        if append.wait != Wait::Synced {
+            self.impatient -= 1;
+        }
+        out.push(append);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn staged(wait: Wait, bytes: usize) -> Staged {
+        Staged {
+            frames: SmallVec::new(),
+            settler: None,
+            placed: SmallVec::new(),
+            wait,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            seals: false,
+            charge: 0,
+            pinned_bytes: 0,
+        }
+    }
+
+    /// A queue whose writer sleeps, with these in it.
+    fn asleep(all: impl IntoIterator<Item = Staged>) -> Queue {
+        let queue = Queue::default();
+        for one in all {
+            assert!(queue.push(one));
+        }
+        queue.lock().asleep = true;
+        queue
+    }
+
+    fn taken(queue: &Queue) -> Option<usize> {
+        let mut out = Vec::new();
+        queue.take_asleep(100, &mut out).then_some(out.len())
+    }
+
+    #[test]
+    fn a_little_is_taken_from_a_sleeping_writer_all_of_it() {
+        let queue = asleep([staged(Wait::Written, 40), staged(Wait::Synced, 60)]);
+        assert_eq!(taken(&queue), Some(2));
+        assert_eq!((queue.bytes(), queue.lock().impatient), (0, 0));
+        assert_eq!(taken(&queue), Some(0));
+    }
+
+    #[test]
+    fn what_the_writer_is_at_or_will_gather_is_left_to_it() {
+        let queue = asleep([staged(Wait::Written, 101)]);
+        assert_eq!(taken(&queue), None, "too much");
+        let queue = asleep([staged(Wait::Written, 1)]);
+        queue.lock().asleep = false;
+        assert_eq!(taken(&queue), None, "the writer is at it");
+        let queue = asleep([staged(Wait::Synced, 1)]);
+        queue.set_sync_running(true);
+        assert_eq!(taken(&queue), None, "it waits for the sync to end");
+        assert!(queue.push(staged(Wait::Written, 1)));
+        assert_eq!(taken(&queue), Some(2), "somebody waits for no sync");
+        let queue = asleep([staged(Wait::Written, 1)]);
+        queue.close();
+        assert_eq!(taken(&queue), None, "closed");
     }
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
-use stafett_model::batch::{PLACEMENT_BYTES, placement};
+use stafett_model::batch::{HEADER_BYTES, PLACEMENT_BYTES, placement};
 use stafett_model::fan_out::{self, Numbering};
 use stafett_model::{LogId, Offset};
 
+use super::chunk::{self, NotWhole, Table, table_bytes};
 use super::codec::{u32_of, usize_of};
 use super::core::Core;
-use super::frame::{Entry, Head};
+use super::frame::{Entry, HEAD_BYTES, Head};
 use super::log::{Log, Recent};
 use super::position::SegmentId;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};
 use super::storage::StorageFile;
+use super::tail::TailReader;
 use crate::contract::{Bounds, ReadError, ReadFrom, ReadRequest, Run, Selection};
 use crate::ticket::{ReadResult, ReadTicket};
 
@@ -134,6 +136,10 @@ fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<R
             if !frame.placed {
                 return None;
             }
+            if frame.chunks > 0 {
+                add_chunks(tail, *segment, frame, &mut run)?;
+                continue;
+            }
             let body_at = frame.byte + u32_of(frame.head_bytes());
             let body_bytes = body_bytes_of(frame);
             let mut slices = tail.get(*segment, body_at, body_bytes)?;
@@ -143,6 +149,21 @@ fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<R
     })?;
     budget.spend(run.bytes);
     Some(Ok(run))
+}
+
+/// Adds a batch that is cut, if all of it is in memory.
+fn add_chunks(tail: &TailReader<'_>, segment: SegmentId, frame: &IndexEntry, run: &mut Run) -> Option<()> {
+    let table_at = frame.byte + u32_of(frame.head_bytes());
+    let bytes = tail.get(segment, table_at, table_bytes(frame.chunks.into()))?;
+    let [bytes] = bytes.as_slice() else { return None };
+    let table = Table::decode(bytes)?;
+    run.bytes += table.batch_bytes();
+    run.pieces.push(bytes.slice(..HEADER_BYTES));
+    for place in &table.places {
+        let at = place.byte + u32_of(HEAD_BYTES);
+        run.pieces.extend(tail.get(segment, at, usize_of(place.bytes))?);
+    }
+    Some(())
 }
 
 /// Adds a body that came with its frame's padding to the run, without the padding.
@@ -437,17 +458,21 @@ fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
     Ok(run)
 }
 
-/// How many of the frames lie in one stretch that is read at once.
+/// How many of the frames lie in one stretch that is read at once. A batch that is cut is read alone.
 fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
     let Some((segment, _, first)) = frames.first() else {
         return 0;
     };
+    if first.chunks > 0 {
+        return 1;
+    }
     let mut end = first.byte + first.bytes;
     1 + frames
         .iter()
         .skip(1)
         .take_while(|(other, _, frame)| {
             let near = other == segment
+                && frame.chunks == 0
                 && frame.byte >= end
                 && frame.byte - end <= GAP_BYTES
                 && frame.byte + frame.bytes - first.byte <= READ_BYTES;
@@ -459,7 +484,7 @@ fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
         .count()
 }
 
-/// Reads frames that lie in one stretch and returns what the log gets of each.
+/// Reads frames that lie in one stretch, or one batch that is cut, and returns what the log gets of each.
 pub(crate) fn read_frames(
     file: &dyn StorageFile,
     log: LogId,
@@ -468,6 +493,9 @@ pub(crate) fn read_frames(
     let (Some(first), Some(last)) = (frames.first(), frames.last()) else {
         return Ok(SmallVec::new());
     };
+    if first.chunks > 0 {
+        return Ok(SmallVec::from_iter([read_cut(file, log, first)?]));
+    }
     let length = usize_of(last.byte + last.bytes - first.byte);
     // What a damaged length asks for is not taken before the file is known to have it.
     if length > usize_of(READ_BYTES) && file.bytes().unwrap_or(0) < u64::from(last.byte + last.bytes) {
@@ -494,11 +522,7 @@ pub(crate) fn read_frames(
             let at = usize_of(frame.byte - first.byte);
             let whole = bytes.get(at..at + usize_of(frame.bytes)).ok_or_else(damaged)?;
             let (head, _) = Head::decode(whole).map_err(|_| damaged())?;
-            let entry = head
-                .entries
-                .iter()
-                .find(|entry| entry.log == log && entry.base == frame.base);
-            let entry = entry.ok_or_else(damaged)?;
+            let entry = entry_of(&head, log, frame).ok_or_else(damaged)?;
             let body = whole
                 .get(head.bytes()..head.bytes() + head.body_bytes)
                 .ok_or_else(damaged)?;
@@ -506,6 +530,34 @@ pub(crate) fn read_frames(
             part_of(&bytes.slice_ref(body), &head, entry).ok_or_else(damaged)
         })
         .collect()
+}
+
+/// Reads a batch that is cut and returns what the log gets of it.
+fn read_cut(file: &dyn StorageFile, log: LogId, frame: &IndexEntry) -> Result<Bytes, Failed> {
+    let damaged = || {
+        Failed::Error(ReadError::Damaged {
+            log,
+            from: frame.base,
+            to: frame.end(),
+        })
+    };
+    let mut last = BytesMut::zeroed(frame.stored_bytes());
+    super::storage::read_exact_at(file, &mut last, frame.byte.into())
+        .map_err(|error| io_error(log, &error))?;
+    let (head, table) = chunk::last_frame(&last).ok_or_else(damaged)?;
+    let (head, body) = table.assemble(file, &head).map_err(|error| match error {
+        NotWhole::Damaged => damaged(),
+        NotWhole::Io(error) => io_error(log, &error),
+    })?;
+    let entry = entry_of(&head, log, frame).ok_or_else(damaged)?;
+    part_of(&body, &head, entry).ok_or_else(damaged)
+}
+
+/// The part of a log in a frame.
+fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Option<&'a Entry> {
+    head.entries
+        .iter()
+        .find(|entry| entry.log == log && entry.base == frame.base)
 }
 
 /// What one log gets of a frame's body: the batch as it lies if the entry covers it whole, else a rebuilt one.

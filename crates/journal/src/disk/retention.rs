@@ -6,11 +6,11 @@
 use smallvec::SmallVec;
 use stafett_model::Offset;
 
+use super::barrier::append_control;
 use super::control::Control;
 use super::core::Core;
 use super::log::Log;
 use super::read::with_sidecar;
-use super::stage::append_control;
 
 /// Looks at every log that has something to free.
 pub(crate) fn enforce(core: &Core) {

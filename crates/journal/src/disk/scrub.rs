@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::chunk::Chunks;
 use super::core::Core;
 use super::position::SegmentId;
 use super::scan::{Chain, scan};
@@ -87,6 +88,17 @@ fn damage(core: &Core, segment: &Segment) -> std::io::Result<Option<String>> {
         sequence: head.first_sequence.saturating_sub(1),
         checksum: head.previous,
     };
-    let end = scan(&*file, segment.id, 0, chain, |_| ())?;
-    Ok((end.byte < summary.valid_bytes).then(|| format!("at byte {}: {}", end.byte, end.reason)))
+    let mut chunks = Chunks::default();
+    let mut not_whole = None;
+    let end = scan(&*file, segment.id, 0, chain, |group| {
+        for frame in &group.frames {
+            if !chunks.note(frame.byte, &frame.head, &frame.body) {
+                not_whole.get_or_insert(frame.byte);
+            }
+        }
+    })?;
+    if end.byte < summary.valid_bytes {
+        return Ok(Some(format!("at byte {}: {}", end.byte, end.reason)));
+    }
+    Ok(not_whole.map(|byte| format!("a chunk of the batch that ends at byte {byte} is missing")))
 }

@@ -30,8 +30,8 @@ use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
-/// The version that this program writes. It opens the one before as well, once there is one.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version that this program writes. It opens the one before as well: 1 had no chunks.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"STAFSEG\0";
 pub(crate) const COVERED: std::ops::Range<usize> = 12..80;
 

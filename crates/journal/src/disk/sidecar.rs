@@ -11,8 +11,10 @@
 //!         72 u32 stretches of consecutive frames of one log
 //! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest timestamp,
 //!         40 u32 first entry, 44 u32 entries
-//! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame,
-//!         28 u32 entries of the frame; top bit: the body lies as the log gets it, 32 i64 latest timestamp
+//! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame (of a batch
+//!         that is cut: the byte of its last frame, and the bytes that its frame would have uncut),
+//!         28 u16 entries of the frame, 30 u16 chunks of the body, 0 if it is not cut; top bit: it lies as the log gets
+//!         it, 32 i64 latest timestamp
 //! ```
 //!
 //! It is written under another name, synced, and renamed: a sidecar that is there is whole, or damaged.
@@ -23,8 +25,9 @@ use std::sync::Arc;
 use stafett_model::checksum::crc32c;
 use stafett_model::{LogId, Offset};
 
+use super::chunk::{CHUNKS_MAX, Table, table_bytes};
 use super::codec::{Reader, patch, u32_of, usize_of};
-use super::frame::{ENTRY_BYTES, HEAD_BYTES};
+use super::frame::{ENTRY_BYTES, Entry, HEAD_BYTES, Head, Kind, frame_bytes};
 use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 use super::segment::FORMAT_VERSION;
@@ -36,7 +39,7 @@ pub(crate) const ROW_BYTES: usize = 48;
 pub(crate) const INDEX_ENTRY_BYTES: usize = 40;
 pub(crate) const ROWS_PER_BLOCK: u32 = 85;
 pub(crate) const ENTRIES_PER_BLOCK: u32 = 102;
-const PLACED_BIT: u32 = 1 << 31;
+const PLACED_BIT: u16 = 1 << 15;
 
 /// Where one log's part of a frame lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,9 @@ pub(crate) struct IndexEntry {
     pub(crate) bytes: u32,
     /// Entries of the frame; at least one.
     pub(crate) entries: u16,
+    /// Pieces that its body is cut into; 0 if it is not. Then `byte` is where its last frame starts, and `bytes` what the
+    /// frame would have if it were in one piece.
+    pub(crate) chunks: u16,
     /// The body lies as the log gets it.
     pub(crate) placed: bool,
     pub(crate) max_timestamp: i64,
@@ -94,6 +100,29 @@ pub(crate) enum SidecarError {
 }
 
 impl IndexEntry {
+    /// The part of one log in a frame that starts at `byte`.
+    pub(crate) fn of(head: &Head, entry: &Entry, body: &[u8], byte: u32) -> Self {
+        let table = match head.kind {
+            Kind::Cut => Table::decode(body),
+            Kind::Batch | Kind::Control | Kind::Chunk => None,
+        };
+        let bytes = match &table {
+            Some(table) => frame_bytes(head.entries.len(), table.batch_bytes()),
+            None => head.frame_bytes(),
+        };
+        Self {
+            log: entry.log,
+            base: entry.base,
+            span: entry.span,
+            byte,
+            bytes: u32_of(bytes),
+            entries: u16::try_from(head.entries.len()).unwrap_or(u16::MAX),
+            chunks: table.map_or(0, |table| u16::try_from(table.places.len()).unwrap_or(0)),
+            placed: head.is_placed(),
+            max_timestamp: head.max_timestamp,
+        }
+    }
+
     pub(crate) fn end(&self) -> Offset {
         Offset(self.base.0 + u64::from(self.span))
     }
@@ -103,14 +132,23 @@ impl IndexEntry {
         HEAD_BYTES + usize::from(self.entries) * ENTRY_BYTES
     }
 
+    /// Bytes of the frame at `byte`: of the whole one, or of the last of a batch that is cut.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        match self.chunks {
+            0 => usize_of(self.bytes),
+            chunks => frame_bytes(self.entries.into(), table_bytes(chunks.into())),
+        }
+    }
+
     fn encode(&self, out: &mut [u8], at: usize) {
         patch(out, at, &self.log.0.to_le_bytes());
         patch(out, at + 8, &self.base.0.to_le_bytes());
         patch(out, at + 16, &self.span.to_le_bytes());
         patch(out, at + 20, &self.byte.to_le_bytes());
         patch(out, at + 24, &self.bytes.to_le_bytes());
-        let flags = u32::from(self.entries) | if self.placed { PLACED_BIT } else { 0 };
-        patch(out, at + 28, &flags.to_le_bytes());
+        patch(out, at + 28, &self.entries.to_le_bytes());
+        let chunks = self.chunks | if self.placed { PLACED_BIT } else { 0 };
+        patch(out, at + 30, &chunks.to_le_bytes());
         patch(out, at + 32, &self.max_timestamp.to_le_bytes());
     }
 
@@ -118,9 +156,8 @@ impl IndexEntry {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let (log, base) = (LogId(reader.u64()?), Offset(reader.u64()?));
-        let (span, byte, bytes, flags) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
-        let entries = u16::try_from(flags & !PLACED_BIT).ok()?;
-        let placed = flags & PLACED_BIT != 0;
+        let (span, byte, bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let (entries, chunks) = (reader.u16()?, reader.u16()?);
         let entry = Self {
             log,
             base,
@@ -128,13 +165,16 @@ impl IndexEntry {
             byte,
             bytes,
             entries,
-            placed,
+            chunks: chunks & !PLACED_BIT,
+            placed: chunks & PLACED_BIT != 0,
             max_timestamp: reader.i64()?,
         };
         let possible = base.checked_add(span.into()).is_some()
             && byte.checked_add(bytes).is_some()
             && entries > 0
-            && entry.head_bytes() <= usize_of(bytes);
+            && entry.head_bytes() <= usize_of(bytes)
+            && usize::from(entry.chunks) <= CHUNKS_MAX
+            && entry.byte.checked_add(u32_of(entry.stored_bytes())).is_some();
         possible.then_some(entry)
     }
 }
@@ -496,6 +536,7 @@ mod tests {
             byte: 4096,
             bytes: 100,
             entries: 1,
+            chunks: u16::try_from(n % 3).unwrap(),
             placed: true,
             max_timestamp: i64::try_from(n).unwrap(),
         };

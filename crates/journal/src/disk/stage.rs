@@ -1,5 +1,6 @@
 //! Staging: preconditions, offsets and the place in the queue, decided under the locks of the logs concerned.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
@@ -9,10 +10,14 @@ use stafett_model::batch::{HEADER_BYTES, MAGIC};
 use stafett_model::checksum::crc32c;
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
+use super::chunk::{self, table_bytes};
+use super::codec::usize_of;
 use super::control::{Control, LOGS_MAX};
 use super::core::Core;
 use super::frame::{ENTRIES_MAX, Entry, Head, Kind, frame_bytes};
 use super::group::GROUP_HEAD_BYTES;
+use super::here;
+use super::layout::COPY_BYTES_MAX;
 use super::log::{Log, LogState};
 use super::producers::{Numbered, Verdict};
 use super::queue::{Staged, StagedFrame, Wait};
@@ -23,7 +28,7 @@ use crate::contract::{
 use crate::ticket::{Settler, Ticket};
 
 /// State that does not wait for a sync is on disk within this.
-const STATE_SYNC_WITHIN_MS: u32 = 100;
+pub(crate) const STATE_SYNC_WITHIN_MS: u32 = 100;
 /// What logs at `os` and `memory` leave unsynced at most.
 const IDLE_SYNC_WITHIN_MS: u32 = 1000;
 /// Staged bytes beyond which even appends to logs at `memory` wait until they are written.
@@ -48,69 +53,10 @@ pub(crate) fn append(core: &Core, appends: Vec<Append>) -> Ticket {
             }
         }
     }
-    if wake {
+    if wake && !here::write(core) {
         core.queue.wake();
     }
     ticket
-}
-
-/// Stages control frames that nobody waits for.
-pub(crate) fn append_control(core: &Core, control: Control) {
-    let frame = control_frame(control);
-    let bytes = frame.head.frame_bytes() + GROUP_HEAD_BYTES;
-    let charge = core.pool.take_space(bytes, true).unwrap_or(0);
-    let staged = Staged {
-        frames: SmallVec::from_buf([frame]),
-        settler: None,
-        placed: SmallVec::new(),
-        wait: Wait::Written,
-        sync_within_ms: STATE_SYNC_WITHIN_MS,
-        interval: None,
-        bytes,
-        charge,
-        pinned_bytes: 0,
-    };
-    if core.queue.push(staged) {
-        core.queue.wake();
-    }
-}
-
-/// Stages a control frame and waits until it is synced. False if it may not be.
-pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
-    wait_synced(core, SmallVec::from_buf([control_frame(control)]))
-}
-
-/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
-pub(crate) fn wait_synced(core: &Core, frames: SmallVec<[StagedFrame; 1]>) -> bool {
-    let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
-        0 => 0,
-        bytes => bytes + GROUP_HEAD_BYTES,
-    };
-    let charge = match bytes {
-        0 => 0,
-        bytes => core.pool.take_space(bytes, true).unwrap_or(0),
-    };
-    let (ticket, settlers) = Ticket::new(1);
-    for (settler, frames) in settlers.zip([frames]) {
-        core.queue.push(Staged {
-            frames,
-            settler: Some(settler),
-            placed: SmallVec::new(),
-            wait: Wait::Synced,
-            sync_within_ms: u32::MAX,
-            interval: None,
-            bytes,
-            charge,
-            pinned_bytes: 0,
-        });
-    }
-    if core.settings.threads {
-        core.queue.wake();
-    } else {
-        while super::writer::pump(core) {}
-        super::syncer::pump(core);
-    }
-    matches!(ticket.wait().as_slice(), [Outcome::Committed(_)])
 }
 
 fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler, Refusal)> {
@@ -141,6 +87,8 @@ enum Part {
         header: BatchHeader,
         body: Bytes,
         targets: SmallVec<[Target; 1]>,
+        /// The frames that go ahead, if the body is cut: then `body` is its front alone.
+        ahead: Vec<StagedFrame>,
     },
     Control(StagedFrame),
 }
@@ -162,7 +110,7 @@ impl Prepared {
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;
         let mut frees_space = true;
-        let mut frames = SmallVec::new();
+        let mut frames: SmallVec<[Part; 1]> = SmallVec::new();
         for frame in append.frames {
             let part = match frame {
                 Frame::Batch(batch) => {
@@ -197,10 +145,7 @@ impl Prepared {
             };
             frames.push(part);
         }
-        let limit = usize::try_from(core.settings.segment_bytes).unwrap_or(usize::MAX) - SEGMENT_HEAD_BYTES;
-        if bytes > limit {
-            return Err(Refusal::TooLarge { bytes, limit });
-        }
+        let bytes = cut_large(core, &mut frames, bytes)?;
         logs.sort_unstable_by_key(|log| log.id);
         logs.dedup_by_key(|log| log.id);
         Ok(Self {
@@ -233,6 +178,7 @@ impl Prepared {
             logs: &logs,
             level: self.level,
             frames: SmallVec::new(),
+            ahead: VecDeque::new(),
             placed: SmallVec::new(),
             wait: match self.state {
                 _ if self.has_batches => Wait::Nothing,
@@ -254,9 +200,10 @@ impl Prepared {
                         header,
                         body,
                         targets,
+                        ahead,
                     },
                     None,
-                ) => out.batch(header, body, &targets, &mut locked),
+                ) => out.batch(header, body, &targets, ahead, &mut locked),
                 (Part::Batch { header, targets, .. }, Some(base)) => {
                     out.duplicate(&header, base, &targets, &locked);
                 }
@@ -276,6 +223,9 @@ impl Prepared {
             sync_within_ms: out.sync_within_ms,
             interval: out.interval,
             bytes: 0,
+            ahead_bytes: out.ahead.iter().map(StagedFrame::group_bytes).sum(),
+            ahead: out.ahead,
+            seals: false,
             charge,
             pinned_bytes: self.pinned_bytes,
         };
@@ -293,7 +243,9 @@ fn finish(core: &Core, mut staged: Staged) -> bool {
     if !staged.frames.is_empty() {
         staged.bytes += GROUP_HEAD_BYTES;
     }
-    staged.charge = core.pool.keep_space(staged.charge, staged.bytes);
+    staged.charge = core
+        .pool
+        .keep_space(staged.charge, staged.bytes + staged.ahead_bytes);
     if staged.wait > Wait::Nothing || core.queue.bytes() > UNWRITTEN_BYTES_MAX {
         staged.wait = staged.wait.max(Wait::Written);
         return core.queue.push(staged);
@@ -390,6 +342,8 @@ struct Staging<'a> {
     /// What the append lowers the levels of its logs to.
     level: Option<Durability>,
     frames: SmallVec<[StagedFrame; 1]>,
+    /// The chunks of bodies that are cut.
+    ahead: VecDeque<StagedFrame>,
     placed: SmallVec<[Placed; 1]>,
     wait: Wait,
     sync_within_ms: u32,
@@ -399,7 +353,14 @@ struct Staging<'a> {
 }
 
 impl Staging<'_> {
-    fn batch(&mut self, header: BatchHeader, body: Bytes, targets: &[Target], locked: &mut Locked<'_>) {
+    fn batch(
+        &mut self,
+        header: BatchHeader,
+        body: Bytes,
+        targets: &[Target],
+        ahead: Vec<StagedFrame>,
+        locked: &mut Locked<'_>,
+    ) {
         let mut entries = SmallVec::new();
         let mut logs = SmallVec::new();
         for target in targets {
@@ -429,10 +390,15 @@ impl Staging<'_> {
             }
             logs.push((log, wait));
         }
+        let (kind, body_bytes) = match ahead.len() {
+            0 => (Kind::Batch, body.len()),
+            chunks => (Kind::Cut, table_bytes(chunks)),
+        };
+        self.ahead.extend(ahead);
         let head = Head {
-            kind: Kind::Batch,
+            kind,
             more: false,
-            body_bytes: body.len(),
+            body_bytes,
             body_checksum: header.crc,
             max_timestamp: header.max_timestamp,
             span: span_of(&header, Selection::All),
@@ -607,7 +573,54 @@ fn batch_part(batch: BatchFrame) -> Part {
         header,
         body: batch.body,
         targets: batch.targets,
+        ahead: Vec::new(),
     }
+}
+
+/// Bodies of this size and more are cut, if their append is larger than a write group.
+fn is_cut(body: &Bytes, chunk_bytes: usize) -> bool {
+    body.len() > HEADER_BYTES + chunk_bytes.min(COPY_BYTES_MAX)
+}
+
+/// What an append takes more of a segment if its large bodies are cut.
+fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
+    let bodies = frames.iter().filter_map(|part| match part {
+        Part::Batch { body, targets, .. } if is_cut(body, chunk_bytes) => Some((body.len(), targets.len())),
+        Part::Batch { .. } | Part::Control(_) => None,
+    });
+    bodies
+        .map(|(bytes, targets)| {
+            let last = frame_bytes(targets, table_bytes(chunk::count(bytes, chunk_bytes)));
+            (chunk::ahead_bytes(bytes, chunk_bytes) + last).saturating_sub(frame_bytes(targets, bytes))
+        })
+        .sum()
+}
+
+/// Cuts the bodies of an append that is too large for a write group, before any lock is taken: the checksums of their
+/// chunks are computed here. Returns what the append takes of a segment.
+fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Refusal> {
+    let (group_bytes_max, chunk_bytes) = (core.pool.group_bytes_max(), core.pool.chunk_bytes());
+    let extra = if bytes > group_bytes_max {
+        extra_bytes_of_cutting(frames, chunk_bytes)
+    } else {
+        0
+    };
+    let bytes = bytes + extra;
+    let limit = usize_of(core.settings.segment_bytes) - SEGMENT_HEAD_BYTES;
+    if bytes > limit {
+        return Err(Refusal::TooLarge { bytes, limit });
+    }
+    if bytes > group_bytes_max {
+        for part in frames {
+            if let Part::Batch { body, ahead, .. } = part
+                && is_cut(body, chunk_bytes)
+            {
+                *ahead = chunk::cut(body, chunk_bytes).collect();
+                body.truncate(HEADER_BYTES);
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 fn control_of(frame: Frame) -> Control {
@@ -627,7 +640,7 @@ fn control_of(frame: Frame) -> Control {
     }
 }
 
-fn control_frame(control: Control) -> StagedFrame {
+pub(crate) fn control_frame(control: Control) -> StagedFrame {
     let body = Bytes::from(control.encode());
     let head = Head {
         kind: Kind::Control,

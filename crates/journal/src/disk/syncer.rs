@@ -87,9 +87,15 @@ impl SyncGate {
         self.lock().synced
     }
 
+    /// Bytes that were written and not synced.
+    pub(super) fn unsynced_bytes(&self) -> usize {
+        self.lock().unsynced_bytes
+    }
+
     pub(crate) fn on_written(&self, core: &Core, written: Written) {
         let mut state = self.lock();
-        state.written = written.end;
+        // Whoever wrote what lies before may come later.
+        state.written = state.written.max(written.end);
         state.unsynced_bytes += written.bytes;
         for file in written.files {
             if !state.files.iter().any(|known| Arc::ptr_eq(known, &file)) {

@@ -1,23 +1,27 @@
 //! The writer: gathers what is staged into write groups and writes each with one call.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use stafett_model::checksum::crc32c;
 
 use super::checkpoint::StateAt;
+use super::chunk::{self, Place, Table};
 use super::codec::{u32_of, usize_of};
 use super::control::Control;
 use super::core::Core;
 use super::frame::Kind;
 use super::group::{GROUP_HEAD_BYTES, GroupHead};
 use super::index::count_runs;
-use super::layout::Layout;
+use super::layout::{COPY_BYTES_MAX, Layout};
 use super::log::Recent;
+use super::overtake::Room;
 use super::pool::Spare;
 use super::position::{Position, SegmentId};
-use super::queue::{Staged, Taken, Wait};
+use super::queue::{Staged, StagedFrame, Wait};
 use super::scan::Chain;
 use super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::sidecar::{IndexEntry, Summary};
@@ -39,6 +43,8 @@ pub(crate) struct Writer {
     /// The end of the last group with frames, and the highest mark that a group carries.
     pub(crate) frames_end: Position,
     pub(crate) marked: Position,
+    /// Empty, and kept for its memory: what is written by who staged it ([`super::here`]).
+    pub(super) taken_here: Vec<Staged>,
 }
 
 /// The segment that is being written.
@@ -49,6 +55,8 @@ pub(crate) struct Active {
     at: u32,
     first_sequence: u64,
     index: Vec<IndexEntry>,
+    /// Chunks of a batch whose last frame is still to come.
+    places: VecDeque<Place>,
     control_bytes: u64,
     max_timestamp: i64,
 }
@@ -63,8 +71,10 @@ pub(crate) struct Sealed {
 /// Writes until the journal is closed.
 pub(crate) fn run(core: &Core) {
     let mut staged = Vec::new();
-    while let Taken::Some = core.queue.take(core.pool.group_bytes_max(), &mut staged) {
-        write(core, &mut staged);
+    while core.queue.wait(core.pool.group_bytes_max()) {
+        // Whoever stages and writes by itself does so while this sleeps: from here on the room is known.
+        let promised = core.queue.take_now(room(core), &mut staged);
+        write(core, &mut staged, promised);
     }
     core.sync.close();
 }
@@ -72,10 +82,22 @@ pub(crate) fn run(core: &Core) {
 /// Writes what is staged now and returns whether there was anything.
 pub(crate) fn pump(core: &Core) -> bool {
     let mut staged = Vec::new();
-    core.queue.take_now(core.pool.group_bytes_max(), &mut staged);
+    let promised = core.queue.take_now(room(core), &mut staged);
     let some = !staged.is_empty();
-    write(core, &mut staged);
+    write(core, &mut staged, promised);
     some
+}
+
+/// What the next group may take.
+fn room(core: &Core) -> Room {
+    let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let segment_bytes = usize_of(core.settings.segment_bytes);
+    let active = writer.active.as_ref();
+    Room {
+        group: core.pool.group_bytes_max(),
+        left: active.map_or(0, |active| segment_bytes - usize_of(active.at)),
+        segment: segment_bytes - SEGMENT_HEAD_BYTES,
+    }
 }
 
 /// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last groups
@@ -86,34 +108,67 @@ pub(crate) fn write_idle_mark(core: &Core) {
         writer.marked < writer.frames_end && core.sync.synced() >= writer.frames_end
     };
     if due && !core.queue.is_closed() {
-        write_all(core, &mut Vec::new(), true);
+        write_all(core, &mut Vec::new(), 0, true);
     }
 }
 
 /// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
 pub(crate) fn write_last_mark(core: &Core) {
-    write_all(core, &mut Vec::new(), true);
+    write_all(core, &mut Vec::new(), 0, true);
     core.writer
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .seal(core);
 }
 
-fn write(core: &Core, staged: &mut Vec<Staged>) {
+fn write(core: &Core, staged: &mut Vec<Staged>, promised: usize) {
     if !staged.is_empty() {
-        write_all(core, staged, false);
+        write_all(core, staged, promised, false);
     }
 }
 
-fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
-    let mut writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+/// Writes a group into a segment that has `promised` bytes more behind it.
+fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool) {
+    let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    write_group(core, writer, staged, promised, mark);
+}
+
+/// Writes a group for who has the lock already.
+pub(super) fn write_locked(core: &Core, writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
+    write_group(core, writer, &mut staged, 0, false);
+    staged.clear();
+    if let Ok(mut writer) = core.writer.try_lock() {
+        writer.taken_here = staged;
+    }
+}
+
+fn write_group(
+    core: &Core,
+    mut writer: MutexGuard<'_, Writer>,
+    staged: &mut Vec<Staged>,
+    promised: usize,
+    mark: bool,
+) {
     if core.has_failed() {
         staged.clear();
         return;
     }
+    if mark
+        && writer
+            .active
+            .as_ref()
+            .is_some_and(|active| !active.places.is_empty())
+    {
+        // A body is on its way: its groups carry marks, and the room is theirs.
+        return;
+    }
     let started = std::time::Instant::now();
-    match writer.write_group(core, staged, mark) {
+    let seals = staged.iter().any(|append| append.seals);
+    match writer.write_group(core, staged, promised, mark) {
         Ok(written) => {
+            if seals {
+                writer.seal(core);
+            }
             drop(writer);
             core.metrics
                 .write_seconds
@@ -129,9 +184,15 @@ fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
 }
 
 impl Writer {
-    fn write_group(&mut self, core: &Core, staged: &mut Vec<Staged>, mark: bool) -> io::Result<Written> {
+    fn write_group(
+        &mut self,
+        core: &Core,
+        staged: &mut Vec<Staged>,
+        promised: usize,
+        mark: bool,
+    ) -> io::Result<Written> {
         let frames_bytes: usize = staged.iter().map(|append| append.bytes).sum();
-        let mut files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES))?;
+        let mut files = self.make_room(core, frames_bytes.max(GROUP_HEAD_BYTES) + promised)?;
         let active = self
             .active
             .as_mut()
@@ -183,6 +244,12 @@ impl Writer {
         })
     }
 
+    /// Whether so many bytes fit into the segment that is being written.
+    pub(super) fn has_room(&self, core: &Core, bytes: usize) -> bool {
+        let active = self.active.as_ref();
+        active.is_some_and(|active| active.at.saturating_add(u32_of(bytes)) <= core.settings.segment_bytes)
+    }
+
     /// Goes to the next segment if the active one has no room; returns files that still have to be synced.
     fn make_room(&mut self, core: &Core, bytes: usize) -> io::Result<SmallVec<[Arc<dyn StorageFile>; 2]>> {
         let mut files = SmallVec::new();
@@ -217,6 +284,7 @@ impl Writer {
             at: u32_of(SEGMENT_HEAD_BYTES),
             first_sequence: self.chain.sequence + 1,
             index: Vec::new(),
+            places: VecDeque::new(),
             control_bytes: 0,
             max_timestamp: i64::MIN,
         });
@@ -254,28 +322,33 @@ impl Active {
         let mut recents = SmallVec::new();
         for frame in staged.iter_mut().flat_map(|append| &mut append.frames) {
             let byte = self.at + u32_of(layout.bytes());
-            layout.frame(&frame.head, &std::mem::take(&mut frame.body));
-            let bytes = u32_of(frame.head.frame_bytes());
-            if frame.head.kind == Kind::Control {
-                self.control_bytes += u64::from(bytes);
-            }
-            for entry in &frame.head.entries {
-                let indexed = IndexEntry {
-                    log: entry.log,
-                    base: entry.base,
-                    span: entry.span,
+            match frame.head.kind {
+                Kind::Control => self.control_bytes += frame.head.frame_bytes() as u64,
+                Kind::Chunk => self.places.push_back(Place {
                     byte,
-                    bytes,
-                    entries: u16::try_from(frame.head.entries.len()).unwrap_or(u16::MAX),
-                    placed: frame.head.is_placed(),
-                    max_timestamp: frame.head.max_timestamp,
-                };
+                    bytes: u32_of(frame.head.body_bytes),
+                }),
+                Kind::Cut => self.complete(frame),
+                Kind::Batch => {}
+            }
+            let body = std::mem::take(&mut frame.body);
+            layout.frame(&frame.head, &body);
+            for entry in &frame.head.entries {
+                let indexed = IndexEntry::of(&frame.head, entry, &body, byte);
                 self.index.push(indexed);
                 self.max_timestamp = self.max_timestamp.max(indexed.max_timestamp);
                 recents.push(Recent::of(self.id, &indexed));
             }
         }
         (layout, recents)
+    }
+
+    /// Makes the table of a last frame, now that it is known where its chunks are.
+    fn complete(&mut self, frame: &mut StagedFrame) {
+        let chunks = chunk::count_of_table(frame.head.body_bytes);
+        let places = self.places.drain(..chunks.min(self.places.len())).collect();
+        frame.body = Table::new(&frame.head, &frame.body, places).encode();
+        frame.head.body_checksum = crc32c(&frame.body);
     }
 
     /// Writes a group with one call and leaves it in the tail cache; returns its checksum.
@@ -318,9 +391,16 @@ impl Active {
 /// Bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies are parts of.
 fn pinned(pieces: &[(u32, Bytes)], staged: &[Staged]) -> usize {
     let own: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
-    if pieces.len() == 1 {
+    let kinds = || {
+        let frames = staged.iter().flat_map(|append| &append.frames);
+        frames.map(|frame| (frame.head.kind, frame.head.body_bytes))
+    };
+    if pieces.len() == 1 && !kinds().any(|(kind, _)| kind == Kind::Cut) {
         return own;
     }
+    // The buffer that chunks are parts of stays until the last group that needs it has gone: it counts there.
+    let chunks = kinds().filter(|(kind, bytes)| *kind == Kind::Chunk && *bytes >= COPY_BYTES_MAX);
+    let own = own.saturating_sub(chunks.map(|(_, bytes)| bytes).sum());
     let theirs: usize = staged.iter().map(|append| append.pinned_bytes).sum();
     own.max(theirs)
 }

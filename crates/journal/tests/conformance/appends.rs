@@ -226,6 +226,34 @@ pub fn of_two_that_require_the_same_offset_one_gets_it(bench: &mut Bench) {
     assert_eq!(read_all(journal, log, 100).unwrap(), listed(["first"]));
 }
 
+pub fn appends_behind_a_large_one_keep_their_order(bench: &mut Bench) {
+    let journal = bench.journal();
+    let (one, two) = (create(journal, Durability::Sync), create(journal, Durability::Os));
+    let large = ["a", "b"].map(|letter| letter.repeat(bench.batch_bytes_max() / 2));
+    let mut expected: [Vec<(u64, String)>; 2] = [Vec::new(), Vec::new()];
+    let mut appends = Vec::new();
+    for n in 0..6 {
+        for (log, values) in [one, two].into_iter().zip(&mut expected) {
+            let value = if n % 3 == 0 {
+                large[n / 3].clone()
+            } else {
+                n.to_string()
+            };
+            appends.push(Append::batch(log, batch(&[&value])));
+            values.push((n as u64, value));
+        }
+    }
+    for outcome in journal.append(appends).wait() {
+        placed(outcome);
+    }
+    for _ in 0..2 {
+        for (log, values) in [one, two].into_iter().zip(&expected) {
+            assert_eq!(&read_all(bench.journal(), log, 100).unwrap(), values);
+        }
+        bench.reopen();
+    }
+}
+
 pub fn an_append_of_nothing_is_committed(bench: &mut Bench) {
     assert!(bench.journal().append(Vec::new()).wait().is_empty());
     let outcome = append(bench.journal(), Append::default());

@@ -59,7 +59,8 @@ on_every_provider! {
         a_ticket_that_nobody_keeps_changes_nothing,
         a_next_offset_that_holds_lets_an_append_in_and_one_that_does_not_keeps_it_out,
         of_two_that_require_the_same_offset_one_gets_it,
-        an_append_of_nothing_is_committed;
+        an_append_of_nothing_is_committed,
+        appends_behind_a_large_one_keep_their_order;
     reads:
         a_read_returns_the_whole_batch_that_holds_the_offset,
         a_read_takes_as_many_batches_as_fit,
@@ -68,7 +69,8 @@ on_every_provider! {
         a_read_at_the_end_is_empty_and_beyond_it_is_refused,
         an_unknown_log_is_named_and_the_others_are_read,
         batches_carry_their_place_and_the_epoch_of_their_start,
-        large_batches_come_back_as_they_went_in;
+        large_batches_come_back_as_they_went_in,
+        large_batches_come_back_to_every_log_that_gets_them;
     fan_out:
         one_batch_goes_to_several_logs,
         a_part_of_a_batch_takes_as_many_offsets_as_it_has_records,

@@ -79,10 +79,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         ]
     };
     let log = || 0..6_usize;
+    // In small segments, bodies of more than 16 KiB are cut.
+    let bytes = prop_oneof![12 => 0..4000_usize, 1 => 5000..9000_usize];
     let targets = prop::collection::vec((log(), prop::option::of((0..4_u32, 1..3_u32))), 1..5);
     let op = prop_oneof![
         2 => level().prop_map(|level| Op::Create { level }),
-        12 => (log(), 1..5_usize, 0..4000_usize, prop::option::of(level())).prop_map(
+        12 => (log(), 1..5_usize, bytes, prop::option::of(level())).prop_map(
             |(log, records, bytes, lowered)| Op::Append { log, records, bytes, lowered }
         ),
         4 => (targets, 6..8_usize).prop_map(|(targets, records)| Op::FanOut { targets, records }),

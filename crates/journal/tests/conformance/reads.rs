@@ -1,10 +1,13 @@
 //! Reads: whole batches, within bounds.
 
-use stafett_journal::{Journal, ReadError, ReadFrom, ReadRequest, Run};
+use smallvec::smallvec;
+use stafett_journal::{
+    Append, BatchFrame, Frame, Journal, Outcome, ReadError, ReadFrom, ReadRequest, Run, Selection, Target,
+};
 use stafett_model::{BatchHeader, Durability, LogId, Offset};
 
 use crate::bench::Bench;
-use crate::support::{batch, batches, create, put, read, read_all, seen};
+use crate::support::{append, batch, batches, create, listed, put, read, read_all, seen};
 
 /// Batches of three records each; returns the bytes of one.
 fn fill(journal: &dyn Journal, log: LogId, count: usize) -> usize {
@@ -199,6 +202,44 @@ pub fn large_batches_come_back_as_they_went_in(bench: &mut Bench) {
     }
 }
 
+pub fn large_batches_come_back_to_every_log_that_gets_them(bench: &mut Bench) {
+    let journal = bench.journal();
+    let [whole, parts, twice] = [(); 3].map(|()| create(journal, Durability::Sync));
+    let bytes = bench.batch_bytes_max() / 3;
+    let values = ["a", "b", "c"].map(|letter| letter.repeat(bytes));
+    let body = batch(&[&values[0], &values[1], &values[2]]);
+    let target = |log, records| Target { log, records };
+    let part = |first, count| Selection::Range { first, count };
+    let frame = Frame::Batch(BatchFrame {
+        body,
+        targets: smallvec![
+            target(whole, Selection::All),
+            target(parts, part(2, 1)),
+            target(twice, part(0, 2)),
+            target(twice, Selection::All),
+        ],
+    });
+    let outcome = append(
+        journal,
+        Append {
+            frames: smallvec![frame],
+            ..Append::default()
+        },
+    );
+    assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+    let [a, b, c] = values.each_ref().map(String::as_str);
+    for _ in 0..2 {
+        for (log, expected) in [
+            (whole, vec![a, b, c]),
+            (parts, vec![c]),
+            (twice, vec![a, b, a, b, c]),
+        ] {
+            assert_eq!(read_all(bench.journal(), log, 100).unwrap(), listed(expected));
+        }
+        bench.reopen();
+    }
+}
+
 fn listed_owned(values: &[String]) -> Vec<(u64, String)> {
-    crate::support::listed(values.iter().map(String::as_str))
+    listed(values.iter().map(String::as_str))
 }

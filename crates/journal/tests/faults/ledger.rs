@@ -43,17 +43,32 @@ pub struct HeldLog {
 }
 
 /// A step of a run that changes what the journal holds.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Step {
     acknowledged: bool,
-    /// The strictest level of what it stores.
-    level: Durability,
+    kind: Kind,
     /// Where its records go, if it is stored.
-    places: Vec<(LogId, u64, Rc<str>)>,
+    places: Places,
+    effect: Rc<dyn Fn(&mut Holding) -> Places>,
+}
+
+/// Records and where they go.
+pub type Places = Vec<(LogId, u64, Rc<str>)>;
+
+/// What a step is to those behind it.
+#[derive(Debug, Clone, Default)]
+pub struct Kind {
+    /// The strictest level of what it stores.
+    pub level: Durability,
+    /// The logs that it appends to or changes.
+    pub logs: BTreeSet<LogId>,
+    /// It changes something besides batches.
+    pub has_state: bool,
+    /// Its bodies go ahead in chunks: what shares nothing with it may be stored before it.
+    pub is_cut: bool,
 }
 
 /// The steps of a run.
-#[derive(Debug)]
 pub struct Ledger {
     /// What the journal holds after so many steps.
     after: Vec<Holding>,
@@ -198,8 +213,8 @@ impl Ledger {
     pub fn note(
         &mut self,
         mut ticket: Ticket,
-        level: Durability,
-        effect: impl FnOnce(&mut Holding) -> Vec<(LogId, u64, Rc<str>)>,
+        kind: Kind,
+        effect: impl Fn(&mut Holding) -> Places + 'static,
     ) -> bool {
         let ready = poll(&mut ticket);
         if let Some([Outcome::Refused(_)]) = ready.as_deref() {
@@ -211,8 +226,9 @@ impl Ledger {
         self.after.push(next);
         let mut step = Step {
             acknowledged: false,
-            level,
+            kind,
             places,
+            effect: Rc::new(effect),
         };
         match ready {
             Some(outcomes) => step.resolve(&outcomes, &mut self.told),
@@ -260,13 +276,45 @@ impl Ledger {
 
     /// Steps that have to be there after a failure.
     pub fn safe(&self, failure: Failure) -> usize {
-        let survives = |step: &Step| match (step.level, failure) {
-            _ if !step.acknowledged => false,
-            (_, Failure::None) | (Durability::Sync, _) => true,
-            (Durability::Memory, _) => false,
-            (Durability::Os | Durability::Interval { .. }, failure) => failure == Failure::Kill,
-        };
+        let survives = |step: &Step| step.survives(failure);
         self.steps.iter().rposition(survives).map_or(0, |index| index + 1)
+    }
+
+    /// What the journal may hold if appends whose bodies were on their way are missing, and what has to follow them, and
+    /// others that were staged behind them are there.
+    fn overtaken(&self, seen: &Holding, failure: Failure) -> Option<Holding> {
+        let cuts = (0..self.steps.len()).filter(|index| self.steps[*index].kind.is_cut);
+        let cuts: Vec<_> = cuts
+            .filter(|index| !self.steps[*index].survives(failure))
+            .collect();
+        (0..=self.steps.len())
+            .rev()
+            .flat_map(|end| {
+                cuts.iter()
+                    .filter(move |cut| **cut < end)
+                    .map(move |cut| (end, *cut))
+            })
+            .filter_map(|(end, cut)| self.without(end, cut, failure))
+            .find(|holding| holding.is_seen_as(seen))
+    }
+
+    /// What the first `end` steps lead to without those whose bodies are cut, from `cut` on.
+    fn without(&self, end: usize, cut: usize, failure: Failure) -> Option<Holding> {
+        let mut holding = self.after[0].clone();
+        let (mut logs, mut all) = (BTreeSet::new(), false);
+        for (index, step) in self.steps.iter().enumerate() {
+            let is_cut = step.kind.is_cut && index >= cut;
+            if index >= end || all || is_cut || !logs.is_disjoint(&step.kind.logs) {
+                if step.survives(failure) {
+                    return None;
+                }
+                logs.extend(&step.kind.logs);
+                all |= step.kind.has_state;
+            } else {
+                (step.effect)(&mut holding);
+            }
+        }
+        Some(holding)
     }
 
     /// Checks what a journal holds that was opened after a failure; returns the ledger for the run that goes on.
@@ -277,10 +325,11 @@ impl Ledger {
 
     pub fn check_seen(mut self, seen: Holding, failure: Failure) -> Self {
         let safe = self.safe(failure);
-        let Some(steps) = (safe..self.after.len())
+        let in_order = (safe..self.after.len())
             .rev()
             .find(|steps| self.after[*steps].is_seen_as(&seen))
-        else {
+            .map(|steps| self.after[steps].clone());
+        let Some(wanted) = in_order.or_else(|| self.overtaken(&seen, failure)) else {
             self.explain(&seen, safe, failure);
         };
         for (id, log) in &seen.logs {
@@ -298,7 +347,7 @@ impl Ledger {
         }
         let mut holding = seen;
         for (id, log) in &mut holding.logs {
-            log.level = self.after[steps].logs[id].level;
+            log.level = wanted.logs[id].level;
         }
         Self::starting_with(holding, self)
     }
@@ -345,6 +394,16 @@ impl Ledger {
 }
 
 impl Step {
+    /// Whether it has to be there after a failure.
+    fn survives(&self, failure: Failure) -> bool {
+        match (self.kind.level, failure) {
+            _ if !self.acknowledged => false,
+            (_, Failure::None) | (Durability::Sync, _) => true,
+            (Durability::Memory, _) => false,
+            (Durability::Os | Durability::Interval { .. }, failure) => failure == Failure::Kill,
+        }
+    }
+
     fn resolve(&mut self, outcomes: &Outcomes, told: &mut BTreeMap<(LogId, u64), Rc<str>>) {
         let [outcome] = outcomes.as_slice() else {
             panic!("{outcomes:?}")

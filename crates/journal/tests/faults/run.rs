@@ -1,5 +1,6 @@
 //! A run of the journal on a simulated disk, and its ledger.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,9 +16,11 @@ use stafett_journal::{
 };
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record};
 
-use crate::ledger::{Failure, HeldLog, Holding, Ledger};
+use crate::ledger::{Failure, HeldLog, Holding, Kind, Ledger};
 
 pub const SEGMENT_BYTES: u32 = 16 << 10;
+/// Batches that are larger go ahead in chunks, at the latest when they are so large.
+const CUT_BYTES: usize = 3900;
 
 /// Settings for a disk whose machine was started so many times.
 pub fn settings(boots: u8) -> Settings {
@@ -142,7 +145,7 @@ impl Run {
                 count: 1,
                 spec,
             },
-            |now| {
+            move |now| {
                 now.logs.insert(first, HeldLog::new(level));
             },
         );
@@ -160,14 +163,14 @@ impl Run {
                 count: 1,
                 spec,
             },
-            |now| {
+            move |now| {
                 now.logs.get_mut(&log).unwrap().level = level;
             },
         );
     }
 
     pub fn delete(&mut self, log: LogId) {
-        self.control(Frame::DeleteLogs { first: log, count: 1 }, |now| {
+        self.control(Frame::DeleteLogs { first: log, count: 1 }, move |now| {
             drop(now.logs.remove(&log));
         });
     }
@@ -178,17 +181,30 @@ impl Run {
                 log,
                 before: Offset(before),
             },
-            |now| {
+            move |now| {
                 now.logs.get_mut(&log).unwrap().truncate(before);
             },
         );
     }
 
-    fn control(&mut self, frame: Frame, effect: impl FnOnce(&mut Holding)) {
+    fn control(&mut self, frame: Frame, effect: impl Fn(&mut Holding) + 'static) {
+        let logs = match &frame {
+            Frame::CreateLogs { first: log, .. }
+            | Frame::ChangeLogs { first: log, .. }
+            | Frame::DeleteLogs { first: log, .. }
+            | Frame::Truncate { log, .. } => BTreeSet::from([*log]),
+            Frame::Batch(_) | Frame::State(_) => BTreeSet::new(),
+        };
         let ticket = self
             .journal
             .append(vec![Append::state([frame], StateWait::Synced)]);
-        self.ledger.note(ticket, Durability::Sync, |now| {
+        let kind = Kind {
+            level: Durability::Sync,
+            logs,
+            has_state: true,
+            is_cut: false,
+        };
+        self.ledger.note(ticket, kind, move |now| {
             effect(now);
             Vec::new()
         });
@@ -212,8 +228,8 @@ impl Run {
     }
 
     /// A batch of a producer that numbers; `true` if it was not refused.
-    pub fn numbered(&mut self, log: LogId, sequence: i32) {
-        let values = self.values(1, 100);
+    pub fn numbered(&mut self, log: LogId, sequence: i32, bytes: usize) {
+        let values = self.values(1, bytes);
         let body = batch(&values, Some(sequence));
         self.store(vec![(body, values, vec![(log, None)])], Vec::new());
     }
@@ -263,17 +279,24 @@ impl Run {
             level: lowered,
             ..Append::default()
         }]);
-        let level = lowered.map_or(level, |lowered| level.or_lower(lowered));
-        self.ledger.note(ticket, level, |now| {
+        let targets = batches.iter().flat_map(|(_, _, parts)| parts);
+        let kind = Kind {
+            level: lowered.map_or(level, |lowered| level.or_lower(lowered)),
+            logs: targets.map(|(log, _)| *log).collect(),
+            has_state: !state.is_empty(),
+            // Smaller ones fit into a group of segments as small as these.
+            is_cut: batches.iter().map(|(body, _, _)| body.len()).sum::<usize>() > CUT_BYTES,
+        };
+        self.ledger.note(ticket, kind, move |now| {
             let mut places = Vec::new();
-            for (_, values, parts) in batches {
+            for (_, values, parts) in &batches {
                 for (log, range) in parts {
-                    let held = now.logs.get_mut(&log).unwrap();
+                    let held = now.logs.get_mut(log).unwrap();
                     let values = match range {
                         None => &values[..],
-                        Some((first, count)) => &values[first as usize..(first + count) as usize],
+                        Some((first, count)) => &values[*first as usize..(first + count) as usize],
                     };
-                    places.extend(held.push(values).into_iter().map(|(at, value)| (log, at, value)));
+                    places.extend(held.push(values).into_iter().map(|(at, value)| (*log, at, value)));
                 }
             }
             state.iter().for_each(|change| apply(now, change));
@@ -289,7 +312,12 @@ impl Run {
             StateWait::Synced => Durability::Sync,
             StateWait::Written => Durability::Os,
         };
-        self.ledger.note(ticket, level, |now| {
+        let kind = Kind {
+            level,
+            has_state: true,
+            ..Kind::default()
+        };
+        self.ledger.note(ticket, kind, move |now| {
             apply(now, &change);
             Vec::new()
         });

@@ -47,7 +47,7 @@ pub fn play(run: &mut Run) {
         between(run);
         run.lowered(mixed, Durability::Memory, 100);
         run.append(interval, 2, 300);
-        run.numbered(numbered, round);
+        run.numbered(numbered, round, if round == 4 { 4300 } else { 100 });
         between(run);
         run.fan_out(
             &[(sync, None), (os, Some((1, 2))), (numbered, Some((0, 1)))],
@@ -62,8 +62,39 @@ pub fn play(run: &mut Run) {
             run.append(doomed, 1, 900);
         }
         run.pump();
+        large(run, round, logs);
+        run.pump();
         special(run, round, logs);
         run.pump();
+    }
+}
+
+/// Bodies that go ahead in chunks, what may pass them and what may not.
+fn large(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
+    let [_, os, interval, sync, numbered, _, mixed] = logs;
+    match round {
+        0 => {
+            run.append(sync, 1, 4600);
+            run.append(os, 1, 100);
+            run.append(sync, 1, 60);
+            run.lowered(mixed, Durability::Os, 80);
+            run.state(put(4, "passed", "by"), StateWait::Written);
+        }
+        2 => {
+            run.fan_out(&[(mixed, None), (os, Some((1, 1)))], 2, 2200);
+            run.append(interval, 1, 100);
+            run.append(sync, 2, 2200);
+            run.append(os, 1, 70);
+            run.fan_out(&[(numbered, None), (sync, None)], 1, 90);
+            run.append(numbered, 1, 50);
+        }
+        5 => {
+            run.lowered(mixed, Durability::Memory, 4300);
+            run.together(&[os, mixed], 100, vec![delta(4, "held", "back")]);
+            run.append(sync, 1, 90);
+            run.state(delta(4, "held", "too"), StateWait::Synced);
+        }
+        _ => {}
     }
 }
 

@@ -233,6 +233,10 @@ fn refused(altered: Result<(), AlterError<BadConfig>>) -> Result<Result<(), Refu
 }
 
 fn unknown_topic(name: &str) -> Refused {
+    if name.is_empty() {
+        let message = "Default topic resources are not allowed.".to_owned();
+        return (ErrorCode::InvalidRequest, message);
+    }
     if let Err(why) = TopicName::check(name) {
         return (error::name(why), error::name_text(name, why));
     }

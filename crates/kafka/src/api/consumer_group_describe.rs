@@ -32,10 +32,18 @@ pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decod
                 ..describe(kind.group(), broker.topics(), call.version)
             })
         });
-        let mut described = described.unwrap_or_else(|| DescribedGroup {
-            error_code: shared.metrics.error(call.api, ErrorCode::GroupIdNotFound),
-            error_message: Some(format!("there is no consumer group {:?}", name.as_str()).into()),
-            ..DescribedGroup::default()
+        let mut described = described.unwrap_or_else(|| {
+            let (code, message) = if name.is_empty() {
+                (ErrorCode::InvalidGroupId, "a group needs a name".to_owned())
+            } else {
+                let message = format!("there is no consumer group {:?}", name.as_str());
+                (ErrorCode::GroupIdNotFound, message)
+            };
+            DescribedGroup {
+                error_code: shared.metrics.error(call.api, code),
+                error_message: Some(message.into()),
+                ..DescribedGroup::default()
+            }
         });
         described.group_id = name.clone();
         if request.include_authorized_operations && described.error_code == 0 {

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use stafett_broker::TopicId;
+use stafett_broker::groups::Told;
 use stafett_broker::groups::consumer::{
-    Answer, Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions,
+    Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions,
 };
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
     Assignment, RequestTopicPartitions, ResponseTopicPartitions,
@@ -45,12 +46,12 @@ pub(super) fn consumer_group_heartbeat(
         }
     };
     if stepped.stored.is_none() {
-        return Ok(Kind::Ready(told(shared, call, &member, &stepped.value)));
+        return Ok(Kind::Ready(told(call, &member, &stepped.value)));
     }
     let shared = Arc::clone(shared);
     Ok(Kind::Barrier(Box::pin(async move {
         match shared.broker.groups().consumer_stored(&group, stepped).await {
-            Ok(answer) => told(&shared, call, &member, &answer),
+            Ok(answer) => told(call, &member, &answer),
             Err(error) => refused(&shared, call, error::group(&error)?, error.to_string()),
         }
     })))
@@ -100,13 +101,13 @@ fn read(
 
 /// What is wrong with a request, whatever the group is.
 fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
-    let is_empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.is_empty());
+    let is_empty = |text: &Option<Str>| text.as_deref().is_some_and(is_blank);
     let joins = request.member_epoch == EPOCH_JOIN;
     let owns_nothing = request.topic_partitions.as_ref().is_some_and(Vec::is_empty);
     let wants = request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some();
     let rules = [
-        (request.member_id.is_empty(), "a member needs an id"),
-        (request.group_id.is_empty(), "a group needs a name"),
+        (is_blank(&request.member_id), "a member needs an id"),
+        (is_blank(&request.group_id), "a group needs a name"),
         (
             is_empty(&request.instance_id),
             "the instance id is empty: leave it out, or give one",
@@ -142,6 +143,11 @@ fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
         .map(|(_, wrong)| wrong)
 }
 
+/// Nothing but blanks and control characters is no name here, as Java trims them.
+fn is_blank(text: &str) -> bool {
+    text.bytes().all(|byte| byte <= b' ')
+}
+
 fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     let all = topics.iter().flat_map(|topic| {
         let id = TopicId(topic.topic_id.into());
@@ -154,13 +160,13 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     all.collect()
 }
 
-fn told(shared: &Shared, call: Call, member: &str, answer: &Answer) -> Answered {
-    let heartbeat_ms = shared.broker.groups().settings().consumer.heartbeat_ms;
+fn told(call: Call, member: &str, told: &Told) -> Answered {
+    let Told { answer, heartbeat_ms } = told;
     // Who leaves reports no more.
     let interval = if answer.epoch < EPOCH_JOIN {
         0
     } else {
-        heartbeat_ms
+        *heartbeat_ms
     };
     let assignment = answer.assignment.as_ref().map(|assignment| Assignment {
         topic_partitions: assignment

@@ -41,14 +41,16 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
     for topic in &asked {
         *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
     }
+    let twice = named_twice(shared, &asked);
     // All are begun before the first is waited for: they share the journal's syncs.
     let mut seen = HashSet::new();
     let begun: Vec<_> = asked
         .into_iter()
         .filter(|topic| seen.insert((topic.name.clone(), topic.topic_id)))
+        .filter(|topic| topic.name.is_some() || !twice.contains(&topic.topic_id))
         .map(|topic| {
             let is_once = times.get(&(topic.name.clone(), topic.topic_id)) == Some(&1);
-            let found = find(shared, &topic, is_once);
+            let found = find(shared, &topic, is_once, &twice);
             let deleting = found.map(|found| {
                 let deletion = shared.broker.delete_topic(found.id);
                 (found, deletion)
@@ -93,7 +95,27 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
     call.answer::<DeleteTopicsRequest>(&response)
 }
 
-fn find(shared: &Shared, asked: &DeleteTopicState, is_once: bool) -> Result<Arc<Topic>, Refused> {
+/// The ids of topics that a request names by their names as well as by their ids: it cannot be meant like that.
+fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
+    let ids: HashSet<Uuid> = asked
+        .iter()
+        .filter(|topic| topic.name.is_none())
+        .map(|topic| topic.topic_id)
+        .collect();
+    if ids.is_empty() {
+        return ids;
+    }
+    let named = asked.iter().filter_map(|topic| topic.name.as_deref());
+    let named = named.filter_map(|name| Some(Uuid::from(shared.broker.topics().named(name)?.id.0)));
+    named.filter(|id| ids.contains(id)).collect()
+}
+
+fn find(
+    shared: &Shared,
+    asked: &DeleteTopicState,
+    is_once: bool,
+    twice: &HashSet<Uuid>,
+) -> Result<Arc<Topic>, Refused> {
     let topics = shared.broker.topics();
     let invalid = |message: &str| (ErrorCode::InvalidRequest, message.to_owned());
     let unknown = |code, message: &'static str| move || (code, message.to_owned());
@@ -102,10 +124,15 @@ fn find(shared: &Shared, asked: &DeleteTopicState, is_once: bool) -> Result<Arc<
         Some(_) if !asked.topic_id.is_zero() => {
             Err(invalid("You may not specify both topic name and topic id."))
         }
-        Some(name) => topics.named(name).ok_or_else(unknown(
-            ErrorCode::UnknownTopicOrPartition,
-            "This server does not host this topic-partition.",
-        )),
+        Some(name) => match topics.named(name) {
+            Some(found) if twice.contains(&Uuid::from(found.id.0)) => Err(invalid(
+                "The provided topic name maps to an ID that was already supplied.",
+            )),
+            found => found.ok_or_else(unknown(
+                ErrorCode::UnknownTopicOrPartition,
+                "This server does not host this topic-partition.",
+            )),
+        },
         None if asked.topic_id.is_zero() => Err(invalid("Neither topic name nor id were specified.")),
         None => topics.with_id(TopicId(asked.topic_id.into())).ok_or_else(unknown(
             ErrorCode::UnknownTopicId,

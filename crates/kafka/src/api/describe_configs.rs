@@ -102,7 +102,7 @@ fn describe(
         resource
             .configuration_keys
             .as_ref()
-            .is_none_or(|keys| keys.iter().any(|asked| **asked == *key))
+            .is_none_or(|keys| keys.is_empty() || keys.iter().any(|asked| **asked == *key))
     };
     let all = match Resource::of(resource.resource_type, &resource.resource_name)? {
         Resource::Topic(name) => {
@@ -115,7 +115,7 @@ fn describe(
         Resource::Broker => of_broker(shared, wanted),
         Resource::Logger => of_logger(),
         Resource::ClientMetrics(_) => of_client_metrics(wanted),
-        Resource::Group(name) => of_group(&shared.broker.scoped_settings(&Scope::Group(name.into())), wanted),
+        Resource::Group(name) => of_group(shared, name, wanted),
     };
     Ok(all.into_iter().filter(|config| is_asked(&config.name)).collect())
 }
@@ -208,7 +208,9 @@ fn of_scope(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsReso
     own.chain(defaults).collect()
 }
 
-fn of_group(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+fn of_group(shared: &Shared, name: &str, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
+    let settings = shared.broker.scoped_settings(&Scope::Group(name.into()));
+    let base = shared.broker.groups().settings();
     let all = configs::GROUP.iter();
     all.map(|config| {
         let set = settings.other.get(config.name);
@@ -216,6 +218,10 @@ fn of_group(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsReso
             .map(|value| (config.name, value.to_string(), GROUP_SOURCE))
             .into_iter()
             .collect();
+        let value = configs::group_base_value(base, config);
+        if value != config.default {
+            found.push((config.broker_name, value, STATIC_SOURCE));
+        }
         found.push((config.broker_name, config.default.to_owned(), DEFAULT_SOURCE));
         plain(config.name, config.kind, config.about, found, wanted)
     })

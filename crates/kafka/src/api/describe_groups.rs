@@ -21,6 +21,8 @@ const INSTANCES_FROM: i16 = 4;
 const NOT_ASKED: i32 = i32::MIN;
 /// From how many groups on an answer may be a large one.
 const LARGE: usize = 100;
+/// What descriptions of groups that were described already may take in one answer: a name is much smaller than they are.
+const REPEATED_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: DescribeGroupsRequest = call.read(body)?;
@@ -38,17 +40,20 @@ pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> R
         };
         let mut groups = Vec::with_capacity(request.groups.len());
         let mut seen = HashSet::new();
+        let mut repeated_bytes = 0;
         for name in request.groups {
-            // A group is described once, however often it is asked for.
-            if !seen.insert(name.clone()) {
-                continue;
-            }
             let found = shared.broker.groups().look(&name, |group| {
                 group.and_then(|group| described(call.version, group))
             });
-            let group = found.unwrap_or_else(|| absent(call.version, &name));
-            if group.error_code != 0 {
-                shared.metrics.error(call.api, ErrorCode::GroupIdNotFound);
+            let mut group = found.unwrap_or_else(|| absent(call.version, &name));
+            if !seen.insert(name.clone()) {
+                repeated_bytes += bytes(&group);
+                if repeated_bytes > REPEATED_BYTES_MAX {
+                    group = repeated_too_often();
+                }
+            }
+            if let Ok(code) = ErrorCode::try_from(group.error_code) {
+                shared.metrics.error(call.api, code);
             }
             groups.push(DescribedGroup {
                 group_id: name,
@@ -67,6 +72,27 @@ pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> R
         let reply = call.answer::<DescribeGroupsRequest>(&response)?;
         Ok(Reply { turn, ..reply })
     })))
+}
+
+/// About what a description takes.
+fn bytes(group: &DescribedGroup) -> usize {
+    let members = group.members.iter().map(|member| {
+        size_of_val(member)
+            + member.member_id.len()
+            + member.client_id.len()
+            + member.member_metadata.len()
+            + member.member_assignment.len()
+    });
+    members.sum()
+}
+
+fn repeated_too_often() -> DescribedGroup {
+    DescribedGroup {
+        error_code: ErrorCode::InvalidRequest.code(),
+        error_message: Some("The group is asked for too often in one request.".into()),
+        group_state: "Dead".into(),
+        ..DescribedGroup::default()
+    }
 }
 
 fn absent(version: i16, name: &str) -> DescribedGroup {

@@ -140,7 +140,7 @@ fn put(state: &mut FetchState, shared: &Shared, request: &FetchRequest) {
         if last.as_ref() != Some(key) {
             last = Some(TopicKey {
                 name: key.name.detach(),
-                id: key.id,
+                ..*key
             });
         }
         if let Some(key) = &last {

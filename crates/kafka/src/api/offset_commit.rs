@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stafett_broker::GroupError;
-use stafett_broker::groups::{CommittedBy, NewCommit};
+use stafett_broker::groups::{COMMITS_TOGETHER, CommittedBy, NewCommit};
 use stafett_broker::{Topic, TopicId};
 use stafett_kafka_wire::messages::offset_commit::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponsePartition,
@@ -39,24 +39,29 @@ pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Res
         instance: request.group_instance_id.as_deref(),
         epoch: request.generation_id_or_member_epoch,
     };
-    let stepped = shared.broker.groups().commit(&request.group_id, &by, commits);
+    let committing = shared.broker.groups().commit(&request.group_id, &by, commits);
     drop(request);
-    let stepped = match stepped {
-        Ok(stepped) => stepped,
+    let committing = match committing {
+        Ok(committing) => committing,
         Err(why) => {
             let code = code(&why, call.version)?;
-            return Ok(Kind::Ready(answer(&shared, call, topics, code)));
+            return Ok(Kind::Ready(answer(&shared, call, topics, |_| code)));
         }
     };
-    if stepped.stored.is_none() {
-        return Ok(Kind::Ready(answer(&shared, call, topics, ErrorCode::None)));
+    if committing.is_nothing() {
+        return Ok(Kind::Ready(answer(&shared, call, topics, |_| ErrorCode::None)));
     }
     Ok(Kind::Task(Box::pin(async move {
-        let code = match stepped.durable().await {
-            Ok(()) => ErrorCode::None,
-            Err(why) => code(&why.into(), call.version)?,
-        };
-        answer(&shared, call, std::mem::take(&mut topics), code)
+        let parts = committing.parts().await;
+        let codes = parts.into_iter().map(|part| match part {
+            Ok(()) => Ok(ErrorCode::None),
+            Err(why) => code(&why.into(), call.version),
+        });
+        let codes = codes.collect::<Result<Vec<_>, Close>>()?;
+        let code = |commit: usize| codes.get(commit / COMMITS_TOGETHER).copied();
+        answer(&shared, call, std::mem::take(&mut topics), |commit| {
+            code(commit).unwrap_or(ErrorCode::UnknownServerError)
+        })
     })))
 }
 
@@ -137,16 +142,18 @@ fn commit(
     })
 }
 
-/// The answer, where `code` is of all partitions that had no error of their own.
+/// The answer, where `code` gives what became of those that had no error of their own, in their order.
 fn answer(
     shared: &Shared,
     call: Call,
     mut topics: Vec<OffsetCommitResponseTopic>,
-    code: ErrorCode,
+    code: impl Fn(usize) -> ErrorCode,
 ) -> crate::answers::Answered {
+    let mut commits = 0;
     for partition in topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
         if partition.error_code == 0 {
-            partition.error_code = code.code();
+            partition.error_code = code(commits).code();
+            commits += 1;
         }
         if partition.error_code != 0 {
             let code = ErrorCode::try_from(partition.error_code).unwrap_or(ErrorCode::UnknownServerError);

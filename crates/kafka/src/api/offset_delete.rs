@@ -37,7 +37,10 @@ pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Res
         });
     Ok(Kind::Task(Box::pin(async move {
         let deleted = match deleted {
-            Ok(stepped) => stepped.durable().await.map_err(GroupError::from),
+            Ok((allowed, deleting)) => match deleting.durable().await {
+                Ok(()) => Ok(allowed),
+                Err(why) => Err(GroupError::from(why)),
+            },
             Err(why) => Err(why),
         };
         let (topics, code) = match deleted {

@@ -278,10 +278,10 @@ impl PartitionResult {
 
 fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
     let unknown = || {
-        let message = if key.id.is_zero() {
-            "there is no such topic"
-        } else {
+        let message = if key.by_id {
             "no topic has this id"
+        } else {
+            "there is no such topic"
         };
         Refused::new(key.unknown(), message)
     };
@@ -316,7 +316,7 @@ fn check(
     let (body, header) = sole_batch(&records, &limits).map_err(bad_batch)?;
     if header.is_transactional() {
         return Err(Refused::new(
-            ErrorCode::InvalidTxnState,
+            ErrorCode::TransactionalIdAuthorizationFailed,
             "transactions are not served",
         ));
     }

@@ -1,6 +1,9 @@
 //! What a broker has beyond the defaults of topics.
 
+use stafett_broker::GroupSettings;
+
 use super::WITHOUT_EFFECT;
+use super::groups::{HEARTBEAT_MS_BOUNDS as HEARTBEAT_MS, SESSION_MS_BOUNDS as SESSION_MS};
 use super::kind::Kind;
 use super::topics::{self, Config};
 use crate::kafka::Shared;
@@ -61,6 +64,27 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("fetch.max.bytes", Kind::int(1024), |shared| shared.settings.fetch_bytes_max.to_string(),
         "Bytes of records in one answer to a fetch."),
     shown("follower.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
+    fixed("group.consumer.assignors", Kind::SomeOf(&[]), |_| "uniform,range".to_owned(),
+        "What can compute who is to have what."),
+    fixed("group.consumer.heartbeat.interval.ms", Kind::int(1), |shared| groups(shared).consumer.heartbeat_ms.to_string(),
+        "How often members of consumer groups are told to report, if there are many of them."),
+    fixed("group.consumer.max.heartbeat.interval.ms", Kind::int(1), |_| HEARTBEAT_MS.1.to_string(), "The most that a group may set."),
+    fixed("group.consumer.max.session.timeout.ms", Kind::int(1), |_| SESSION_MS.1.to_string(), "The most that a group may set."),
+    fixed("group.consumer.max.size", Kind::int(1), |shared| groups(shared).consumer.members_max.to_string(),
+        "Members of one consumer group."),
+    fixed("group.consumer.migration.policy", Kind::OneOf(&["bidirectional"]), |_| "bidirectional".to_owned(),
+        "Running groups move between the classic protocol and that of consumer groups, in both directions."),
+    fixed("group.consumer.min.heartbeat.interval.ms", Kind::int(1), |_| HEARTBEAT_MS.0.to_string(), "The least that a group may set."),
+    fixed("group.consumer.min.session.timeout.ms", Kind::int(1), |_| SESSION_MS.0.to_string(), "The least that a group may set."),
+    fixed("group.consumer.session.timeout.ms", Kind::int(1), |shared| groups(shared).consumer.session_ms.to_string(),
+        "A member of a consumer group that is silent for longer is put out."),
+    fixed("group.initial.rebalance.delay.ms", NUMBER, |shared| groups(shared).initial_delay_ms.to_string(),
+        "How long the first generation of a classic group waits for more members."),
+    fixed("group.max.session.timeout.ms", Kind::int(1), |shared| groups(shared).session_ms_max.to_string(),
+        "The longest session that members of classic groups may ask for."),
+    fixed("group.max.size", Kind::int(1), |shared| groups(shared).members_max.to_string(), "Members of one classic group."),
+    fixed("group.min.session.timeout.ms", Kind::int(1), |shared| groups(shared).session_ms_min.to_string(),
+        "The shortest session that members of classic groups may ask for."),
     shown("leader.replication.throttled.rate", Kind::Long { min: 0 }, |_| i64::MAX.to_string()),
     fixed("listeners", Kind::Text, |shared| listener(&shared.settings.listen), "Where the broker listens."),
     fixed("log.dirs", Kind::Text, |shared| shared.settings.log_dir.clone(), "The folder of everything that is stored."),
@@ -78,6 +102,10 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     shown("num.replica.fetchers", Kind::int(1), |_| "1".to_owned()),
     fixed("process.roles", Kind::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
         "The one broker is its own controller."),
+    fixed("offset.metadata.max.bytes", NUMBER, |shared| groups(shared).commit_text_bytes_max.to_string(),
+        "Bytes of the text beside a committed offset."),
+    fixed("offsets.retention.minutes", Kind::int(1), retention_minutes,
+        "How long commits of a group without members are kept."),
     shown("producer.id.expiration.ms", Kind::int(1), |_| "86400000".to_owned()),
     shown("sasl.kerberos.min.time.before.relogin", Kind::Long { min: 0 }, |_| "60000".to_owned()),
     fixed("socket.request.max.bytes", Kind::int(1), |shared| shared.settings.request_bytes_max.to_string(),
@@ -93,6 +121,17 @@ fn advertised_listeners(shared: &Shared) -> String {
         Some(Endpoint { host, port }) => listener(&format!("{host}:{port}")),
         None => listener(&shared.settings.listen),
     }
+}
+
+fn groups(shared: &Shared) -> &GroupSettings {
+    shared.broker.groups().settings()
+}
+
+/// What is kept for ever is kept for as long as the setting can say.
+fn retention_minutes(shared: &Shared) -> String {
+    let minutes = groups(shared).commit_retention.map(|kept| kept.as_secs() / 60);
+    let minutes = minutes.and_then(|minutes| i32::try_from(minutes).ok());
+    minutes.unwrap_or(i32::MAX).to_string()
 }
 
 pub(super) fn find(name: &str) -> Option<&'static BrokerConfig> {

@@ -1,4 +1,7 @@
-//! The settings of groups. They are kept in their group's scope, where whoever runs the groups finds them.
+//! The settings of groups. They are kept in their group's scope; [`overrides`] are those that groups follow.
+
+use stafett_broker::TopicSettings;
+use stafett_broker::groups::{GroupOverrides, GroupSettings};
 
 use super::kind::Kind;
 
@@ -27,26 +30,30 @@ const fn config(
     }
 }
 
-const SESSION: Kind = Kind::Integer {
-    min: 45_000,
-    max: 60_000,
-};
-const HEARTBEAT: Kind = Kind::Integer {
-    min: 5000,
-    max: 15_000,
-};
+const HEARTBEAT_MS: &str = "consumer.heartbeat.interval.ms";
+const SESSION_MS: &str = "consumer.session.timeout.ms";
+
+/// The least and the most that a group may set, in ms.
+pub(super) const SESSION_MS_BOUNDS: (i32, i32) = (45_000, 60_000);
+pub(super) const HEARTBEAT_MS_BOUNDS: (i32, i32) = (5_000, 15_000);
+
+const SESSION: Kind = between(SESSION_MS_BOUNDS);
+const HEARTBEAT: Kind = between(HEARTBEAT_MS_BOUNDS);
 const INTERVAL: Kind = Kind::Integer { min: 0, max: 15_000 };
-const FOLLOWED: &str = "Kept and shown; members of consumer groups follow the broker's own settings.";
 const LATER: &str = "Kept and shown; groups of this kind are not served yet.";
+
+const fn between((min, max): (i32, i32)) -> Kind {
+    Kind::Integer { min, max }
+}
 
 /// All of them, sorted by name.
 #[rustfmt::skip]
 pub(crate) const GROUP: &[GroupConfig] = &[
     config("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", INTERVAL, "1000", super::WITHOUT_EFFECT),
-    config("consumer.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms", HEARTBEAT, "5000",
-        FOLLOWED),
-    config("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", SESSION, "45000",
-        FOLLOWED),
+    config(HEARTBEAT_MS, "group.consumer.heartbeat.interval.ms", HEARTBEAT, "5000",
+        "How often members of the group are told to report. Where it is not set, as often as their number allows."),
+    config(SESSION_MS, "group.consumer.session.timeout.ms", SESSION, "45000",
+        "A member of the group that is silent for longer is put out."),
     config("share.assignment.interval.ms", "group.share.assignment.interval.ms", INTERVAL, "1000", LATER),
     config("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", LATER),
     config("share.delivery.count.limit", "group.share.delivery.count.limit", Kind::Integer { min: 2, max: 10 }, "5", LATER),
@@ -65,4 +72,50 @@ pub(crate) const GROUP: &[GroupConfig] = &[
 
 pub(super) fn find(name: &str) -> Option<&'static GroupConfig> {
     GROUP.iter().find(|config| config.name == name)
+}
+
+/// What a group follows of what is set for it.
+pub(crate) fn overrides(settings: &TopicSettings) -> GroupOverrides {
+    // What was kept by an earlier version may be of other bounds.
+    let number = |name: &str, kind: Kind| {
+        let value = settings.other.get(name)?;
+        kind.check(value).ok()?;
+        value.parse().ok()
+    };
+    GroupOverrides {
+        session_ms: number(SESSION_MS, SESSION),
+        heartbeat_ms: number(HEARTBEAT_MS, HEARTBEAT),
+    }
+}
+
+/// What holds for groups that have not set it.
+pub(crate) fn base_value(settings: &GroupSettings, config: &GroupConfig) -> String {
+    match config.name {
+        HEARTBEAT_MS => settings.consumer.heartbeat_ms.to_string(),
+        SESSION_MS => settings.consumer.session_ms.to_string(),
+        _ => config.default.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str) -> GroupOverrides {
+        let mut settings = TopicSettings::default();
+        settings.other.insert(name.into(), value.into());
+        overrides(&settings)
+    }
+
+    #[test]
+    fn groups_follow_what_is_in_bounds() {
+        assert_eq!(set(SESSION_MS, "50000").session_ms, Some(50_000));
+        assert_eq!(set(HEARTBEAT_MS, "15000").heartbeat_ms, Some(15_000));
+        for value in ["44999", "60001", "-1", "", "soon"] {
+            assert_eq!(set(SESSION_MS, value), GroupOverrides::default(), "{value}");
+        }
+        for value in ["4999", "15001"] {
+            assert_eq!(set(HEARTBEAT_MS, value), GroupOverrides::default(), "{value}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use stafett_broker::TopicSettings;
 
 pub(crate) use brokers::{BROKER, broker_configs};
 pub(crate) use edit::{Area, Edit, Operation, edit, settings};
-pub(crate) use groups::GROUP;
+pub(crate) use groups::{GROUP, base_value as group_base_value, overrides as group_overrides};
 pub(crate) use kind::{BadValue, Kind};
 pub(crate) use topics::{ALL, Config, base_value, value_in};
 

@@ -2,10 +2,12 @@
 
 use stafett_kafka_wire::ErrorCode;
 use stafett_kafka_wire::messages::consumer_group_heartbeat::RequestTopicPartitions;
+use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
+use stafett_kafka_wire::messages::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use stafett_kafka_wire::messages::{
     ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
-    ListGroupsRequest, OffsetCommitRequest,
+    DescribeConfigsRequest, IncrementalAlterConfigsRequest, ListGroupsRequest, OffsetCommitRequest,
 };
 
 use crate::peer::Server;
@@ -211,7 +213,7 @@ async fn partitions_are_given_back_then_taken_and_committed_by_who_has_them() {
     let id = client.create("t", 4).await;
     let a = client.call(LATEST, &join("a")).await;
     assert_eq!((a.member_epoch, told(&a).unwrap()), (1, vec![0, 1, 2, 3]));
-    assert_eq!(a.heartbeat_interval_ms, 5000);
+    assert_eq!(a.heartbeat_interval_ms, 1000);
     let b = client.call(LATEST, &join("b")).await;
     assert_eq!((b.member_epoch, told(&b).unwrap()), (2, vec![]));
     let a = client.call(LATEST, &beat("a", 1)).await;
@@ -273,4 +275,54 @@ async fn a_member_goes_on_with_its_epoch_after_a_restart() {
     assert_eq!(told(&response), None);
     let response = client.call(LATEST, &beat("a", a.member_epoch + 1)).await;
     assert_eq!(response.error_code, ErrorCode::FencedMemberEpoch.code());
+}
+
+#[tokio::test]
+async fn a_running_group_is_told_the_heartbeat_interval_that_is_set_for_it() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let told = client.call(LATEST, &join("a")).await;
+    assert_eq!((told.error_code, told.heartbeat_interval_ms), (0, 1000));
+    let set = |name: &'static str, value: Option<&'static str>| IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            resource_type: 32,
+            resource_name: "group".into(),
+            configs: vec![AlterableConfig {
+                name: name.into(),
+                config_operation: i8::from(value.is_none()),
+                value: value.map(Into::into),
+            }],
+        }],
+        ..IncrementalAlterConfigsRequest::default()
+    };
+    let name = "consumer.heartbeat.interval.ms";
+    for (value, code, interval) in [
+        (Some("7000"), ErrorCode::None, 7000),
+        (Some("4999"), ErrorCode::InvalidConfig, 7000),
+        (Some("15001"), ErrorCode::InvalidConfig, 7000),
+        (None, ErrorCode::None, 1000),
+    ] {
+        let answer = client.call(1, &set(name, value)).await;
+        assert_eq!(answer.responses[0].error_code, code.code(), "{value:?}");
+        let told = client.call(LATEST, &beat("a", 1)).await;
+        assert_eq!((told.error_code, told.heartbeat_interval_ms), (0, interval));
+    }
+    let describe = DescribeConfigsRequest {
+        resources: vec![DescribeConfigsResource {
+            resource_type: 32,
+            resource_name: "group".into(),
+            configuration_keys: Some(vec!["consumer.session.timeout.ms".into()]),
+        }],
+        ..DescribeConfigsRequest::default()
+    };
+    let answer = client
+        .call(1, &set("consumer.session.timeout.ms", Some("50000")))
+        .await;
+    assert_eq!(answer.responses[0].error_code, 0);
+    let described = client.call(4, &describe).await;
+    let config = &described.results[0].configs[0];
+    assert_eq!(
+        (config.value.as_deref(), config.config_source),
+        (Some("50000"), 8)
+    );
 }

@@ -244,7 +244,7 @@ async fn each_bad_batch_is_refused_with_its_word_and_stores_nothing() {
         (
             "transactional",
             Some(transactional.finish().unwrap()),
-            ErrorCode::InvalidTxnState,
+            ErrorCode::TransactionalIdAuthorizationFailed,
         ),
     ];
     for (what, records, expected) in cases {

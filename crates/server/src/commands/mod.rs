@@ -6,6 +6,7 @@ mod config_docs;
 mod consume;
 mod group;
 mod journal;
+mod lab;
 mod produce;
 mod serve;
 mod topic;
@@ -44,6 +45,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: journal::describe,
         run: journal::run,
+    },
+    Entry {
+        describe: lab::describe,
+        run: lab::run,
     },
     Entry {
         describe: completions::describe,

@@ -44,6 +44,11 @@ pub(crate) enum ConfigError {
     )]
     RequestBeyondMemory { request: u64, max: u64 },
     #[error(
+        "live.message_bytes_max ({message}) is more than a single request may take of request_memory_bytes ({max}): \
+         lower the first or raise the second"
+    )]
+    LiveMessageBeyondMemory { message: u64, max: u64 },
+    #[error(
         "kafka.message_bytes_max ({message}) is more than kafka.request_bytes_max ({request}): lower the first or \
          raise the second"
     )]

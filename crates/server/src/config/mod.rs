@@ -8,6 +8,7 @@
 //! - [`settings`]: the table; [`table`]: the macro behind it
 //! - [`definition`]: one row of it
 //! - [`kind`]: how text becomes a value
+//! - [`live`]: kinds that only live topics have
 //! - [`quantity`]: sizes and durations with units
 //! - [`file`], [`environment`]: two of the sources
 //! - [`values`]: what was given, by key
@@ -20,6 +21,7 @@ pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod kind;
+pub(crate) mod live;
 pub(crate) mod quantity;
 pub(crate) mod settings;
 mod table;
@@ -33,7 +35,7 @@ use std::path::PathBuf;
 pub(crate) use definition::Definition;
 pub(crate) use error::ConfigError;
 pub(crate) use kind::LogFormat;
-pub(crate) use settings::{DEFINITIONS, Log, Settings};
+pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
 
 use values::{Source, Values};
 

@@ -13,6 +13,7 @@ use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
     Switch, Time, TimeLimit,
 };
+use super::live::{DuplicateRules, OriginList};
 use super::table::settings;
 use super::values::Values;
 
@@ -77,6 +78,25 @@ settings! {
         /// A connection without a request for this long is closed.
         idle_timeout_ms: Time = "10m", in SECOND..=DAY;
     }
+    amqp: Amqp {
+        /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints it.
+        listen: Listen = "127.0.0.1:5672", flag "amqp";
+
+        /// Size of the largest frame, as clients are told. They may agree on less.
+        frame_bytes_max: Bytes = "131072", in 4 * KIB..=16 * MIB;
+
+        /// Channels of one connection, as clients are told.
+        channels_max: Count = "2047", in 1..=65_535;
+
+        /// How often both sides show that they are there, as clients are told; they decide. 0: never.
+        heartbeat_ms: Time = "60s", in 0..=DAY / 2;
+
+        /// Size of the largest message body.
+        message_bytes_max: Bytes = "16MiB", in KIB..=GIB / 2;
+
+        /// Whether a virtual host is made by whoever connects to it first.
+        create_virtual_hosts: Switch = "false";
+    }
     groups: Groups {
         /// How long the first generation of a group waits for more members. Each that comes prolongs it by as much, up
         /// to the longest time that a member allows for a rebalance. 0: it does not wait.
@@ -94,8 +114,15 @@ settings! {
         /// How long a member of a group whose partitions the broker assigns may be silent before it is given up.
         consumer_session_ms: Time = "45s", in SECOND..=DAY;
 
-        /// How often such members are told to report.
+        /// The longest that such members are told to wait until they report again. They hear of changes when they report.
         consumer_heartbeat_ms: Time = "5s", in 100..=DAY;
+
+        /// The shortest that they are told to wait, while there are few of them. One that waits for partitions which others
+        /// have to give back reports sooner.
+        consumer_heartbeat_min_ms: Time = "1s", in 100..=DAY;
+
+        /// Reports of such members a second, all together: the more members there are, the less often each reports.
+        consumer_heartbeats_per_second: Count = "2000", in 1..=1_000_000;
 
         /// Such members of one group.
         consumer_members_max: Count = "10000", in 1..=1_000_000;
@@ -116,11 +143,51 @@ settings! {
         sweep_ms: Time = "10m", in SECOND..=DAY;
     }
     http: Http {
-        /// Where `/health` and `/metrics` are served. Port 0 picks a free one and prints it.
+        /// Where `/health`, `/metrics` and live topics (`/live`) are served. Port 0 picks a free one and prints it.
         listen: Listen = "127.0.0.1:7070", flag "http";
 
-        /// Connections to this listener.
-        connections_max: Count = "256", in 1..=100_000;
+        /// Connections to this listener, those to live topics among them.
+        connections_max: Count = "20000", in 1..=10_000_000;
+    }
+    live: Live {
+        /// Size of the largest message that is read, with a command or a list of them.
+        message_bytes_max: Bytes = "1MiB", in KIB..=64 * MIB;
+
+        /// Size of the longest name of a topic, or pattern.
+        topic_bytes_max: Bytes = "1KiB", in 1..=64 * KIB;
+
+        /// Subscriptions of one client. A list that would take it beyond is refused as a whole.
+        subscriptions_max: Count = "4194304", in 1..=1_000_000_000;
+
+        /// Patterns that all clients may subscribe to together.
+        patterns_max: Count = "100000", in 0..=100_000_000;
+
+        /// Clients that may have subscriptions or listen.
+        clients_max: Count = "10000000", in 1..=1_000_000_000;
+
+        /// Bytes that may wait for one connection that does not read them in time, unless its client wants otherwise.
+        outbox_bytes: Bytes = "1MiB", in KIB..=GIB;
+
+        /// The most that a client may want.
+        outbox_bytes_max: Bytes = "64MiB", in KIB..=GIB;
+
+        /// A connection from which nothing comes for this long, not even the answer to a ping, is closed.
+        idle_timeout_ms: Time = "1m", in SECOND..=DAY;
+
+        /// What is delivered only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to the same
+        /// topic, whose name begins with the prefix, and with the same payload, those after the first are dropped
+        /// until none has come for as long as the window. Behind a comma: `fixed` counts the window from the first;
+        /// `field:NAME` compares a field of the payload, and `id` the publisher's `message_id`, instead of the
+        /// payload. The longest prefix counts; `%20` is a space. Such as `songs/=4m news/=30s,fixed,field:title`.
+        duplicates: DuplicateRules = "";
+
+        /// Messages that the filter of duplicates remembers, about 40 bytes each.
+        duplicates_max: Count = "1000000", in 1..=1_000_000_000;
+
+        /// Web pages of which sites may use live topics. `near`: those on this machine, those from files, and those that
+        /// come from the address that they connect to. Sites, such as `https://songs.example,https://b.example`, are
+        /// added to these; `any` allows all.
+        origins: OriginList = "near";
     }
     journal: Journal {
         /// Size of a segment file.
@@ -174,6 +241,12 @@ impl Settings {
             return Err(ConfigError::HeartbeatBeyondSession {
                 heartbeat: groups.consumer_heartbeat_ms,
                 session: groups.consumer_session_ms,
+            });
+        }
+        if self.live.message_bytes_max >= max {
+            return Err(ConfigError::LiveMessageBeyondMemory {
+                message: self.live.message_bytes_max,
+                max,
             });
         }
         if kafka.message_bytes_max > kafka.request_bytes_max {

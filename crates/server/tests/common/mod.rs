@@ -55,6 +55,8 @@ pub(crate) fn serve(folder: &Folder) -> Command {
         "serve",
         "--kafka",
         "127.0.0.1:0",
+        "--amqp",
+        "127.0.0.1:0",
         "--http",
         "127.0.0.1:0",
         "--data-dir",

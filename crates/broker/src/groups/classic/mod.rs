@@ -27,10 +27,10 @@ mod expire;
 mod join;
 mod member;
 mod moving;
-#[cfg(test)]
-mod script;
 mod stored;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,6 +114,11 @@ pub struct MemberView<'a> {
 impl ClassicGroup {
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// How long a member may be silent.
+    pub fn session_ms(&self, member: &str) -> Option<u32> {
+        self.members.get(member).map(|member| member.session_ms)
     }
 
     pub fn is_stable(&self) -> bool {

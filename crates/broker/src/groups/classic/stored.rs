@@ -63,8 +63,16 @@ impl ClassicGroup {
             }
             group.members.insert(id, member);
         }
-        if !group.members.is_empty() {
-            group.phase = Phase::Stable { until: None };
+        let members = group.members.values();
+        let longest_ms = members.map(|member| member.rebalance_ms).max();
+        if let Some(longest_ms) = longest_ms {
+            group.phase = match group.strategy {
+                Some(_) => Phase::Stable { until: None },
+                // It was given back to its members, who have not agreed on anything yet: they still have to join.
+                None => Phase::Preparing {
+                    until: now.after(longest_ms),
+                },
+            };
         }
         rest.is_empty().then_some(group)
     }

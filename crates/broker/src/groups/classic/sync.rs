@@ -150,6 +150,22 @@ impl ClassicGroup {
         self.check_member(member, instance)?;
         self.check_generation(generation)?;
         self.on_sign_of_life(member, now);
+        self.check_agreed()
+    }
+
+    /// What a member that is there would hear, without its saying so.
+    pub fn check_alive(
+        &self,
+        member: &str,
+        instance: Option<&str>,
+        generation: i32,
+    ) -> Result<(), GroupError> {
+        self.check_member(member, instance)?;
+        self.check_generation(generation)?;
+        self.check_agreed()
+    }
+
+    fn check_agreed(&self) -> Result<(), GroupError> {
         match self.phase {
             Phase::Empty => Err(GroupError::UnknownMember),
             Phase::Gathering { .. } | Phase::Preparing { .. } => Err(GroupError::Rebalancing),

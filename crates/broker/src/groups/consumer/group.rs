@@ -15,8 +15,10 @@ use super::topics::{TopicShape, TopicSource};
 pub struct Rules {
     /// A member that is silent for longer is put out.
     pub session_ms: u64,
-    /// How often members are told to report.
+    /// How often members are told to report: the longest that they are told to wait, and the shortest if they have all
+    /// that they are to have.
     pub heartbeat_ms: u32,
+    pub heartbeat_ms_min: u32,
     pub members_max: usize,
 }
 
@@ -25,6 +27,7 @@ impl Default for Rules {
         Self {
             session_ms: 45_000,
             heartbeat_ms: 5_000,
+            heartbeat_ms_min: 1_000,
             members_max: 10_000,
         }
     }

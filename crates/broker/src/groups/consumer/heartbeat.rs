@@ -33,6 +33,8 @@ pub struct Answer {
     pub epoch: i32,
     /// What it may consume, if that changed or it asked.
     pub assignment: Option<Partitions>,
+    /// Whether it waits for partitions that others have to give back: the sooner it asks again, the better.
+    pub waits: bool,
 }
 
 /// Why a heartbeat is refused.
@@ -136,6 +138,7 @@ impl Group {
         Ok(Answer {
             epoch: member.epoch,
             assignment: is_told.then(|| member.assigned.partitions()),
+            waits: member.state == MemberState::Unreleased,
         })
     }
 
@@ -329,6 +332,7 @@ impl Group {
         Ok(Answer {
             epoch: EPOCH_LEAVE,
             assignment: None,
+            waits: false,
         })
     }
 
@@ -352,6 +356,7 @@ impl Group {
         Ok(Answer {
             epoch: EPOCH_LEAVE_STATIC,
             assignment: None,
+            waits: false,
         })
     }
 

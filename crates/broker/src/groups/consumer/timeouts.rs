@@ -25,7 +25,7 @@ impl Group {
     }
 
     /// Finds out anew when the first time is up.
-    pub(super) fn find_deadline(&mut self, rules: &Rules) {
+    pub(in crate::groups) fn find_deadline(&mut self, rules: &Rules) {
         self.wake_ms = self
             .members
             .values()

@@ -166,8 +166,11 @@ impl Recovery<'_> {
                     byte: group.byte + group.head.bytes,
                 };
                 for (number, frame) in (1..).zip(&group.frames) {
-                    indexer.frame(frame);
+                    let whole = indexer.frame(frame);
                     self.replay(frame, id, end, number);
+                    if !whole {
+                        self.lose_batch(frame);
+                    }
                 }
             })?;
             let at = Position {
@@ -183,8 +186,11 @@ impl Recovery<'_> {
             let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
             // Numbered behind whatever the group before held.
             for (number, frame) in (1 << 31..).zip(&found.frames) {
-                indexer.frame(frame);
+                let whole = indexer.frame(frame);
                 self.replay(frame, id, at, number);
+                if !whole {
+                    self.lose_batch(frame);
+                }
             }
             self.lose(&found.lost);
             self.suspect |= found.unknown;

@@ -31,7 +31,9 @@ impl Recovery<'_> {
         }
         self.report.replayed_frames += 1;
         match frame.head.kind {
-            Kind::Batch => self.replay_batch(frame),
+            // The body of the last frame of a batch that is cut begins with the batch's header, too.
+            Kind::Batch | Kind::Cut => self.replay_batch(frame),
+            Kind::Chunk => {}
             Kind::Control => {
                 if let Some(control) = Control::decode(&frame.body) {
                     self.replay_control(control, group_end, number);
@@ -139,6 +141,17 @@ impl Recovery<'_> {
                 self.segments_removed.extend(removed);
             }
         }
+    }
+
+    /// Notes that the batch of a sound frame is not there: a part of it is damaged.
+    pub(super) fn lose_batch(&mut self, frame: &ScannedFrame) {
+        let lost: Vec<_> = frame
+            .head
+            .entries
+            .iter()
+            .map(|entry| (entry.log, entry.base, entry.end()))
+            .collect();
+        self.lose(&lost);
     }
 
     pub(super) fn lose(&mut self, lost: &[(LogId, Offset, Offset)]) {

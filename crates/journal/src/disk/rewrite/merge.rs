@@ -9,9 +9,11 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use stafett_model::checksum::Crc32c;
 use stafett_model::{LogId, Offset};
 
+use super::super::chunk::{self, NotWhole};
 use super::super::codec::{u32_of, usize_of};
 use super::super::core::Core;
 use super::super::frame::{Entry, Head};
@@ -164,8 +166,15 @@ impl<'a> Output<'a> {
         if entry.entries > 1
             && let (Some(byte), Some(writing)) = (self.shared.get(&from), &mut self.active)
         {
-            writing.index.push(IndexEntry { byte: *byte, ..entry });
+            writing.index.push(IndexEntry {
+                byte: *byte,
+                chunks: 0,
+                ..entry
+            });
             return Ok(());
+        }
+        if entry.chunks > 0 {
+            return self.copy_cut(input, entry);
         }
         let damaged = || MergeError::Damaged {
             segment: input.segment.id,
@@ -191,10 +200,43 @@ impl<'a> Output<'a> {
         if head.frame_bytes() != bytes || !head.entries.iter().any(is_listed) {
             return Err(damaged());
         }
-        writing.checksums.update(&checksum.to_le_bytes());
-        writing.frames += 1;
-        let byte = writing.at + u32_of(start);
-        writing.index.push(IndexEntry { byte, ..entry });
+        let byte = writing.add(start, checksum, entry);
+        if entry.entries > 1 {
+            self.shared.insert(from, byte);
+        }
+        Ok(())
+    }
+
+    /// Copies a batch that is cut, in one piece.
+    fn copy_cut(&mut self, input: &Input, entry: IndexEntry) -> Result<(), MergeError> {
+        let from = Position {
+            segment: input.segment.id,
+            byte: entry.byte,
+        };
+        let damaged = || MergeError::Damaged {
+            segment: from.segment,
+            byte: from.byte,
+        };
+        let mut last = vec![0; entry.stored_bytes()];
+        read_exact_at(&*input.file, &mut last, entry.byte.into())?;
+        let (head, table) = chunk::last_frame(&last).ok_or_else(damaged)?;
+        let (head, body) = table.assemble(&*input.file, &head).map_err(|error| match error {
+            NotWhole::Damaged => damaged(),
+            NotWhole::Io(error) => MergeError::Io(error),
+        })?;
+        let is_listed = |it: &Entry| it.log == entry.log && it.base == entry.base;
+        if head.frame_bytes() != usize_of(entry.bytes) || !head.entries.iter().any(is_listed) {
+            return Err(damaged());
+        }
+        self.make_room(head.frame_bytes())?;
+        let writing = self.active.as_mut().ok_or(MergeError::Stopped)?;
+        let start = writing.group.len();
+        let mut encoded = BytesMut::with_capacity(head.bytes());
+        let checksum = head.encode(&mut encoded);
+        writing.group.extend_from_slice(&encoded);
+        writing.group.extend_from_slice(&body);
+        writing.group.resize(start + head.frame_bytes(), 0);
+        let byte = writing.add(start, checksum, IndexEntry { chunks: 0, ..entry });
         if entry.entries > 1 {
             self.shared.insert(from, byte);
         }
@@ -300,6 +342,15 @@ impl<'a> Output<'a> {
 }
 
 impl Writing {
+    /// Notes a frame that begins at `start` in the group; returns its byte in the segment.
+    fn add(&mut self, start: usize, checksum: u32, entry: IndexEntry) -> u32 {
+        self.checksums.update(&checksum.to_le_bytes());
+        self.frames += 1;
+        let byte = self.at + u32_of(start);
+        self.index.push(IndexEntry { byte, ..entry });
+        byte
+    }
+
     fn start(core: &Core) -> io::Result<Self> {
         let id = core.pool.new_id();
         let file = core

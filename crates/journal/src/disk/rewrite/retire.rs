@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use stafett_model::LogId;
 
+use super::super::barrier::append_control_synced;
 use super::super::control::Control;
 use super::super::core::Core;
 use super::super::log::RunRef;
 use super::super::position::SegmentId;
 use super::super::segment::Segment;
-use super::super::stage::append_control_synced;
 use super::merge::Merged;
 
 /// Segments that are replaced, but that somebody may still be reading.

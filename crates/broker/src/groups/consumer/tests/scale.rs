@@ -26,7 +26,8 @@ fn a_member_takes_a_hundred_thousand_topics() {
         answer,
         Answer {
             epoch: 1,
-            assignment: None
+            assignment: None,
+            waits: false,
         }
     );
     assert!(world.group.has_changes());

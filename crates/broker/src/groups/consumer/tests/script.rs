@@ -146,7 +146,9 @@ fn report(world: &mut World, id: &str, what: &[&str]) -> String {
 }
 
 fn told(world: &World, answer: Result<Answer, HeartbeatError>) -> String {
-    let Answer { epoch, assignment } = match answer {
+    let Answer {
+        epoch, assignment, ..
+    } = match answer {
         Ok(answer) => answer,
         Err(error) => return variant(&error),
     };

@@ -1,0 +1,85 @@
+//! What all connections share.
+
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use stafett_amqp_wire::Table;
+use stafett_broker::queues::Queue;
+use stafett_broker::{Broker, Namespace};
+use stafett_net::{Connection, Protocol};
+
+use crate::arguments::QueueType;
+use crate::connection;
+use crate::exchange_kinds;
+use crate::facts::KeptProperties;
+use crate::metrics::Metrics;
+use crate::session::replies::Addresses;
+use crate::settings::AmqpSettings;
+
+/// The front end: what a listener serves.
+#[derive(Debug)]
+pub struct Amqp {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub broker: Arc<Broker>,
+    pub settings: AmqpSettings,
+    pub metrics: Metrics,
+    pub replies: Addresses,
+}
+
+impl Amqp {
+    /// The front end of `broker`. Its metrics are made visible in `registry`.
+    pub fn new(broker: Arc<Broker>, settings: AmqpSettings, registry: &mut Registry) -> Self {
+        let metrics = Metrics::register(registry);
+        broker.exchanges().read_facts_with(Arc::new(KeptProperties));
+        exchange_kinds::predeclare(&broker, &Namespace::default());
+        Self {
+            shared: Arc::new(Shared {
+                broker,
+                settings,
+                metrics,
+                replies: Addresses::default(),
+            }),
+        }
+    }
+}
+
+impl Protocol for Amqp {
+    fn connection(&self, connection: Connection) -> impl Future<Output = ()> + Send {
+        connection::serve(Arc::clone(&self.shared), connection)
+    }
+}
+
+impl Shared {
+    /// What kind of queue was declared.
+    pub(crate) fn queue_type(queue: &Queue) -> QueueType {
+        QueueType::of(&Table::decode(queue.arguments.clone()).unwrap_or_default())
+    }
+
+    /// Whether there is such a virtual host, or may be.
+    pub(crate) fn open_virtual_host(&self, name: &str) -> bool {
+        let namespace = Namespace::new(name);
+        let exchanges = self.broker.exchanges();
+        if exchanges.has_namespace(&namespace) {
+            exchange_kinds::predeclare(&self.broker, &namespace);
+            return true;
+        }
+        if !self.settings.create_virtual_hosts {
+            return false;
+        }
+        match exchanges.create_namespace(&namespace) {
+            Ok((_, stored)) => {
+                drop(stored);
+                exchange_kinds::predeclare(&self.broker, &namespace);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, name, "no virtual host");
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Arguments of queues and exchanges: from tables to the settings of the core, and what is to be said of those that
+//! make no sense.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use stafett_amqp_wire::{Table, TableBuilder, Value};
+use stafett_broker::queues::{DeadLetter, Overflow, QueueSettings};
+
+use crate::exception::Exception;
+
+/// Priorities above this one are not what RabbitMQ's clients expect to be possible.
+const PRIORITY_MAX: i64 = 255;
+/// RabbitMQ's redelivery limit of quorum queues that say nothing else.
+const QUORUM_DELIVERY_LIMIT: u32 = 20;
+
+/// What kind of queue was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum QueueType {
+    #[default]
+    Classic,
+    Quorum,
+    Stream,
+}
+
+impl QueueType {
+    pub(crate) fn of(arguments: &Table) -> Self {
+        match arguments.get("x-queue-type") {
+            Some(value) => match value.text() {
+                Some("quorum") => Self::Quorum,
+                Some("stream") => Self::Stream,
+                _ => Self::Classic,
+            },
+            None => Self::Classic,
+        }
+    }
+}
+
+/// The settings that the arguments of a queue stand for. `what` names the queue in what is said.
+pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType, QueueSettings), Exception> {
+    let mut settings = QueueSettings::default();
+    let mut dead_letter_exchange = None;
+    let mut dead_letter_key = None;
+    let kind = queue_type(arguments, what)?;
+    if kind == QueueType::Quorum {
+        settings.delivery_limit = Some(QUORUM_DELIVERY_LIMIT);
+    }
+    for (name, value) in arguments.iter() {
+        let argument = Argument {
+            name: &name,
+            value: &value,
+            what,
+        };
+        match name.as_ref() {
+            "x-message-ttl" => settings.ttl_ms = Some(argument.number(0)?),
+            "x-expires" => settings.expires_ms = Some(argument.number(1)?),
+            "x-max-length" => settings.length_max = Some(argument.number(0)?),
+            "x-max-length-bytes" => settings.bytes_max = Some(argument.number(0)?),
+            "x-overflow" => settings.overflow = argument.overflow()?,
+            "x-dead-letter-exchange" => dead_letter_exchange = Some(argument.text()?),
+            "x-dead-letter-routing-key" => dead_letter_key = Some(argument.text()?),
+            "x-max-priority" => settings.priority_max = argument.priority()?,
+            "x-single-active-consumer" => settings.single_active_consumer = argument.switch()?,
+            "x-delivery-limit" if kind == QueueType::Quorum => settings.delivery_limit = argument.limit()?,
+            _ => {}
+        }
+    }
+    match (dead_letter_exchange, dead_letter_key) {
+        (Some(exchange), routing_key) => {
+            settings.dead_letter = Some(DeadLetter {
+                exchange,
+                routing_key,
+            })
+        }
+        (None, Some(_)) => {
+            return Err(Exception::precondition(format!(
+                "invalid arg 'x-dead-letter-routing-key' for {what}: routing_key_but_no_dlx_defined"
+            )));
+        }
+        (None, None) => {}
+    }
+    Ok((kind, settings))
+}
+
+fn queue_type(arguments: &Table, what: &str) -> Result<QueueType, Exception> {
+    let Some(value) = arguments.get("x-queue-type") else {
+        return Ok(QueueType::Classic);
+    };
+    match value.text() {
+        Some("classic" | "quorum" | "stream") => Ok(QueueType::of(arguments)),
+        _ => Err(Argument {
+            name: "x-queue-type",
+            value: &value,
+            what,
+        }
+        .wrong(&format!(
+            "\"unsupported queue type '{}'\"",
+            value.text().unwrap_or_default()
+        ))),
+    }
+}
+
+/// An argument, and whose it is.
+struct Argument<'a> {
+    name: &'a str,
+    value: &'a Value,
+    what: &'a str,
+}
+
+impl Argument<'_> {
+    fn wrong(&self, why: &str) -> Exception {
+        let Self { name, what, .. } = self;
+        Exception::precondition(format!("invalid arg '{name}' for {what}: {why}"))
+    }
+
+    fn unacceptable(&self) -> Exception {
+        self.unexpected("text")
+    }
+
+    fn unexpected(&self, wanted: &str) -> Exception {
+        self.wrong(&format!("\"expected {wanted}, got {}\"", self.value.type_name()))
+    }
+
+    fn integer(&self) -> Result<i64, Exception> {
+        let number = self
+            .value
+            .integer()
+            .filter(|_| !matches!(self.value, Value::Timestamp(_)));
+        number.ok_or_else(|| self.unexpected("integer"))
+    }
+
+    fn number(&self, min: i64) -> Result<u64, Exception> {
+        let number = self.integer()?;
+        if number < min {
+            let why = if number < 0 {
+                "value_negative"
+            } else {
+                "value_zero"
+            };
+            return Err(self.wrong(&format!("{{{why},{number}}}")));
+        }
+        u64::try_from(number).map_err(|_| self.unacceptable())
+    }
+
+    fn limit(&self) -> Result<Option<u32>, Exception> {
+        let number = self.integer()?;
+        Ok(if number < 0 {
+            None
+        } else {
+            Some(u32::try_from(number).unwrap_or(u32::MAX))
+        })
+    }
+
+    fn priority(&self) -> Result<u8, Exception> {
+        let number = self.integer()?;
+        if number > PRIORITY_MAX {
+            return Err(self.wrong(&format!("{{max_value_exceeded,{number}}}")));
+        }
+        u8::try_from(self.number(0)?).map_err(|_| self.unacceptable())
+    }
+
+    fn switch(&self) -> Result<bool, Exception> {
+        if let Value::Bool(value) = self.value {
+            Ok(*value)
+        } else {
+            Err(self.unexpected("boolean"))
+        }
+    }
+
+    fn text(&self) -> Result<ByteString, Exception> {
+        self.value
+            .text()
+            .map(ByteString::from)
+            .ok_or_else(|| self.unacceptable())
+    }
+
+    fn overflow(&self) -> Result<Overflow, Exception> {
+        match self.text()?.as_ref() {
+            "drop-head" => Ok(Overflow::DropHead),
+            "reject-publish" => Ok(Overflow::RejectPublish),
+            "reject-publish-dlx" => Ok(Overflow::RejectPublishDeadLetter),
+            _ => Err(self.wrong("invalid_overflow")),
+        }
+    }
+}
+
+/// Arguments in an order that makes equal ones have equal bytes: RabbitMQ does not mind it.
+pub(crate) fn canonical(arguments: &Table) -> Bytes {
+    let mut fields: Vec<_> = arguments.iter().collect();
+    fields.sort_by(|(left, _), (right, _)| left.cmp(right));
+    fields.dedup_by(|(left, _), (right, _)| left == right);
+    let mut table = TableBuilder::new();
+    for (name, value) in fields {
+        table.push(&name, &value);
+    }
+    table.finish().as_bytes().clone()
+}
+
+/// Whole numbers are equal whatever their width.
+fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
+    left == right
+        || match (left.and_then(Value::integer), right.and_then(Value::integer)) {
+            (Some(left), Some(right)) => left == right,
+            (None, Some(_)) | (Some(_), None) | (None, None) => false,
+        }
+}
+
+/// The first argument that differs between what a declaration says and what is there, in RabbitMQ's words.
+pub(crate) fn difference(received: &Bytes, current: &Bytes) -> Option<(ByteString, String, String)> {
+    let received = Table::decode(received.clone()).unwrap_or_default();
+    let current = Table::decode(current.clone()).unwrap_or_default();
+    let names = received.iter().chain(current.iter()).map(|(name, _)| name);
+    for name in names {
+        let (new, old) = (received.get(&name), current.get(&name));
+        if !is_same(new.as_ref(), old.as_ref()) {
+            return Some((name, told(new), told(old)));
+        }
+    }
+    None
+}
+
+fn told(value: Option<Value>) -> String {
+    let Some(value) = value else {
+        return "none".to_owned();
+    };
+    let shown = match (value.text(), value.integer()) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(number)) => number.to_string(),
+        (None, None) => format!("{value:?}"),
+    };
+    format!("the value '{shown}' of type '{}'", value.type_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(name: &str, value: impl Into<Value>) -> Result<QueueSettings, String> {
+        let table = TableBuilder::new().with(name, value).finish();
+        queue_settings(&table, "queue 'q' in vhost '/'")
+            .map(|(_, settings)| settings)
+            .map_err(|exception| exception.text)
+    }
+
+    #[test]
+    fn arguments_become_settings() {
+        assert_eq!(
+            settings("x-message-ttl", Value::I32(60_000)).unwrap().ttl_ms,
+            Some(60_000)
+        );
+        assert_eq!(
+            settings("x-max-length", Value::U8(3)).unwrap().length_max,
+            Some(3)
+        );
+        assert_eq!(settings("x-max-priority", Value::I64(9)).unwrap().priority_max, 9);
+        assert_eq!(
+            settings("x-overflow", "reject-publish").unwrap().overflow,
+            Overflow::RejectPublish
+        );
+        assert_eq!(
+            settings("x-queue-type", "quorum").unwrap().delivery_limit,
+            Some(20)
+        );
+        assert_eq!(
+            settings("x-queue-mode", "lazy").unwrap(),
+            QueueSettings::default()
+        );
+    }
+
+    #[test]
+    fn arguments_without_sense_are_named() {
+        let prefix = "invalid arg 'x-message-ttl' for queue 'q' in vhost '/': ";
+        assert_eq!(
+            settings("x-message-ttl", Value::I32(-1)),
+            Err(format!("{prefix}{{value_negative,-1}}"))
+        );
+        assert_eq!(
+            settings("x-message-ttl", "1"),
+            Err(format!("{prefix}\"expected integer, got longstr\""))
+        );
+        assert!(settings("x-expires", Value::I32(0)).is_err());
+        assert!(settings("x-max-priority", Value::I32(256)).is_err());
+        assert!(settings("x-overflow", "reject").is_err());
+        assert!(settings("x-queue-type", "heap").is_err());
+        assert!(settings("x-dead-letter-routing-key", "key").is_err());
+    }
+
+    #[test]
+    fn arguments_are_equal_whatever_their_order_and_the_width_of_their_numbers() {
+        let one = TableBuilder::new()
+            .with("b", Value::I32(1))
+            .with("a", "x")
+            .finish();
+        let two = TableBuilder::new()
+            .with("a", "x")
+            .with("b", Value::U8(1))
+            .finish();
+        assert_eq!(difference(&canonical(&one), &canonical(&two)), None);
+        let three = TableBuilder::new()
+            .with("a", "x")
+            .with("b", Value::I32(2))
+            .finish();
+        let (name, received, current) = difference(&canonical(&three), &canonical(&one)).unwrap();
+        assert_eq!(name, "b");
+        assert_eq!(
+            (received.as_str(), current.as_str()),
+            (
+                "the value '2' of type 'signedint'",
+                "the value '1' of type 'signedint'"
+            )
+        );
+        let (_, received, _) = difference(&canonical(&Table::default()), &canonical(&one)).unwrap();
+        assert_eq!(received, "none");
+    }
+}

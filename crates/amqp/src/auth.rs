@@ -1,0 +1,155 @@
+//! Who a client is: the SASL mechanisms PLAIN and AMQPLAIN.
+//!
+//! There are no users yet but `guest` with the password `guest`, who may come from this machine only.
+
+use std::net::IpAddr;
+
+use bytestring::ByteString;
+use stafett_amqp_wire::{Table, Value};
+
+/// What clients are told, in the order of preference.
+pub(crate) const MECHANISMS: &str = "PLAIN AMQPLAIN";
+
+const GUEST: &str = "guest";
+
+/// Why nobody was let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// No mechanism of this name.
+    UnknownMechanism,
+    /// The response is none of the mechanism.
+    Malformed,
+    /// Name or password are wrong.
+    WrongCredentials { user: String },
+    /// The user may come from this machine only.
+    NotFromHere { user: String },
+}
+
+/// Name and password, as they were sent.
+#[derive(PartialEq, Eq)]
+struct Credentials<'a> {
+    user: &'a str,
+    password: &'a [u8],
+}
+
+/// The user that a response stands for.
+pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Result<ByteString, Refused> {
+    match mechanism {
+        "PLAIN" => plain(response)
+            .ok_or(Refused::Malformed)
+            .and_then(|credentials| check(&credentials, peer)),
+        "AMQPLAIN" => {
+            let (user, password) = amqplain(response).ok_or(Refused::Malformed)?;
+            let user = std::str::from_utf8(&user).map_err(|_| Refused::Malformed)?;
+            check(
+                &Credentials {
+                    user,
+                    password: &password,
+                },
+                peer,
+            )
+        }
+        _ => Err(Refused::UnknownMechanism),
+    }
+}
+
+/// A new secret of a user who is in already.
+pub(crate) fn is_secret(secret: &[u8]) -> bool {
+    secret == GUEST.as_bytes()
+}
+
+fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Refused> {
+    let user = credentials.user;
+    if user != GUEST || !is_secret(credentials.password) {
+        return Err(Refused::WrongCredentials {
+            user: user.to_owned(),
+        });
+    }
+    if !peer.to_canonical().is_loopback() {
+        return Err(Refused::NotFromHere {
+            user: user.to_owned(),
+        });
+    }
+    Ok(ByteString::from_static(GUEST))
+}
+
+/// `[authorization] NUL user NUL password` (RFC 4616).
+fn plain(response: &[u8]) -> Option<Credentials<'_>> {
+    let mut parts = response.splitn(3, |byte| *byte == 0);
+    let _authorization = parts.next()?;
+    let user = std::str::from_utf8(parts.next()?).ok()?;
+    let password = parts.next()?;
+    Some(Credentials { user, password })
+}
+
+/// A table without its length, with `LOGIN` and `PASSWORD`.
+fn amqplain(response: &[u8]) -> Option<(bytes::Bytes, bytes::Bytes)> {
+    let table = Table::decode(bytes::Bytes::copy_from_slice(response)).ok()?;
+    let text = |name| match table.get(name) {
+        Some(Value::LongString(text)) => Some(text),
+        _ => None,
+    };
+    Some((text("LOGIN")?, text("PASSWORD")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use stafett_amqp_wire::TableBuilder;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn guest_comes_in_from_this_machine_with_both_mechanisms() {
+        assert_eq!(
+            authenticate("PLAIN", b"\0guest\0guest", HERE).as_deref(),
+            Ok("guest")
+        );
+        let table = TableBuilder::new()
+            .with("LOGIN", "guest")
+            .with("PASSWORD", "guest")
+            .finish();
+        let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+        for from in [HERE, IpAddr::V6(Ipv6Addr::LOCALHOST), mapped] {
+            assert_eq!(
+                authenticate("AMQPLAIN", table.as_bytes(), from).as_deref(),
+                Ok("guest")
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_else_comes_in_and_guest_not_from_elsewhere() {
+        let wrong = |user: &str| {
+            Err(Refused::WrongCredentials {
+                user: user.to_owned(),
+            })
+        };
+        assert_eq!(authenticate("PLAIN", b"\0guest\0guess", HERE), wrong("guest"));
+        assert_eq!(authenticate("PLAIN", b"\0admin\0guest", HERE), wrong("admin"));
+        assert_eq!(authenticate("PLAIN", b"guest", HERE), Err(Refused::Malformed));
+        assert_eq!(
+            authenticate("PLAIN", b"\0\xff\0guest", HERE),
+            Err(Refused::Malformed)
+        );
+        assert_eq!(
+            authenticate("AMQPLAIN", b"\x05LOGIN", HERE),
+            Err(Refused::Malformed)
+        );
+        assert_eq!(
+            authenticate("EXTERNAL", b"", HERE),
+            Err(Refused::UnknownMechanism)
+        );
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let refused = authenticate("PLAIN", b"\0guest\0guest", elsewhere);
+        assert_eq!(
+            refused,
+            Err(Refused::NotFromHere {
+                user: "guest".to_owned()
+            })
+        );
+    }
+}

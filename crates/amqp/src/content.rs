@@ -1,0 +1,472 @@
+//! A message of AMQP as a message of the core, and back.
+//!
+//! What the core acts on is taken out of the properties; the properties themselves travel as they came in one header of
+//! our own, unless the message says the same without them. For readers of other protocols, properties and simple
+//! headers are there a second time as ordinary headers; `docs/conversions.md` has the table.
+
+use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
+use stafett_amqp_wire::{Properties, PropertiesBuilder, Table, TableBuilder, Value};
+use stafett_model::{Death, DeathReason, Message, StoredMessage};
+
+use crate::exception::Exception;
+use crate::session::assembly::Content;
+
+/// The header that holds the properties as they came.
+pub(crate) const PROPERTIES: &str = "stafett.amqp";
+/// The name that a record's key has among the headers of AMQP.
+pub(crate) const KEY: &str = "stafett-key";
+/// RabbitMQ's name for a time in milliseconds.
+const TIME_MS: &str = "timestamp_in_ms";
+const PERSISTENT: u8 = 2;
+
+const CONTENT_TYPE: &str = "content-type";
+const CONTENT_ENCODING: &str = "content-encoding";
+const CORRELATION_ID: &str = "correlation-id";
+const REPLY_TO: &str = "reply-to";
+const MESSAGE_ID: &str = "message-id";
+const TYPE: &str = "type";
+const USER_ID: &str = "user-id";
+const APP_ID: &str = "app-id";
+
+/// What was published, ready for the core, and what decides its way beside it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub message: Message,
+    pub properties: Properties,
+    /// Further routing keys.
+    pub more_keys: Vec<ByteString>,
+}
+
+impl Incoming {
+    /// Where an answer is wanted.
+    pub(crate) fn reply_to(&self) -> Option<ByteString> {
+        if self.properties.is_plain() {
+            None
+        } else {
+            self.properties.read().reply_to
+        }
+    }
+
+    /// The same with another place for answers.
+    pub(crate) fn with_reply_to(mut self, address: ByteString) -> Self {
+        let mut read = self.properties.read();
+        for (name, value) in &mut self.message.headers {
+            if name == REPLY_TO {
+                *value = Some(address.as_bytes().clone());
+            }
+        }
+        read.reply_to = Some(address);
+        self.properties = read.finish();
+        for (name, value) in &mut self.message.headers {
+            if name == PROPERTIES {
+                *value = Some(self.properties.as_bytes().clone());
+            }
+        }
+        self
+    }
+}
+
+/// Who publishes, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Publisher<'a> {
+    pub user: &'a str,
+    pub now_ms: i64,
+}
+
+/// Makes a message of what was received.
+pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Incoming, Exception> {
+    let Content {
+        publish,
+        properties,
+        body,
+        memory: _,
+    } = content;
+    let mut message = Message {
+        exchange: publish.exchange,
+        routing_key: publish.routing_key,
+        value: body,
+        timestamp_ms: publisher.now_ms,
+        ..Message::default()
+    };
+    let mut more_keys = Vec::new();
+    if properties.is_plain() {
+        let mode = properties.plain_delivery_mode();
+        message.persistent = mode == Some(PERSISTENT);
+        if mode.is_some() && !message.persistent {
+            message
+                .headers
+                .push((PROPERTIES.into(), Some(properties.as_bytes().clone())));
+        }
+        return Ok(Incoming {
+            message,
+            properties,
+            more_keys,
+        });
+    }
+    let mut read = properties.read();
+    let mut properties = properties;
+    if let Some(user) = &read.user_id
+        && user != publisher.user
+    {
+        return Err(Exception::precondition(format!(
+            "user_id property set to '{user}' but authenticated user was '{}'",
+            publisher.user
+        )));
+    }
+    message.persistent = read.delivery_mode == Some(PERSISTENT);
+    message.priority = read.priority.unwrap_or(0);
+    message.ttl_ms = read.expiration.as_deref().map(expiration).transpose()?;
+    if let Some(seconds) = read.timestamp {
+        message.timestamp_ms = i64::try_from(seconds)
+            .ok()
+            .and_then(|seconds| seconds.checked_mul(1000))
+            .unwrap_or(publisher.now_ms);
+    }
+    if let Some(headers) = &read.headers {
+        let carbon = Carbon::read(headers)?;
+        message.delay_ms = carbon.delay_ms;
+        message.key = carbon.key;
+        more_keys = carbon.keys;
+        if let Some(kept) = carbon.without_blind {
+            read.headers = Some(kept);
+            properties = read.finish();
+        }
+    }
+    let copied = Bytes::copy_from_slice(properties.as_bytes());
+    message.headers.push((PROPERTIES.into(), Some(copied)));
+    for_others(&read, &mut message);
+    Ok(Incoming {
+        message,
+        properties,
+        more_keys,
+    })
+}
+
+/// The further routing keys that headers name, as far as they are well-formed.
+pub(crate) fn carbon_keys(headers: &Table) -> Vec<ByteString> {
+    Carbon::read(headers)
+        .map(|carbon| carbon.keys)
+        .unwrap_or_default()
+}
+
+/// What headers say that decides where a message goes.
+#[derive(Default)]
+struct Carbon {
+    keys: Vec<ByteString>,
+    delay_ms: Option<u64>,
+    key: Option<Bytes>,
+    /// The headers without `BCC`, if it was there.
+    without_blind: Option<Table>,
+}
+
+impl Carbon {
+    fn read(headers: &Table) -> Result<Self, Exception> {
+        let mut carbon = Self::default();
+        let mut is_blind = false;
+        for (name, value) in headers.iter() {
+            match name.as_ref() {
+                "CC" | "BCC" => {
+                    is_blind |= name == "BCC";
+                    carbon.add_keys(&name, &value)?;
+                }
+                "x-delay" => carbon.delay_ms = value.integer().and_then(|delay| u64::try_from(delay).ok()),
+                KEY => {
+                    if let Value::LongString(key) | Value::Bytes(key) = value {
+                        carbon.key = Some(key);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if is_blind {
+            let mut kept = TableBuilder::new();
+            for (name, value) in headers.iter().filter(|(name, _)| name != "BCC") {
+                kept.push(&name, &value);
+            }
+            carbon.without_blind = Some(kept.finish());
+        }
+        Ok(carbon)
+    }
+
+    fn add_keys(&mut self, name: &str, value: &Value) -> Result<(), Exception> {
+        let wrong = || {
+            let kind = value.type_name();
+            Exception::precondition(format!(
+                "invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}"
+            ))
+        };
+        let Value::Array(keys) = value else {
+            return Err(wrong());
+        };
+        for key in keys.iter() {
+            let Value::LongString(key) = key else { continue };
+            self.keys.push(ByteString::try_from(key).map_err(|_| wrong())?);
+        }
+        Ok(())
+    }
+}
+
+fn expiration(text: &str) -> Result<u64, Exception> {
+    let why = match text.parse::<i64>() {
+        Ok(ms) if ms < 0 => format!("{{value_negative,{ms}}}"),
+        Ok(ms) if ms > i64::from(u32::MAX) => format!("{{value_too_big,{ms}}}"),
+        Ok(ms) => return Ok(ms.unsigned_abs()),
+        Err(_) => "no_integer".to_owned(),
+    };
+    Err(Exception::precondition(format!(
+        "invalid expiration '{text}': {why}"
+    )))
+}
+
+/// Adds what readers of other protocols see.
+fn for_others(read: &PropertiesBuilder, message: &mut Message) {
+    let texts = [
+        (CONTENT_TYPE, &read.content_type),
+        (CONTENT_ENCODING, &read.content_encoding),
+        (CORRELATION_ID, &read.correlation_id),
+        (REPLY_TO, &read.reply_to),
+        (MESSAGE_ID, &read.message_id),
+        (TYPE, &read.kind),
+        (USER_ID, &read.user_id),
+        (APP_ID, &read.app_id),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            message.headers.push((name.into(), Some(text.as_bytes().clone())));
+        }
+    }
+    let Some(headers) = &read.headers else { return };
+    for (name, value) in headers.iter() {
+        if name != KEY
+            && let Some(value) = simple(&value)
+        {
+            message.headers.push((name, value));
+        }
+    }
+}
+
+/// A value as the bytes of a header: texts as they are, numbers in decimal. Tables and arrays have none.
+fn simple(value: &Value) -> Option<Option<Bytes>> {
+    Some(match value {
+        Value::LongString(bytes) | Value::Bytes(bytes) => Some(bytes.clone()),
+        Value::Bool(value) => Some(Bytes::from_static(if *value { b"true" } else { b"false" })),
+        Value::F32(number) => Some(number.to_string().into()),
+        Value::F64(number) => Some(number.to_string().into()),
+        Value::Timestamp(seconds) => Some(seconds.to_string().into()),
+        Value::Void => None,
+        Value::I8(_)
+        | Value::U8(_)
+        | Value::I16(_)
+        | Value::U16(_)
+        | Value::I32(_)
+        | Value::U32(_)
+        | Value::I64(_) => Some(value.integer()?.to_string().into()),
+        Value::Decimal(..) | Value::Array(_) | Value::Table(_) => return None,
+    })
+}
+
+/// The properties of a message that was received here.
+pub(crate) fn properties_of(message: &Message) -> Properties {
+    let came = message.headers.iter().find(|(name, _)| name == PROPERTIES);
+    if let Some((_, Some(came))) = came {
+        return Properties::decode(came.clone()).unwrap_or_default();
+    }
+    PropertiesBuilder {
+        delivery_mode: message.persistent.then_some(PERSISTENT),
+        ..PropertiesBuilder::default()
+    }
+    .finish()
+}
+
+/// What a delivery adds to the properties of a message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Additions {
+    /// How often it came back, where the kind of queue says so.
+    pub delivery_count: Option<u32>,
+    /// Its offset, where a stream is read.
+    pub stream_offset: Option<u64>,
+}
+
+impl Additions {
+    fn is_empty(self) -> bool {
+        self.delivery_count.is_none() && self.stream_offset.is_none()
+    }
+}
+
+/// Writes the flags and properties of a stored message.
+pub(crate) fn write_properties(message: &StoredMessage, additions: Additions, out: &mut BytesMut) {
+    let came = message.header(PROPERTIES.as_bytes()).flatten();
+    let deaths = message.deaths();
+    if additions.is_empty() && deaths.is_empty() {
+        if let Some(came) = came {
+            out.extend_from_slice(came);
+            return;
+        }
+        if message.persistent()
+            && message.key().is_none()
+            && message.headers().next().is_none()
+            && is_ours(message)
+        {
+            out.extend_from_slice(&[0x10, 0, PERSISTENT]);
+            return;
+        }
+        if message.headers().next().is_none() && is_ours(message) {
+            out.extend_from_slice(&[0, 0]);
+            return;
+        }
+    }
+    let mut read = match came.map(|came| Properties::decode(Bytes::copy_from_slice(came))) {
+        Some(Ok(properties)) => properties.read(),
+        Some(Err(_)) | None => from_others(message),
+    };
+    add(&mut read, message, &deaths, additions);
+    out.extend_from_slice(read.finish().as_bytes());
+}
+
+/// Whether it was published through an exchange: a record that a log's client wrote has neither name.
+fn is_ours(message: &StoredMessage) -> bool {
+    !message.exchange().is_empty() || !message.routing_key().is_empty()
+}
+
+/// The properties of a message that another protocol published.
+fn from_others(message: &StoredMessage) -> PropertiesBuilder {
+    let mut read = PropertiesBuilder {
+        delivery_mode: message.persistent().then_some(PERSISTENT),
+        ..PropertiesBuilder::default()
+    };
+    let is_foreign = !is_ours(message);
+    let mut headers = TableBuilder::new();
+    if let Some(key) = message.key() {
+        headers.push(KEY, &Value::Bytes(Bytes::copy_from_slice(key)));
+    }
+    if is_foreign && message.timestamp_ms() >= 0 {
+        read.timestamp = u64::try_from(message.timestamp_ms() / 1000).ok();
+        headers.push(TIME_MS, &Value::I64(message.timestamp_ms()));
+    }
+    for (name, value) in message.headers() {
+        let Ok(name) = std::str::from_utf8(name) else {
+            continue;
+        };
+        if !property(&mut read, name, value) && name.len() <= 255 {
+            headers.push(name, &typed(value));
+        }
+    }
+    let headers = headers.finish();
+    if !headers.is_empty() {
+        read.headers = Some(headers);
+    }
+    read
+}
+
+/// Puts a header where AMQP has a property for it.
+fn property(read: &mut PropertiesBuilder, name: &str, value: Option<&[u8]>) -> bool {
+    let place = match name {
+        CONTENT_TYPE => &mut read.content_type,
+        CONTENT_ENCODING => &mut read.content_encoding,
+        CORRELATION_ID => &mut read.correlation_id,
+        REPLY_TO => &mut read.reply_to,
+        MESSAGE_ID => &mut read.message_id,
+        TYPE => &mut read.kind,
+        USER_ID => &mut read.user_id,
+        APP_ID => &mut read.app_id,
+        _ => return false,
+    };
+    let text = value.and_then(|value| std::str::from_utf8(value).ok());
+    match text {
+        Some(text) if text.len() <= 255 && place.is_none() => {
+            *place = Some(text.into());
+            true
+        }
+        _ => false,
+    }
+}
+
+fn typed(value: Option<&[u8]>) -> Value {
+    match value {
+        None => Value::Void,
+        Some(value) if std::str::from_utf8(value).is_ok() => Value::LongString(Bytes::copy_from_slice(value)),
+        Some(value) => Value::Bytes(Bytes::copy_from_slice(value)),
+    }
+}
+
+/// Names of the headers that tell where a message has died.
+const DEATH_HEADERS: [&str; 7] = [
+    "x-death",
+    "x-first-death-exchange",
+    "x-first-death-queue",
+    "x-first-death-reason",
+    "x-last-death-exchange",
+    "x-last-death-queue",
+    "x-last-death-reason",
+];
+
+fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], additions: Additions) {
+    let mut headers = TableBuilder::new();
+    let replaced = |name: &str| {
+        (!deaths.is_empty() && DEATH_HEADERS.contains(&name))
+            || (additions.delivery_count.is_some() && name == "x-delivery-count")
+            || (additions.stream_offset.is_some() && name == "x-stream-offset")
+    };
+    for (name, value) in read.headers.take().unwrap_or_default().iter() {
+        if !replaced(&name) {
+            headers.push(&name, &value);
+        }
+    }
+    if !deaths.is_empty() {
+        headers.push("x-death", &Value::Array(deaths.iter().map(told).collect()));
+        let first = deaths.iter().find(|death| death.is_first).or(deaths.last());
+        for (prefix, death) in [("x-first-death", first), ("x-last-death", deaths.first())] {
+            let Some(death) = death else { continue };
+            headers.push(&format!("{prefix}-exchange"), &death.exchange.clone().into());
+            headers.push(&format!("{prefix}-queue"), &death.queue.clone().into());
+            headers.push(&format!("{prefix}-reason"), &reason(death.reason).into());
+        }
+        // An expired message has lost its time to live, or it would expire again.
+        read.expiration = message.ttl_ms().map(|ms| ms.to_string().into());
+    }
+    if let Some(count) = additions.delivery_count {
+        headers.push("x-delivery-count", &Value::I64(count.into()));
+    }
+    if let Some(offset) = additions.stream_offset {
+        headers.push(
+            "x-stream-offset",
+            &Value::I64(i64::try_from(offset).unwrap_or(i64::MAX)),
+        );
+    }
+    let headers = headers.finish();
+    if !headers.is_empty() {
+        read.headers = Some(headers);
+    }
+}
+
+/// One entry of `x-death`.
+fn told(death: &Death) -> Value {
+    let keys = std::iter::once(Value::from(death.routing_key.clone())).collect();
+    let mut entry = TableBuilder::new()
+        .with(
+            "count",
+            Value::I64(i64::try_from(death.count).unwrap_or(i64::MAX)),
+        )
+        .with("reason", reason(death.reason))
+        .with("queue", death.queue.clone())
+        .with(
+            "time",
+            Value::Timestamp(u64::try_from(death.first_ms / 1000).unwrap_or(0)),
+        )
+        .with("exchange", death.exchange.clone())
+        .with("routing-keys", Value::Array(keys));
+    if let Some(ttl_ms) = death.ttl_ms {
+        entry = entry.with("original-expiration", ByteString::from(ttl_ms.to_string()));
+    }
+    entry.finish().into()
+}
+
+fn reason(reason: DeathReason) -> &'static str {
+    match reason {
+        DeathReason::Expired => "expired",
+        DeathReason::Length => "maxlen",
+        DeathReason::Rejected => "rejected",
+        DeathReason::DeliveryLimit => "delivery_limit",
+    }
+}

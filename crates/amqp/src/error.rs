@@ -1,0 +1,82 @@
+//! From every error of the core to what AMQP says, and to what ends.
+
+use bytestring::ByteString;
+use stafett_amqp_wire::ReplyCode;
+use stafett_broker::Namespace;
+use stafett_broker::broker::NotStored;
+use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
+
+use crate::exception::Exception;
+
+/// A queue as RabbitMQ's messages name it.
+pub(crate) fn queue_in(name: &str, namespace: &Namespace) -> String {
+    format!("queue '{name}' in vhost '{namespace}'")
+}
+
+/// An exchange as RabbitMQ's messages name it.
+pub(crate) fn exchange_in(name: &str, namespace: &Namespace) -> String {
+    format!("exchange '{name}' in vhost '{namespace}'")
+}
+
+pub(crate) fn no_namespace(namespace: &Namespace) -> Exception {
+    Exception::not_allowed(format!("vhost '{namespace}' not found"))
+}
+
+/// The queue belongs to another connection.
+pub(crate) fn locked(what: &str) -> Exception {
+    let text = format!(
+        "cannot obtain exclusive access to locked {what}. It could be originally declared on another connection or the \
+         exclusive property value does not match that of the original declaration."
+    );
+    Exception::new(ReplyCode::ResourceLocked, text)
+}
+
+/// An argument differs: its name, what was received, what is current.
+pub(crate) fn inequivalent(
+    (argument, received, current): &(ByteString, String, String),
+    what: &str,
+) -> Exception {
+    Exception::precondition(format!(
+        "inequivalent arg '{argument}' for {what}: received {received} but current is {current}"
+    ))
+}
+
+/// A change is not stored: the disk is full, or the journal has failed.
+pub(crate) fn not_stored(error: &NotStored, what: &str) -> Exception {
+    Exception::new(
+        ReplyCode::InternalError,
+        format!("{what} cannot be stored: {error}"),
+    )
+}
+
+pub(crate) fn consume(error: &ConsumeError, what: &str) -> Exception {
+    match error {
+        ConsumeError::Exclusive | ConsumeError::InUse => {
+            Exception::refused(format!("{what} in exclusive use"))
+        }
+        ConsumeError::Locked => locked(what),
+        ConsumeError::Gone => Exception::not_found(format!("no {what}")),
+    }
+}
+
+pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
+    match error {
+        // What a client can see was compared before: it can only be the rest.
+        DeclareError::Differs { what: part } => {
+            Exception::precondition(format!("inequivalent {part} for {what}"))
+        }
+        DeclareError::Locked => locked(what),
+        DeclareError::NotStored(cause) => not_stored(cause, what),
+    }
+}
+
+/// Nothing where the queue had gone already: to delete it is no mistake then.
+pub(crate) fn delete(error: &DeleteQueueError, what: &str) -> Option<Exception> {
+    match error {
+        DeleteQueueError::NoSuchQueue => None,
+        DeleteQueueError::InUse => Some(Exception::precondition(format!("{what} in use"))),
+        DeleteQueueError::NotEmpty => Some(Exception::precondition(format!("{what} not empty"))),
+        DeleteQueueError::Locked => Some(locked(what)),
+        DeleteQueueError::NotStored(cause) => Some(not_stored(cause, what)),
+    }
+}

@@ -1,0 +1,289 @@
+//! Exchanges as AMQP names them: types, arguments, the predeclared ones, and what bindings of headers ask for.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use stafett_amqp_wire::methods::exchange;
+use stafett_amqp_wire::{Table, TableBuilder, Value};
+use stafett_broker::exchanges::{Difference, Exchange};
+use stafett_broker::{Broker, Namespace, NewExchange};
+use stafett_routing::{HashOn, HeaderMatch, HeaderValue, Kind, Mode, Property};
+
+use crate::arguments;
+use crate::exception::Exception;
+
+const DELAYED: &str = "x-delayed-message";
+const DELAYED_TYPE: &str = "x-delayed-type";
+const HASH: &str = "x-consistent-hash";
+const ALTERNATE: &str = "alternate-exchange";
+
+/// What every virtual host has.
+const PREDECLARED: [(&str, Kind, bool); 7] = [
+    ("amq.direct", Kind::Direct, false),
+    ("amq.fanout", Kind::FanOut, false),
+    ("amq.topic", Kind::Topic, false),
+    ("amq.headers", Kind::Headers, false),
+    ("amq.match", Kind::Headers, false),
+    ("amq.rabbitmq.trace", Kind::Topic, true),
+    ("amq.rabbitmq.log", Kind::Topic, true),
+];
+
+/// Makes the exchanges that clients expect to be there.
+pub(crate) fn predeclare(broker: &Broker, namespace: &Namespace) {
+    for (name, kind, internal) in PREDECLARED {
+        if broker.exchanges().get(namespace, name).is_some() {
+            continue;
+        }
+        let new = NewExchange {
+            internal,
+            arguments: arguments::canonical(&Table::default()),
+            ..NewExchange::new(kind)
+        };
+        // Whoever declares one finds it; if it cannot be stored, nothing can.
+        match broker.exchanges().declare(namespace, name, new) {
+            Ok((_, stored)) => drop(stored),
+            Err(error) => tracing::warn!(%error, name, "an exchange cannot be predeclared"),
+        }
+    }
+}
+
+/// What a declaration asks for.
+pub(crate) fn new_exchange(method: &exchange::Declare, what: &str) -> Result<NewExchange, Exception> {
+    let delays = method.kind == DELAYED;
+    let kind = if delays {
+        let inner = method.arguments.get(DELAYED_TYPE);
+        let inner = inner.as_ref().and_then(Value::text).unwrap_or_default();
+        if inner == DELAYED {
+            return Err(unknown_kind(inner));
+        }
+        kind(inner, &method.arguments)?
+    } else {
+        kind(&method.kind, &method.arguments)?
+    };
+    let alternate = match method.arguments.get(ALTERNATE) {
+        None => None,
+        Some(Value::LongString(name)) => Some(std::str::from_utf8(&name).map(Arc::from).unwrap_or_default()),
+        Some(value) => {
+            let text = format!(
+                "invalid arg '{ALTERNATE}' for {what}: {{unacceptable_type,{}}}",
+                value.type_name()
+            );
+            return Err(Exception::precondition(text));
+        }
+    };
+    Ok(NewExchange {
+        kind,
+        delays,
+        durable: method.durable,
+        auto_delete: method.auto_delete,
+        internal: method.internal,
+        alternate,
+        arguments: arguments::canonical(&method.arguments),
+    })
+}
+
+fn kind(name: &str, arguments: &Table) -> Result<Kind, Exception> {
+    Ok(match name {
+        "direct" => Kind::Direct,
+        "fanout" => Kind::FanOut,
+        "topic" => Kind::Topic,
+        "headers" => Kind::Headers,
+        HASH => Kind::Hashed(hash_on(arguments)?),
+        other => return Err(unknown_kind(other)),
+    })
+}
+
+fn unknown_kind(name: &str) -> Exception {
+    if name.is_empty() {
+        return Exception::precondition(
+            "invalid argument, 'x-delayed-type' must be an existing exchange type",
+        );
+    }
+    Exception::precondition(format!("invalid exchange type '{name}'"))
+}
+
+fn hash_on(arguments: &Table) -> Result<HashOn, Exception> {
+    let text = |name| {
+        arguments
+            .get(name)
+            .and_then(|value| value.text().map(str::to_owned))
+    };
+    let (header, property) = (text("hash-header"), text("hash-property"));
+    match (header, property) {
+        (Some(_), Some(_)) => Err(Exception::precondition(
+            "Only one of hash-header and hash-property can be used",
+        )),
+        (Some(header), None) => Ok(HashOn::Header(header.into())),
+        (None, Some(property)) => match property.as_str() {
+            "message_id" => Ok(HashOn::Property(Property::MessageId)),
+            "correlation_id" => Ok(HashOn::Property(Property::CorrelationId)),
+            "timestamp" => Ok(HashOn::Property(Property::Timestamp)),
+            other => Err(Exception::precondition(format!("Unsupported property: {other}"))),
+        },
+        (None, None) => Ok(HashOn::Key),
+    }
+}
+
+/// The name of an exchange's type.
+fn type_name(is: &NewExchange) -> &'static str {
+    if is.delays {
+        return DELAYED;
+    }
+    match is.kind {
+        Kind::ByName | Kind::Direct => "direct",
+        Kind::FanOut => "fanout",
+        Kind::Topic => "topic",
+        Kind::Headers => "headers",
+        Kind::Hashed(_) => HASH,
+    }
+}
+
+/// In what a declaration differs from what is there: the argument, what was received, what is current.
+pub(crate) fn difference(
+    method: &exchange::Declare,
+    exchange: &Exchange,
+    difference: Difference,
+) -> (&'static str, String, String) {
+    let is = &exchange.is;
+    let both = |received: bool, current: bool| (format!("'{received}'"), format!("'{current}'"));
+    let (name, (received, current)) = match difference {
+        Difference::Kind => (
+            "type",
+            (format!("'{}'", method.kind), format!("'{}'", type_name(is))),
+        ),
+        Difference::Durable => ("durable", both(method.durable, is.durable)),
+        Difference::AutoDelete => ("auto_delete", both(method.auto_delete, is.auto_delete)),
+        Difference::Internal => ("internal", both(method.internal, is.internal)),
+        Difference::Alternate => {
+            let told = |name: Option<String>| {
+                name.map_or_else(
+                    || "none".to_owned(),
+                    |name| format!("the value '{name}' of type 'longstr'"),
+                )
+            };
+            let received = method.arguments.get(ALTERNATE);
+            let received = received.and_then(|value| value.text().map(str::to_owned));
+            (
+                ALTERNATE,
+                (told(received), told(is.alternate.as_deref().map(str::to_owned))),
+            )
+        }
+    };
+    (name, received, current)
+}
+
+/// What a binding to an exchange of headers asks for.
+pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> {
+    let kind = arguments.get("x-match");
+    let (mode, with_x) = match kind.as_ref().map(|value| value.text()) {
+        None | Some(Some("all")) => (Mode::All, false),
+        Some(Some("any")) => (Mode::Any, false),
+        Some(Some("all-with-x")) => (Mode::All, true),
+        Some(Some("any-with-x")) => (Mode::Any, true),
+        Some(_) => {
+            return Err(Exception::precondition(
+                "Invalid x-match field value; expected all, any, all-with-x, or any-with-x",
+            ));
+        }
+    };
+    let mut pairs = Vec::new();
+    for (name, value) in arguments.iter() {
+        if name == "x-match" || (!with_x && name.starts_with("x-")) {
+            continue;
+        }
+        let wanted = (value != Value::Void).then(|| header_value(&value));
+        pairs.push((name.into_bytes(), wanted));
+    }
+    Ok(HeaderMatch { mode, pairs })
+}
+
+/// A value as routing compares it: whole numbers of all widths are one kind, and so are the two kinds of floats.
+pub(crate) fn header_value(value: &Value) -> HeaderValue {
+    match value {
+        Value::Void => HeaderValue::Nothing,
+        Value::Bool(value) => HeaderValue::Bool(*value),
+        Value::I8(_)
+        | Value::U8(_)
+        | Value::I16(_)
+        | Value::U16(_)
+        | Value::I32(_)
+        | Value::U32(_)
+        | Value::I64(_) => HeaderValue::Integer(value.integer().unwrap_or_default().into()),
+        Value::Timestamp(seconds) => HeaderValue::Integer((*seconds).into()),
+        Value::F32(number) => HeaderValue::Float(f64::from(*number).to_bits()),
+        Value::F64(number) => HeaderValue::Float(number.to_bits()),
+        Value::LongString(bytes) | Value::Bytes(bytes) => HeaderValue::Text(bytes.clone()),
+        Value::Decimal(..) | Value::Array(_) | Value::Table(_) => HeaderValue::Other(encoded(value)),
+    }
+}
+
+fn encoded(value: &Value) -> Bytes {
+    let mut table = TableBuilder::new();
+    table.push("", value);
+    BytesMut::from(table.finish().as_bytes().as_ref()).freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use stafett_amqp_wire::ReplyCode;
+
+    use super::*;
+
+    #[test]
+    fn bindings_of_headers_leave_out_what_is_not_asked_for() {
+        let table = TableBuilder::new()
+            .with("x-match", "any")
+            .with("x-kind", "a")
+            .with("format", "pdf")
+            .with("there", Value::Void)
+            .finish();
+        let found = header_match(&table).unwrap();
+        assert_eq!(found.mode, Mode::Any);
+        let text = HeaderValue::Text(Bytes::from_static(b"pdf"));
+        let expected = [
+            (Bytes::from_static(b"format"), Some(text)),
+            (Bytes::from_static(b"there"), None),
+        ];
+        assert_eq!(found.pairs, expected);
+        let with_x = TableBuilder::new()
+            .with("x-match", "all-with-x")
+            .with("x-kind", "a")
+            .finish();
+        assert_eq!(header_match(&with_x).unwrap().pairs.len(), 1);
+        assert!(header_match(&TableBuilder::new().with("x-match", "most").finish()).is_err());
+    }
+
+    #[test]
+    fn whole_numbers_of_all_widths_are_equal() {
+        assert_eq!(header_value(&Value::U8(7)), header_value(&Value::I64(7)));
+        assert_ne!(header_value(&Value::U8(7)), header_value(&"7".into()));
+    }
+
+    #[test]
+    fn types_and_arguments_make_an_exchange() {
+        let declare = |kind: &str, arguments: Table| {
+            let method = exchange::Declare {
+                exchange: "e".into(),
+                kind: kind.into(),
+                arguments,
+                ..exchange::Declare::default()
+            };
+            new_exchange(&method, "exchange 'e' in vhost '/'")
+        };
+        let delayed = TableBuilder::new().with(DELAYED_TYPE, "topic").finish();
+        let delayed = declare(DELAYED, delayed).unwrap();
+        assert_eq!((delayed.kind, delayed.delays), (Kind::Topic, true));
+        let hashed = TableBuilder::new().with("hash-header", "who").finish();
+        assert_eq!(
+            declare(HASH, hashed).unwrap().kind,
+            Kind::Hashed(HashOn::Header("who".into()))
+        );
+        assert_eq!(
+            declare("heap", Table::default()).unwrap_err().code,
+            ReplyCode::PreconditionFailed
+        );
+        assert!(declare(DELAYED, Table::default()).is_err());
+        let alternate = TableBuilder::new().with(ALTERNATE, Value::I32(1)).finish();
+        assert!(declare("direct", alternate).is_err());
+    }
+}

@@ -1,0 +1,384 @@
+//! How a connection begins, as a state machine without I/O.
+//!
+//! ```text
+//! client                                     server
+//!   AMQP 0 0 9 1          ─────────────▶  Header
+//!                         ◀─────────────    connection.start        ▶ Start
+//!   connection.start-ok   ─────────────▶    who it is
+//!                         ◀─────────────    connection.tune         ▶ Tune
+//!   connection.tune-ok    ─────────────▶    what was agreed on      ▶ Open
+//!   connection.open       ─────────────▶    which virtual host
+//!                         ◀─────────────    connection.open-ok      ▶ done
+//! ```
+//!
+//! Before a client has said who it is, RabbitMQ ends the connection without a word where it cannot trust it; so is it
+//! here: [`Step::End`] with nothing to say.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use stafett_amqp_wire::frame::FRAME_MAX_MIN;
+use stafett_amqp_wire::methods::{Connection, connection};
+use stafett_amqp_wire::{Frame, FrameKind, Method, ReplyCode, Table, TableBuilder, Value};
+
+use crate::auth::{self, Refused};
+use crate::exception::{Exception, Scope};
+use crate::settings::AmqpSettings;
+
+/// Frames of a client that has not said who it is.
+pub(crate) const FRAME_BYTES_BEFORE: u32 = 64 * 1024;
+
+/// What client and server have agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub user: ByteString,
+    pub client: ClientProperties,
+    pub channels_max: u16,
+    pub frame_bytes_max: u32,
+    /// Zero: no heartbeats.
+    pub heartbeat: Duration,
+    pub virtual_host: ByteString,
+}
+
+/// What a client says it can do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ClientProperties {
+    pub table: Table,
+    pub cancel_notify: bool,
+    pub blocked: bool,
+    authentication_failure_close: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Handshake {
+    state: State,
+    user: ByteString,
+    client: ClientProperties,
+    channels_max: u16,
+    frame_bytes_max: u32,
+    heartbeat: Duration,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Start,
+    Tune,
+    Open,
+}
+
+/// What follows from a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Send(Method),
+    /// Answer with `connection.open-ok` if there is such a virtual host.
+    Open(Agreed),
+    /// Tell the client, then end.
+    Close(Exception),
+    /// End without a word.
+    End {
+        why: String,
+    },
+    /// Nothing: a heartbeat.
+    Nothing,
+    /// The client closes.
+    Closed,
+}
+
+/// What the server says of itself.
+pub(crate) fn start() -> Method {
+    let capable = [
+        "publisher_confirms",
+        "exchange_exchange_bindings",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "connection.blocked",
+        "consumer_priorities",
+        "authentication_failure_close",
+        "per_consumer_qos",
+        "direct_reply_to",
+    ];
+    let mut capabilities = TableBuilder::new();
+    for capability in capable {
+        capabilities.push(capability, &Value::Bool(true));
+    }
+    let server_properties = TableBuilder::new()
+        .with("capabilities", capabilities.finish())
+        .with("cluster_name", "stafett")
+        .with("product", "Stafett")
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("platform", "Rust")
+        .with("information", "one broker for logs, queues and live topics")
+        .finish();
+    connection::Start {
+        version_major: 0,
+        version_minor: 9,
+        server_properties,
+        mechanisms: Bytes::from_static(auth::MECHANISMS.as_bytes()),
+        locales: Bytes::from_static(b"en_US"),
+    }
+    .into()
+}
+
+impl Handshake {
+    pub(crate) fn on_frame(&mut self, frame: Frame, settings: &AmqpSettings, peer: IpAddr) -> Step {
+        if frame.kind == FrameKind::Heartbeat as u8 {
+            return Step::Nothing;
+        }
+        if frame.kind != FrameKind::Method as u8 || frame.channel != 0 {
+            return end("a frame that does not belong into the opening of a connection");
+        }
+        let method = match Method::decode(frame.payload) {
+            Ok(method) => method,
+            Err(error) => return end(error.to_string()),
+        };
+        match (method, &self.state) {
+            (Method::Connection(Connection::StartOk(method)), State::Start) => {
+                self.on_start_ok(method, settings, peer)
+            }
+            (Method::Connection(Connection::TuneOk(method)), State::Tune) => {
+                self.on_tune_ok(&method, settings)
+            }
+            (Method::Connection(Connection::Open(method)), State::Open) => Step::Open(Agreed {
+                user: self.user.clone(),
+                client: self.client.clone(),
+                channels_max: self.channels_max,
+                frame_bytes_max: self.frame_bytes_max,
+                heartbeat: self.heartbeat,
+                virtual_host: method.virtual_host,
+            }),
+            (Method::Connection(Connection::Close(_)), _) => Step::Closed,
+            (method, state) => end(format!("{} while {state:?} is expected", method.name())),
+        }
+    }
+
+    fn on_start_ok(&mut self, method: connection::StartOk, settings: &AmqpSettings, peer: IpAddr) -> Step {
+        self.client = ClientProperties::read(method.client_properties);
+        match auth::authenticate(&method.mechanism, &method.response, peer) {
+            Ok(user) => {
+                self.user = user;
+                self.state = State::Tune;
+                let tune = connection::Tune {
+                    channel_max: settings.channels_max,
+                    frame_max: settings.frame_bytes_max,
+                    heartbeat: u16::try_from(settings.heartbeat.as_secs()).unwrap_or(u16::MAX),
+                };
+                Step::Send(tune.into())
+            }
+            Err(refused) if self.client.authentication_failure_close => {
+                Step::Close(refused.tell(&method.mechanism))
+            }
+            Err(refused) => end(format!("not let in: {refused:?}")),
+        }
+    }
+
+    fn on_tune_ok(&mut self, method: &connection::TuneOk, settings: &AmqpSettings) -> Step {
+        let channels = check(
+            "channel_max",
+            1,
+            method.channel_max.into(),
+            settings.channels_max.into(),
+        );
+        let frame = check(
+            "frame_max",
+            FRAME_MAX_MIN,
+            method.frame_max,
+            settings.frame_bytes_max,
+        );
+        if let Err(exception) = channels.and(frame) {
+            return Step::Close(exception);
+        }
+        self.channels_max = method.channel_max;
+        self.frame_bytes_max = method.frame_max;
+        self.heartbeat = Duration::from_secs(method.heartbeat.into());
+        self.state = State::Open;
+        Step::Nothing
+    }
+}
+
+impl ClientProperties {
+    fn read(table: Table) -> Self {
+        let capabilities = match table.get("capabilities") {
+            Some(Value::Table(capabilities)) => capabilities,
+            _ => Table::default(),
+        };
+        let can = |name| capabilities.get(name) == Some(Value::Bool(true));
+        Self {
+            cancel_notify: can("consumer_cancel_notify"),
+            blocked: can("connection.blocked"),
+            authentication_failure_close: can("authentication_failure_close"),
+            table,
+        }
+    }
+}
+
+impl Refused {
+    fn tell(&self, mechanism: &str) -> Exception {
+        let text = match self {
+            Self::UnknownMechanism => {
+                let text = format!("unknown authentication mechanism '{mechanism}'");
+                return Exception::new(ReplyCode::CommandInvalid, text);
+            }
+            Self::Malformed => format!("the response is none of the authentication mechanism {mechanism}"),
+            Self::WrongCredentials { .. } => {
+                format!("Login was refused using authentication mechanism {mechanism}.")
+            }
+            Self::NotFromHere { user } => {
+                format!("Login was refused: user '{user}' can only connect from this machine.")
+            }
+        };
+        Exception::refused(text)
+            .ending(Scope::Connection)
+            .caused_by((0, 0))
+    }
+}
+
+fn end(why: impl Into<String>) -> Step {
+    Step::End { why: why.into() }
+}
+
+/// What a client wants against what it was offered; 0 is no limit.
+fn check(what: &str, min: u32, wanted: u32, offered: u32) -> Result<(), Exception> {
+    let problem = if wanted != 0 && wanted < min {
+        Some(("lower", "minimum", min))
+    } else if offered != 0 && (wanted == 0 || wanted > offered) {
+        Some(("higher", "maximum", offered))
+    } else {
+        None
+    };
+    let Some((than, bound, limit)) = problem else {
+        return Ok(());
+    };
+    Err(Exception::not_allowed(format!(
+        "negotiated {what} = {wanted} is {than} than the {bound} allowed value ({limit})"
+    ))
+    .caused_by((10, 30)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use bytes::BytesMut;
+    use stafett_amqp_wire::frame;
+
+    use super::*;
+
+    fn frame(method: impl Into<Method>) -> Frame {
+        let mut out = BytesMut::new();
+        method.into().encode(0, &mut out);
+        frame::split(&mut out, 0).unwrap().unwrap()
+    }
+
+    fn step(handshake: &mut Handshake, method: impl Into<Method>) -> Step {
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        handshake.on_frame(frame(method), &AmqpSettings::default(), peer)
+    }
+
+    fn start_ok(response: &'static [u8], tells: bool) -> connection::StartOk {
+        let capabilities = TableBuilder::new()
+            .with("authentication_failure_close", Value::Bool(tells))
+            .finish();
+        connection::StartOk {
+            client_properties: TableBuilder::new().with("capabilities", capabilities).finish(),
+            mechanism: "PLAIN".into(),
+            response: Bytes::from_static(response),
+            locale: "en_US".into(),
+        }
+    }
+
+    fn tune_ok(channel_max: u16, frame_max: u32) -> connection::TuneOk {
+        connection::TuneOk {
+            channel_max,
+            frame_max,
+            heartbeat: 5,
+        }
+    }
+
+    #[test]
+    fn a_client_comes_to_an_open_connection_in_three_steps() {
+        let mut handshake = Handshake::default();
+        let tune = step(&mut handshake, start_ok(b"\0guest\0guest", true));
+        assert!(matches!(
+            tune,
+            Step::Send(Method::Connection(Connection::Tune(_)))
+        ));
+        assert_eq!(step(&mut handshake, tune_ok(2047, 131_072)), Step::Nothing);
+        let open = connection::Open {
+            virtual_host: "/".into(),
+            ..connection::Open::default()
+        };
+        let Step::Open(agreed) = step(&mut handshake, open) else {
+            panic!("it is open");
+        };
+        assert_eq!((agreed.channels_max, agreed.frame_bytes_max), (2047, 131_072));
+        assert_eq!(agreed.heartbeat, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_wrong_password_is_told_to_clients_that_want_to_know() {
+        let told = step(&mut Handshake::default(), start_ok(b"\0guest\0wrong", true));
+        let Step::Close(exception) = told else {
+            panic!("it is told");
+        };
+        assert_eq!(
+            (exception.code, exception.scope),
+            (ReplyCode::AccessRefused, Scope::Connection)
+        );
+        let silent = step(&mut Handshake::default(), start_ok(b"\0guest\0wrong", false));
+        assert!(matches!(silent, Step::End { .. }));
+    }
+
+    #[test]
+    fn limits_beyond_the_offered_ones_are_not_allowed() {
+        for (channels, frame, wrong) in [
+            (
+                4000,
+                131_072,
+                "negotiated channel_max = 4000 is higher than the maximum allowed value (2047)",
+            ),
+            (
+                0,
+                131_072,
+                "negotiated channel_max = 0 is higher than the maximum allowed value (2047)",
+            ),
+            (
+                2047,
+                100,
+                "negotiated frame_max = 100 is lower than the minimum allowed value (4096)",
+            ),
+            (
+                2047,
+                0,
+                "negotiated frame_max = 0 is higher than the maximum allowed value (131072)",
+            ),
+        ] {
+            let mut handshake = Handshake::default();
+            step(&mut handshake, start_ok(b"\0guest\0guest", true));
+            let Step::Close(exception) = step(&mut handshake, tune_ok(channels, frame)) else {
+                panic!("{wrong}");
+            };
+            assert_eq!(
+                (exception.code, exception.text.as_str()),
+                (ReplyCode::NotAllowed, wrong)
+            );
+        }
+    }
+
+    #[test]
+    fn what_comes_out_of_turn_ends_the_connection_without_a_word() {
+        let early = step(&mut Handshake::default(), connection::Open::default());
+        assert!(matches!(early, Step::End { .. }));
+        let mut handshake = Handshake::default();
+        let body = Frame {
+            kind: FrameKind::Body as u8,
+            channel: 0,
+            payload: Bytes::new(),
+        };
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let step = handshake.on_frame(body, &AmqpSettings::default(), peer);
+        assert!(matches!(step, Step::End { .. }));
+    }
+}

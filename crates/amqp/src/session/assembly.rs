@@ -1,0 +1,189 @@
+//! A message on its way in: `basic.publish`, then its content header, then its body in as many frames as the client
+//! likes.
+//!
+//! ```text
+//! Idle ── publish ──▶ Header ── header ──▶ Body ── the last byte ──▶ a message, and Idle
+//! ```
+
+use bytes::{Bytes, BytesMut};
+use stafett_amqp_wire::methods::basic;
+use stafett_amqp_wire::{ContentHeader, Properties, ReplyCode};
+use stafett_net::Permit;
+
+use crate::exception::Exception;
+
+/// Memory for a body is not taken before its bytes come, but for so many.
+const BODY_BYTES_AHEAD: usize = 256 * 1024;
+
+/// What a channel is about to receive.
+#[derive(Debug, Default)]
+pub(crate) enum Assembly {
+    #[default]
+    Idle,
+    Header(basic::Publish),
+    Body(Body),
+}
+
+#[derive(Debug)]
+pub(crate) struct Body {
+    publish: basic::Publish,
+    properties: Properties,
+    body: BytesMut,
+    bytes: usize,
+    memory: Option<Permit>,
+}
+
+impl Body {
+    /// Whether memory was taken for it.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+}
+
+/// A message as it was published.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub publish: basic::Publish,
+    pub properties: Properties,
+    pub body: Bytes,
+    pub memory: Option<Permit>,
+}
+
+impl Assembly {
+    /// Whether something other than a method is expected.
+    pub(crate) fn is_busy(&self) -> bool {
+        !matches!(self, Self::Idle)
+    }
+
+    /// What is expected, and did not come, in RabbitMQ's words.
+    pub(crate) fn expected(&self) -> &'static str {
+        match self {
+            Self::Idle => "expected method frame, got non method frame instead",
+            Self::Header(_) => "expected content header for class 60, got non content header frame instead",
+            Self::Body(_) => "expected content body, got non content body frame instead",
+        }
+    }
+
+    pub(crate) fn begin(&mut self, publish: basic::Publish) {
+        *self = Self::Header(publish);
+    }
+
+    /// The header came, and memory was taken for the body. A message without a body is complete.
+    pub(crate) fn on_header(&mut self, header: ContentHeader, memory: Option<Permit>) -> Option<Content> {
+        let Self::Header(publish) = std::mem::take(self) else {
+            return None;
+        };
+        let bytes = usize::try_from(header.body_size).unwrap_or(usize::MAX);
+        if bytes == 0 {
+            return Some(Content {
+                publish,
+                properties: header.properties,
+                body: Bytes::new(),
+                memory,
+            });
+        }
+        *self = Self::Body(Body {
+            publish,
+            properties: header.properties,
+            body: BytesMut::new(),
+            bytes,
+            memory,
+        });
+        None
+    }
+
+    /// A piece of the body came.
+    pub(crate) fn on_body(&mut self, piece: Bytes) -> Result<Option<Content>, Exception> {
+        let Self::Body(body) = self else {
+            return Ok(None);
+        };
+        let left = body.bytes - body.body.len();
+        if piece.len() > left {
+            *self = Self::Idle;
+            return Err(Exception::new(
+                ReplyCode::UnexpectedFrame,
+                "the body is longer than its header announced",
+            )
+            .caused_by((60, 40)));
+        }
+        let whole = if body.body.is_empty() && piece.len() == body.bytes {
+            // All in one frame: it stays where it is.
+            piece
+        } else {
+            if body.body.is_empty() {
+                body.body.reserve(body.bytes.min(BODY_BYTES_AHEAD));
+            }
+            body.body.extend_from_slice(&piece);
+            if body.body.len() < body.bytes {
+                return Ok(None);
+            }
+            body.body.split().freeze()
+        };
+        let Self::Body(body) = std::mem::take(self) else {
+            return Ok(None);
+        };
+        Ok(Some(Content {
+            publish: body.publish,
+            properties: body.properties,
+            body: whole,
+            memory: body.memory,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(body_size: u64) -> ContentHeader {
+        ContentHeader {
+            body_size,
+            properties: Properties::NONE,
+        }
+    }
+
+    fn begun() -> Assembly {
+        let mut assembly = Assembly::default();
+        assert!(!assembly.is_busy());
+        assembly.begin(basic::Publish::default());
+        assert!(assembly.expected().contains("content header"));
+        assembly
+    }
+
+    #[test]
+    fn a_body_in_one_frame_is_not_copied() {
+        let mut assembly = begun();
+        assert!(assembly.on_header(header(5), None).is_none());
+        let piece = Bytes::from_static(b"hello");
+        let content = assembly.on_body(piece.clone()).unwrap().unwrap();
+        assert_eq!(content.body.as_ptr(), piece.as_ptr());
+        assert!(!assembly.is_busy());
+    }
+
+    #[test]
+    fn a_body_in_pieces_is_put_together_and_empty_pieces_do_no_harm() {
+        let mut assembly = begun();
+        assert!(assembly.on_header(header(5), None).is_none());
+        assert!(assembly.on_body(Bytes::from_static(b"he")).unwrap().is_none());
+        assert!(assembly.on_body(Bytes::new()).unwrap().is_none());
+        let content = assembly.on_body(Bytes::from_static(b"llo")).unwrap().unwrap();
+        assert_eq!(content.body, "hello");
+    }
+
+    #[test]
+    fn a_message_without_a_body_is_complete_with_its_header() {
+        assert!(
+            begun()
+                .on_header(header(0), None)
+                .is_some_and(|content| content.body.is_empty())
+        );
+    }
+
+    #[test]
+    fn a_body_longer_than_announced_ends_the_connection() {
+        let mut assembly = begun();
+        assembly.on_header(header(2), None);
+        let error = assembly.on_body(Bytes::from_static(b"abc")).unwrap_err();
+        assert_eq!(error.code, ReplyCode::UnexpectedFrame);
+    }
+}

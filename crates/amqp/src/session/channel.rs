@@ -1,0 +1,94 @@
+//! What a channel remembers.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use stafett_broker::queues::{Consumer, Credit, DeliveryId, Queue};
+use std::collections::HashMap;
+
+use super::assembly::{Assembly, Content};
+use super::unacked::Unacked;
+
+/// A channel that its client has opened.
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    /// We have closed it, and the client does not know yet: all it sends is ignored.
+    pub closing: bool,
+    pub assembly: Assembly,
+    /// The queue that was declared last: what an empty name stands for.
+    pub last_queue: ByteString,
+    pub consumers: HashMap<ByteString, Tagged>,
+    pub unacked: Unacked<Unsettled>,
+    pub last_delivery_tag: u64,
+    pub prefetch: Prefetch,
+    pub mode: Mode,
+    /// The consumer of direct replies.
+    pub replies: Option<Replies>,
+}
+
+/// How many deliveries a client may have in hand.
+#[derive(Debug, Default)]
+pub(crate) struct Prefetch {
+    /// Each consumer that comes from now on.
+    pub each: Option<u32>,
+    /// All consumers of the channel together.
+    pub shared: Option<Arc<Credit>>,
+}
+
+/// What publishing on a channel means.
+#[derive(Debug, Default)]
+pub(crate) enum Mode {
+    #[default]
+    Plain,
+    /// Each message is confirmed by its number.
+    Confirms { last: u64 },
+    /// Messages and settlements wait for the commit.
+    Transactions(Transaction),
+}
+
+/// What waits for a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    pub contents: Vec<Content>,
+    pub settlements: Vec<Settlement>,
+    pub bytes: usize,
+}
+
+/// `basic.ack`, `basic.nack` or `basic.reject`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settlement {
+    pub tag: u64,
+    pub multiple: bool,
+    pub how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Complete,
+    Requeue,
+    Discard,
+}
+
+/// A consumer by its tag.
+#[derive(Debug)]
+pub(crate) struct Tagged {
+    pub token: u64,
+    /// Nothing for those that are no consumers of a queue.
+    pub consumer: Option<Consumer>,
+}
+
+/// A delivery that is to be settled.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    pub queue: Arc<Queue>,
+    pub id: DeliveryId,
+    /// Whose it is; none: it was asked for.
+    pub token: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Replies {
+    pub tag: ByteString,
+    /// What requests of this channel are to be answered to.
+    pub address: ByteString,
+}

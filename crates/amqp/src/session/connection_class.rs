@@ -1,0 +1,90 @@
+//! Methods of the connection itself, and the class `access`.
+
+use bytes::Bytes;
+use stafett_amqp_wire::methods::{Access, Connection, access, connection};
+use stafett_amqp_wire::{Method, ReplyCode};
+
+use super::{End, Session, Trouble};
+use crate::auth;
+use crate::exception::{Exception, Scope};
+
+impl Session {
+    pub(super) async fn on_connection_method(&mut self, payload: Bytes) -> Result<(), Trouble> {
+        let id = super::method_id(&payload);
+        let method = Method::decode(payload).map_err(Exception::from)?;
+        match method {
+            Method::Connection(Connection::Close(_)) => {
+                // What was published before is stored before the client believes so.
+                self.settle_published().await?;
+                self.release();
+                self.out.send(0, connection::CloseOk {});
+                Err(End::Closed.into())
+            }
+            Method::Connection(Connection::UpdateSecret(method)) => {
+                if !auth::is_secret(&method.new_secret) {
+                    return Err(Exception::refused("the new secret is not that of the user")
+                        .ending(Scope::Connection)
+                        .caused_by(id)
+                        .into());
+                }
+                self.out.send(0, connection::UpdateSecretOk {});
+                Ok(())
+            }
+            Method::Connection(
+                Connection::CloseOk(_)
+                | Connection::Start(_)
+                | Connection::StartOk(_)
+                | Connection::Secure(_)
+                | Connection::SecureOk(_)
+                | Connection::Tune(_)
+                | Connection::TuneOk(_)
+                | Connection::Open(_)
+                | Connection::OpenOk(_)
+                | Connection::Blocked(_)
+                | Connection::Unblocked(_)
+                | Connection::UpdateSecretOk(_),
+            )
+            | Method::Channel(_)
+            | Method::Access(_)
+            | Method::Exchange(_)
+            | Method::Queue(_)
+            | Method::Basic(_)
+            | Method::Confirm(_)
+            | Method::Tx(_) => Err(Exception::new(
+                ReplyCode::ChannelError,
+                "unexpected method in connection state running",
+            )
+            .caused_by(id)
+            .into()),
+        }
+    }
+
+    /// We have closed the connection; only what ends it counts.
+    pub(super) fn on_method_while_closing(&mut self, payload: Bytes) -> Result<(), Trouble> {
+        match Method::decode(payload) {
+            Ok(Method::Connection(Connection::CloseOk(_))) => Err(End::Closed.into()),
+            Ok(Method::Connection(Connection::Close(_))) => {
+                self.out.send(0, connection::CloseOk {});
+                Err(End::Closed.into())
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn on_access(&mut self, number: u16, method: &Access) -> Result<(), Trouble> {
+        match method {
+            Access::Request(_) => {
+                self.out.send(number, access::RequestOk { ticket: 1 });
+                Ok(())
+            }
+            Access::RequestOk(_) => Err(super::not_for_servers(&Method::Access(method.clone()))),
+        }
+    }
+
+    /// The process stops: the client is told.
+    pub(crate) async fn stop(&mut self) -> Result<(), End> {
+        self.settle_published().await?;
+        let reason = "broker forced connection closure with reason 'shutdown'";
+        self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
+    }
+}

@@ -1,0 +1,182 @@
+//! `basic.qos`, `basic.consume`, `basic.cancel`, and consumers that lose their queue.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use stafett_amqp_wire::methods::basic;
+use stafett_amqp_wire::{ReplyCode, Table, Value};
+use stafett_broker::queues::{ConsumeError, ConsumerSpec, Credit, Queue};
+
+use super::channel::Tagged;
+use super::{Session, Trouble, replies};
+use crate::amqp::Shared;
+use crate::arguments::QueueType;
+use crate::error;
+use crate::exception::Exception;
+
+/// Who has a token: a consumer of a channel.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder {
+    pub channel: u16,
+    pub tag: ByteString,
+    /// What it gets waits to be settled.
+    pub settles: bool,
+    /// Its queue tells how often a message came back.
+    pub counts_deliveries: bool,
+}
+
+impl Session {
+    pub(super) fn on_qos(&mut self, number: u16, method: &basic::Qos) -> Result<(), Trouble> {
+        if method.prefetch_size != 0 {
+            let text = format!("prefetch_size!=0 ({})", method.prefetch_size);
+            return Err(Exception::new(ReplyCode::NotImplemented, text).into());
+        }
+        let count = u32::from(method.prefetch_count);
+        let prefetch = &mut self.channel(number)?.prefetch;
+        if method.global {
+            match &prefetch.shared {
+                Some(credit) => credit.set_limit(count),
+                None => prefetch.shared = Some(Credit::new(count)),
+            }
+        } else {
+            prefetch.each = (count > 0).then_some(count);
+        }
+        self.out.send(number, basic::QosOk {});
+        Ok(())
+    }
+
+    pub(super) async fn on_consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
+        if method.queue == replies::PSEUDO_QUEUE {
+            return self.on_consume_replies(number, method);
+        }
+        let name = self.queue_name(number, method.queue)?;
+        let queue = self.queue(&name)?;
+        let tag = if method.consumer_tag.is_empty() {
+            self.generated("amq.ctag-")
+        } else {
+            method.consumer_tag
+        };
+        if self.channel(number)?.consumers.contains_key(&tag) {
+            let text = format!("attempt to reuse consumer tag '{tag}'");
+            return Err(Exception::not_allowed(text).into());
+        }
+        // What was published before is there to be had.
+        self.flush_published()?;
+        self.last_token += 1;
+        let token = self.last_token;
+        let what = error::queue_in(&name, &self.namespace);
+        let spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
+        let holder = Holder {
+            channel: number,
+            tag: tag.clone(),
+            settles: spec.settles,
+            counts_deliveries: Shared::queue_type(&queue) == QueueType::Quorum,
+        };
+        self.holders.insert(token, holder);
+        let outbox = Arc::clone(&self.outbox);
+        let consumer = match queue.consume(spec, outbox, token) {
+            Ok(consumer) => consumer,
+            Err(error) => {
+                self.holders.remove(&token);
+                return Err(self.refused_consumer(&error, &name).into());
+            }
+        };
+        if !method.no_wait {
+            let consumer_tag = tag.clone();
+            self.out.send(number, basic::ConsumeOk { consumer_tag });
+        }
+        let tagged = Tagged {
+            token,
+            consumer: Some(consumer),
+        };
+        self.channel(number)?.consumers.insert(tag, tagged);
+        Ok(())
+    }
+
+    fn spec(
+        &mut self,
+        number: u16,
+        arguments: &Table,
+        no_ack: bool,
+        exclusive: bool,
+        what: &str,
+    ) -> Result<ConsumerSpec, Trouble> {
+        let priority = match arguments.get("x-priority") {
+            None => 0,
+            Some(value) => consumer_priority(&value, what)?,
+        };
+        let owner = self.owner;
+        let prefetch = &self.channel(number)?.prefetch;
+        Ok(ConsumerSpec {
+            settles: !no_ack,
+            exclusive,
+            priority,
+            credit: if no_ack { None } else { prefetch.each },
+            shared_credit: if no_ack { None } else { prefetch.shared.clone() },
+            owner,
+        })
+    }
+
+    fn refused_consumer(&self, error: &ConsumeError, name: &str) -> Exception {
+        error::consume(error, &error::queue_in(name, &self.namespace))
+    }
+
+    pub(super) async fn on_cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Trouble> {
+        let channel = self.channel(number)?;
+        if let Some(tagged) = channel.consumers.remove(&method.consumer_tag) {
+            drop(tagged.consumer);
+            // What it was given and did not get yet goes back; what it has it still may settle.
+            self.deliver();
+            self.holders.remove(&tagged.token);
+        } else {
+            self.cancel_replies(number, &method.consumer_tag)?;
+        }
+        if !method.no_wait {
+            let consumer_tag = method.consumer_tag;
+            self.out.send(number, basic::CancelOk { consumer_tag });
+        }
+        Ok(())
+    }
+
+    /// The queue of a consumer is gone: clients that want to know are told.
+    pub(super) fn on_consumer_gone(&mut self, token: u64) {
+        let Some(holder) = self.holders.remove(&token) else {
+            return;
+        };
+        let Some(channel) = self.channels.get_mut(&holder.channel) else {
+            return;
+        };
+        channel.consumers.remove(&holder.tag);
+        if self.agreed.client.cancel_notify {
+            let cancel = basic::Cancel {
+                consumer_tag: holder.tag,
+                no_wait: true,
+            };
+            self.out.send(holder.channel, cancel);
+        }
+    }
+
+    /// A queue that this connection may use.
+    pub(super) fn queue(&self, name: &str) -> Result<Arc<Queue>, Exception> {
+        let vhost = &self.namespace;
+        let Some(queue) = self.shared.broker.queues().get(vhost, name) else {
+            return Err(Exception::not_found(format!(
+                "no queue '{name}' in vhost '{vhost}'"
+            )));
+        };
+        if queue.exclusive.is_some_and(|owner| owner != self.owner) {
+            return Err(error::locked(&error::queue_in(name, vhost)));
+        }
+        Ok(queue)
+    }
+}
+
+fn consumer_priority(value: &Value, what: &str) -> Result<i32, Exception> {
+    let number = value.integer().and_then(|number| i32::try_from(number).ok());
+    number.ok_or_else(|| {
+        let kind = value.type_name();
+        Exception::precondition(format!(
+            "invalid arg 'x-priority' for {what}: \"expected integer, got {kind}\""
+        ))
+    })
+}

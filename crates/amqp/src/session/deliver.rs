@@ -1,0 +1,127 @@
+//! From the outbox to the client.
+
+use bytes::BytesMut;
+use bytestring::ByteString;
+use stafett_amqp_wire::methods::basic;
+use stafett_amqp_wire::{Encoder, FrameKind};
+use stafett_broker::queues::{Delivery, Event, Run};
+use stafett_model::StoredMessage;
+
+use super::Session;
+use super::channel::{How, Unsettled};
+use super::consume::Holder;
+use crate::content::{self, Additions};
+
+impl Session {
+    /// Writes what waits in the outbox; whether there was anything.
+    pub(crate) fn deliver(&mut self) -> bool {
+        let before = self.out.len();
+        let (mut runs, mut events) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.events));
+        self.outbox.take(&mut runs, &mut events);
+        for run in runs.drain(..) {
+            self.deliver_run(run);
+        }
+        for event in events.drain(..) {
+            let Event::ConsumerGone { token } = event;
+            self.on_consumer_gone(token);
+        }
+        (self.runs, self.events) = (runs, events);
+        self.deliver_replies();
+        self.flush_settlements();
+        self.out.len() > before
+    }
+
+    fn deliver_run(&mut self, run: Run) {
+        let holder = self.holders.get(&run.token);
+        let channel = holder.and_then(|holder| self.channels.get_mut(&holder.channel));
+        let (Some(holder), Some(channel)) = (holder, channel) else {
+            // Its consumer has gone meanwhile.
+            for delivery in run.deliveries {
+                let unsettled = Unsettled {
+                    queue: run.queue.clone(),
+                    id: delivery.id,
+                    token: Some(run.token),
+                };
+                self.settle(unsettled, How::Requeue);
+            }
+            return;
+        };
+        self.shared.metrics.delivered.inc_by(run.deliveries.len() as u64);
+        for delivery in run.deliveries {
+            channel.last_delivery_tag += 1;
+            let tag = channel.last_delivery_tag;
+            if holder.settles {
+                let unsettled = Unsettled {
+                    queue: run.queue.clone(),
+                    id: delivery.id,
+                    token: Some(run.token),
+                };
+                channel.unacked.push(tag, unsettled);
+            }
+            let head = Head {
+                channel: holder.channel,
+                frame_bytes_max: self.agreed.frame_bytes_max,
+            };
+            let additions = additions(&delivery, holder);
+            write_deliver(self.out.tail(), head, &holder.tag, tag, &delivery);
+            write_message(&mut self.out, head, &delivery.message, additions);
+        }
+    }
+}
+
+/// What all frames of a delivery have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub channel: u16,
+    pub frame_bytes_max: u32,
+}
+
+fn additions(delivery: &Delivery, holder: &Holder) -> Additions {
+    Additions {
+        delivery_count: (holder.counts_deliveries && delivery.delivery_count > 0)
+            .then_some(delivery.delivery_count),
+        stream_offset: None,
+    }
+}
+
+fn write_deliver(out: &mut BytesMut, head: Head, consumer_tag: &ByteString, tag: u64, delivery: &Delivery) {
+    Encoder::frame(out, FrameKind::Method, head.channel, |e| {
+        e.u16(60);
+        e.u16(60);
+        e.short_string(consumer_tag);
+        e.u64(tag);
+        e.bit(delivery.redelivered);
+        e.short_string(delivery.message.exchange());
+        e.short_string(delivery.message.routing_key());
+    });
+}
+
+/// A message's content header and body.
+pub(super) fn write_message(
+    out: &mut crate::output::Output,
+    head: Head,
+    message: &StoredMessage,
+    additions: Additions,
+) {
+    let tail = out.tail();
+    Encoder::frame(tail, FrameKind::Header, head.channel, |e| {
+        e.u16(60);
+        e.u16(0);
+        e.u64(message.value_len() as u64);
+        e.with(|tail| content::write_properties(message, additions, tail));
+    });
+    if message.value_len() > 0 {
+        out.body(head.channel, message.value_bytes(), head.frame_bytes_max);
+    }
+}
+
+/// `basic.get-ok` and what belongs to it.
+pub(super) fn get_ok(delivery: &Delivery, tag: u64, remaining: u64) -> basic::GetOk {
+    basic::GetOk {
+        delivery_tag: tag,
+        redelivered: delivery.redelivered,
+        exchange: delivery.message.exchange().into(),
+        routing_key: delivery.message.routing_key().into(),
+        message_count: u32::try_from(remaining).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,52 @@
+//! `basic.get`: one message, if there is one.
+
+use stafett_amqp_wire::methods::basic;
+
+use super::channel::Unsettled;
+use super::deliver::{Head, get_ok, write_message};
+use super::{Session, Trouble, replies};
+use crate::amqp::Shared;
+use crate::arguments::QueueType;
+use crate::content::Additions;
+use crate::exception::Exception;
+
+impl Session {
+    pub(super) async fn on_get(&mut self, number: u16, method: &basic::Get) -> Result<(), Trouble> {
+        if method.queue == replies::PSEUDO_QUEUE {
+            return Err(Exception::precondition("direct replies are consumed, not asked for").into());
+        }
+        let name = self.queue_name(number, method.queue.clone())?;
+        let queue = self.queue(&name)?;
+        // What this connection has published before is to be found, and what it gave back as well.
+        self.settle_published().await?;
+        self.flush_settlements();
+        let Some((delivery, remaining)) = queue.take_one(!method.no_ack).await else {
+            self.out.send(number, basic::GetEmpty::default());
+            return Ok(());
+        };
+        let channel = self.channel(number)?;
+        channel.last_delivery_tag += 1;
+        let tag = channel.last_delivery_tag;
+        self.out.send(number, get_ok(&delivery, tag, remaining));
+        let head = Head {
+            channel: number,
+            frame_bytes_max: self.agreed.frame_bytes_max,
+        };
+        let counts = Shared::queue_type(&queue) == QueueType::Quorum && delivery.delivery_count > 0;
+        let additions = Additions {
+            delivery_count: counts.then_some(delivery.delivery_count),
+            stream_offset: None,
+        };
+        write_message(&mut self.out, head, &delivery.message, additions);
+        self.shared.metrics.delivered.inc();
+        if !method.no_ack {
+            let unsettled = Unsettled {
+                queue,
+                id: delivery.id,
+                token: None,
+            };
+            self.channel(number)?.unacked.push(tag, unsettled);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,563 @@
+//! An open connection: its channels, and what follows from each frame.
+//!
+//! ```text
+//!             ┌ method ── one file per class ──▶ the broker; answers go to the output
+//! frame ──────┼ header, body ── assembly ──▶ published, gathered until nothing more is there or something waits for it
+//!             └ heartbeat
+//! runs of the outbox ──▶ deliver ──▶ output
+//! tickets of what was published ──▶ confirms ──▶ output
+//! ```
+//!
+//! A session does no I/O: it is given frames and fills an [`Output`]. Where a method needs the broker's answer, frames
+//! behind it wait.
+
+pub(crate) mod assembly;
+pub(crate) mod channel;
+mod confirms;
+mod connection_class;
+mod consume;
+mod deliver;
+mod exchange;
+mod get;
+mod publish;
+mod queue;
+pub(crate) mod replies;
+mod settle;
+mod transactions;
+pub(crate) mod unacked;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
+use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
+use stafett_broker::Namespace;
+use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle};
+use stafett_net::{ByteBudget, Permit};
+use std::collections::HashMap;
+
+use self::assembly::Content;
+use self::channel::Channel;
+use self::confirms::Groups;
+use self::consume::Holder;
+use self::publish::Outgoing;
+use crate::amqp::Shared;
+use crate::exception::{Exception, Scope, octets};
+use crate::handshake::Agreed;
+use crate::output::Output;
+
+/// Bodies from here on take memory of their own before they come.
+const LARGE_BODY_BYTES: u64 = 64 * 1024;
+
+/// Deliveries that wait for their connection.
+const OUTBOX_BYTES: usize = 256 * 1024;
+
+/// Why a connection ends at once.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("the client has closed the connection")]
+    Closed,
+    #[error("nobody can tell whether something was stored")]
+    OutcomeUnknown,
+    #[error("the process is stopping")]
+    Stopping,
+}
+
+/// What can come out of a frame.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Exception(Exception),
+    End(End),
+}
+
+impl From<Exception> for Trouble {
+    fn from(exception: Exception) -> Self {
+        Self::Exception(exception)
+    }
+}
+
+impl From<End> for Trouble {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+pub(crate) struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) agreed: Agreed,
+    namespace: Namespace,
+    owner: OwnerId,
+    channels: HashMap<u16, Channel>,
+    pub(crate) out: Output,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) replies: Arc<replies::Inbox>,
+    /// Who has a token.
+    holders: HashMap<u64, Holder>,
+    last_token: u64,
+    /// Received and not handed to the broker yet.
+    outgoing: Vec<Outgoing>,
+    /// Handed to the broker, in order.
+    groups: Groups,
+    /// Settled and not told to the queues yet.
+    settlements: Vec<(Arc<Queue>, Vec<(DeliveryId, Settle)>)>,
+    runs: Vec<Run>,
+    events: Vec<Event>,
+    /// Memory of what was read.
+    memory: Option<Permit>,
+    budget: Arc<ByteBudget>,
+    /// We have closed the connection, and wait for the client to say that it knows.
+    closing: bool,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed, budget: Arc<ByteBudget>, out: Output) -> Self {
+        let namespace = Namespace::new(&agreed.virtual_host);
+        let owner = shared.broker.queues().new_owner();
+        Self {
+            shared,
+            agreed,
+            namespace,
+            owner,
+            channels: HashMap::new(),
+            out,
+            outbox: Outbox::new(OUTBOX_BYTES),
+            replies: Arc::default(),
+            holders: HashMap::new(),
+            last_token: 0,
+            outgoing: Vec::new(),
+            groups: Groups::default(),
+            settlements: Vec::new(),
+            runs: Vec::new(),
+            events: Vec::new(),
+            memory: None,
+            budget,
+            closing: false,
+        }
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Memory that was taken for bytes that frames are about to be made of.
+    pub(crate) fn add_memory(&mut self, permit: Permit) {
+        match &mut self.memory {
+            Some(memory) => memory.merge(permit),
+            none => *none = Some(permit),
+        }
+    }
+
+    /// Everything that was read is in: what was gathered goes to the broker.
+    pub(crate) fn finish_turn(&mut self) -> Result<(), End> {
+        self.flush_published()?;
+        self.flush_settlements();
+        // What is not part of a message any more.
+        self.memory = None;
+        Ok(())
+    }
+
+    /// What a connection waits for, apart from the session.
+    pub(crate) fn parts(&mut self) -> (&mut Groups, &mut Output, &Outbox, &replies::Inbox) {
+        (&mut self.groups, &mut self.out, &self.outbox, &self.replies)
+    }
+
+    /// Takes a frame; what goes wrong ends a channel or the connection, and is told.
+    pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), End> {
+        let channel = frame.channel;
+        match self.take(frame).await {
+            Ok(()) => Ok(()),
+            Err(Trouble::End(end)) => Err(end),
+            Err(Trouble::Exception(exception)) => self.fail(channel, exception),
+        }
+    }
+
+    /// Ends what an exception ends.
+    pub(crate) fn fail(&mut self, channel: u16, exception: Exception) -> Result<(), End> {
+        self.flush_published()?;
+        self.shared
+            .metrics
+            .on_exception(exception.code, exception.scope == Scope::Channel);
+        tracing::debug!(channel, reason = %exception.reply_text(), "an exception");
+        if exception.scope == Scope::Channel && channel != 0 {
+            self.release_channel(channel, true);
+            self.out.send(channel, exception.close());
+        } else if !self.closing {
+            self.closing = true;
+            self.release();
+            self.out.send(0, exception.ending(Scope::Connection).close());
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
+        let kind = FrameKind::of(frame.kind);
+        if self.closing {
+            return self.take_while_closing(kind, frame);
+        }
+        match (kind, frame.channel) {
+            (None, _) => Err(Exception::new(
+                ReplyCode::FrameError,
+                format!(
+                    "type {}, all octets = {}: unknown_frame",
+                    frame.kind,
+                    octets(&frame.payload)
+                ),
+            )
+            .into()),
+            (Some(FrameKind::Heartbeat), 0) => Ok(()),
+            (Some(FrameKind::Method), 0) => self.on_connection_method(frame.payload).await,
+            (Some(FrameKind::Header | FrameKind::Body), 0) => Err(unexpected(&frame)),
+            (Some(kind), number) => self.take_on_channel(kind, number, frame).await,
+        }
+    }
+
+    fn take_while_closing(&mut self, kind: Option<FrameKind>, frame: Frame) -> Result<(), Trouble> {
+        if kind == Some(FrameKind::Method) && frame.channel == 0 {
+            return self.on_method_while_closing(frame.payload);
+        }
+        Ok(())
+    }
+
+    async fn take_on_channel(&mut self, kind: FrameKind, number: u16, frame: Frame) -> Result<(), Trouble> {
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return self.take_on_unopened_channel(kind, number, frame).await;
+        };
+        if channel.closing {
+            return self.take_on_closing_channel(kind, number, frame.payload);
+        }
+        match kind {
+            FrameKind::Heartbeat => Err(unexpected(&frame)),
+            FrameKind::Header => self.on_header(number, frame.payload).await,
+            FrameKind::Body => {
+                if !matches!(channel.assembly, assembly::Assembly::Body(_)) {
+                    return Err(unexpected_content(channel));
+                }
+                if let Some(content) = channel.assembly.on_body(frame.payload)? {
+                    self.on_content(number, content).await?;
+                }
+                Ok(())
+            }
+            FrameKind::Method => {
+                if channel.assembly.is_busy() {
+                    return Err(unexpected_content(channel));
+                }
+                let id = method_id(&frame.payload);
+                self.on_method(number, frame.payload)
+                    .await
+                    .map_err(|trouble| trouble.caused_by(id))
+            }
+        }
+    }
+
+    async fn take_on_unopened_channel(
+        &mut self,
+        kind: FrameKind,
+        number: u16,
+        frame: Frame,
+    ) -> Result<(), Trouble> {
+        let method = if kind == FrameKind::Method {
+            Some(Method::decode(frame.payload.clone()).map_err(Exception::from)?)
+        } else {
+            None
+        };
+        match method {
+            Some(Method::Channel(ChannelMethod::Open(_))) => {
+                if self.agreed.channels_max != 0
+                    && self.channels.len() >= usize::from(self.agreed.channels_max)
+                {
+                    let max = self.agreed.channels_max;
+                    let text = format!(
+                        "number of channels opened ({}) has reached the negotiated channel_max ({max})",
+                        self.channels.len()
+                    );
+                    return Err(Exception::not_allowed(text).into());
+                }
+                self.channels.insert(number, Channel::default());
+                self.shared.metrics.channels.inc();
+                self.out.send(number, channel_class::OpenOk::default());
+                Ok(())
+            }
+            // It may still be under way when both sides have closed.
+            Some(Method::Channel(ChannelMethod::CloseOk(_))) => Ok(()),
+            _ => Err(Exception::new(ReplyCode::ChannelError, "expected 'channel.open'")
+                .caused_by(method.map_or((0, 0), |method| method.id()))
+                .into()),
+        }
+    }
+
+    fn take_on_closing_channel(
+        &mut self,
+        kind: FrameKind,
+        number: u16,
+        payload: Bytes,
+    ) -> Result<(), Trouble> {
+        if kind != FrameKind::Method {
+            return Ok(());
+        }
+        match Method::decode(payload) {
+            Ok(Method::Channel(ChannelMethod::CloseOk(_))) => {
+                self.remove_channel(number);
+            }
+            Ok(Method::Channel(ChannelMethod::Close(_))) => {
+                self.remove_channel(number);
+                self.out.send(number, channel_class::CloseOk {});
+            }
+            Ok(_) | Err(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn on_method(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
+        let method = Method::decode(payload).map_err(Exception::from)?;
+        match method {
+            Method::Basic(Basic::Publish(publish)) => {
+                self.channel(number)?.assembly.begin(publish);
+                Ok(())
+            }
+            Method::Basic(method) => self.on_basic(number, method).await,
+            Method::Exchange(method) => {
+                self.flush_published()?;
+                self.on_exchange(number, method).await
+            }
+            Method::Queue(method) => {
+                self.settle_published().await?;
+                self.flush_settlements();
+                self.on_queue(number, method).await
+            }
+            Method::Channel(method) => self.on_channel_method(number, method).await,
+            Method::Confirm(method) => self.on_confirm(number, &method),
+            Method::Tx(method) => self.on_tx(number, method).await,
+            Method::Access(method) => self.on_access(number, &method),
+            method @ Method::Connection(_) => Err(not_for_servers(&method)),
+        }
+    }
+
+    async fn on_basic(&mut self, number: u16, method: Basic) -> Result<(), Trouble> {
+        match method {
+            Basic::Qos(method) => self.on_qos(number, &method),
+            Basic::Consume(method) => self.on_consume(number, method).await,
+            Basic::Cancel(method) => self.on_cancel(number, method).await,
+            Basic::Get(method) => self.on_get(number, &method).await,
+            Basic::Ack(method) => self.on_settlement(number, settle::ack(&method)),
+            Basic::Nack(method) => self.on_settlement(number, settle::nack(&method)),
+            Basic::Reject(method) => self.on_settlement(number, settle::reject(&method)),
+            Basic::Recover(method) => self.on_recover(number, method.requeue, true).await,
+            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false).await,
+            Basic::CancelOk(_) => Ok(()),
+            other @ (Basic::Publish(_)
+            | Basic::QosOk(_)
+            | Basic::ConsumeOk(_)
+            | Basic::Return(_)
+            | Basic::Deliver(_)
+            | Basic::GetOk(_)
+            | Basic::GetEmpty(_)
+            | Basic::RecoverOk(_)) => Err(not_for_servers(&Method::Basic(other))),
+        }
+    }
+
+    async fn on_channel_method(&mut self, number: u16, method: ChannelMethod) -> Result<(), Trouble> {
+        match method {
+            ChannelMethod::Open(_) => {
+                Err(Exception::new(ReplyCode::ChannelError, "second 'channel.open' seen").into())
+            }
+            ChannelMethod::Close(_) => {
+                self.settle_published().await?;
+                self.release_channel(number, false);
+                self.out.send(number, channel_class::CloseOk {});
+                Ok(())
+            }
+            ChannelMethod::FlowOk(_) => Ok(()),
+            ChannelMethod::Flow(method) => {
+                if !method.active {
+                    return Err(Exception::new(ReplyCode::NotImplemented, "active=false").into());
+                }
+                self.out.send(number, channel_class::FlowOk { active: true });
+                Ok(())
+            }
+            other @ (ChannelMethod::OpenOk(_) | ChannelMethod::CloseOk(_)) => {
+                Err(not_for_servers(&Method::Channel(other)))
+            }
+        }
+    }
+
+    /// A content header: memory for a large body is taken before it comes.
+    async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
+        let channel = self.channel(number)?;
+        if !matches!(channel.assembly, assembly::Assembly::Header(_)) {
+            return Err(unexpected_content(channel));
+        }
+        let header =
+            ContentHeader::decode(payload).map_err(|error| Exception::from(error).caused_by((60, 40)))?;
+        let max = self.shared.settings.message_bytes_max;
+        if header.body_size > max {
+            let text = format!(
+                "message size {} is larger than configured max size {max}",
+                header.body_size
+            );
+            return Err(Exception::precondition(text).caused_by((60, 40)).into());
+        }
+        let memory = if header.body_size > LARGE_BODY_BYTES {
+            Some(self.reserve(header.body_size).await?)
+        } else {
+            None
+        };
+        if let Some(content) = self.channel(number)?.assembly.on_header(header, memory) {
+            self.on_content(number, content).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes memory for a body. Whoever waits for it must hold none, or two could wait for each other.
+    async fn reserve(&mut self, bytes: u64) -> Result<Permit, Trouble> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if let Some(permit) = self.budget.try_reserve(bytes) {
+            return Ok(permit);
+        }
+        self.settle_published().await?;
+        let holds = |channel: &Channel| matches!(&channel.assembly, assembly::Assembly::Body(body) if body.has_memory());
+        if self.channels.values().any(holds) {
+            let text = "no memory for two large bodies on one connection at once";
+            return Err(Exception::new(ReplyCode::ResourceError, text).into());
+        }
+        self.budget
+            .reserve_large(bytes)
+            .await
+            .map_err(|error| Exception::new(ReplyCode::ResourceError, error.to_string()).into())
+    }
+
+    async fn on_content(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+        self.on_published(number, content)
+            .await
+            .map_err(|trouble| trouble.caused_by((60, 40)))
+    }
+
+    fn channel(&mut self, number: u16) -> Result<&mut Channel, Trouble> {
+        self.channels
+            .get_mut(&number)
+            .ok_or_else(|| Exception::new(ReplyCode::ChannelError, "expected 'channel.open'").into())
+    }
+
+    fn remove_channel(&mut self, number: u16) {
+        if self.channels.remove(&number).is_some() {
+            self.shared.metrics.channels.dec();
+        }
+    }
+
+    /// Gives back everything that a channel has. It stays, deaf, until the client knows that it is closed.
+    fn release_channel(&mut self, number: u16, stays: bool) {
+        let Some(channel) = self.channels.remove(&number) else {
+            return;
+        };
+        self.flush_settlements();
+        self.let_go(channel);
+        if stays {
+            let closing = Channel {
+                closing: true,
+                ..Channel::default()
+            };
+            self.channels.insert(number, closing);
+        } else {
+            self.shared.metrics.channels.dec();
+        }
+    }
+
+    fn let_go(&mut self, mut channel: Channel) {
+        for (_, tagged) in channel.consumers.drain() {
+            self.holders.remove(&tagged.token);
+            drop(tagged.consumer);
+        }
+        if let Some(replies) = channel.replies.take() {
+            self.shared.replies.forget(&replies.address);
+        }
+        for unsettled in channel.unacked.take_all() {
+            self.settle(unsettled, channel::How::Requeue);
+        }
+        self.flush_settlements();
+    }
+
+    /// Gives back everything that the connection has: at its end, however it comes.
+    pub(crate) fn release(&mut self) {
+        let numbers: Vec<u16> = self.channels.keys().copied().collect();
+        for number in numbers {
+            if let Some(channel) = self.channels.remove(&number) {
+                self.shared.metrics.channels.dec();
+                self.let_go(channel);
+            }
+        }
+        self.flush_settlements();
+        self.shared.broker.queues().close_owner(self.owner);
+    }
+
+    /// The client has gone: what it published goes its way, all else is given back.
+    pub(crate) fn abandon(&mut self) {
+        // An outcome that nobody knows is told nobody.
+        drop(self.flush_published());
+        self.release();
+    }
+
+    /// What an empty queue name stands for.
+    fn queue_name(&mut self, number: u16, name: ByteString) -> Result<ByteString, Trouble> {
+        if !name.is_empty() {
+            return Ok(name);
+        }
+        let last = self.channel(number)?.last_queue.clone();
+        if last.is_empty() {
+            return Err(Exception::not_found("no previously declared queue").into());
+        }
+        Ok(last)
+    }
+
+    /// A name that nobody has.
+    fn generated(&self, prefix: &str) -> ByteString {
+        format!("{prefix}{}", uuid::Uuid::new_v4().simple()).into()
+    }
+}
+
+impl Trouble {
+    fn caused_by(self, id: (u16, u16)) -> Self {
+        match self {
+            Self::Exception(exception) => Self::Exception(exception.caused_by(id)),
+            Self::End(end) => Self::End(end),
+        }
+    }
+}
+
+fn method_id(payload: &Bytes) -> (u16, u16) {
+    match payload.first_chunk::<4>() {
+        Some(&[c0, c1, m0, m1]) => {
+            let id = (u16::from_be_bytes([c0, c1]), u16::from_be_bytes([m0, m1]));
+            name_of(id.0, id.1).map_or((0, 0), |_| id)
+        }
+        None => (0, 0),
+    }
+}
+
+fn unexpected(frame: &Frame) -> Trouble {
+    let text = format!("type {}, all octets = {}", frame.kind, octets(&frame.payload));
+    Exception::new(ReplyCode::UnexpectedFrame, text).into()
+}
+
+fn unexpected_content(channel: &Channel) -> Trouble {
+    let id = if channel.assembly.is_busy() {
+        (60, 40)
+    } else {
+        (0, 0)
+    };
+    let text = if channel.assembly.is_busy() {
+        channel.assembly.expected().to_owned()
+    } else {
+        "expected method frame, got non method frame instead".to_owned()
+    };
+    Exception::new(ReplyCode::UnexpectedFrame, text)
+        .caused_by(id)
+        .into()
+}
+
+fn not_for_servers(method: &Method) -> Trouble {
+    tracing::debug!(
+        method = method.name(),
+        "a method that only servers send, or that belongs elsewhere"
+    );
+    Exception::new(ReplyCode::CommandInvalid, "unimplemented method").into()
+}

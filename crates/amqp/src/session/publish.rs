@@ -1,0 +1,186 @@
+//! What a client publishes: gathered while frames come in, handed to the broker per exchange, and remembered until the
+//! broker says what became of it.
+
+use bytes::{Bytes, BytesMut};
+use stafett_amqp_wire::methods::basic;
+use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
+use stafett_broker::exchanges::{Publish, PublishError};
+
+use stafett_model::Message;
+
+use super::assembly::Content;
+use super::channel::Mode;
+use super::confirms::{Entry, Group};
+use super::{End, Session, Trouble};
+use crate::clock::now_ms;
+use crate::content::{self, Incoming, Publisher};
+use crate::exception::Exception;
+
+/// Publishing stops for a moment when so much waits for the broker.
+const GROUPS_MAX: usize = 256;
+
+/// A message that was received and not handed to the broker yet.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub channel: u16,
+    /// Its number, where it is to be confirmed.
+    pub number: Option<u64>,
+    pub mandatory: bool,
+    pub incoming: Incoming,
+}
+
+impl Session {
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// Whether no more should be read before something is stored.
+    pub(crate) fn is_full(&self) -> bool {
+        self.groups.len() >= GROUPS_MAX
+    }
+
+    pub(super) async fn on_published(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+        let channel = self.channel(number)?;
+        if let Mode::Transactions(transaction) = &mut channel.mode {
+            transaction.bytes += content.body.len();
+            transaction.contents.push(content);
+            return self.check_transaction(number);
+        }
+        self.publish(number, content).await
+    }
+
+    pub(super) async fn publish(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
+        let basic::Publish {
+            exchange,
+            mandatory,
+            immediate,
+            ..
+        } = &content.publish;
+        let mandatory = *mandatory;
+        if *immediate {
+            return Err(Exception::new(ReplyCode::NotImplemented, "immediate=true").into());
+        }
+        if !exchange.is_empty() {
+            self.check_exchange(&exchange.clone())?;
+        }
+        let mut content = content;
+        if let Some(memory) = content.memory.take() {
+            self.add_memory(memory);
+        }
+        let user = self.agreed.user.clone();
+        let publisher = Publisher {
+            user: &user,
+            now_ms: now_ms(),
+        };
+        let incoming = content::receive(content, publisher)?;
+        let channel = self.channel(number)?;
+        let confirm = match &mut channel.mode {
+            Mode::Confirms { last } => {
+                *last += 1;
+                Some(*last)
+            }
+            Mode::Plain | Mode::Transactions(_) => None,
+        };
+        let incoming = self.fill_reply_address(number, incoming)?;
+        if self.is_direct_reply(&incoming) {
+            return self.reply(number, confirm, mandatory, incoming).await;
+        }
+        self.outgoing.push(Outgoing {
+            channel: number,
+            number: confirm,
+            mandatory,
+            incoming,
+        });
+        Ok(())
+    }
+
+    /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
+    pub(crate) fn flush_published(&mut self) -> Result<(), End> {
+        if self.outgoing.is_empty() {
+            return Ok(());
+        }
+        let mut outgoing = std::mem::take(&mut self.outgoing).into_iter().peekable();
+        while let Some(first) = outgoing.next() {
+            let exchange = first.incoming.message.exchange.clone();
+            let mut run = vec![first];
+            while let Some(next) = outgoing.next_if(|next| next.incoming.message.exchange == exchange) {
+                run.push(next);
+            }
+            self.publish_run(&exchange, run);
+        }
+        if let Some(memory) = self.memory.take() {
+            self.groups.keep(memory);
+        }
+        self.resolve_ready()
+    }
+
+    fn publish_run(&mut self, exchange: &str, run: Vec<Outgoing>) {
+        let mut entries = Vec::with_capacity(run.len());
+        let mut messages = Vec::with_capacity(run.len());
+        let mut bytes = 0;
+        for outgoing in run {
+            let Outgoing {
+                channel,
+                number,
+                mandatory,
+                incoming,
+            } = outgoing;
+            entries.push(Entry {
+                channel,
+                number,
+                mandatory,
+            });
+            bytes += incoming.message.value.len() as u64;
+            messages.push(Publish {
+                message: incoming.message,
+                more_keys: incoming.more_keys,
+            });
+        }
+        self.shared.metrics.published.inc_by(messages.len() as u64);
+        self.shared.metrics.published_bytes.inc_by(bytes);
+        match self.shared.broker.publish(&self.namespace, exchange, messages) {
+            Ok(mut ticket) => {
+                for (index, unroutable) in ticket.take_unroutable() {
+                    if let Some(entry) = entries.get(index).filter(|entry| entry.mandatory) {
+                        self.return_message(entry.channel, unroutable.message);
+                    }
+                }
+                self.groups.push(Group::new(ticket, entries));
+            }
+            // It was there when the messages came, and has gone with them.
+            Err(PublishError::NoSuchNamespace | PublishError::NoSuchExchange | PublishError::Internal) => {
+                for entry in entries {
+                    self.confirm_unrouted(entry);
+                }
+            }
+        }
+    }
+
+    /// Gives a message back that leads nowhere.
+    pub(super) fn return_message(&mut self, channel: u16, message: Message) {
+        if self.channels.get(&channel).is_none_or(|channel| channel.closing) {
+            return;
+        }
+        self.shared.metrics.returned.inc();
+        let properties = content::properties_of(&message);
+        let method = basic::Return {
+            reply_code: ReplyCode::NoRoute.code(),
+            reply_text: ReplyCode::NoRoute.name().into(),
+            exchange: message.exchange,
+            routing_key: message.routing_key,
+        };
+        self.out.send(channel, method);
+        self.write_content(channel, &properties, message.value);
+    }
+
+    /// A content header and a body.
+    pub(super) fn write_content(&mut self, channel: u16, properties: &Properties, body: Bytes) {
+        let header = ContentHeader {
+            body_size: body.len() as u64,
+            properties: properties.clone(),
+        };
+        let tail: &mut BytesMut = self.out.tail();
+        Encoder::frame(tail, FrameKind::Header, channel, |e| header.encode(e));
+        self.out.body(channel, body, self.agreed.frame_bytes_max);
+    }
+}

@@ -1,0 +1,235 @@
+//! `queue.declare`, `bind`, `unbind`, `purge`, `delete`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
+use stafett_amqp_wire::{Method, ReplyCode};
+use stafett_broker::Destination;
+use stafett_broker::queues::{Declare, Queue};
+
+use super::exchange::{BindingName, check_name};
+use super::{Session, Trouble};
+use crate::arguments::{self, QueueType};
+use crate::error;
+use crate::exception::{Exception, Scope};
+
+impl Session {
+    pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
+        match method {
+            QueueMethod::Declare(method) => self.on_declare(number, method).await,
+            QueueMethod::Bind(method) => self.on_bind(number, method).await,
+            QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
+            QueueMethod::Purge(method) => self.on_purge(number, method).await,
+            QueueMethod::Delete(method) => self.on_delete(number, method).await,
+            other @ (QueueMethod::DeclareOk(_)
+            | QueueMethod::BindOk(_)
+            | QueueMethod::PurgeOk(_)
+            | QueueMethod::DeleteOk(_)
+            | QueueMethod::UnbindOk(_)) => Err(super::not_for_servers(&Method::Queue(other))),
+        }
+    }
+
+    async fn on_declare(&mut self, number: u16, method: queue::Declare) -> Result<(), Trouble> {
+        if method.queue.starts_with(super::replies::PSEUDO_QUEUE) {
+            return self.on_declare_replies(number, &method);
+        }
+        let (name, queue) = if method.passive {
+            let name = self.queue_name(number, method.queue.clone())?;
+            let queue = self.queue(&name)?;
+            (name, queue)
+        } else {
+            let name = if method.queue.is_empty() {
+                self.generated("amq.gen-")
+            } else {
+                method.queue.clone()
+            };
+            let queue = self.declare(&name, &method).await?;
+            (name, queue)
+        };
+        self.channel(number)?.last_queue = name.clone();
+        if !method.no_wait {
+            let counts = queue.counts();
+            let declared = queue::DeclareOk {
+                queue: name,
+                message_count: u32::try_from(counts.ready).unwrap_or(u32::MAX),
+                consumer_count: u32::try_from(counts.consumers).unwrap_or(u32::MAX),
+            };
+            self.out.send(number, declared);
+        }
+        Ok(())
+    }
+
+    async fn declare(&mut self, name: &ByteString, method: &queue::Declare) -> Result<Arc<Queue>, Trouble> {
+        let vhost = self.namespace.clone();
+        let what = error::queue_in(name, &vhost);
+        let queues = self.shared.broker.queues();
+        let existing = queues.get(&vhost, name);
+        if let Some(existing) = &existing {
+            if existing.exclusive.is_some_and(|owner| owner != self.owner) {
+                return Err(error::locked(&what).into());
+            }
+            check_equivalence(existing, method, &what)?;
+        } else if !method.queue.is_empty() {
+            check_name(name, "queue", false)?;
+        }
+        let (kind, settings) = arguments::queue_settings(&method.arguments, &what)?;
+        check_kind(kind, method, &what)?;
+        let declare = Declare {
+            durable: method.durable,
+            exclusive: method.exclusive.then_some(self.owner),
+            auto_delete: method.auto_delete,
+            settings,
+            // Those of the queue where they mean the same.
+            arguments: match &existing {
+                Some(existing) => existing.arguments.clone(),
+                None => arguments::canonical(&method.arguments),
+            },
+        };
+        let declared = self.shared.broker.queues().declare(&vhost, name, declare).await;
+        Ok(declared.map_err(|error| error::declare(&error, &what))?)
+    }
+
+    async fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
+        let name = self.queue_name(number, method.queue)?;
+        self.queue(&name)?;
+        let binding = BindingName {
+            source: method.exchange,
+            destination: Destination::Queue(Arc::from(&*name)),
+            routing_key: method.routing_key,
+            arguments: method.arguments,
+        };
+        self.bind(&binding, method.no_wait).await?;
+        if !method.no_wait {
+            self.out.send(number, queue::BindOk {});
+        }
+        Ok(())
+    }
+
+    async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), Trouble> {
+        let name = self.queue_name(number, method.queue)?;
+        if self.shared.broker.queues().get(&self.namespace, &name).is_some() {
+            self.queue(&name)?;
+            let binding = BindingName {
+                source: method.exchange,
+                destination: Destination::Queue(Arc::from(&*name)),
+                routing_key: method.routing_key,
+                arguments: method.arguments,
+            };
+            self.unbind(&binding, false).await?;
+        }
+        self.out.send(number, queue::UnbindOk {});
+        Ok(())
+    }
+
+    async fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), Trouble> {
+        let name = self.queue_name(number, method.queue)?;
+        let queue = self.queue(&name)?;
+        let count = queue.purge();
+        if !method.no_wait {
+            let message_count = u32::try_from(count).unwrap_or(u32::MAX);
+            self.out.send(number, queue::PurgeOk { message_count });
+        }
+        Ok(())
+    }
+
+    async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), Trouble> {
+        let name = self.queue_name(number, method.queue)?;
+        let vhost = self.namespace.clone();
+        let mut message_count = 0;
+        // Deleting what is not there is no mistake (RabbitMQ since 3.2).
+        if self.shared.broker.queues().get(&vhost, &name).is_some() {
+            self.queue(&name)?;
+            let what = error::queue_in(&name, &vhost);
+            let queues = self.shared.broker.queues();
+            let deleted = queues
+                .delete(&vhost, &name, method.if_unused, method.if_empty, self.owner)
+                .await;
+            match deleted {
+                Ok(count) => message_count = u32::try_from(count).unwrap_or(u32::MAX),
+                Err(error) => {
+                    if let Some(exception) = error::delete(&error, &what) {
+                        return Err(exception.into());
+                    }
+                }
+            }
+        }
+        if !method.no_wait {
+            self.out.send(number, queue::DeleteOk { message_count });
+        }
+        Ok(())
+    }
+
+    /// The pseudo queue of direct replies is always there, and so are the addresses of those who wait.
+    fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), Trouble> {
+        let is_there =
+            method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
+        if !is_there {
+            let vhost = &self.namespace;
+            return Err(
+                Exception::not_found(format!("no queue '{}' in vhost '{vhost}'", method.queue)).into(),
+            );
+        }
+        if !method.no_wait {
+            let declared = queue::DeclareOk {
+                queue: method.queue.clone(),
+                message_count: 0,
+                consumer_count: 1,
+            };
+            self.out.send(number, declared);
+        }
+        Ok(())
+    }
+}
+
+/// What kinds of queues cannot be.
+fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<(), Exception> {
+    let wrong = |property| {
+        Err(Exception::precondition(format!(
+            "invalid property '{property}' for {what}"
+        )))
+    };
+    match kind {
+        QueueType::Classic => Ok(()),
+        QueueType::Stream => Err(Exception::new(
+            ReplyCode::NotImplemented,
+            format!("{what} cannot be of the type stream"),
+        )
+        .ending(Scope::Channel)),
+        QueueType::Quorum => {
+            if !method.durable {
+                return wrong("non-durable");
+            }
+            if method.exclusive {
+                return wrong("exclusive-owner");
+            }
+            if method.auto_delete {
+                return wrong("auto-delete");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A queue may be declared again by whoever means the same.
+fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Result<(), Exception> {
+    let properties = [
+        ("durable", method.durable, queue.durable),
+        ("auto_delete", method.auto_delete, queue.auto_delete),
+    ];
+    if method.exclusive != queue.exclusive.is_some() {
+        return Err(error::locked(what));
+    }
+    for (name, received, current) in properties {
+        if received != current {
+            return Err(error::inequivalent(
+                &(name.into(), format!("'{received}'"), format!("'{current}'")),
+                what,
+            ));
+        }
+    }
+    match arguments::difference(&arguments::canonical(&method.arguments), &queue.arguments) {
+        Some(difference) => Err(error::inequivalent(&difference, what)),
+        None => Ok(()),
+    }
+}

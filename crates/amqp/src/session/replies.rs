@@ -1,0 +1,212 @@
+//! Direct replies: a client consumes from the pseudo queue `amq.rabbitmq.reply-to`, publishes requests with that as
+//! `reply-to`, and whoever answers publishes to the address that it was given in its place. The answer goes straight to
+//! the client's connection, through no queue.
+//!
+//! An address is drawn anew for each consumer, too long to be guessed. What nobody takes is bounded and then dropped,
+//! like a message that leads nowhere.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use stafett_amqp_wire::Properties;
+use stafett_amqp_wire::methods::basic;
+use std::collections::HashMap;
+use tokio::sync::Notify;
+
+use super::channel::Replies;
+use super::confirms::Entry;
+use super::{Session, Trouble};
+use crate::content::Incoming;
+use crate::exception::Exception;
+
+pub(crate) const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
+const ADDRESS_PREFIX: &str = "amq.rabbitmq.reply-to.";
+
+/// Bytes of answers that wait for one connection.
+const BYTES_MAX: usize = 4 << 20;
+
+/// Answers that wait for a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    replies: Vec<Reply>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Reply {
+    channel: u16,
+    address: ByteString,
+    properties: Properties,
+    body: Bytes,
+}
+
+/// All addresses of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses(Mutex<HashMap<ByteString, (u16, Weak<Inbox>)>>);
+
+impl Addresses {
+    fn learn(&self, address: ByteString, channel: u16, inbox: &Arc<Inbox>) {
+        self.lock().insert(address, (channel, Arc::downgrade(inbox)));
+    }
+
+    pub(crate) fn forget(&self, address: &str) {
+        self.lock().remove(address);
+    }
+
+    fn find(&self, address: &str) -> Option<(u16, Arc<Inbox>)> {
+        let lock = self.lock();
+        let (channel, inbox) = lock.get(address)?;
+        Some((*channel, inbox.upgrade()?))
+    }
+
+    pub(super) fn knows(&self, address: &str) -> bool {
+        self.find(address).is_some()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ByteString, (u16, Weak<Inbox>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inbox {
+    /// Returns when something was put in since it last returned.
+    pub(crate) async fn filled(&self) {
+        self.wake.notified().await;
+    }
+
+    fn put(&self, reply: Reply) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.bytes >= BYTES_MAX {
+            return false;
+        }
+        waiting.bytes += reply.body.len() + 256;
+        waiting.replies.push(reply);
+        drop(waiting);
+        self.wake.notify_one();
+        true
+    }
+
+    fn take(&self) -> Vec<Reply> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.replies)
+    }
+}
+
+impl Session {
+    pub(super) fn on_consume_replies(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
+        if !method.no_ack {
+            return Err(Exception::precondition("reply consumer cannot acknowledge").into());
+        }
+        if self.channel(number)?.replies.is_some() {
+            return Err(Exception::precondition("reply consumer already set").into());
+        }
+        let tag = if method.consumer_tag.is_empty() {
+            self.generated("amq.ctag-")
+        } else {
+            method.consumer_tag
+        };
+        let address = self.generated(ADDRESS_PREFIX);
+        self.shared.replies.learn(address.clone(), number, &self.replies);
+        self.channel(number)?.replies = Some(Replies {
+            tag: tag.clone(),
+            address,
+        });
+        if !method.no_wait {
+            self.out.send(number, basic::ConsumeOk { consumer_tag: tag });
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancel_replies(&mut self, number: u16, tag: &str) -> Result<(), Trouble> {
+        let channel = self.channel(number)?;
+        if let Some(replies) = channel.replies.take_if(|replies| replies.tag == tag) {
+            self.shared.replies.forget(&replies.address);
+        }
+        Ok(())
+    }
+
+    /// A request that is to be answered directly gets the address of its channel.
+    pub(super) fn fill_reply_address(
+        &mut self,
+        number: u16,
+        incoming: Incoming,
+    ) -> Result<Incoming, Trouble> {
+        if incoming.reply_to().as_deref() != Some(PSEUDO_QUEUE) {
+            return Ok(incoming);
+        }
+        let Some(replies) = &self.channel(number)?.replies else {
+            return Err(Exception::precondition("fast reply consumer does not exist").into());
+        };
+        Ok(incoming.with_reply_to(replies.address.clone()))
+    }
+
+    pub(super) fn is_direct_reply(&self, incoming: &Incoming) -> bool {
+        incoming.message.exchange.is_empty() && incoming.message.routing_key.starts_with(ADDRESS_PREFIX)
+    }
+
+    pub(super) async fn reply(
+        &mut self,
+        number: u16,
+        confirm: Option<u64>,
+        mandatory: bool,
+        incoming: Incoming,
+    ) -> Result<(), Trouble> {
+        // Confirms keep their order.
+        self.settle_published().await?;
+        let address = incoming.message.routing_key.clone();
+        let arrived = self
+            .shared
+            .replies
+            .find(&address)
+            .is_some_and(|(channel, inbox)| {
+                inbox.put(Reply {
+                    channel,
+                    address: address.clone(),
+                    properties: incoming.properties.clone(),
+                    body: incoming.message.value.clone(),
+                })
+            });
+        if !arrived && mandatory {
+            self.return_message(number, incoming.message);
+        }
+        self.confirm_unrouted(Entry {
+            channel: number,
+            number: confirm,
+            mandatory: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn deliver_replies(&mut self) {
+        for reply in self.replies.take() {
+            let Some(channel) = self.channels.get_mut(&reply.channel) else {
+                continue;
+            };
+            let Some(replies) = channel
+                .replies
+                .as_ref()
+                .filter(|replies| replies.address == reply.address)
+            else {
+                continue;
+            };
+            channel.last_delivery_tag += 1;
+            let deliver = basic::Deliver {
+                consumer_tag: replies.tag.clone(),
+                delivery_tag: channel.last_delivery_tag,
+                redelivered: false,
+                exchange: ByteString::new(),
+                routing_key: reply.address,
+            };
+            self.out.send(reply.channel, deliver);
+            self.write_content(reply.channel, &reply.properties, reply.body);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The duplicate filter: of messages that are the same, published within a window by whomever, only the first is delivered.
+//!
+//! It is off where no rule says otherwise, and lets pass whatever it cannot compare. A message is remembered by 128 bits
+//! of two keyed hashes. Memory is two tables per shard: what was seen lately goes into the young one; when that is full, or
+//! as old as the longest window, the old one is dropped and the young one takes its place.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use hashbrown::HashMap;
+use serde_json::value::RawValue;
+
+use super::message::{Message, Payload};
+
+/// What makes two messages of a topic the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SameBy {
+    /// The payload, byte for byte.
+    Payload,
+    /// A field of the payload, which is a JSON object.
+    Field(Box<str>),
+    /// What its publisher calls it.
+    Id,
+}
+
+/// A policy for the topics whose names begin with `prefix`; the longest one counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DuplicateRule {
+    pub prefix: Box<str>,
+    pub window_ms: u64,
+    /// Whether each duplicate begins the window anew.
+    pub restarts: bool,
+    pub by: SameBy,
+}
+
+const SHARDS: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Duplicates {
+    /// Longest prefix first.
+    rules: Vec<DuplicateRule>,
+    hashes: [RandomState; 2],
+    shards: Box<[Mutex<Shard>]>,
+    /// Entries of one table.
+    table_max: usize,
+    window_ms_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    young: Table,
+    old: Table,
+    /// When the young table was begun.
+    since_ms: u64,
+}
+
+/// When a message was seen last.
+type Table = HashMap<u128, u64, RandomState>;
+
+/// What the filter says of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    New,
+    /// New, but to remember it so many others had to be forgotten that might have been duplicated yet.
+    NewForgetting(usize),
+    Duplicate,
+}
+
+impl Duplicates {
+    pub(crate) fn new(mut rules: Vec<DuplicateRule>, entries_max: usize) -> Self {
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
+        let window_ms_max = rules.iter().map(|rule| rule.window_ms).max().unwrap_or(0);
+        Self {
+            rules,
+            hashes: [RandomState::new(), RandomState::new()],
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            table_max: (entries_max / SHARDS / 2).max(1),
+            window_ms_max,
+        }
+    }
+
+    /// Looks a message up and remembers it; `now_ms` never goes back.
+    pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> Seen {
+        let Some(rule) = self
+            .rules
+            .iter()
+            .find(|rule| message.topic.starts_with(&*rule.prefix))
+        else {
+            return Seen::New;
+        };
+        let Some(key) = self.key(rule, message) else {
+            return Seen::New;
+        };
+        let shard = usize::try_from(key % SHARDS as u128).unwrap_or(0);
+        let Some(shard) = self.shards.get(shard) else {
+            return Seen::New;
+        };
+        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = shard.make_room(self.table_max, self.window_ms_max, now_ms);
+        let seen = shard.young.get(&key).or_else(|| shard.old.get(&key)).copied();
+        let is_duplicate = seen.is_some_and(|at| now_ms.saturating_sub(at) < rule.window_ms);
+        if !is_duplicate || rule.restarts {
+            shard.young.insert(key, now_ms);
+        }
+        match forgotten {
+            _ if is_duplicate => Seen::Duplicate,
+            0 => Seen::New,
+            count => Seen::NewForgetting(count),
+        }
+    }
+
+    fn key(&self, rule: &DuplicateRule, message: &Message<'_>) -> Option<u128> {
+        let same = match (&rule.by, message.payload) {
+            (SameBy::Payload, payload) => Cow::Borrowed(payload.bytes()),
+            (SameBy::Id, _) => Cow::Borrowed(message.id?.as_bytes()),
+            (SameBy::Field(name), Payload::Json(text)) => {
+                let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(text).ok()?;
+                Cow::Borrowed(fields.get(&**name)?.get().as_bytes())
+            }
+            (SameBy::Field(_), Payload::Bytes(_)) => return None,
+        };
+        let is_json = matches!(message.payload, Payload::Json(_));
+        let mut parts = self.hashes.iter().map(|hash| {
+            let mut hasher = hash.build_hasher();
+            message.topic.hash(&mut hasher);
+            is_json.hash(&mut hasher);
+            same.hash(&mut hasher);
+            u128::from(hasher.finish())
+        });
+        Some((parts.next()? << 64) | parts.next()?)
+    }
+
+    /// Whether there is anything to filter.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.rules.is_empty()
+    }
+}
+
+impl Shard {
+    /// Drops the old table if the young one is full or old; how many entries were dropped before their time.
+    fn make_room(&mut self, table_max: usize, window_ms_max: u64, now_ms: u64) -> usize {
+        let age = now_ms.saturating_sub(self.since_ms);
+        if self.young.len() < table_max && age < window_ms_max {
+            return 0;
+        }
+        self.since_ms = now_ms;
+        let dropped = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+        // What was seen again since is in the young table, too.
+        let live = |(key, at): &(&u128, &u64)| {
+            now_ms.saturating_sub(**at) < window_ms_max && !self.old.contains_key(*key)
+        };
+        dropped.iter().filter(live).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(restarts: bool, by: SameBy, max: usize) -> Duplicates {
+        let rule = DuplicateRule {
+            prefix: "songs/".into(),
+            window_ms: 1000,
+            restarts,
+            by,
+        };
+        Duplicates::new(vec![rule], max)
+    }
+
+    fn message<'a>(topic: &'a str, payload: &'a str, id: Option<&'a str>) -> Message<'a> {
+        Message {
+            topic,
+            payload: Payload::Json(payload),
+            timestamp: None,
+            id,
+            offset: None,
+        }
+    }
+
+    #[test]
+    fn a_duplicate_restarts_the_window_only_if_the_rule_says_so() {
+        for (restarts, last) in [(true, Seen::Duplicate), (false, Seen::New)] {
+            let filter = filter(restarts, SameBy::Payload, 1000);
+            let song = message("songs/a", "1", None);
+            assert_eq!(filter.see(&song, 0), Seen::New);
+            assert_eq!(filter.see(&song, 900), Seen::Duplicate);
+            assert_eq!(filter.see(&song, 1800), last);
+            assert_eq!(filter.see(&song, 4000), Seen::New);
+        }
+    }
+
+    #[test]
+    fn nothing_is_filtered_that_differs_or_that_no_rule_names() {
+        let filter = filter(true, SameBy::Payload, 1000);
+        for (topic, payload) in [
+            ("songs/a", "1"),
+            ("songs/a", "\"1\""),
+            ("songs/a", "2"),
+            ("songs/b", "1"),
+            ("news", "1"),
+            ("news", "1"),
+        ] {
+            assert_eq!(
+                filter.see(&message(topic, payload, None), 5),
+                Seen::New,
+                "{topic} {payload}"
+            );
+        }
+        let bytes = Message {
+            payload: Payload::Bytes(b"1"),
+            ..message("songs/a", "", None)
+        };
+        assert_eq!(
+            filter.see(&bytes, 5),
+            Seen::New,
+            "bytes are not the JSON of the same letters"
+        );
+    }
+
+    #[test]
+    fn messages_are_compared_by_a_field_or_by_their_id_if_they_have_one() {
+        let by_field = filter(true, SameBy::Field("title".into()), 1000);
+        let see = |payload| by_field.see(&message("songs/a", payload, None), 1);
+        assert_eq!(see(r#"{"title":"x","at":1}"#), Seen::New);
+        assert_eq!(see(r#"{"at":2,"title":"x"}"#), Seen::Duplicate);
+        for other in [r#"{"at":2}"#, r#"{"at":2}"#, "[1]", "[1]"] {
+            assert_eq!(see(other), Seen::New, "{other}");
+        }
+        let by_id = filter(true, SameBy::Id, 1000);
+        let see = |payload, id| by_id.see(&message("songs/a", payload, id), 1);
+        assert_eq!(see("1", Some("x")), Seen::New);
+        assert_eq!(see("2", Some("x")), Seen::Duplicate);
+        assert_eq!((see("1", None), see("1", None)), (Seen::New, Seen::New));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_was_forgotten_too_early_is_counted() {
+        let filter = filter(true, SameBy::Payload, 320);
+        let mut forgotten = 0;
+        for number in 0..10_000 {
+            let payload = number.to_string();
+            match filter.see(&message("songs/a", &payload, None), 1) {
+                Seen::NewForgetting(count) => forgotten += count,
+                Seen::New => {}
+                Seen::Duplicate => panic!("{number} was not there before"),
+            }
+        }
+        let kept: usize = filter
+            .shards
+            .iter()
+            .map(|shard| shard.lock().unwrap())
+            .map(|shard| shard.young.len() + shard.old.len())
+            .sum();
+        assert!(kept <= 320, "{kept}");
+        assert_eq!(forgotten + kept, 10_000);
+    }
+}

@@ -1,0 +1,83 @@
+//! What live topics count.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Default)]
+pub struct LiveMetrics {
+    pub(crate) published: Counter,
+    pub(crate) unheard: Counter,
+    pub(crate) delivered: Counter,
+    pub(crate) dropped: Counter,
+    pub(crate) duplicates: Counter,
+    pub(crate) duplicates_forgotten: Counter,
+    pub(crate) taken_over: Counter,
+    pub(crate) listening: Gauge,
+    pub(crate) topics: Gauge,
+    pub(crate) subscriptions: Gauge,
+    pub(crate) patterns: Gauge,
+    pub(crate) refused_lists: Counter,
+    pub(crate) rewrites: Counter,
+}
+
+impl LiveMetrics {
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("live");
+        let counters: [(&str, &str, &Counter); 8] = [
+            ("published", "Messages published", &self.published),
+            (
+                "unheard",
+                "Messages that nobody who listens subscribes to",
+                &self.unheard,
+            ),
+            (
+                "delivered",
+                "Messages put into outboxes, one per receiver",
+                &self.delivered,
+            ),
+            (
+                "dropped",
+                "Messages dropped because a receiver was too slow",
+                &self.dropped,
+            ),
+            ("duplicates", "Messages filtered as duplicates", &self.duplicates),
+            (
+                "duplicates_forgotten",
+                "What the duplicate filter forgot before its window was over, for want of room",
+                &self.duplicates_forgotten,
+            ),
+            (
+                "taken_over",
+                "Clients that began to listen elsewhere",
+                &self.taken_over,
+            ),
+            (
+                "rewrites",
+                "Times that a client's stored subscriptions were written anew",
+                &self.rewrites,
+            ),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register(
+            "refused_lists",
+            "Changes refused because the client has too many subscriptions",
+            self.refused_lists.clone(),
+        );
+        let gauges: [(&str, &str, &Gauge); 4] = [
+            ("clients_listening", "Clients that listen", &self.listening),
+            ("topics", "Topics that somebody subscribes to", &self.topics),
+            ("subscriptions", "Subscriptions to topics", &self.subscriptions),
+            (
+                "pattern_subscriptions",
+                "Subscriptions to patterns",
+                &self.patterns,
+            ),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Live topics: whoever subscribes and is connected gets what is published, and then it is forgotten.
+//!
+//! A *client* is an id that its owner chose; it has subscriptions, which are stored, whether or not it is connected. A
+//! connected client *listens* with an outbox. A publish finds the subscribers of its topic by one hash, is serialised once
+//! per format, and goes into the outboxes of those who listen.
+//!
+//! Locks, in the order in which they may be taken: clients → topics (one shard) → patterns → listeners → outbox. None is
+//! held across an await. Changes of one client's subscriptions follow each other: they hold its turn until they are stored.
+//!
+//! - [`hub`]: the whole; publishing, listening, presence
+//! - [`change`]: subscribing and unsubscribing, as groups that are stored together
+//! - [`clients`]: who there is, by name and by number
+//! - [`topics`]: topics in shards
+//! - [`outbox`]: what waits to be sent to one connection, within a bound
+//! - [`message`]: what is published
+//! - [`duplicates`]: the filter of what was published before
+//! - [`load`], [`stored`]: how subscriptions are kept
+//! - [`rewrite`]: keeping what is stored in proportion to what there is
+//! - [`settings`], [`metrics`]
+
+pub mod change;
+pub mod clients;
+pub mod duplicates;
+pub mod hub;
+mod load;
+pub mod message;
+pub mod metrics;
+pub mod outbox;
+mod rewrite;
+pub mod settings;
+mod stored;
+pub mod topics;
+
+pub use change::{ChangeError, NameList, SubscriptionChange, What};
+pub use clients::{ClientName, ClientNumber};
+pub use duplicates::{DuplicateRule, SameBy};
+pub use hub::{Live, Presence};
+pub use message::{Format, Message, Payload};
+pub use outbox::{Outbox, OutboxBound, Overflow, Sent};
+pub use settings::LiveSettings;
+pub use stafett_routing::live::{Pattern, PatternError};

@@ -1,0 +1,239 @@
+//! What waits to be sent to one connection, within a bound.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::clients::ClientName;
+use super::message::Format;
+use super::metrics::LiveMetrics;
+
+/// What a waiting message costs beside its bytes.
+const MESSAGE_OVERHEAD: usize = size_of::<Bytes>();
+/// Room for messages that an empty outbox keeps.
+const KEPT: usize = 64;
+
+/// What happens to a message for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// The oldest that wait make room for it.
+    #[default]
+    DropOldest,
+    /// It is dropped.
+    DropNewest,
+    /// The connection ends.
+    Disconnect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutboxBound {
+    pub bytes: usize,
+    pub overflow: Overflow,
+}
+
+/// Messages for one connection. Those of all clients that listen on it share it.
+#[derive(Debug)]
+pub struct Outbox {
+    format: &'static dyn Format,
+    waiting: Mutex<Waiting>,
+    ready: Notify,
+    metrics: Arc<LiveMetrics>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bound: OutboxBound,
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    /// Since it was last told.
+    dropped: u64,
+    overflowed: bool,
+    taken_over: Vec<ClientName>,
+}
+
+/// What there is to be sent.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// In their order.
+    pub messages: Vec<Bytes>,
+    /// How many were dropped before (the oldest policy) or behind them.
+    pub dropped: u64,
+    /// Clients that listen elsewhere now.
+    pub taken_over: Vec<ClientName>,
+    /// There was no room: the connection has to end.
+    pub overflowed: bool,
+}
+
+impl Outbox {
+    pub fn new(format: &'static dyn Format, bound: OutboxBound, metrics: Arc<LiveMetrics>) -> Arc<Self> {
+        Arc::new(Self {
+            format,
+            waiting: Mutex::new(Waiting {
+                bound,
+                messages: VecDeque::new(),
+                bytes: 0,
+                dropped: 0,
+                overflowed: false,
+                taken_over: Vec::new(),
+            }),
+            ready: Notify::new(),
+            metrics,
+        })
+    }
+
+    pub(crate) fn format(&self) -> &'static dyn Format {
+        self.format
+    }
+
+    pub fn set_bound(&self, bound: OutboxBound) {
+        self.lock().bound = bound;
+    }
+
+    /// Returns when there may be something to take.
+    pub async fn ready(&self) {
+        self.ready.notified().await;
+    }
+
+    /// Takes messages of about `bytes_max` bytes, and all else that is to be told. More may be left.
+    pub fn take(&self, bytes_max: usize, sent: &mut Sent) {
+        let mut waiting = self.lock();
+        let mut bytes = 0;
+        while bytes < bytes_max
+            && let Some(message) = waiting.messages.pop_front()
+        {
+            bytes += message.len();
+            waiting.bytes -= message.len() + MESSAGE_OVERHEAD;
+            sent.messages.push(message);
+        }
+        sent.dropped = std::mem::take(&mut waiting.dropped);
+        sent.taken_over = std::mem::take(&mut waiting.taken_over);
+        sent.overflowed = waiting.overflowed;
+        if !waiting.messages.is_empty() {
+            self.ready.notify_one();
+        } else if waiting.messages.capacity() > KEPT {
+            waiting.messages.shrink_to(0);
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Adds a message; false if one was dropped instead.
+    pub(crate) fn push(&self, message: Bytes) -> bool {
+        let cost = message.len() + MESSAGE_OVERHEAD;
+        let mut waiting = self.lock();
+        let mut dropped = 0;
+        if waiting.bytes + cost > waiting.bound.bytes {
+            match waiting.bound.overflow {
+                Overflow::DropOldest => {
+                    while waiting.bytes + cost > waiting.bound.bytes
+                        && let Some(oldest) = waiting.messages.pop_front()
+                    {
+                        waiting.bytes -= oldest.len() + MESSAGE_OVERHEAD;
+                        dropped += 1;
+                    }
+                }
+                Overflow::DropNewest => dropped = 1,
+                Overflow::Disconnect => {
+                    dropped = waiting.messages.len() + 1;
+                    waiting.messages = VecDeque::new();
+                    waiting.bytes = 0;
+                    waiting.overflowed = true;
+                }
+            }
+        }
+        // What is larger than the whole bound has no room even alone.
+        let fits = !waiting.overflowed && waiting.bytes + cost <= waiting.bound.bytes;
+        if !fits && dropped == 0 {
+            dropped = 1;
+        }
+        let was_empty = waiting.messages.is_empty();
+        if fits {
+            waiting.bytes += cost;
+            waiting.messages.push_back(message);
+        }
+        if dropped > 0 {
+            let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
+            waiting.dropped += dropped;
+            self.metrics.dropped.inc_by(dropped);
+        }
+        drop(waiting);
+        if was_empty || !fits {
+            self.ready.notify_one();
+        }
+        fits
+    }
+
+    pub(crate) fn on_taken_over(&self, client: ClientName) {
+        self.lock().taken_over.push(client);
+        self.ready.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::message::Message;
+
+    #[derive(Debug)]
+    struct NoFormat;
+
+    impl Format for NoFormat {
+        fn number(&self) -> usize {
+            0
+        }
+
+        fn encode(&self, _: &Message<'_>) -> Bytes {
+            Bytes::new()
+        }
+    }
+
+    /// An outbox with room for three of the messages that `fill` pushes.
+    fn outbox(overflow: Overflow) -> Arc<Outbox> {
+        let bytes = 3 * (1 + MESSAGE_OVERHEAD);
+        Outbox::new(&NoFormat, OutboxBound { bytes, overflow }, Arc::default())
+    }
+
+    fn fill(outbox: &Outbox, count: u8) -> (Vec<u8>, u64, bool) {
+        for number in 0..count {
+            outbox.push(vec![number].into());
+        }
+        let mut sent = Sent::default();
+        outbox.take(usize::MAX, &mut sent);
+        (sent.messages.concat(), sent.dropped, sent.overflowed)
+    }
+
+    #[test]
+    fn what_has_no_room_is_dropped_as_the_policy_says_and_counted() {
+        assert_eq!(fill(&outbox(Overflow::DropOldest), 3), (vec![0, 1, 2], 0, false));
+        assert_eq!(fill(&outbox(Overflow::DropOldest), 5), (vec![2, 3, 4], 2, false));
+        assert_eq!(fill(&outbox(Overflow::DropNewest), 5), (vec![0, 1, 2], 2, false));
+        assert_eq!(fill(&outbox(Overflow::Disconnect), 5), (vec![], 5, true));
+    }
+
+    #[test]
+    fn a_message_larger_than_the_bound_is_dropped_by_every_policy() {
+        for overflow in [Overflow::DropOldest, Overflow::DropNewest] {
+            let outbox = outbox(overflow);
+            assert!(!outbox.push(vec![0; 1000].into()));
+            assert_eq!(fill(&outbox, 1), (vec![0], 1, false), "{overflow:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_makes_room() {
+        let outbox = outbox(Overflow::DropNewest);
+        for _ in 0..10 {
+            assert_eq!(fill(&outbox, 3).1, 0);
+        }
+        assert_eq!(outbox.bytes(), 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! After a start: what is left of messages that ended with the run of the program before, and holes in the logs, is
+//! taken out of the counts. It goes on beside everything else, a read at a time.
+
+use std::sync::Arc;
+
+use stafett_journal::{ReadFrom, ReadRequest};
+use stafett_model::Offset;
+
+use super::cursor::{Cursor, Look};
+use super::queue::Queue;
+use super::registry::Queues;
+
+const READ_BYTES: usize = 1 << 20;
+
+/// What is taken out: a message that ended, or offsets that no message has.
+enum Gone {
+    Message(u64),
+    Hole(u64, u64),
+}
+
+impl Queues {
+    /// Looks through what waits in a queue that was loaded.
+    pub(super) fn scan_soon(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let (hub, queue) = (Arc::clone(self), Arc::clone(queue));
+        let stop = self.stopped();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = scan(&hub, &queue) => {}
+            }
+        });
+    }
+}
+
+async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
+    let lanes = queue.lock().logs.clone();
+    for lane in lanes {
+        let (mut at, end) = {
+            let inner = queue.lock();
+            let Some(state) = inner.state.lane(lane.priority) else {
+                continue;
+            };
+            (state.head(), state.end())
+        };
+        let mut cursor = Cursor::new(Arc::clone(&hub.kept));
+        while at < end && !queue.is_deleted() {
+            let request = ReadRequest {
+                logs: vec![ReadFrom {
+                    log: lane.log,
+                    offset: Offset(at),
+                    bytes_max: READ_BYTES,
+                }],
+                bytes_max: READ_BYTES,
+                first_batch_whole: true,
+            };
+            let run = match hub.journal.read(request).finish().await {
+                Ok(mut result) => match result.pop() {
+                    Some(Ok(run)) if run.next.0 > at => run,
+                    // What cannot be read is the business of whoever hands it out.
+                    _ => break,
+                },
+                Err(_) => return,
+            };
+            let next = run.next.0.min(end);
+            cursor.fill(at, run);
+            let gone = look_through(hub, &mut cursor, at, next);
+            queue.take_out(hub, lane.priority, gone);
+            at = next;
+            tokio::task::yield_now().await;
+        }
+    }
+    queue.lock().holds_transient = false;
+    queue.pump();
+}
+
+fn look_through(hub: &Queues, cursor: &mut Cursor, from: u64, to: u64) -> Vec<Gone> {
+    let mut gone = Vec::new();
+    let mut at = from;
+    while at < to {
+        match cursor.look(at) {
+            Look::Message(message, epoch) => {
+                if !message.persistent() && epoch < hub.epoch {
+                    gone.push(Gone::Message(at));
+                }
+                at += 1;
+            }
+            Look::Hole(behind) => {
+                gone.push(Gone::Hole(at, behind.min(to)));
+                at = behind;
+            }
+            Look::Unread => break,
+        }
+    }
+    gone
+}
+
+impl Queue {
+    fn take_out(self: &Arc<Self>, hub: &Arc<Queues>, priority: u8, gone: Vec<Gone>) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        for gone in gone {
+            let (from, to) = match gone {
+                Gone::Message(at) => (at, at + 1),
+                Gone::Hole(from, to) => (from, to),
+            };
+            let mut at = from;
+            while let Some(offset) = inner
+                .state
+                .lane(priority)
+                .and_then(|lane| lane.ready_from(at))
+                .filter(|offset| *offset < to)
+            {
+                at = offset + 1;
+                let run = inner.state.lane_mut(priority).drop_run(offset, to);
+                inner.changes.settled(priority, offset, run);
+                at = at.max(offset + run);
+            }
+        }
+        hub.mark_dirty(self, inner);
+    }
+}

@@ -1,0 +1,88 @@
+//! What the engine itself puts into the queue: control frames, and waiting until everything before is synced.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::control::Control;
+use super::core::Core;
+use super::group::GROUP_HEAD_BYTES;
+use super::queue::{Staged, StagedFrame, Wait};
+use super::stage::{STATE_SYNC_WITHIN_MS, control_frame};
+use crate::contract::Outcome;
+use crate::ticket::Ticket;
+
+/// Stages control frames that nobody waits for.
+pub(crate) fn append_control(core: &Core, control: Control) {
+    let frame = control_frame(control);
+    let bytes = frame.head.frame_bytes() + GROUP_HEAD_BYTES;
+    let charge = core.pool.take_space(bytes, true).unwrap_or(0);
+    let staged = Staged {
+        frames: SmallVec::from_buf([frame]),
+        settler: None,
+        placed: SmallVec::new(),
+        wait: Wait::Written,
+        sync_within_ms: STATE_SYNC_WITHIN_MS,
+        interval: None,
+        bytes,
+        ahead: VecDeque::new(),
+        ahead_bytes: 0,
+        seals: false,
+        charge,
+        pinned_bytes: 0,
+    };
+    if core.queue.push(staged) {
+        core.queue.wake();
+    }
+}
+
+/// Stages a control frame and waits until it is synced. False if it may not be.
+pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
+    stage_and_wait(core, SmallVec::from_buf([control_frame(control)]), false)
+}
+
+/// Waits until everything that was staged is synced. False if it may not be.
+pub(crate) fn wait_synced(core: &Core) -> bool {
+    stage_and_wait(core, SmallVec::new(), false)
+}
+
+/// The same, and the segment that was being written gets no more groups.
+pub(crate) fn seal_synced(core: &Core) -> bool {
+    stage_and_wait(core, SmallVec::new(), true)
+}
+
+/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
+fn stage_and_wait(core: &Core, frames: SmallVec<[StagedFrame; 1]>, seals: bool) -> bool {
+    let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
+        0 => 0,
+        bytes => bytes + GROUP_HEAD_BYTES,
+    };
+    let charge = match bytes {
+        0 => 0,
+        bytes => core.pool.take_space(bytes, true).unwrap_or(0),
+    };
+    let (ticket, settlers) = Ticket::new(1);
+    for (settler, frames) in settlers.zip([frames]) {
+        core.queue.push(Staged {
+            frames,
+            settler: Some(settler),
+            placed: SmallVec::new(),
+            wait: Wait::Synced,
+            sync_within_ms: u32::MAX,
+            interval: None,
+            bytes,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            seals,
+            charge,
+            pinned_bytes: 0,
+        });
+    }
+    if core.settings.threads {
+        core.queue.wake();
+    } else {
+        while super::writer::pump(core) {}
+        super::syncer::pump(core);
+    }
+    matches!(ticket.wait().as_slice(), [Outcome::Committed(_)])
+}

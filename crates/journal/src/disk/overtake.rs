@@ -1,0 +1,305 @@
+//! Which appends may be written while the body of another is on its way in chunks.
+//!
+//! What is staged is written in its order, but for this: while one append goes ahead in chunks, others get into the write
+//! groups between them. The order that is left is the one that the contract promises: appends that share a log follow each
+//! other, and so do those that change anything besides batches. One body is on its way at a time.
+
+use std::collections::{HashSet, VecDeque};
+
+use stafett_model::LogId;
+
+use super::control::Control;
+use super::queue::{Staged, State};
+
+/// What a write group may take, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// What a group has, if no single append is larger.
+    pub(crate) group: usize,
+    /// What the segment that is being written has left, and what an empty one has.
+    pub(crate) left: usize,
+    pub(crate) segment: usize,
+}
+
+/// What stays behind in the queue, and so may not be overtaken by what has to follow it.
+#[derive(Debug, Default)]
+struct Held {
+    logs: HashSet<LogId>,
+    any: bool,
+    all: bool,
+}
+
+impl Held {
+    fn add(&mut self, staged: &Staged) {
+        self.any = true;
+        self.all |= staged.seals || controls_of(staged).any(|control| !is_of_one_log(control));
+        let logs = staged.frames.iter().flat_map(|frame| &frame.logs);
+        self.logs.extend(logs.map(|(log, _)| log.id));
+    }
+
+    fn holds(&self, staged: &Staged) -> bool {
+        // What has no frames waits for everything before it to be written.
+        self.all || self.any && (staged.frames.is_empty() || self.shares_a_log(staged))
+    }
+
+    fn shares_a_log(&self, staged: &Staged) -> bool {
+        let mut logs = staged.frames.iter().flat_map(|frame| &frame.logs);
+        logs.any(|(log, _)| self.logs.contains(&log.id))
+            || controls_of(staged).any(|control| match control {
+                Control::State(_) | Control::CreateLogs { .. } => false,
+                Control::ChangeLogs { first, count, .. } | Control::DeleteLogs { first, count } => {
+                    let ids = first.0..first.0 + u64::from(*count);
+                    self.logs.iter().any(|log| ids.contains(&log.0))
+                }
+                Control::Truncate { log, .. } | Control::Reserve { log, .. } => self.logs.contains(log),
+                // They say something of everything that was staged before.
+                Control::Run { .. } | Control::RunEnd { .. } | Control::Segments { .. } => true,
+            })
+    }
+}
+
+/// Whether a control is part of a log's own order, and not of that of everything else.
+fn is_of_one_log(control: &Control) -> bool {
+    matches!(control, Control::Reserve { .. })
+}
+
+fn controls_of(staged: &Staged) -> impl Iterator<Item = &Control> {
+    staged.frames.iter().filter_map(|frame| frame.control.as_deref())
+}
+
+impl State {
+    /// Moves what a group may hold into `out`; returns the bytes that the segment has to keep free for what is on its way.
+    pub(super) fn take_around(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
+        let mut held = Held::default();
+        let mut staged = std::mem::take(&mut self.staged).into_iter();
+        let mut kept = VecDeque::new();
+        let (mut bytes, mut promised) = (0, 0);
+        // What is begun in a segment has to end there.
+        let mut limit = if self.is_open { room.left } else { usize::MAX };
+        let mut cut_seen = false;
+        for mut append in staged.by_ref() {
+            let is_cut = !append.ahead.is_empty();
+            if held.holds(&append) || is_cut && cut_seen {
+                cut_seen |= is_cut;
+                held.add(&append);
+                kept.push_back(append);
+                continue;
+            }
+            if is_cut {
+                cut_seen = true;
+                let whole = bytes + append.ahead_bytes + append.bytes;
+                if !self.is_open {
+                    limit = if whole <= room.left {
+                        room.left
+                    } else {
+                        room.segment
+                    };
+                }
+                if whole <= limit || bytes == 0 {
+                    bytes += self.take_chunk(&mut append, out);
+                }
+                if !append.ahead.is_empty() {
+                    promised = if self.is_open {
+                        append.ahead_bytes + append.bytes
+                    } else {
+                        0
+                    };
+                    held.add(&append);
+                    kept.push_back(append);
+                    continue;
+                }
+                self.is_open = false;
+                self.cut -= 1;
+            } else {
+                let fits = bytes == 0 || bytes + append.bytes <= room.group;
+                if !fits || bytes + append.bytes + promised > limit {
+                    kept.push_back(append);
+                    break;
+                }
+            }
+            bytes += append.bytes;
+            let seals = append.seals;
+            self.hand_out(append, out);
+            if seals {
+                break;
+            }
+        }
+        kept.extend(staged);
+        self.staged = kept;
+        promised
+    }
+
+    /// Moves the next chunk of an append into `out`; returns its bytes.
+    fn take_chunk(&mut self, append: &mut Staged, out: &mut Vec<Staged>) -> usize {
+        let Some(chunk) = append.next_chunk() else {
+            return 0;
+        };
+        self.is_open = true;
+        let bytes = chunk.bytes;
+        self.bytes -= bytes;
+        out.push(chunk);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use smallvec::SmallVec;
+    use stafett_model::{Epoch, Offset};
+
+    use super::super::frame::{Entry, Head, Kind};
+    use super::super::log::Log;
+    use super::super::queue::{StagedFrame, Wait};
+    use super::*;
+    use crate::contract::{Change, Selection, StateChange, StateSpace};
+
+    const GROUP: usize = 4096;
+    const SEGMENT: usize = 40_000;
+
+    #[derive(Debug, Clone)]
+    struct Item {
+        logs: Vec<u64>,
+        state: bool,
+        chunks: usize,
+        bytes: usize,
+    }
+
+    fn items() -> impl Strategy<Value = Vec<Item>> {
+        let chunks = prop_oneof![4 => Just(0), 1 => 1..12_usize];
+        let item = (
+            prop::collection::vec(0..5_u64, 0..3),
+            any::<bool>(),
+            chunks,
+            100..3000_usize,
+        )
+            .prop_map(|(logs, state, chunks, bytes)| Item {
+                state: state && logs.len() < 2,
+                // Only batches have bodies to cut.
+                chunks: if logs.is_empty() { 0 } else { chunks },
+                logs,
+                bytes,
+            });
+        prop::collection::vec(item, 1..40)
+    }
+
+    fn frame(kind: Kind, logs: &[u64], body_bytes: usize, control: Option<Control>) -> StagedFrame {
+        let entry = |log: &u64| Entry {
+            log: LogId(*log),
+            base: Offset(0),
+            span: 1,
+            epoch: Epoch(1),
+            records: Selection::All,
+        };
+        StagedFrame {
+            head: Head {
+                kind,
+                more: false,
+                body_bytes,
+                body_checksum: 0,
+                max_timestamp: 0,
+                span: 1,
+                entries: logs.iter().map(entry).collect(),
+            },
+            body: Bytes::new(),
+            logs: logs
+                .iter()
+                .map(|log| (Arc::new(Log::new(LogId(*log), Arc::default())), Wait::Written))
+                .collect(),
+            control: control.map(Box::new),
+            reserves: None,
+        }
+    }
+
+    /// Its number is in `sync_within_ms`.
+    fn staged(number: u32, item: &Item) -> Staged {
+        let mut frames = SmallVec::new();
+        if !item.logs.is_empty() {
+            frames.push(frame(Kind::Batch, &item.logs, item.bytes, None));
+        }
+        if item.state {
+            let change = StateChange {
+                space: StateSpace(1),
+                key: Bytes::new(),
+                change: Change::Delete,
+            };
+            frames.push(frame(Kind::Control, &[], 20, Some(Control::State(change))));
+        }
+        let ahead: VecDeque<_> = (0..item.chunks)
+            .map(|_| frame(Kind::Chunk, &[], 1000, None))
+            .collect();
+        Staged {
+            frames,
+            settler: None,
+            placed: SmallVec::new(),
+            wait: Wait::Written,
+            sync_within_ms: number,
+            interval: None,
+            bytes: item.bytes,
+            ahead_bytes: ahead.iter().map(|it| it.head.frame_bytes() + 64).sum(),
+            ahead,
+            seals: false,
+            charge: 0,
+            pinned_bytes: 0,
+        }
+    }
+
+    /// Whether the second of two has to follow the first.
+    fn has_to_follow(first: &Item, second: &Item) -> bool {
+        let is_empty = second.logs.is_empty() && !second.state;
+        is_empty || first.state && second.state || first.logs.iter().any(|log| second.logs.contains(log))
+    }
+
+    proptest! {
+        #[test]
+        fn everything_is_written_once_and_what_belongs_together_in_order(items in items()) {
+            let mut state = State::default();
+            for (number, item) in (0..).zip(&items) {
+                let staged = staged(number, item);
+                state.bytes += staged.bytes + staged.ahead_bytes;
+                state.cut += usize::from(!staged.ahead.is_empty());
+                state.impatient += 1;
+                state.staged.push_back(staged);
+            }
+            let (mut left, mut written, mut chunks) = (0, Vec::new(), 0);
+            while !state.staged.is_empty() {
+                let was_open = state.is_open;
+                let room = Room { group: GROUP, left, segment: SEGMENT };
+                let mut out = Vec::new();
+                let promised = state.take(room, &mut out);
+                prop_assert!(!out.is_empty(), "it goes on");
+                let bytes: usize = out.iter().map(|staged| staged.bytes).sum();
+                if bytes + promised > left {
+                    prop_assert!(!was_open, "a body that was begun in a segment ends there");
+                    left = SEGMENT;
+                }
+                prop_assert!(bytes + promised <= left, "{bytes} and {promised} in {left}");
+                left -= bytes;
+                for staged in out {
+                    match staged.sync_within_ms {
+                        u32::MAX => chunks += 1,
+                        number => written.push(usize::try_from(number).unwrap()),
+                    }
+                }
+            }
+            prop_assert_eq!((state.bytes, state.cut, state.is_open, state.impatient), (0, 0, false, 0));
+            prop_assert_eq!(chunks, items.iter().map(|item| item.chunks).sum::<usize>());
+            let mut places = vec![usize::MAX; items.len()];
+            for (place, number) in written.iter().enumerate() {
+                prop_assert_eq!(places[*number], usize::MAX);
+                places[*number] = place;
+            }
+            for (second, item) in items.iter().enumerate() {
+                for (first, before) in items[..second].iter().enumerate() {
+                    prop_assert!(
+                        places[first] < places[second] || !has_to_follow(before, item),
+                        "{} before {}", second, first
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A journal that takes appends and decides nothing until a test says so.
+//!
+//! What it has taken reaches the journal in memory behind it when it is decided, in whatever order that is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stafett_model::{Epoch, LogId};
+
+use crate::contract::{
+    Append, Bounds, Journal, Outcome, ProducerSeen, ReadRequest, Refusal, StateItem, StateSpace,
+    StateUnreadable, TimeQuery,
+};
+use crate::memory::MemoryJournal;
+use crate::ticket::{ReadTicket, Settler, Ticket, TimeTicket};
+use crate::watch::Watch;
+
+/// See the module. It decides at once until [`UndecidedJournal::hold`].
+#[derive(Debug, Default)]
+pub struct UndecidedJournal {
+    behind: Arc<MemoryJournal>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    holds: bool,
+    undecided: VecDeque<(Append, Settler)>,
+}
+
+impl UndecidedJournal {
+    pub fn over(behind: Arc<MemoryJournal>) -> Self {
+        Self {
+            behind,
+            taken: Mutex::default(),
+        }
+    }
+
+    /// From now on appends wait to be decided.
+    pub fn hold(&self) {
+        self.lock().holds = true;
+    }
+
+    /// From now on appends are decided at once again.
+    pub fn let_go(&self) {
+        self.lock().holds = false;
+    }
+
+    /// Appends that wait.
+    pub fn undecided(&self) -> usize {
+        self.lock().undecided.len()
+    }
+
+    /// Commits the append that has waited longest but for `behind` others. False if there is none.
+    pub fn commit(&self, behind: usize) -> bool {
+        let Some((append, settler)) = self.lock().undecided.remove(behind) else {
+            return false;
+        };
+        let outcome = self.behind.append(vec![append]).wait().pop();
+        settler.settle(outcome.unwrap_or(Outcome::Unknown));
+        true
+    }
+
+    /// Refuses the append that has waited longest but for `behind` others. False if there is none.
+    pub fn refuse(&self, behind: usize) -> bool {
+        let Some((_, settler)) = self.lock().undecided.remove(behind) else {
+            return false;
+        };
+        settler.settle(Outcome::Refused(Refusal::DiskFull));
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for UndecidedJournal {
+    fn epoch(&self) -> Epoch {
+        self.behind.epoch()
+    }
+
+    fn allocate(&self, count: u32) -> LogId {
+        self.behind.allocate(count)
+    }
+
+    fn append(&self, appends: Vec<Append>) -> Ticket {
+        let mut taken = self.lock();
+        if !taken.holds {
+            return self.behind.append(appends);
+        }
+        let (ticket, settlers) = Ticket::new(appends.len());
+        taken.undecided.extend(appends.into_iter().zip(settlers));
+        ticket
+    }
+
+    fn bounds(&self, log: LogId) -> Option<Bounds> {
+        self.behind.bounds(log)
+    }
+
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        self.behind.producers(log)
+    }
+
+    fn read(&self, request: ReadRequest) -> ReadTicket {
+        self.behind.read(request)
+    }
+
+    fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
+        self.behind.find_time(log, query)
+    }
+
+    fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
+        self.behind.watch_log(watch, log, token)
+    }
+
+    fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable> {
+        self.behind.load_state(space, visit)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.behind.failure()
+    }
+
+    fn close(&self) {
+        self.behind.close();
+    }
+}

@@ -1,0 +1,239 @@
+//! A system of known latency and capacity, in memory and in simulated time: what the instrument is calibrated with.
+//!
+//! One server takes messages in order, each for a fixed time; an acknowledgement comes a fixed latency after that, and
+//! then the message can be read. It may stall: nothing is taken from one moment to another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender, Task};
+use crate::experiment::Plan;
+use crate::workload::recorder::Parcel;
+use crate::workload::{Message, Received, Reports};
+
+/// How the system behaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Behaviour {
+    pub latency: Duration,
+    /// Of one message.
+    pub service: Duration,
+    /// From when, since the system was made, and for how long.
+    pub stall: Option<(Duration, Duration)>,
+    /// Every n-th message is acknowledged and forgotten.
+    pub loses: Option<u64>,
+}
+
+/// The driver, and the system behind it.
+#[derive(Debug, Clone)]
+pub struct Fake {
+    behaviour: Behaviour,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    made: Instant,
+    free_at: Instant,
+    taken: u64,
+    /// When each can be read, by topic.
+    stored: BTreeMap<String, VecDeque<(Instant, Received)>>,
+}
+
+impl Fake {
+    pub fn new(behaviour: Behaviour) -> Self {
+        let now = Instant::now();
+        Self {
+            behaviour,
+            state: Arc::new(Mutex::new(State {
+                made: now,
+                free_at: now,
+                taken: 0,
+                stored: BTreeMap::new(),
+            })),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with it")
+    }
+
+    /// When a message that arrives now is acknowledged.
+    fn take(&self, message: &Message, topic: &str) -> Instant {
+        let mut state = self.state();
+        let mut start = Instant::now().max(state.free_at);
+        if let Some((from, length)) = self.behaviour.stall {
+            let stall = state.made + from;
+            if start >= stall && start < stall + length {
+                start = stall + length;
+            }
+        }
+        state.free_at = start + self.behaviour.service;
+        state.taken += 1;
+        let done = state.free_at + self.behaviour.latency;
+        let is_lost = self.behaviour.loses.is_some_and(|every| state.taken % every == 0);
+        if !is_lost {
+            let received = Received {
+                stream: message.stream,
+                reply: message.reply,
+                sequence: message.sequence,
+                intended: message.intended,
+                size: message.size,
+            };
+            state
+                .stored
+                .entry(topic.to_owned())
+                .or_default()
+                .push_back((done, received));
+        }
+        done
+    }
+}
+
+impl Driver for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn version(&self) -> String {
+        String::new()
+    }
+
+    fn lacks(&self, _: &Plan) -> Option<String> {
+        None
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn discard<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+        let sender = FakeSender {
+            system: self.clone(),
+            reports,
+            names: seat.destinations.names.clone(),
+            pending: VecDeque::new(),
+        };
+        Box::pin(async { Ok(Box::new(sender) as Box<dyn Sender>) })
+    }
+
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        let names = seat.destinations.names.clone();
+        let names = match seat.reads {
+            Reads::One(place) => vec![names[usize::try_from(place).unwrap() % names.len()].clone()],
+            Reads::All | Reads::Share => names,
+        };
+        let receiver = FakeReceiver {
+            system: self.clone(),
+            names,
+        };
+        Box::pin(async { Ok(Box::new(receiver) as Box<dyn Receiver>) })
+    }
+
+    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
+        Box::pin(async { Ok(Box::new(()) as Box<dyn Debug + Send>) })
+    }
+}
+
+struct FakeSender {
+    system: Fake,
+    reports: Reports,
+    names: Vec<String>,
+    pending: VecDeque<(Instant, Parcel)>,
+}
+
+impl FakeSender {
+    async fn first(&mut self) {
+        match self.pending.front() {
+            None => std::future::pending().await,
+            Some((at, _)) => sleep_until(*at).await,
+        }
+        self.answer();
+    }
+
+    fn answer(&mut self) {
+        let now = Instant::now();
+        while let Some((_, parcel)) = self.pending.pop_front_if(|(at, _)| *at <= now) {
+            self.reports.acknowledged(&parcel);
+        }
+    }
+}
+
+impl Sender for FakeSender {
+    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
+        for message in messages {
+            let mut parcel = Parcel::default();
+            parcel.push(message);
+            let topic = &self.names[usize::try_from(message.topic).unwrap()];
+            self.pending.push_back((self.system.take(message, topic), parcel));
+        }
+        self.answer();
+        Box::pin(async { Ok(()) })
+    }
+
+    fn flush(&mut self) -> Task<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn tick(&mut self) -> Task<'_, ()> {
+        Box::pin(async {
+            self.first().await;
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self) -> Task<'_, ()> {
+        Box::pin(async {
+            while !self.pending.is_empty() {
+                self.first().await;
+            }
+            Ok::<(), DriverError>(())
+        })
+    }
+}
+
+struct FakeReceiver {
+    system: Fake,
+    names: Vec<String>,
+}
+
+impl Receiver for FakeReceiver {
+    fn receive<'a>(&'a mut self, into: &'a mut Vec<Received>) -> Task<'a, ()> {
+        Box::pin(async {
+            let next = {
+                let state = self.system.state();
+                let fronts = self
+                    .names
+                    .iter()
+                    .filter_map(|name| state.stored.get(name)?.front());
+                fronts.map(|(at, _)| *at).min()
+            };
+            match next {
+                Some(at) => sleep_until(at).await,
+                None => sleep(Duration::from_millis(1)).await,
+            }
+            let now = Instant::now();
+            let mut state = self.system.state();
+            for name in &self.names {
+                let Some(stored) = state.stored.get_mut(name) else {
+                    continue;
+                };
+                while let Some((_, received)) = stored.pop_front_if(|(at, _)| *at <= now) {
+                    into.push(received);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn settle(&mut self) -> Task<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,208 @@
+//! The lean driver: Kafka's protocol on this repository's own wire code.
+//!
+//! - [`sender`]: batches that are written once, several requests on their way
+//! - [`receiver`]: long polls; messages are found in the batches without being taken out of them
+//! - [`walk`]: finds the values in a block of records
+
+pub mod receiver;
+pub mod sender;
+pub mod walk;
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, Str, Topic};
+use stafett_kafka_wire::messages::CreateTopicsRequest;
+use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
+
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use crate::experiment::{Delivery, Does, Plan, TopicKind};
+use crate::workload::Reports;
+
+const CREATED_AT_ONCE: usize = 1000;
+const CREATE_WITHIN_MS: i32 = 60_000;
+const KNOWN_AFTER_TRIES: u32 = 500;
+/// Of more topics than this all are asked for at once.
+pub(super) const ONE_BY_ONE_MAX: usize = 64;
+
+/// The driver, for one system.
+#[derive(Debug, Clone)]
+pub struct Lean {
+    server: String,
+}
+
+impl Lean {
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+        }
+    }
+
+    async fn connect(&self) -> Result<Client, DriverError> {
+        Client::connect(std::slice::from_ref(&self.server), options())
+            .await
+            .map_err(failed)
+    }
+
+    /// Whether the system answers.
+    pub async fn ping(&self) -> Result<(), DriverError> {
+        let client = self.connect().await?;
+        client.topics().await.map(|_| ()).map_err(failed)
+    }
+
+    async fn create(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        let client = self.connect().await?;
+        for names in destinations.names.chunks(CREATED_AT_ONCE) {
+            let request = CreateTopicsRequest {
+                topics: names.iter().map(|name| creatable(name, destinations)).collect(),
+                timeout_ms: CREATE_WITHIN_MS,
+                validate_only: false,
+            };
+            let (_, answer) = client.call(&request).await.map_err(failed)?;
+            for row in answer.topics.iter().filter(|row| row.error_code != 0) {
+                let error = ErrorCode::try_from(row.error_code).map_or("an unknown error", ErrorCode::name);
+                let message = row.error_message.as_ref().map_or("", |message| message.as_str());
+                return Err(DriverError::Refused(format!(
+                    "topic `{}`: {error} {message}",
+                    row.name
+                )));
+            }
+        }
+        // A broker may answer before all of it knows the topics.
+        let last = destinations.names.last().map_or("", String::as_str);
+        let mut tries = 0;
+        while let Err(error) = client.topic(last).await {
+            tries += 1;
+            if tries > KNOWN_AFTER_TRIES {
+                return Err(failed(error));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
+
+fn creatable(name: &str, destinations: &Destinations) -> CreatableTopic {
+    let setting = |(name, value): &(String, String)| CreatableTopicConfig {
+        name: Str::copy_from(name),
+        value: Some(Str::copy_from(value)),
+    };
+    CreatableTopic {
+        name: Str::copy_from(name),
+        num_partitions: i32::try_from(destinations.partitions).unwrap_or(i32::MAX),
+        replication_factor: 1,
+        assignments: Vec::new(),
+        configs: destinations.settings.iter().map(setting).collect(),
+    }
+}
+
+/// The topics of a seat that are wanted, by place: one by one, or, where there are many, out of all that there are.
+pub(super) async fn look_up(
+    client: &Client,
+    names: &[String],
+    is_wanted: impl Fn(u32) -> bool,
+) -> Result<Vec<(u32, Topic)>, DriverError> {
+    let places = names.iter().zip(0..).filter(|(_, place)| is_wanted(*place));
+    let mut found = Vec::new();
+    if names.len() <= ONE_BY_ONE_MAX {
+        for (name, place) in places {
+            found.push((place, client.topic(name).await.map_err(failed)?));
+        }
+        return Ok(found);
+    }
+    let wanted: HashMap<&str, u32> = places.map(|(name, place)| (name.as_str(), place)).collect();
+    for topic in client.topics().await.map_err(failed)? {
+        if let Some(place) = wanted.get(topic.name.as_str()) {
+            found.push((*place, topic));
+        }
+    }
+    found.sort_unstable_by_key(|(place, _)| *place);
+    Ok(found)
+}
+
+pub(super) fn options() -> Options {
+    Options {
+        client_id: "stafett-lab".to_owned(),
+        ..Options::default()
+    }
+}
+
+/// A refusal of the system is told from everything else.
+pub(super) fn failed(error: ClientError) -> DriverError {
+    let is_refusal = matches!(
+        error,
+        ClientError::Refused { .. } | ClientError::Unsupported { .. }
+    );
+    if is_refusal && !error.is_retriable() {
+        DriverError::Refused(error.to_string())
+    } else {
+        DriverError::Failed(error.to_string())
+    }
+}
+
+impl Driver for Lean {
+    fn name(&self) -> &'static str {
+        "lean"
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn lacks(&self, plan: &Plan) -> Option<String> {
+        for topics in plan.topics.values() {
+            match topics.kind {
+                TopicKind::Topic => {}
+                TopicKind::Queue => return Some("the Kafka driver has no queues".to_owned()),
+                TopicKind::Live => return Some("the Kafka driver has no live topics".to_owned()),
+            }
+        }
+        for role in plan.roles.values() {
+            if role.delivery == Delivery::ExactlyOnce {
+                return Some("the lean driver has no transactions".to_owned());
+            }
+            if role.prefetch.is_some() && role.does != Does::Produce {
+                return Some("Kafka's protocol has no prefetch".to_owned());
+            }
+        }
+        None
+    }
+
+    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(self.create(destinations))
+    }
+
+    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async {
+            let client = self.connect().await?;
+            for name in &destinations.names {
+                client.delete_topic(name).await.map_err(failed)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+        Box::pin(async {
+            let client = self.connect().await?;
+            let sender = sender::LeanSender::open(client, seat, reports).await?;
+            Ok(Box::new(sender) as Box<dyn Sender>)
+        })
+    }
+
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        Box::pin(async {
+            let client = self.connect().await?;
+            let receiver = receiver::LeanReceiver::open(client, seat).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+
+    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
+        Box::pin(async {
+            let connection = Connection::open(&self.server, &options()).await.map_err(failed)?;
+            Ok(Box::new(connection) as Box<dyn Debug + Send>)
+        })
+    }
+}

@@ -1,0 +1,445 @@
+//! A server of Kafka's protocol that stores nothing: what a client reaches against it is the client's own ceiling.
+//!
+//! Every topic exists as soon as it is created, with as many partitions as were asked for. What is produced is
+//! acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which is given out
+//! again and again to whoever fetches.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use stafett_kafka_wire::messages::api_versions::ApiVersion;
+use stafett_kafka_wire::messages::create_topics::CreatableTopicResult;
+use stafett_kafka_wire::messages::delete_topics::DeletableTopicResult;
+use stafett_kafka_wire::messages::fetch::{FetchableTopicResponse, PartitionData};
+use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+use stafett_kafka_wire::messages::metadata::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProduceResponse};
+use stafett_kafka_wire::messages::{
+    ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
+    DeleteTopicsResponse, FetchRequest, FetchResponse, InitProducerIdRequest, InitProducerIdResponse,
+    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
+    ProduceResponse,
+};
+use stafett_kafka_wire::{
+    ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
+};
+use stafett_model::BatchHeader;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+const OFFSET_BYTES: usize = 8;
+const READ_BYTES: usize = 256 << 10;
+const FRAME_BYTES_MAX: usize = 128 << 20;
+/// Fetches are answered with the same batch this many times at most.
+const REPEATS_MAX: usize = 64;
+
+/// The stub.
+#[derive(Debug)]
+pub struct Stub {
+    listener: TcpListener,
+    topics: Arc<Mutex<HashMap<Str, Topic>>>,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    partitions: Vec<Partition>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Partition {
+    end: i64,
+    /// The newest batch, without its base offset, and how many records it has.
+    newest: Option<(Bytes, i64)>,
+}
+
+/// Why a connection ended.
+type Ended = Box<dyn std::error::Error + Send + Sync>;
+
+impl Stub {
+    pub async fn bind(address: &str) -> std::io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+            topics: Arc::default(),
+        })
+    }
+
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves for ever.
+    pub async fn serve(self) -> std::io::Result<()> {
+        let tasks = TaskTracker::new();
+        loop {
+            let (stream, _) = self.listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let topics = Arc::clone(&self.topics);
+            tasks.spawn(async move {
+                // A client that breaks off ends its connection, and nothing else.
+                let _ended = Connection { topics }.serve(stream).await;
+            });
+        }
+    }
+}
+
+struct Connection {
+    topics: Arc<Mutex<HashMap<Str, Topic>>>,
+}
+
+impl Connection {
+    async fn serve(&self, mut stream: TcpStream) -> Result<(), Ended> {
+        let local = stream.local_addr()?;
+        let mut buffer = BytesMut::new();
+        loop {
+            while let Some(payload) = next_frame(&mut buffer)? {
+                if let Some(mut answer) = self.answer(payload, local).await? {
+                    stream.write_all_buf(&mut answer).await?;
+                }
+            }
+            buffer.reserve(READ_BYTES);
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn answer(&self, payload: Bytes, local: SocketAddr) -> Result<Option<Encoded>, Ended> {
+        let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
+        Ok(Some(match header.api {
+            ApiKey::ApiVersions => api_versions(&header)?,
+            ApiKey::Metadata => self.metadata(&header, body, local)?,
+            ApiKey::CreateTopics => self.create_topics(&header, body)?,
+            ApiKey::DeleteTopics => self.delete_topics(&header, body)?,
+            ApiKey::InitProducerId => write::<InitProducerIdRequest>(
+                &header,
+                &InitProducerIdResponse {
+                    producer_id: 1,
+                    ..InitProducerIdResponse::default()
+                },
+            )?,
+            ApiKey::ListOffsets => self.list_offsets(&header, body)?,
+            ApiKey::Produce => return self.produce(&header, body),
+            ApiKey::Fetch => self.fetch(&header, body).await?,
+            other => return Err(format!("{} is not served", other.name()).into()),
+        }))
+    }
+
+    fn metadata(&self, header: &RequestHeader, body: Decoder, local: SocketAddr) -> Result<Encoded, Ended> {
+        let request: MetadataRequest = frame::read_request(body, header.version)?;
+        let topics = self.topics();
+        let asked: Vec<Str> = match request.topics {
+            Some(asked) => asked.into_iter().filter_map(|topic| topic.name).collect(),
+            None => topics.keys().cloned().collect(),
+        };
+        let partition = |index| MetadataResponsePartition {
+            partition_index: index,
+            leader_id: 1,
+            leader_epoch: 1,
+            replica_nodes: vec![1],
+            isr_nodes: vec![1],
+            ..MetadataResponsePartition::default()
+        };
+        let topic = |name: Str| {
+            let count = topics.get(&name).map(|topic| topic.partitions.len());
+            let unknown = ErrorCode::UnknownTopicOrPartition.code();
+            MetadataResponseTopic {
+                error_code: if count.is_some() { 0 } else { unknown },
+                topic_id: id_of(&name),
+                name: Some(name),
+                partitions: (0..i32::try_from(count.unwrap_or(0)).unwrap_or(0))
+                    .map(partition)
+                    .collect(),
+                ..MetadataResponseTopic::default()
+            }
+        };
+        let response = MetadataResponse {
+            brokers: vec![MetadataResponseBroker {
+                node_id: 1,
+                host: local.ip().to_string().into(),
+                port: local.port().into(),
+                rack: None,
+            }],
+            cluster_id: Some("stub".into()),
+            controller_id: 1,
+            topics: asked.into_iter().map(topic).collect(),
+            ..MetadataResponse::default()
+        };
+        write::<MetadataRequest>(header, &response)
+    }
+
+    fn create_topics(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+        let request: CreateTopicsRequest = frame::read_request(body, header.version)?;
+        let mut topics = self.topics();
+        let mut results = Vec::new();
+        for asked in request.topics {
+            let count = usize::try_from(asked.num_partitions.max(1))?;
+            let name = asked.name.detach();
+            topics
+                .entry(name.clone())
+                .or_default()
+                .partitions
+                .resize(count, Partition::default());
+            results.push(CreatableTopicResult {
+                topic_id: id_of(&name),
+                name,
+                num_partitions: asked.num_partitions.max(1),
+                replication_factor: 1,
+                error_message: None,
+                ..CreatableTopicResult::default()
+            });
+        }
+        let response = CreateTopicsResponse {
+            throttle_time_ms: 0,
+            topics: results,
+        };
+        write::<CreateTopicsRequest>(header, &response)
+    }
+
+    fn delete_topics(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+        let request: DeleteTopicsRequest = frame::read_request(body, header.version)?;
+        let states = request.topics.into_iter().filter_map(|state| state.name);
+        let names: Vec<Str> = request.topic_names.into_iter().chain(states).collect();
+        let mut topics = self.topics();
+        let responses = names.into_iter().map(|name| {
+            topics.remove(&name);
+            DeletableTopicResult {
+                topic_id: id_of(&name),
+                name: Some(name),
+                error_message: None,
+                ..DeletableTopicResult::default()
+            }
+        });
+        let response = DeleteTopicsResponse {
+            throttle_time_ms: 0,
+            responses: responses.collect(),
+        };
+        write::<DeleteTopicsRequest>(header, &response)
+    }
+
+    fn list_offsets(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+        let request: ListOffsetsRequest = frame::read_request(body, header.version)?;
+        let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
+            name: topic.name,
+            partitions: topic
+                .partitions
+                .into_iter()
+                .map(|partition| ListOffsetsPartitionResponse {
+                    partition_index: partition.partition_index,
+                    ..ListOffsetsPartitionResponse::default()
+                })
+                .collect(),
+        });
+        let response = ListOffsetsResponse {
+            throttle_time_ms: 0,
+            topics: topics.collect(),
+        };
+        write::<ListOffsetsRequest>(header, &response)
+    }
+
+    fn produce(&self, header: &RequestHeader, body: Decoder) -> Result<Option<Encoded>, Ended> {
+        let request: ProduceRequest = frame::read_request(body, header.version)?;
+        let mut topics = self.topics();
+        let mut responses = Vec::new();
+        for data in request.topic_data {
+            let mut topic = if header.version >= 13 {
+                topics
+                    .iter_mut()
+                    .find(|(name, _)| id_of(name) == data.topic_id)
+                    .map(|(_, topic)| topic)
+            } else {
+                topics.get_mut(&data.name)
+            };
+            let mut rows = Vec::new();
+            for row in data.partition_data {
+                let place = usize::try_from(row.index)?;
+                let partition = topic.as_mut().and_then(|topic| topic.partitions.get_mut(place));
+                let Some(partition) = partition else {
+                    rows.push(PartitionProduceResponse {
+                        index: row.index,
+                        error_code: ErrorCode::UnknownTopicOrPartition.code(),
+                        ..PartitionProduceResponse::default()
+                    });
+                    continue;
+                };
+                let base_offset = partition.end;
+                partition.take(row.records);
+                rows.push(PartitionProduceResponse {
+                    index: row.index,
+                    base_offset,
+                    log_start_offset: 0,
+                    ..PartitionProduceResponse::default()
+                });
+            }
+            responses.push(TopicProduceResponse {
+                name: data.name,
+                topic_id: data.topic_id,
+                partition_responses: rows,
+            });
+        }
+        drop(topics);
+        if request.acks == 0 {
+            return Ok(None);
+        }
+        let response = ProduceResponse {
+            responses,
+            ..ProduceResponse::default()
+        };
+        write::<ProduceRequest>(header, &response).map(Some)
+    }
+
+    async fn fetch(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+        let request: FetchRequest = frame::read_request(body, header.version)?;
+        let mut left = usize::try_from(request.max_bytes)?;
+        let mut found = false;
+        let mut responses = Vec::new();
+        for topic in request.topics {
+            let mut rows = Vec::new();
+            for asked in topic.partitions {
+                let bytes_max = usize::try_from(asked.partition_max_bytes).unwrap_or(0).min(left);
+                let records = self.records(&topic.topic, asked.partition, asked.fetch_offset, bytes_max);
+                left = left.saturating_sub(records.len());
+                found |= !records.is_empty();
+                rows.push(PartitionData {
+                    partition_index: asked.partition,
+                    high_watermark: i64::MAX,
+                    last_stable_offset: i64::MAX,
+                    log_start_offset: 0,
+                    aborted_transactions: None,
+                    records: Some(records),
+                    ..PartitionData::default()
+                });
+            }
+            responses.push(FetchableTopicResponse {
+                topic: topic.topic,
+                topic_id: topic.topic_id,
+                partitions: rows,
+            });
+        }
+        if !found {
+            let wait = u64::try_from(request.max_wait_ms).unwrap_or(0).min(10_000);
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+        let response = FetchResponse {
+            responses,
+            ..FetchResponse::default()
+        };
+        write::<FetchRequest>(header, &response)
+    }
+
+    /// The newest batch of a partition, under offsets from the asked one on.
+    fn records(&self, topic: &Str, partition: i32, offset: i64, bytes_max: usize) -> Records {
+        let mut records = Records::new();
+        let topics = self.topics();
+        let place = usize::try_from(partition).unwrap_or(usize::MAX);
+        let partition = topics.get(topic).and_then(|topic| topic.partitions.get(place));
+        let Some((batch, count)) = partition.and_then(|partition| partition.newest.clone()) else {
+            return records;
+        };
+        drop(topics);
+        let whole = OFFSET_BYTES + batch.len();
+        let mut base = offset;
+        for _ in 0..REPEATS_MAX {
+            if !records.is_empty() && records.len() + whole > bytes_max {
+                break;
+            }
+            records.push(Bytes::copy_from_slice(&base.to_be_bytes()));
+            records.push(batch.clone());
+            base += count;
+        }
+        records
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<Str, Topic>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Partition {
+    fn take(&mut self, records: Option<Bytes>) {
+        let Some((header, bytes)) = records.and_then(|bytes| Some((BatchHeader::parse(&bytes).ok()?, bytes)))
+        else {
+            return;
+        };
+        let count = i64::from(header.record_count.max(1));
+        self.end += count;
+        // One is enough, and the memory of a request is not held for ever.
+        if self.newest.is_none() {
+            let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
+            self.newest = Some((Bytes::copy_from_slice(body), count));
+        }
+    }
+}
+
+fn next_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, Ended> {
+    let Some(length) = buffer.first_chunk() else {
+        return Ok(None);
+    };
+    let length = usize::try_from(i32::from_be_bytes(*length))?;
+    if length > FRAME_BYTES_MAX {
+        return Err("a frame is too large".into());
+    }
+    if buffer.len() < 4 + length {
+        buffer.reserve(4 + length - buffer.len());
+        return Ok(None);
+    }
+    buffer.advance(4);
+    Ok(Some(buffer.split_to(length).freeze()))
+}
+
+fn id_of(name: &Str) -> Uuid {
+    // Any number that is the same for the same name (FNV-1a).
+    let hash = name
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+    Uuid::from(u128::from(hash) | 1 << 100)
+}
+
+fn api_versions(header: &RequestHeader) -> Result<Encoded, Ended> {
+    const SERVED: [ApiKey; 8] = [
+        ApiKey::Produce,
+        ApiKey::Fetch,
+        ApiKey::ListOffsets,
+        ApiKey::Metadata,
+        ApiKey::ApiVersions,
+        ApiKey::CreateTopics,
+        ApiKey::DeleteTopics,
+        ApiKey::InitProducerId,
+    ];
+    let version = |api: &ApiKey| {
+        let range = api.advertised_versions();
+        let max = match api {
+            // No sessions: each fetch says all that it wants. And names instead of ids, which are found faster here.
+            ApiKey::Fetch => 6,
+            ApiKey::Produce => 12,
+            _ => range.max,
+        };
+        ApiVersion {
+            api_key: api.code(),
+            min_version: range.min,
+            max_version: max,
+        }
+    };
+    let response = ApiVersionsResponse {
+        api_keys: SERVED.iter().map(version).collect(),
+        ..ApiVersionsResponse::default()
+    };
+    write::<ApiVersionsRequest>(header, &response)
+}
+
+fn write<R: Request>(header: &RequestHeader, response: &R::Response) -> Result<Encoded, Ended> {
+    Ok(frame::write_response::<R>(
+        header.version,
+        header.correlation_id,
+        response,
+    )?)
+}

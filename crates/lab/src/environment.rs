@@ -1,0 +1,90 @@
+//! The machine, and what is installed on it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::results::Environment;
+
+/// What can be found out; what cannot stays empty. `data` is where systems keep their data.
+pub fn describe(data: &Path, exe: &Path) -> Environment {
+    Environment {
+        cpu: field("/proc/cpuinfo", "model name").unwrap_or_default(),
+        cores: cores(),
+        memory_bytes: memory_bytes(),
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map_or_else(|_| String::new(), |text| text.trim().to_owned()),
+        distribution: distribution(),
+        disk: disk(data),
+        stafett: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: revision(exe),
+        ..Environment::default()
+    }
+}
+
+/// Cores that this process may use.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
+}
+
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim().to_owned())
+}
+
+fn memory_bytes() -> u64 {
+    field("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
+}
+
+fn distribution() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.unwrap_or_default().trim_matches('"').to_owned()
+}
+
+/// The file system that holds `path`, such as `ext4 on /dev/sda1`.
+fn disk(path: &Path) -> String {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let holding = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (device, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        path.starts_with(folder)
+            .then(|| (folder.len(), format!("{kind} on {device}")))
+    });
+    holding
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, disk)| disk)
+        .unwrap_or_default()
+}
+
+/// The revision of the checkout that the program lies in, if it does.
+fn revision(exe: &Path) -> Option<String> {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(exe.parent()?)
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_cores_memory_and_a_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = describe(folder.path(), Path::new("/nowhere/stafett"));
+        assert!(environment.cores >= 1);
+        assert!(environment.memory_bytes > 1 << 20);
+        assert!(environment.disk.contains(" on "), "{}", environment.disk);
+        assert!(!environment.kernel.is_empty());
+        assert_eq!(environment.revision, None);
+    }
+}

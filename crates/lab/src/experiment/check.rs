@@ -1,0 +1,312 @@
+//! Contradictions: settings that are well-formed one by one and make no sense together.
+
+use std::collections::BTreeSet;
+
+use stafett_model::Durability;
+
+use super::figure::{Figure, FigureKind};
+use super::load::{Does, Rate, Role, Size, TopicKind, Topics};
+use super::{Design, Distribution, Experiment, Plan, Restart};
+use crate::results::metric;
+
+/// The systems that an experiment can ask.
+pub const SYSTEMS: [&str; 3] = ["stafett", "kafka", "rabbitmq"];
+const LATENCIES: [&str; 4] = ["acknowledged", "delivery", "round_trip", "lateness"];
+const SERIES: [&str; 7] = [
+    "rate",
+    "p99",
+    "clients",
+    "backlog",
+    "broker_cpu",
+    "client_cpu",
+    "broker_memory",
+];
+const REPETITIONS_MAX: u32 = 1000;
+const CLIENTS_MAX: u32 = 100_000;
+const TOPICS_MAX: u32 = 1 << 22;
+
+/// What is wrong, and with which setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contradiction {
+    pub path: String,
+    pub message: String,
+}
+
+type Checked = Result<(), Contradiction>;
+
+fn unless(holds: bool, path: &str, message: impl FnOnce() -> String) -> Checked {
+    if holds {
+        return Ok(());
+    }
+    Err(Contradiction {
+        path: path.to_owned(),
+        message: message(),
+    })
+}
+
+/// What can be said before values of the grid are chosen.
+pub fn experiment(experiment: &Experiment) -> Checked {
+    unless(!experiment.systems.is_empty(), "systems", || {
+        "no system is asked".to_owned()
+    })?;
+    let mut seen = BTreeSet::new();
+    for system in &experiment.systems {
+        unless(SYSTEMS.contains(&system.as_str()), "systems", || {
+            format!("`{system}` is no system: expected {}", SYSTEMS.join(", "))
+        })?;
+        unless(seen.insert(system), "systems", || {
+            format!("`{system}` stands there twice")
+        })?;
+    }
+    if experiment.run.design == Design::Factorial {
+        for (path, values) in &experiment.grid {
+            unless(values.len() == 2, "run.design", || {
+                let count = values.len();
+                let plural = if count == 1 { "" } else { "s" };
+                format!("factors have a low and a high level, and `{path}` has {count} value{plural}")
+            })?;
+        }
+    }
+    for figure in &experiment.figures {
+        check_figure(figure, experiment)?;
+    }
+    Ok(())
+}
+
+fn check_figure(figure: &Figure, experiment: &Experiment) -> Checked {
+    let at = "figures";
+    let about = |message: String| format!("figure \"{}\": {message}", figure.title);
+    let is_dimension = |name: &str| {
+        matches!(name, "system" | "durability")
+            || experiment.grid.contains_key(name)
+            || experiment.small.contains_key(&format!("grid.{name}"))
+    };
+    for name in figure.x.iter().chain(&figure.by) {
+        unless(is_dimension(name), at, || {
+            about(format!("`{name}` is not varied"))
+        })?;
+    }
+    let needs_x = matches!(figure.kind, FigureKind::Lines | FigureKind::Bars);
+    unless(!needs_x || figure.x.is_some(), at, || {
+        about("it needs an x".to_owned())
+    })?;
+    unless(!figure.y.is_empty(), at, || about("it needs a y".to_owned()))?;
+    for name in &figure.y {
+        let is_known = match figure.kind {
+            FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => metric(name).is_some(),
+            FigureKind::Latency => LATENCIES.contains(&name.as_str()),
+            FigureKind::Time => SERIES.contains(&name.as_str()),
+        };
+        unless(is_known, at, || {
+            about(format!("`{name}` is nothing that it can draw"))
+        })?;
+    }
+    let is_factorial = experiment.run.design == Design::Factorial;
+    unless(figure.kind != FigureKind::Effects || is_factorial, at, || {
+        about("effects need design = \"factorial\"".to_owned())
+    })
+}
+
+/// What can be said of a point.
+pub fn plan(plan: &Plan) -> Checked {
+    let run = &plan.run;
+    unless(!run.duration.0.is_zero(), "run.duration", || {
+        "nothing is measured in no time".to_owned()
+    })?;
+    unless(
+        (1..=REPETITIONS_MAX).contains(&run.repetitions),
+        "run.repetitions",
+        || format!("repetitions are 1 to {REPETITIONS_MAX}"),
+    )?;
+    unless(
+        !plan.roles.is_empty() || run.restart == Restart::Point,
+        "run.restart",
+        || "without roles there is nothing to do but to start: restart = \"point\"".to_owned(),
+    )?;
+    if let Err(error) = plan.system.durability.parse::<Durability>() {
+        return unless(false, "system.durability", || error.to_string());
+    }
+    for (name, topics) in &plan.topics {
+        check_topics(&format!("topics.{name}"), topics)?;
+    }
+    for (name, role) in &plan.roles {
+        check_role(&format!("roles.{name}"), role)?;
+        check_names(&format!("roles.{name}"), name, role, plan)?;
+    }
+    Ok(())
+}
+
+fn check_topics(at: &str, topics: &Topics) -> Checked {
+    unless(
+        (1..=TOPICS_MAX).contains(&topics.count),
+        &format!("{at}.count"),
+        || format!("topics are 1 to {TOPICS_MAX}"),
+    )?;
+    unless(
+        (1..=100_000).contains(&topics.partitions),
+        &format!("{at}.partitions"),
+        || "partitions are 1 to 100,000".to_owned(),
+    )?;
+    unless(
+        topics.zipf >= 0.0 && topics.zipf <= 10.0,
+        &format!("{at}.zipf"),
+        || "the exponent is 0 to 10".to_owned(),
+    )?;
+    let is_queue = topics.kind == TopicKind::Queue;
+    unless(
+        is_queue || topics.queue_type.is_none(),
+        &format!("{at}.queue_type"),
+        || "only a queue has a type: kind = \"queue\"".to_owned(),
+    )?;
+    unless(
+        is_queue || topics.length_max.is_none(),
+        &format!("{at}.length_max"),
+        || "only a queue has a bound: kind = \"queue\"".to_owned(),
+    )?;
+    unless(
+        !is_queue || topics.partitions == 1,
+        &format!("{at}.partitions"),
+        || "a queue has no partitions: count gives more queues".to_owned(),
+    )
+}
+
+impl Does {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+            Self::Relay => "relay",
+            Self::Request => "request",
+            Self::Respond => "respond",
+            Self::Idle => "idle",
+        }
+    }
+
+    pub(crate) fn sends_first(self) -> bool {
+        matches!(self, Self::Produce | Self::Relay | Self::Request)
+    }
+}
+
+fn check_role(at: &str, role: &Role) -> Checked {
+    let path = |name: &str| format!("{at}.{name}");
+    let does = role.does.name();
+    unless(
+        (1..=CLIENTS_MAX).contains(&role.clients),
+        &path("clients"),
+        || format!("clients are 1 to {CLIENTS_MAX}"),
+    )?;
+    unless(
+        role.does.sends_first() || role.rate == Rate::Closed,
+        &path("rate"),
+        || format!("a role that does `{does}` has no rate of its own"),
+    )?;
+    unless(
+        role.rate == Rate::Closed || role.window.is_none(),
+        &path("window"),
+        || "`window` is for a closed loop, and `rate` makes it an open one".to_owned(),
+    )?;
+    unless(role.window != Some(0), &path("window"), || {
+        "nothing may be sent with a window of 0".to_owned()
+    })?;
+    unless(
+        (0.0..=1.0).contains(&role.duplicates),
+        &path("duplicates"),
+        || "`duplicates` is a share, 0 to 1".to_owned(),
+    )?;
+    unless((1..=1000).contains(&role.in_flight), &path("in_flight"), || {
+        "1 to 1000 requests are under way".to_owned()
+    })?;
+    unless((64..=64 << 20).contains(&role.batch.0), &path("batch"), || {
+        "batches are 64 B to 64 MiB".to_owned()
+    })?;
+    unless(
+        role.does == Does::Consume || role.work.is_none(),
+        &path("work"),
+        || format!("a role that does `{does}` has no other work"),
+    )?;
+    unless(
+        role.work.as_ref().is_none_or(|work| work.bulk > 0),
+        &path("work"),
+        || "at least one message is handed over: bulk = 1".to_owned(),
+    )?;
+    unless(
+        role.does == Does::Consume || !role.fan_out,
+        &path("fan_out"),
+        || format!("a role that does `{does}` does not share what it receives"),
+    )?;
+    unless(
+        role.does.sends_first() || role.total.is_none(),
+        &path("total"),
+        || format!("a role that does `{does}` takes what comes"),
+    )?;
+    check_rate(&path("rate"), &role.rate)?;
+    check_size(&path("size"), &role.size)
+}
+
+fn check_rate(at: &str, rate: &Rate) -> Checked {
+    let is_rate = |rate: f64| rate > 0.0 && rate <= 1e9;
+    let fits = match rate {
+        Rate::Closed => true,
+        Rate::Fixed(rate) | Rate::Poisson(rate) => is_rate(*rate),
+        Rate::Steps(steps) => {
+            is_rate(steps.first) && is_rate(steps.add) && is_rate(steps.up_to) && !steps.every.0.is_zero()
+        }
+        Rate::Adaptive(adaptive) => {
+            is_rate(adaptive.first)
+                && !adaptive.p99.0.is_zero()
+                && !adaptive.every.0.is_zero()
+                && adaptive.raise > 1.0
+                && adaptive.raise <= 10.0
+        }
+    };
+    unless(fits, at, || {
+        "rates are more than 0 and at most 1,000,000,000 per second, times more than 0, `raise` 1 to 10"
+            .to_owned()
+    })
+}
+
+fn check_size(at: &str, size: &Size) -> Checked {
+    const BYTES_MAX: u64 = 64 << 20;
+    let fits = match size {
+        Size::Fixed(bytes) => bytes.0 <= BYTES_MAX,
+        Size::Distributed(Distribution::Uniform([low, high])) => low <= high && high.0 <= BYTES_MAX,
+        Size::Distributed(Distribution::Lognormal([median, sigma])) => {
+            *median >= 1.0 && *median <= BYTES_MAX as f64 && *sigma >= 0.0 && *sigma <= 10.0
+        }
+    };
+    unless(fits, at, || {
+        "messages have at most 64 MiB; of a range the first is the smaller; sigma is 0 to 10".to_owned()
+    })
+}
+
+/// What a role names has to be there.
+fn check_names(at: &str, name: &str, role: &Role, plan: &Plan) -> Checked {
+    for (setting, set) in [("topics", &role.topics), ("to", &role.to)] {
+        let path = format!("{at}.{setting}");
+        match set {
+            Some(set) => unless(plan.topics.contains_key(set), &path, || {
+                format!("there is no [topics.{set}]")
+            })?,
+            None => unless(setting == "to" || plan.topics.len() == 1, at, || {
+                format!("there are several sets of topics: which one does `{name}` use?")
+            })?,
+        }
+    }
+    // Whoever waits must not wait for itself.
+    let mut before = role.after.as_deref();
+    let mut steps = 0;
+    while let Some(other) = before {
+        let path = format!("{at}.after");
+        let found = plan.roles.get(other);
+        unless(found.is_some(), &path, || format!("there is no role `{other}`"))?;
+        steps += 1;
+        unless(other != name && steps <= plan.roles.len(), &path, || {
+            format!("`{name}` would wait for itself")
+        })?;
+        unless(found.is_some_and(|found| found.total.is_some()), &path, || {
+            format!("`{other}` never ends: it needs a total")
+        })?;
+        before = found.and_then(|found| found.after.as_deref());
+    }
+    Ok(())
+}

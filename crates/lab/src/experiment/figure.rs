@@ -1,0 +1,39 @@
+//! How the answer is drawn.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure of the report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    pub title: String,
+    pub kind: FigureKind,
+    /// What is along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// What is drawn. `lines`, `bars`, `effects`: names of metrics. `latency`: names of latencies, such as `delivery`.
+    /// `time`: `rate`, `p99`, `clients`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
+    pub y: Vec<String>,
+    /// What makes a line of its own: paths of parameters, `system`, `durability`. By default all that is not along x.
+    #[serde(default)]
+    pub by: Vec<String>,
+    #[serde(default)]
+    pub log_x: bool,
+    #[serde(default)]
+    pub log_y: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// A metric against a parameter, with error bars.
+    Lines,
+    /// A metric by category, with error bars.
+    Bars,
+    /// Latency by percentile.
+    Latency,
+    /// Seconds along the bottom.
+    Time,
+    /// Effects of factors and their interactions, with confidence intervals and allocation of variation.
+    Effects,
+}

@@ -1,0 +1,297 @@
+//! The part of an experiment that is about the load: topics, and roles that use them.
+
+use serde::{Deserialize, Serialize};
+
+use super::units::{ByteCount, Span};
+
+/// A set of topics or queues.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Topics {
+    pub kind: TopicKind,
+    pub count: u32,
+    /// Of each topic.
+    pub partitions: u32,
+    /// Of a queue: `classic` or `quorum`.
+    pub queue_type: Option<String>,
+    /// Messages that a queue holds at most.
+    pub length_max: Option<u64>,
+    /// How often topics are chosen: 0 all alike, else the exponent of a Zipf distribution.
+    pub zipf: f64,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Self {
+            kind: TopicKind::Topic,
+            count: 1,
+            partitions: 1,
+            queue_type: None,
+            length_max: None,
+            zipf: 0.0,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TopicKind {
+    /// Stored: a log per partition.
+    #[default]
+    Topic,
+    /// Each message goes to one consumer, is settled, and is gone.
+    Queue,
+    /// Not stored: goes to whoever is subscribed.
+    Live,
+}
+
+/// What some clients do, all alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    pub does: Does,
+    #[serde(default = "one")]
+    pub clients: u32,
+    /// The set of topics; may be left out where there is one.
+    #[serde(default)]
+    pub topics: Option<String>,
+    /// Of relays and responders: where they send to; by default the same set.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// Messages per second of the role as a whole.
+    #[serde(default)]
+    pub rate: Rate,
+    /// Closed loop: messages of each client that may be without an acknowledgement. By default as many as the driver has under way.
+    #[serde(default)]
+    pub window: Option<u32>,
+    #[serde(default)]
+    pub size: Size,
+    #[serde(default)]
+    pub content: Content,
+    /// The share of messages that are sent twice, 0 to 1.
+    #[serde(default)]
+    pub duplicates: f64,
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// Bytes that go together.
+    #[serde(default = "batch")]
+    pub batch: ByteCount,
+    /// How long a message waits for others.
+    #[serde(default = "linger")]
+    pub linger: Span,
+    /// Requests of a connection that are under way at once.
+    #[serde(default = "in_flight")]
+    pub in_flight: u32,
+    #[serde(default)]
+    pub compression: Codec,
+    /// Messages that a consumer may hold unsettled.
+    #[serde(default)]
+    pub prefetch: Option<u32>,
+    /// How long a fetch may wait for something to come.
+    #[serde(default = "fetch_wait")]
+    pub fetch_wait: Span,
+    #[serde(default = "fetch_bytes")]
+    pub fetch_bytes: ByteCount,
+    /// Every consumer gets everything, instead of a share.
+    #[serde(default)]
+    pub fan_out: bool,
+    /// How often a consumer stores how far it is; never, if not given. Whoever is cut off goes on from there.
+    #[serde(default)]
+    pub commit: Option<Span>,
+    /// What a consumer does with what it gets.
+    #[serde(default)]
+    pub work: Option<Work>,
+    /// Ends after so many messages of the role as a whole.
+    #[serde(default)]
+    pub total: Option<u64>,
+    /// Starts when the role of that name has ended.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// Clients come one after the other instead of together.
+    #[serde(default)]
+    pub arrive: Option<Arrive>,
+    /// Clients are cut off and come back.
+    #[serde(default)]
+    pub kill: Option<Kill>,
+    /// How long an answer may take to count as one.
+    #[serde(default = "patience")]
+    pub patience: Span,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn batch() -> ByteCount {
+    ByteCount(64 << 10)
+}
+
+fn linger() -> Span {
+    Span::millis(5)
+}
+
+fn in_flight() -> u32 {
+    5
+}
+
+fn fetch_wait() -> Span {
+    Span::millis(500)
+}
+
+fn fetch_bytes() -> ByteCount {
+    ByteCount(4 << 20)
+}
+
+fn patience() -> Span {
+    Span::seconds(1)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Does {
+    Produce,
+    Consume,
+    /// Sends each message that it receives on to a random other client of its role.
+    Relay,
+    /// Sends to a responder and waits for the answer.
+    Request,
+    /// Answers requests.
+    Respond,
+    /// Connects and keeps silent.
+    Idle,
+}
+
+/// How fast a role sends.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Rate {
+    /// As fast as acknowledgements come.
+    #[default]
+    Closed,
+    /// Evenly spaced, per second.
+    Fixed(f64),
+    /// Independent of each other, per second on average.
+    Poisson(f64),
+    /// Evenly spaced, faster and faster.
+    Steps(Steps),
+    /// Raised until a latency bound breaks, then backed off: finds the highest rate that holds.
+    Adaptive(Adaptive),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steps {
+    pub first: f64,
+    pub add: f64,
+    pub every: Span,
+    pub up_to: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adaptive {
+    pub first: f64,
+    /// The 99th percentile may not be longer.
+    pub p99: Span,
+    /// How long each rate is tried.
+    pub every: Span,
+    /// What the rate is multiplied by while it holds.
+    #[serde(default = "raise")]
+    pub raise: f64,
+}
+
+fn raise() -> f64 {
+    1.5
+}
+
+/// How large messages are. The smallest carry 24 bytes of the lab's own: who sent them, which they are, and when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected bytes, such as 100 or \"1KiB\", { uniform = [10, 100] } or { lognormal = [100, 1.0] }"
+)]
+pub enum Size {
+    Fixed(ByteCount),
+    Distributed(Distribution),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// Any number from the first to the second, all alike.
+    Uniform([ByteCount; 2]),
+    /// The median, and the standard deviation of the logarithm.
+    Lognormal([f64; 2]),
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self::Fixed(ByteCount(100))
+    }
+}
+
+/// What messages hold behind the lab's own bytes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Content {
+    /// The same letter: compresses to nothing.
+    Constant,
+    /// Compresses not at all.
+    #[default]
+    Random,
+    /// Lines of this file, one after the other, so that compression is judged fairly.
+    File(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    AtMostOnce,
+    #[default]
+    AtLeastOnce,
+    ExactlyOnce,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Codec {
+    #[default]
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+/// What a consumer does with what it gets: it takes time, as a database would.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// For every hand-over, however many messages are in it.
+    pub each: Span,
+    /// And for every message.
+    pub message: Span,
+    /// Messages that are handed over together.
+    pub bulk: u32,
+}
+
+/// Clients that come bit by bit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arrive {
+    pub first: u32,
+    pub add: u32,
+    pub every: Span,
+}
+
+/// Clients that are cut off without a word, and come back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kill {
+    /// When the first is, after the start of the load.
+    pub after: Span,
+    /// One after the other.
+    pub every: Span,
+    /// How long it stays away.
+    pub away: Span,
+}

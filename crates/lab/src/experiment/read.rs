@@ -1,0 +1,280 @@
+//! Files to experiments, and an experiment with values of its grid to a [`Plan`].
+//!
+//! Values of the grid are put into the file's own tree where their paths say, and the whole is read as if it had been
+//! written so: a value that does not fit is an error at its own line, whether it stands in its place or in the grid.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize as _;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::{Experiment, Plan, Topics, check, path};
+
+/// The set of topics where a file names none.
+pub const TOPICS_DEFAULT: &str = "main";
+
+/// An experiment's file.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Where it is from, for messages.
+    pub place: String,
+    pub text: String,
+}
+
+/// Why a file is no experiment. It names the line, where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{place}: {message}")]
+    Wrong { place: String, message: String },
+}
+
+/// One list of the grid: the path and its values, as they stand in the file and as data.
+struct Sweep<'a> {
+    path: String,
+    values: Vec<Spanned<DeValue<'a>>>,
+}
+
+impl Source {
+    pub fn open(path: &Path) -> Result<Self, ExperimentError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            place: path.display().to_string(),
+            text,
+        })
+    }
+
+    /// The experiment, every combination of its grid looked at, at full scale and at a small one.
+    pub fn experiment(&self) -> Result<Experiment, ExperimentError> {
+        let tree = self.tree()?;
+        let experiment = self.typed(tree)?;
+        check::experiment(&experiment).map_err(|found| self.wrong_at(&found))?;
+        for scale in [1.0, 0.5] {
+            for parameters in super::super::grid::combinations(&self.grid(scale)?) {
+                self.plan(scale, &parameters)?;
+            }
+        }
+        Ok(experiment)
+    }
+
+    /// The lists of values by path, at this scale.
+    pub fn grid(&self, scale: f64) -> Result<BTreeMap<String, Vec<serde_json::Value>>, ExperimentError> {
+        let tree = self.tree()?;
+        let sweeps = self.sweeps(&tree, scale)?;
+        let mut grid = BTreeMap::new();
+        for sweep in sweeps {
+            let mut values = Vec::new();
+            for value in &sweep.values {
+                values.push(self.data(value)?);
+            }
+            grid.insert(sweep.path, values);
+        }
+        Ok(grid)
+    }
+
+    /// The settings of the point with these values of the grid.
+    pub fn plan(
+        &self,
+        scale: f64,
+        parameters: &BTreeMap<String, serde_json::Value>,
+    ) -> Result<Plan, ExperimentError> {
+        let mut tree = self.tree()?;
+        let mut chosen: Vec<(String, Spanned<DeValue<'_>>)> = Vec::new();
+        for (path, value) in self.small(&tree, scale)? {
+            if !path.starts_with("grid.") {
+                chosen.push((path, value));
+            }
+        }
+        for sweep in self.sweeps(&tree, scale)? {
+            let wanted = parameters
+                .get(&sweep.path)
+                .ok_or_else(|| ExperimentError::Wrong {
+                    place: self.place.clone(),
+                    message: format!("the point has no value for `{}`", sweep.path),
+                })?;
+            let mut found = None;
+            for value in &sweep.values {
+                if self.data(value)? == *wanted {
+                    found = Some(value.clone());
+                }
+            }
+            let value = found.ok_or_else(|| ExperimentError::Wrong {
+                place: self.place.clone(),
+                message: format!("{wanted} is no value of `{}` in the grid", sweep.path),
+            })?;
+            chosen.push((sweep.path, value));
+        }
+        for (path, value) in &chosen {
+            self.put(tree.get_mut(), path, value)?;
+        }
+        let root = tree.clone();
+        let experiment = self.typed(tree)?;
+        let mut plan = Plan {
+            run: experiment.run,
+            system: experiment.system,
+            topics: experiment.topics,
+            roles: experiment.roles,
+        };
+        if plan.topics.is_empty() {
+            plan.topics.insert(TOPICS_DEFAULT.to_owned(), Topics::default());
+        }
+        check::plan(&plan)
+            .map_err(|found| self.wrong(span_of(root.get_ref(), &found.path), found.message))?;
+        plan.scale(scale);
+        Ok(plan)
+    }
+
+    fn tree(&self) -> Result<Spanned<DeTable<'_>>, ExperimentError> {
+        DeTable::parse(&self.text).map_err(|error| self.wrong(error.span(), error.message()))
+    }
+
+    fn typed(&self, tree: Spanned<DeTable<'_>>) -> Result<Experiment, ExperimentError> {
+        Experiment::deserialize(toml::de::Deserializer::from(tree))
+            .map_err(|error| self.wrong(error.span(), error.message()))
+    }
+
+    fn data(&self, value: &Spanned<DeValue<'_>>) -> Result<serde_json::Value, ExperimentError> {
+        serde_json::Value::deserialize(toml::de::ValueDeserializer::from(value.clone()))
+            .map_err(|error| self.wrong(Some(value.span()), error.message()))
+    }
+
+    fn sweeps<'a>(&self, tree: &Spanned<DeTable<'a>>, scale: f64) -> Result<Vec<Sweep<'a>>, ExperimentError> {
+        let mut lists: BTreeMap<String, Spanned<DeValue<'a>>> = BTreeMap::new();
+        if let Some(DeValue::Table(grid)) = tree.get_ref().get("grid").map(Spanned::get_ref) {
+            for (path, values) in grid {
+                lists.insert(path.get_ref().to_string(), values.clone());
+            }
+        }
+        for (path, values) in self.small(tree, scale)? {
+            if let Some(path) = path.strip_prefix("grid.") {
+                lists.insert(path.to_owned(), values);
+            }
+        }
+        let mut sweeps = Vec::new();
+        for (path, list) in lists {
+            let span = list.span();
+            let DeValue::Array(values) = list.into_inner() else {
+                return Err(self.wrong(Some(span), format!("`{path}` needs a list of values")));
+            };
+            if values.is_empty() {
+                return Err(self.wrong(Some(span), format!("`{path}` has no values")));
+            }
+            let first = path.split('.').next().unwrap_or_default();
+            if !["run", "system", "topics", "roles"].contains(&first) {
+                let message = format!(
+                    "`{path}` cannot be varied: expected a path that begins with run, system, topics or roles"
+                );
+                return Err(self.wrong(Some(span), message));
+            }
+            sweeps.push(Sweep {
+                path,
+                values: values.iter().cloned().collect(),
+            });
+        }
+        Ok(sweeps)
+    }
+
+    /// What is otherwise at this scale.
+    fn small<'a>(
+        &self,
+        tree: &Spanned<DeTable<'a>>,
+        scale: f64,
+    ) -> Result<Vec<(String, Spanned<DeValue<'a>>)>, ExperimentError> {
+        match tree.get_ref().get("small").filter(|_| scale < 1.0) {
+            None => Ok(Vec::new()),
+            Some(small) => match small.get_ref() {
+                DeValue::Table(small) => Ok(small
+                    .iter()
+                    .map(|(path, value)| (path.get_ref().to_string(), value.clone()))
+                    .collect()),
+                _ => Err(self.wrong(Some(small.span()), "[small] is a table of values by path")),
+            },
+        }
+    }
+
+    /// Puts a value where its path says.
+    fn put<'a>(
+        &self,
+        tree: &mut DeTable<'a>,
+        path: &str,
+        value: &Spanned<DeValue<'a>>,
+    ) -> Result<(), ExperimentError> {
+        let wrong = |message: String| self.wrong(Some(value.span()), message);
+        let parts = path::parts(path).ok_or_else(|| wrong(format!("`{path}` is no path of a setting")))?;
+        let Some((last, before)) = parts.split_last() else {
+            return Ok(());
+        };
+        let key = |part: &str| Spanned::new(value.span(), DeString::Owned(part.to_owned()));
+        let mut table = tree;
+        for part in before {
+            let below = table
+                .entry(key(part))
+                .or_insert_with(|| Spanned::new(value.span(), DeValue::Table(DeTable::new())));
+            match below.get_mut() {
+                DeValue::Table(below) => table = below,
+                _ => {
+                    return Err(wrong(format!(
+                        "`{path}` is no path of a setting: `{part}` has no parts"
+                    )));
+                }
+            }
+        }
+        table.insert(key(last), value.clone());
+        Ok(())
+    }
+
+    fn wrong_at(&self, found: &check::Contradiction) -> ExperimentError {
+        let span = self
+            .tree()
+            .ok()
+            .and_then(|tree| span_of(tree.get_ref(), &found.path));
+        self.wrong(span, found.message.clone())
+    }
+
+    fn wrong(&self, span: Option<Range<usize>>, message: impl Into<String>) -> ExperimentError {
+        let place = match span {
+            None => self.place.clone(),
+            Some(span) => {
+                let before = self.text.get(..span.start).unwrap_or_default();
+                format!("{}:{}", self.place, before.matches('\n').count() + 1)
+            }
+        };
+        ExperimentError::Wrong {
+            place,
+            message: message.into(),
+        }
+    }
+}
+
+/// Where a setting stands, or the nearest thing around it.
+fn span_of(tree: &DeTable<'_>, setting: &str) -> Option<Range<usize>> {
+    let mut found = None;
+    let mut table = tree;
+    for part in path::parts(setting)? {
+        let Some((key, value)) = table.get_key_value(part) else {
+            break;
+        };
+        // A value that the grid gives has the place of the value; of what stands in its place, that of the key.
+        found = Some(key.span());
+        match value.get_ref() {
+            DeValue::Table(below) => table = below,
+            DeValue::Array(_)
+            | DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_) => break,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

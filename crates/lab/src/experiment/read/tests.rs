@@ -1,0 +1,161 @@
+use super::*;
+use crate::experiment::{Rate, Size};
+
+const GOOD: &str = r#"question = "how fast?"
+systems = ["stafett", "kafka"]
+
+[run]
+duration = "20s"
+
+[topics.main]
+partitions = 6
+
+[roles.producers]
+does = "produce"
+size = 100
+total = 1000
+
+[roles.consumers]
+does = "consume"
+
+[grid]
+"system.durability" = ["os", "sync"]
+"roles.producers.size" = [100, "1KiB"]
+'system.kafka.set."num.io.threads"' = [8]
+
+[small]
+"run.repetitions" = 1
+'grid."roles.producers.batch"' = ["1KiB"]
+"#;
+
+fn source(text: &str) -> Source {
+    Source {
+        place: "x.toml".to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+fn error(text: &str) -> String {
+    source(text).experiment().unwrap_err().to_string()
+}
+
+fn values(pairs: &[(&str, serde_json::Value)]) -> BTreeMap<String, serde_json::Value> {
+    pairs
+        .iter()
+        .map(|(path, value)| ((*path).to_owned(), value.clone()))
+        .collect()
+}
+
+#[test]
+fn values_of_the_grid_are_put_where_their_paths_say() {
+    let good = source(&GOOD.replace(
+        r#"'grid."roles.producers.batch"'"#,
+        r#""grid.roles.producers.batch""#,
+    ));
+    let experiment = good.experiment().unwrap();
+    assert_eq!(experiment.grid.len(), 3);
+    let chosen = values(&[
+        ("system.durability", "sync".into()),
+        ("roles.producers.size", "1KiB".into()),
+        (r#"system.kafka.set."num.io.threads""#, 8.into()),
+    ]);
+    let plan = good.plan(1.0, &chosen).unwrap();
+    assert_eq!(plan.system.durability, "sync");
+    assert_eq!(plan.system.kafka.set["num.io.threads"], 8);
+    assert_eq!(
+        plan.roles["producers"].size,
+        Size::Fixed(crate::experiment::ByteCount(1024))
+    );
+    assert_eq!(plan.roles["producers"].rate, Rate::Closed);
+    assert_eq!(plan.run.repetitions, 3);
+    assert_eq!(plan.roles["producers"].total, Some(1000));
+
+    let mut small = chosen.clone();
+    small.insert("roles.producers.batch".to_owned(), "1KiB".into());
+    let plan = good.plan(0.1, &small).unwrap();
+    assert_eq!(plan.run.repetitions, 1);
+    assert_eq!(plan.run.duration.0, std::time::Duration::from_secs(2));
+    assert_eq!(plan.roles["producers"].total, Some(100));
+    assert_eq!(plan.roles["producers"].batch.0, 1024);
+}
+
+#[test]
+fn what_is_unknown_is_named_with_its_line() {
+    for (from, to, expected) in [
+        (
+            "partitions = 6",
+            "partition = 6",
+            "x.toml:8: unknown field `partition`",
+        ),
+        ("size = 100", "size = \"big\"", "x.toml:12: expected bytes"),
+        ("duration = \"20s\"", "duration = 20", "x.toml:5: invalid type"),
+        (
+            "\"stafett\", \"kafka\"",
+            "\"stafet\"",
+            "x.toml:2: `stafet` is no system",
+        ),
+        ("[100, \"1KiB\"]", "[100, \"1Kib\"]", "x.toml:20: expected bytes"),
+        (
+            "\"roles.producers.size\"",
+            "\"roles.producer.size\"",
+            "x.toml:20: missing field `does`",
+        ),
+        (
+            "[\"os\", \"sync\"]",
+            "[\"os\", \"fsync\"]",
+            "x.toml:19: unknown durability \"fsync\"",
+        ),
+        (
+            "[\"os\", \"sync\"]",
+            "\"os\"",
+            "invalid type: string \"os\", expected a sequence",
+        ),
+        (
+            "[\"os\", \"sync\"]",
+            "[]",
+            "x.toml:19: `system.durability` has no values",
+        ),
+        (
+            "\"system.durability\"",
+            "\"question\"",
+            "x.toml:19: `question` cannot be varied",
+        ),
+        ("question = ", "question ", "x.toml:1: "),
+    ] {
+        let text = GOOD.replace(from, to);
+        assert_ne!(text, GOOD, "{from}");
+        let said = error(&text);
+        assert!(said.contains(expected), "{to}: {said}");
+    }
+}
+
+#[test]
+fn contradictions_are_named_with_their_line() {
+    for (from, to, expected) in [
+        (
+            "does = \"consume\"",
+            "does = \"consume\"\nrate = { fixed = 5 }",
+            "x.toml:17: a role that does `consume` has no rate",
+        ),
+        (
+            "total = 1000",
+            "window = 5\nrate = { fixed = 5 }",
+            "x.toml:13: `window` is for a closed loop",
+        ),
+        (
+            "total = 1000",
+            "topics = \"others\"",
+            "x.toml:13: there is no [topics.others]",
+        ),
+        ("total = 1000", "after = \"producers\"", "x.toml:13: "),
+        ("partitions = 6", "partitions = 0", "x.toml:8: "),
+        ("total = 1000", "duplicates = 1.5", "x.toml:13: "),
+        ("duration = \"20s\"", "duration = \"0s\"", "x.toml:5: "),
+        ("duration = \"20s\"", "design = \"factorial\"", "has 1 value"),
+    ] {
+        let text = GOOD.replace(from, to);
+        assert_ne!(text, GOOD, "{from}");
+        let said = error(&text);
+        assert!(said.contains(expected), "{to}: {said}");
+    }
+}

@@ -1,0 +1,47 @@
+//! A smaller or larger run of the same experiment: durations and totals are multiplied, rates and sizes are not.
+
+use std::time::Duration;
+
+use super::units::Span;
+use super::{Plan, Rate};
+
+/// No time becomes shorter than this.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// A point is sampled every second, so it lasts at least one.
+const DURATION_MIN: Duration = Duration::from_secs(1);
+
+impl Plan {
+    pub(super) fn scale(&mut self, scale: f64) {
+        let by = |span: &mut Span, least: Duration| {
+            let least = least.min(span.0);
+            span.0 = span.0.mul_f64(scale).max(least);
+        };
+        by(&mut self.run.duration, DURATION_MIN);
+        by(&mut self.run.warmup, SHORTEST);
+        by(&mut self.run.break_in, SHORTEST);
+        for role in self.roles.values_mut() {
+            if let Some(total) = &mut role.total {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a positive count"
+                )]
+                let scaled = (*total as f64 * scale).round() as u64;
+                *total = scaled.max(1);
+            }
+            if let Some(arrive) = &mut role.arrive {
+                by(&mut arrive.every, SHORTEST);
+            }
+            if let Some(kill) = &mut role.kill {
+                by(&mut kill.after, SHORTEST);
+                by(&mut kill.every, SHORTEST);
+                by(&mut kill.away, SHORTEST);
+            }
+            match &mut role.rate {
+                Rate::Steps(steps) => by(&mut steps.every, SHORTEST),
+                Rate::Adaptive(adaptive) => by(&mut adaptive.every, SHORTEST),
+                Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) => {}
+            }
+        }
+    }
+}

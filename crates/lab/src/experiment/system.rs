@@ -1,0 +1,51 @@
+//! The part of an experiment that is about the systems.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the systems.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SystemSettings {
+    /// `memory`, `os`, `interval:N,T` or `sync`: mapped to each system's own switches.
+    pub durability: String,
+    pub stafett: Own,
+    pub kafka: Own,
+    pub rabbitmq: Own,
+}
+
+impl Default for SystemSettings {
+    fn default() -> Self {
+        Self {
+            durability: "os".to_owned(),
+            stafett: Own::default(),
+            kafka: Own::default(),
+            rabbitmq: Own::default(),
+        }
+    }
+}
+
+/// What is set for one system alone.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Own {
+    /// Any of its settings, by its own names.
+    pub set: BTreeMap<String, serde_json::Value>,
+    /// The heap of a system that runs on a Java machine, such as `1g`.
+    pub heap: Option<String>,
+    /// A system that is there already, `HOST:PORT`, instead of one that is started.
+    pub address: Option<String>,
+}
+
+impl SystemSettings {
+    /// What is set for the system of that name alone.
+    pub fn own(&self, system: &str) -> Option<&Own> {
+        match system {
+            "stafett" => Some(&self.stafett),
+            "kafka" => Some(&self.kafka),
+            "rabbitmq" => Some(&self.rabbitmq),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The grid: every combination of the values, in an order that is shuffled and can be repeated.
+//!
+//! A repetition of all points is a block: none begins before the one before it has ended, so that what changes slowly
+//! on a machine meets all points alike. Within a block the systems come in a random order, and each system's points
+//! too, those with the same settings of the system together: a broker is not started more often than need be.
+
+use std::collections::BTreeMap;
+
+use rand::seq::SliceRandom as _;
+use rand::{SeedableRng as _, rngs::SmallRng};
+
+use crate::results::Planned;
+
+type Values = BTreeMap<String, serde_json::Value>;
+
+/// Every combination of the lists, the last one running fastest. No lists: one combination of nothing.
+pub fn combinations(lists: &BTreeMap<String, Vec<serde_json::Value>>) -> Vec<Values> {
+    let mut all = vec![Values::new()];
+    for (path, values) in lists {
+        all = all
+            .iter()
+            .flat_map(|before| {
+                values.iter().map(|value| {
+                    let mut with = before.clone();
+                    with.insert(path.clone(), value.clone());
+                    with
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+/// All points of a run in the order in which they are measured.
+pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64) -> Vec<Planned> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut order = Vec::new();
+    let mut number = 0;
+    for repetition in 1..=repetitions {
+        // By system, then by what the system itself is set to.
+        let mut groups: Vec<Vec<Planned>> = Vec::new();
+        for system in systems {
+            let mut by_settings: BTreeMap<String, Vec<Planned>> = BTreeMap::new();
+            for parameters in points {
+                number += 1;
+                by_settings
+                    .entry(of_system(parameters))
+                    .or_default()
+                    .push(Planned {
+                        number,
+                        system: system.clone(),
+                        parameters: parameters.clone(),
+                        repetition,
+                    });
+            }
+            groups.extend(by_settings.into_values());
+        }
+        groups.shuffle(&mut random);
+        for mut group in groups {
+            group.shuffle(&mut random);
+            order.extend(group);
+        }
+    }
+    order
+}
+
+/// The part of the parameters for which a system has to be started anew.
+fn of_system(parameters: &Values) -> String {
+    let own = parameters.iter().filter(|(path, _)| path.starts_with("system."));
+    own.map(|(path, value)| format!("{path}={value};")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists() -> BTreeMap<String, Vec<serde_json::Value>> {
+        BTreeMap::from([
+            ("roles.a.size".to_owned(), vec![1.into(), 2.into(), 3.into()]),
+            ("system.durability".to_owned(), vec!["os".into(), "sync".into()]),
+        ])
+    }
+
+    #[test]
+    fn every_combination_is_there_once() {
+        let all = combinations(&lists());
+        assert_eq!(all.len(), 6);
+        let mut texts: Vec<String> = all.iter().map(|values| format!("{values:?}")).collect();
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), 6);
+        assert_eq!(combinations(&BTreeMap::new()), [Values::new()]);
+    }
+
+    #[test]
+    fn points_are_shuffled_within_blocks_and_stay_with_their_system() {
+        let systems = ["stafett".to_owned(), "kafka".to_owned()];
+        let points = combinations(&lists());
+        let planned = order(&systems, &points, 3, 7);
+        assert_eq!(
+            planned,
+            order(&systems, &points, 3, 7),
+            "the same seed gives the same order"
+        );
+        assert_ne!(planned, order(&systems, &points, 3, 8));
+        assert_eq!(planned.len(), 36);
+        assert!(planned.is_sorted_by_key(|planned| planned.repetition));
+        let mut numbers: Vec<u32> = planned.iter().map(|planned| planned.number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.iter().copied().eq(1..=36));
+        // Two settings of two systems: within a block no more than four starts.
+        for block in planned.chunks(12) {
+            let starts = block.chunk_by(|a, b| {
+                a.system == b.system && of_system(&a.parameters) == of_system(&b.parameters)
+            });
+            assert_eq!(starts.count(), 4);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The lab: runs a described workload against one or several brokers, measures honestly, and draws the result.
+//!
+//! It depends on wire formats and clients only, never on the broker of this repository: every system is measured from
+//! outside, with the same instrument.
+//!
+//! - [`experiment`]: experiment files: what is asked, of which systems, with which load
+//! - [`factorial`]: 2^k·r designs; [`statistics`]: means, medians and ratios with their intervals
+//! - [`grid`]: the points of an experiment, and their order
+//! - [`workload`]: the load: roles, rates, counts, latencies
+//! - [`drivers`]: clients
+//! - [`measure`]: processes, the network, ceilings
+//! - [`report`]: draws what was measured
+//! - [`results`]: what is measured, as it lies on the disk
+
+pub mod drivers;
+pub mod environment;
+pub mod experiment;
+pub mod factorial;
+pub mod grid;
+pub mod measure;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod statistics;
+pub mod systems;
+pub mod workload;

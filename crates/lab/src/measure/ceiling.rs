@@ -1,0 +1,184 @@
+//! What clients reach against a stub that answers without storing: once per run, for each of the grid's values that the
+//! client is concerned with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+use crate::drivers::Driver;
+use crate::drivers::lean::Lean;
+use crate::experiment::{Does, DriverKind, Plan, Rate, TopicKind};
+use crate::grid;
+use crate::results::{Ceiling, ProcessKind};
+use crate::run::{Request, RunError, point};
+use crate::systems::process::Process;
+use crate::workload::{Load, Loaded};
+
+/// A ceiling is measured for so long, or as long as a point if that is shorter.
+const MEASURED: Duration = Duration::from_secs(2);
+const WARMUP: Duration = Duration::from_millis(500);
+/// Of more combinations than this the first are measured.
+const COMBINATIONS_MAX: usize = 8;
+/// Consumers read what these messages made: batches as the producers make them.
+const FILL: u64 = 20_000;
+
+/// Measures the ceilings of an experiment.
+pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<Ceiling>, RunError> {
+    let mut lists = request.source.grid(request.scale)?;
+    // The system is another one here, and how many topics there are is its business.
+    lists.retain(|path, _| path.starts_with("roles.") || path.ends_with(".partitions"));
+    let first: BTreeMap<_, _> = request
+        .source
+        .grid(request.scale)?
+        .into_iter()
+        .filter_map(|(path, values)| Some((path, values.into_iter().next()?)))
+        .collect();
+    let mut ceilings = Vec::new();
+    for parameters in grid::combinations(&lists).into_iter().take(COMBINATIONS_MAX) {
+        if stop.is_cancelled() {
+            break;
+        }
+        let mut all = first.clone();
+        all.extend(parameters.clone());
+        let plan = request.source.plan(request.scale, &all)?;
+        if let Some(ceiling) = of_plan(request, &plan, parameters, stop).await {
+            ceilings.push(ceiling);
+        }
+    }
+    Ok(ceilings)
+}
+
+async fn of_plan(
+    request: &Request,
+    plan: &Plan,
+    parameters: BTreeMap<String, serde_json::Value>,
+    stop: &CancellationToken,
+) -> Option<Ceiling> {
+    let produces = plan.roles.values().any(|role| role.does == Does::Produce);
+    let is_ours = plan.run.driver == DriverKind::Lean;
+    let are_topics = plan
+        .topics
+        .values()
+        .all(|topics| topics.kind == TopicKind::Topic && topics.count <= 1000);
+    if !produces || !is_ours || !are_topics {
+        return None;
+    }
+    let mut ceiling = Ceiling {
+        driver: "lean".to_owned(),
+        parameters,
+        produce_rate: None,
+        consume_rate: None,
+        client_cpu_per_million: None,
+        reason: None,
+    };
+    if let Err(reason) = fill(request, plan, &mut ceiling, stop).await {
+        ceiling.reason = Some(reason);
+    }
+    Some(ceiling)
+}
+
+async fn fill(
+    request: &Request,
+    plan: &Plan,
+    ceiling: &mut Ceiling,
+    stop: &CancellationToken,
+) -> Result<(), String> {
+    let mut command = Command::new(&request.exe);
+    command.args(["lab", "stub"]);
+    let logs = request.out.join("logs").join("stub");
+    let is_ready = |line: &str| line.strip_prefix("kafka listening on ").map(str::to_owned);
+    let started = Process::start(command, "stub", &logs, Duration::from_secs(10), is_ready).await;
+    let (process, address) = started.map_err(|error| error.to_string())?;
+    let measured = against(&address, plan, ceiling, stop).await;
+    process.stop().await;
+    measured
+}
+
+/// Measures both directions against the stub at `address`.
+async fn against(
+    address: &str,
+    plan: &Plan,
+    ceiling: &mut Ceiling,
+    stop: &CancellationToken,
+) -> Result<(), String> {
+    let driver: Arc<dyn Driver> = Arc::new(Lean::new(address));
+    let produced = load(&driver, only(plan, Does::Produce, None), "p", stop).await?;
+    let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
+    let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
+    ceiling.produce_rate = Some(rate);
+    if messages > 0 {
+        ceiling.client_cpu_per_million = Some(client_cpu(&produced) / messages as f64 * 1e6);
+    }
+    if plan.roles.values().any(|role| role.does == Does::Consume) {
+        let mut both = only(plan, Does::Produce, Some(FILL));
+        both.roles.extend(only(plan, Does::Consume, None).roles);
+        let consumed = load(&driver, both, "c", stop).await?;
+        // The stub gives the same batches again and again.
+        let received: u64 = consumed
+            .roles
+            .iter()
+            .map(|role| role.counts.received + role.counts.duplicated)
+            .sum();
+        ceiling.consume_rate = Some(received as f64 / consumed.measured_s.max(1e-9));
+    }
+    Ok(())
+}
+
+fn client_cpu(loaded: &Loaded) -> f64 {
+    let samples = loaded
+        .processes
+        .iter()
+        .filter(|process| process.kind == ProcessKind::Client)
+        .flat_map(|process| &process.samples);
+    samples
+        .filter(|sample| sample.at_s > loaded.warmup_s + 1e-6)
+        .map(|sample| sample.cpu_user_s + sample.cpu_system_s)
+        .sum()
+}
+
+/// The plan's clients of one kind, as fast as they can.
+fn only(plan: &Plan, does: Does, total: Option<u64>) -> Plan {
+    let mut plan = plan.clone();
+    plan.run.duration.0 = plan.run.duration.0.min(MEASURED);
+    plan.run.warmup.0 = plan.run.warmup.0.min(WARMUP);
+    plan.run.settle.0 = Duration::ZERO;
+    plan.roles.retain(|_, role| role.does == does);
+    for role in plan.roles.values_mut() {
+        role.rate = Rate::Closed;
+        role.total = total;
+        role.after = None;
+        role.arrive = None;
+        role.kill = None;
+        role.work = None;
+        role.window = None;
+        role.commit = None;
+    }
+    plan
+}
+
+async fn load(
+    driver: &Arc<dyn Driver>,
+    plan: Plan,
+    tag: &str,
+    stop: &CancellationToken,
+) -> Result<Loaded, String> {
+    let destinations = point::destinations(&plan, &[], tag);
+    for set in destinations.values() {
+        driver.prepare(set).await.map_err(|error| error.to_string())?;
+    }
+    let load = Load {
+        contents: Load::contents(&plan)?,
+        plan: Arc::new(plan),
+        driver: Arc::clone(driver),
+        destinations,
+        brokers: Vec::new(),
+        ends_early: false,
+        precise: true,
+        stop: stop.clone(),
+        on_second: Box::new(|_| ()),
+    };
+    load.run().await.map_err(|error| error.to_string())
+}

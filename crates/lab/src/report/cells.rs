@@ -1,0 +1,138 @@
+//! Points of the same system with the same parameters, put together: their repetitions give one estimate per figure.
+//!
+//! Only points that were measured count. A point that failed, was refused or was skipped is kept as what it is: a result.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde_json::Value;
+
+use super::load::Recorded;
+use crate::results::{OutcomeKind, Point};
+use crate::statistics::{Estimate, mean};
+
+/// A system with parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell<'a> {
+    pub(crate) system: String,
+    pub(crate) parameters: BTreeMap<String, Value>,
+    /// All repetitions, by their numbers.
+    pub(crate) points: Vec<&'a Point>,
+}
+
+impl<'a> Cell<'a> {
+    /// Those that have figures. Lost messages do not make them wrong, but they are said beside them.
+    pub(crate) fn measured(&self) -> impl Iterator<Item = &'a Point> + Clone + '_ {
+        let points = self.points.iter().copied();
+        points.filter(|point| matches!(point.outcome.kind, OutcomeKind::Done | OutcomeKind::Lost))
+    }
+
+    pub(crate) fn estimate(&self, metric: &str) -> Option<Estimate> {
+        mean(&self.values(metric))
+    }
+
+    /// One value per repetition that has the figure.
+    pub(crate) fn values(&self, metric: &str) -> Vec<f64> {
+        let values = self
+            .measured()
+            .filter_map(|point| point.metrics.get(metric).copied());
+        values.filter(|value| value.is_finite()).collect()
+    }
+
+    /// What was acknowledged survives this: the weakest of the repetitions, which are all alike.
+    pub(crate) fn durability(&self) -> &str {
+        let mut given = self.points.iter().map(|point| point.durability.given.as_str());
+        given.find(|given| !given.is_empty()).unwrap_or("unknown")
+    }
+
+    /// What `system` and `durability` and paths of parameters are here.
+    pub(crate) fn dimension(&self, name: &str) -> Option<Value> {
+        match name {
+            "system" => Some(Value::String(self.system.clone())),
+            "durability" => Some(Value::String(self.durability().to_owned())),
+            path => self.parameters.get(path).cloned(),
+        }
+    }
+
+    /// All repetitions' latencies of that name together.
+    pub(crate) fn latencies(&self, name: &str) -> Option<Histogram<u64>> {
+        let mut merged: Option<Histogram<u64>> = None;
+        let stored = self
+            .measured()
+            .flat_map(|point| &point.roles)
+            .filter_map(|role| role.latencies.get(name));
+        for latencies in stored {
+            // What cannot be read is left out; the summary of the point still has its percentiles.
+            let Ok(histogram) = latencies.decode() else {
+                continue;
+            };
+            match &mut merged {
+                None => merged = Some(histogram),
+                Some(merged) => {
+                    let _ = merged.add(histogram);
+                }
+            }
+        }
+        merged.filter(|histogram| !histogram.is_empty())
+    }
+
+    /// The measured repetition whose figure is in the middle.
+    pub(crate) fn typical(&self, metric: &str) -> Option<&'a Point> {
+        let mut points: Vec<_> = self.measured().collect();
+        let value = |point: &Point| point.metrics.get(metric).copied().unwrap_or(0.0);
+        points.sort_by(|left, right| value(left).total_cmp(&value(right)));
+        points.get(points.len().saturating_sub(1) / 2).copied()
+    }
+}
+
+/// The cells of a run: systems in the order of the experiment, parameters in the order of its grid.
+pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
+    let experiment = &recorded.run.experiment;
+    let mut cells: Vec<Cell<'_>> = Vec::new();
+    for point in &recorded.points {
+        let same = cells
+            .iter_mut()
+            .find(|cell| cell.system == point.system && cell.parameters == point.parameters);
+        match same {
+            Some(cell) => cell.points.push(point),
+            None => cells.push(Cell {
+                system: point.system.clone(),
+                parameters: point.parameters.clone(),
+                points: vec![point],
+            }),
+        }
+    }
+    let place = |cell: &Cell<'_>| {
+        let system = experiment.systems.iter().position(|name| *name == cell.system);
+        let values = cell.parameters.iter().map(|(path, value)| {
+            let listed = experiment
+                .grid
+                .get(path)
+                .and_then(|values| values.iter().position(|other| other == value));
+            listed.unwrap_or(usize::MAX)
+        });
+        (values.collect::<Vec<_>>(), system.unwrap_or(usize::MAX))
+    };
+    cells.sort_by_cached_key(place);
+    for cell in &mut cells {
+        cell.points.sort_by_key(|point| (point.repetition, point.number));
+    }
+    cells
+}
+
+/// The parameters that differ between cells, in the order of their paths.
+pub(crate) fn varied(cells: &[Cell<'_>]) -> Vec<String> {
+    let mut seen: BTreeMap<&String, Vec<&Value>> = BTreeMap::new();
+    for cell in cells {
+        for (path, value) in &cell.parameters {
+            let values = seen.entry(path).or_default();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+    }
+    seen.into_iter()
+        .filter(|(_, values)| values.len() > 1)
+        .map(|(path, _)| path.clone())
+        .collect()
+}

@@ -1,0 +1,344 @@
+//! Scales and their ticks.
+//!
+//! An axis places values on a line of its own units (the logarithm of a logarithmic one, the index of a category), on
+//! which everything is then drawn linearly.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+
+use crate::report::numbers;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    /// In the axis's own units.
+    pub(crate) range: (f64, f64),
+    pub(crate) ticks: Vec<Tick>,
+    scale: Scale,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tick {
+    pub(crate) at: f64,
+    pub(crate) label: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    Linear,
+    Logarithm,
+    /// How many nines: 0.99 is at 2.
+    Quantile,
+}
+
+/// Percentiles that readers know.
+const QUANTILES: [(f64, &str); 7] = [
+    (0.0, "0"),
+    (0.5, "50"),
+    (0.9, "90"),
+    (0.99, "99"),
+    (0.999, "99.9"),
+    (0.9999, "99.99"),
+    (0.99999, "99.999"),
+];
+
+impl Axis {
+    /// From zero, or from below it where there are such values, to a round number.
+    pub(crate) fn linear(
+        label: impl Into<String>,
+        unit: &'static str,
+        values: impl Iterator<Item = f64>,
+    ) -> Self {
+        let (low, high) = extent(values).unwrap_or((0.0, 1.0));
+        let (low, high) = (low.min(0.0), high.max(0.0));
+        let high = if high > low { high } else { low + 1.0 };
+        let step = round_step((high - low) / 4.0);
+        let (first, last) = ((low / step).floor(), (high / step - 1e-9).ceil());
+        let ticks =
+            steps(first, last).map(|index| Tick::new(index * step, numbers::tick(index * step, unit)));
+        Self {
+            label: label.into(),
+            range: (first * step, last * step),
+            ticks: ticks.collect(),
+            scale: Scale::Linear,
+        }
+    }
+
+    /// From a round number below to one above, with zero or without.
+    pub(crate) fn around(
+        label: impl Into<String>,
+        unit: &'static str,
+        values: impl Iterator<Item = f64>,
+    ) -> Self {
+        let (low, high) = extent(values).unwrap_or((0.0, 1.0));
+        let high = if high > low { high } else { low + 0.1 };
+        let step = round_step((high - low) / 4.0);
+        let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
+        let ticks =
+            steps(first, last).map(|index| Tick::new(index * step, numbers::tick(index * step, unit)));
+        Self {
+            label: label.into(),
+            range: (first * step, last * step),
+            ticks: ticks.collect(),
+            scale: Scale::Linear,
+        }
+    }
+
+    /// From below the smallest to above the largest value, without zero. Values that have no logarithm are left out.
+    pub(crate) fn logarithmic(
+        label: impl Into<String>,
+        unit: &'static str,
+        values: impl Iterator<Item = f64>,
+    ) -> Self {
+        let (low, high) = extent(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
+        let (low, high) = (low.log10(), high.log10());
+        let decades = high - low;
+        let all = |digits: &'static [f64]| {
+            steps(low.floor() - 1.0, high.ceil() + 1.0).flat_map(move |decade| {
+                digits
+                    .iter()
+                    .map(move |digit| (decade + digit.log10(), digit * 10f64.powf(decade)))
+            })
+        };
+        let round = || all(&[1.0, 2.0, 5.0]).map(|(at, _)| at);
+        let first = round().filter(|at| *at <= low + 1e-9).fold(low.floor(), f64::max);
+        let last = round()
+            .filter(|at| *at >= high - 1e-9)
+            .fold(high.ceil() + 1.0, f64::min);
+        let last = if last > first { last } else { first + 1.0 };
+        let thin = if decades > 8.0 { 2 } else { 1 };
+        // Few decades get 1, 2 and 5; many only their ends.
+        let ticks = all(if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] })
+            .filter(|(at, _)| *at >= first - 1e-9 && *at <= last + 1e-9)
+            .step_by(thin)
+            .map(|(at, value)| Tick::new(at, numbers::tick(value, unit)));
+        Self {
+            label: label.into(),
+            range: (first, last),
+            ticks: ticks.collect(),
+            scale: Scale::Logarithm,
+        }
+    }
+
+    /// Percentiles, the rare ones as wide as the frequent ones, up to what this many values can tell.
+    pub(crate) fn quantiles(count: u64) -> Self {
+        let last = (count.max(10) as f64).log10().min(5.0);
+        let ticks = QUANTILES
+            .iter()
+            .map(|(quantile, name)| Tick::new(nines(*quantile), (*name).to_owned()))
+            .filter(|tick| tick.at <= last + 1e-9);
+        Self {
+            label: "Percentile".to_owned(),
+            range: (0.0, last),
+            ticks: ticks.collect(),
+            scale: Scale::Quantile,
+        }
+    }
+
+    /// Names, with half a step of space around each.
+    pub(crate) fn categories(label: impl Into<String>, names: &[String]) -> Self {
+        let ticks = names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| Tick::new(index as f64, name.clone()));
+        let range = (-0.5, names.len().max(1) as f64 - 0.5);
+        Self {
+            label: label.into(),
+            range,
+            ticks: ticks.collect(),
+            scale: Scale::Linear,
+        }
+    }
+
+    /// The same scale with ticks where the values are, as far as they do not crowd each other.
+    #[must_use]
+    pub(crate) fn with_ticks(mut self, ticks: impl Iterator<Item = (f64, String)>) -> Self {
+        let gap = (self.range.1 - self.range.0) / 14.0;
+        let mut chosen: Vec<Tick> = Vec::new();
+        for (value, label) in ticks {
+            let at = self.place(value);
+            if chosen.last().is_none_or(|last| at - last.at >= gap) {
+                chosen.push(Tick::new(at, label));
+            }
+        }
+        self.ticks = chosen;
+        self
+    }
+
+    /// Ends where the values end, with a little space.
+    #[must_use]
+    pub(crate) fn tight(mut self, values: impl Iterator<Item = f64>) -> Self {
+        if let Some((low, high)) = extent(values.map(|value| self.place(value)).filter(|at| at.is_finite())) {
+            let space = if high > low { (high - low) * 0.03 } else { 0.5 };
+            self.range = (low - space, high + space);
+            self.ticks
+                .retain(|tick| tick.at >= low - space && tick.at <= high + space);
+        }
+        self
+    }
+
+    pub(crate) fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => value,
+            Scale::Logarithm => value.log10(),
+            Scale::Quantile => nines(value),
+        }
+    }
+
+    pub(crate) fn ticks_at(&self) -> Vec<f64> {
+        self.ticks.iter().map(|tick| tick.at).collect()
+    }
+
+    pub(crate) fn label_at(&self, at: f64) -> String {
+        let near = (self.range.1 - self.range.0) * 1e-6;
+        let tick = self.ticks.iter().find(|tick| (tick.at - at).abs() <= near);
+        tick.map_or_else(String::new, |tick| tick.label.clone())
+    }
+
+    /// Letters of the longest tick.
+    pub(crate) fn letters(&self) -> usize {
+        self.ticks
+            .iter()
+            .map(|tick| tick.label.chars().count())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl Tick {
+    fn new(at: f64, label: String) -> Self {
+        Self { at, label }
+    }
+}
+
+/// An axis as plotters sees it: linear, with ticks where it is told.
+#[derive(Clone, Debug)]
+pub(super) struct Ticked {
+    range: (f64, f64),
+    ticks: Vec<f64>,
+}
+
+impl Ticked {
+    pub(super) fn new(range: (f64, f64), ticks: Vec<f64>) -> Self {
+        Self { range, ticks }
+    }
+}
+
+impl Ranged for Ticked {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        let share = (value - self.range.0) / (self.range.1 - self.range.0);
+        #[expect(clippy::cast_possible_truncation, reason = "casts to integers saturate")]
+        let along = (share * f64::from(last - first)).round() as i32;
+        first.saturating_add(along)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        if hint.weight().allow_light_points() {
+            Vec::new()
+        } else {
+            self.ticks.clone()
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.0..self.range.1
+    }
+}
+
+impl ValueFormatter<f64> for Ticked {
+    fn format(value: &f64) -> String {
+        value.to_string()
+    }
+}
+
+fn nines(quantile: f64) -> f64 {
+    -(1.0 - quantile).max(1e-9).log10()
+}
+
+fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values
+        .filter(|value| value.is_finite())
+        .fold(None, |extent, value| {
+            let (low, high) = extent.unwrap_or((value, value));
+            Some((low.min(value), high.max(value)))
+        })
+}
+
+/// 1, 2 or 5 times a power of ten, at least as large.
+fn round_step(wanted: f64) -> f64 {
+    let decade = 10f64.powf(wanted.log10().floor());
+    let factor = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .find(|factor| factor * decade >= wanted * 0.999);
+    factor.unwrap_or(10.0) * decade
+}
+
+fn steps(first: f64, last: f64) -> impl Iterator<Item = f64> {
+    // A chart has a handful of ticks; the bound is against ranges that are no numbers.
+    (0..64)
+        .map(move |index| first + f64::from(index))
+        .take_while(move |at| *at <= last + 1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Axis;
+
+    fn labels(axis: &Axis) -> Vec<String> {
+        axis.ticks
+            .iter()
+            .map(|tick| tick.label.replace('\u{202f}', " "))
+            .collect()
+    }
+
+    #[test]
+    fn linear_axes_begin_at_zero_and_end_round() {
+        let axis = Axis::linear("", "1/s", [180_000.0, 412_000.0].into_iter());
+        assert_eq!(labels(&axis), ["0", "200 k", "400 k", "600 k"]);
+        let axis = Axis::linear("", "s", [-1.2, 3.0].into_iter());
+        assert_eq!(labels(&axis), ["\u{2212}2", "0", "2", "4"]);
+    }
+
+    #[test]
+    fn logarithmic_axes_have_one_two_five_over_few_decades_and_powers_over_many() {
+        let axis = Axis::logarithmic("", "µs", [300.0, 4_000.0].into_iter());
+        assert_eq!(labels(&axis), ["200 µs", "500 µs", "1 ms", "2 ms", "5 ms"]);
+        let axis = Axis::logarithmic("", "µs", [90.0, 2_000_000.0].into_iter());
+        assert_eq!(labels(&axis), ["100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
+    }
+
+    #[test]
+    fn percentiles_end_where_the_values_end() {
+        assert_eq!(labels(&Axis::quantiles(1_500)), ["0", "50", "90", "99", "99.9"]);
+        assert_eq!(labels(&Axis::quantiles(0)), ["0", "50", "90"]);
+    }
+
+    #[test]
+    fn axes_without_values_or_with_one_still_have_a_range() {
+        for axis in [
+            Axis::linear("", "s", std::iter::empty()),
+            Axis::linear("", "s", [0.0].into_iter()),
+            Axis::linear("", "s", [f64::NAN, 5.0].into_iter()),
+            Axis::logarithmic("", "s", [0.0, -1.0].into_iter()),
+            Axis::logarithmic("", "s", [10.0].into_iter()),
+            Axis::linear("", "s", [5.0].into_iter()).tight([5.0].into_iter()),
+        ] {
+            assert!(
+                axis.range.1 > axis.range.0 && axis.range.0.is_finite(),
+                "{axis:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn ticks_that_would_crowd_are_left_out() {
+        let values = [1.0, 2.0, 3.0, 100.0];
+        let axis = Axis::linear("", "", values.into_iter());
+        let axis = axis.with_ticks(values.into_iter().map(|value| (value, value.to_string())));
+        assert_eq!(labels(&axis), ["1", "100"]);
+    }
+}

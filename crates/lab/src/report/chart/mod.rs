@@ -1,0 +1,45 @@
+//! Charts, as SVG that takes its colours from the page's style sheet.
+//!
+//! Axes, grids and marks are laid out by plotters; [`canvas`] is its drawing backend, which writes classes instead of
+//! colours, so that one drawing serves light, dark and paper. Each chart is drawn twice, for a desktop and for a phone:
+//! text that is scaled down with its figure cannot be read. Charts know nothing of experiments.
+//!
+//! - [`axis`]: scales and ticks; [`canvas`]: the backend; [`mark`]: what tells series apart beside their colour
+//! - [`lines`]: one quantity against another; [`rows`]: bars, and effects with their intervals
+
+mod axis;
+mod canvas;
+mod lines;
+mod mark;
+mod rows;
+
+pub(crate) use axis::Axis;
+pub(crate) use lines::{LineChart, LinePoint, Series};
+pub(crate) use mark::{Mark, dot, swatch};
+pub(crate) use rows::{Row, RowChart};
+
+/// The width a chart is drawn for, in CSS pixels; the height follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Desktop,
+    Phone,
+}
+
+impl Width {
+    fn pixels(self) -> u32 {
+        match self {
+            Self::Desktop => 760,
+            Self::Phone => 350,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Desktop => "chart wide",
+            Self::Phone => "chart narrow",
+        }
+    }
+}
+
+/// A chart that cannot be drawn; it never depends on what was measured.
+pub(crate) type Drawing = Result<String, std::fmt::Error>;

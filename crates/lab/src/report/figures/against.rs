@@ -1,0 +1,300 @@
+//! A metric against a parameter, as lines or as bars.
+
+use serde_json::Value;
+
+use super::split::{Facet, split};
+use super::{Drawn, axis_label, capital};
+use crate::experiment::Figure;
+use crate::report::cells::{Cell, varied};
+use crate::report::chart::{Axis, LineChart, LinePoint, Mark, Row, RowChart, Series};
+use crate::report::{names, numbers};
+use crate::results::{Metric, metric};
+use crate::statistics::Estimate;
+
+pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
+    let mut drawn = Drawn::new(figure);
+    let x = figure.x.as_deref().unwrap_or("system");
+    let facets = split(figure, cells);
+    let along = Along::new(x, figure, cells);
+    for metric in figure.y.iter().filter_map(|name| metric(name)) {
+        let values = || {
+            let of_cells = facets
+                .iter()
+                .flat_map(|facet| &facet.lines)
+                .flat_map(|line| &line.cells);
+            of_cells
+                .filter_map(|cell| cell.estimate(metric.name))
+                .flat_map(|estimate| [estimate.low(), estimate.high()])
+        };
+        // All charts of a figure have one scale, so that they can be compared.
+        let y = if figure.log_y {
+            Axis::logarithmic(axis_label(metric), metric.unit, values())
+        } else {
+            Axis::linear(
+                axis_label(metric),
+                metric.unit,
+                values().filter(|value| *value >= 0.0),
+            )
+        };
+        for facet in &facets {
+            let chart = LineChart {
+                title: format!("{}: {}", figure.title, metric.label),
+                x: along.axis.clone(),
+                y: y.clone(),
+                series: series(facet, &along, metric),
+                shaded: None,
+                low: false,
+            };
+            drawn.push_lines(facet.heading.clone(), &chart)?;
+            drawn.add_entries(facet.lines.iter().map(|line| line.entry.clone()));
+        }
+    }
+    note_repetitions(&mut drawn, cells);
+    Ok(drawn)
+}
+
+fn series(facet: &Facet<'_, '_>, along: &Along, metric: &'static Metric) -> Vec<Series> {
+    let count = facet.lines.len() as f64;
+    let of_line = |(index, line): (usize, &super::split::Line<'_, '_>)| {
+        let aside = if along.ordered {
+            0.0
+        } else {
+            (index as f64 - (count - 1.0) / 2.0) * 0.5 / count
+        };
+        let mut points: Vec<LinePoint> = line
+            .cells
+            .iter()
+            .filter_map(|cell| {
+                let estimate = cell.estimate(metric.name)?;
+                let value = cell.dimension(&along.name)?;
+                Some(LinePoint {
+                    x: along.place(&value)? + aside,
+                    y: estimate.value,
+                    interval: estimate.interval.map(|interval| (interval.low, interval.high)),
+                    says: format!(
+                        "{}, {} {}: {}",
+                        line.entry.name,
+                        along.label,
+                        names::value(&value),
+                        says(&estimate, metric, cell.durability())
+                    ),
+                })
+            })
+            .collect();
+        points.sort_by(|left, right| left.x.total_cmp(&right.x));
+        Series {
+            mark: line.entry.mark,
+            points,
+            joined: along.ordered,
+            marked: true,
+        }
+    };
+    facet.lines.iter().enumerate().map(of_line).collect()
+}
+
+/// `1.02 M/s ± 0.01, sync, 3 repetitions`.
+fn says(estimate: &Estimate, metric: &'static Metric, durability: &str) -> String {
+    let scale = numbers::Scale::of(metric.unit, std::iter::once(estimate.value));
+    let (value, reach) = scale.estimate(estimate);
+    let reach = reach.map(|reach| format!(" {reach}")).unwrap_or_default();
+    let plural = if estimate.repetitions == 1 { "" } else { "s" };
+    format!(
+        "{value}{reach} {} ({durability}), {} repetition{plural}",
+        scale.unit, estimate.repetitions
+    )
+}
+
+/// What is along the bottom.
+struct Along {
+    name: String,
+    label: String,
+    axis: Axis,
+    ordered: bool,
+    /// Where there is no order.
+    categories: Vec<Value>,
+}
+
+impl Along {
+    fn new(name: &str, figure: &Figure, cells: &[Cell<'_>]) -> Self {
+        let mut values: Vec<Value> = Vec::new();
+        for value in cells.iter().filter_map(|cell| cell.dimension(name)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        let paths = varied(cells);
+        let label = match name {
+            "system" | "durability" => capital(name),
+            path => capital(&names::short(path, &paths)),
+        };
+        let numbers: Option<Vec<f64>> = values.iter().map(names::number).collect();
+        match numbers.filter(|numbers| numbers.len() > 1 && name != "system") {
+            Some(mut numbers) => {
+                let ticks: Vec<_> = numbers
+                    .iter()
+                    .copied()
+                    .zip(values.iter().map(names::value))
+                    .collect();
+                let mut ticks = ticks;
+                ticks.sort_by(|left, right| left.0.total_cmp(&right.0));
+                numbers.sort_by(f64::total_cmp);
+                let log = figure.log_x && numbers.iter().all(|number| *number > 0.0);
+                let unit = "";
+                let axis = if log {
+                    Axis::logarithmic(label.clone(), unit, numbers.iter().copied())
+                } else {
+                    Axis::linear(label.clone(), unit, numbers.iter().copied())
+                };
+                let axis = axis.tight(numbers.into_iter()).with_ticks(ticks.into_iter());
+                Self {
+                    name: name.to_owned(),
+                    label,
+                    axis,
+                    ordered: true,
+                    categories: Vec::new(),
+                }
+            }
+            None => {
+                let text = |value: &Value| match (name, value) {
+                    ("system", Value::String(system)) => names::system(system),
+                    (_, value) => names::value(value),
+                };
+                let axis = Axis::categories(label.clone(), &values.iter().map(text).collect::<Vec<_>>());
+                Self {
+                    name: name.to_owned(),
+                    label,
+                    axis,
+                    ordered: false,
+                    categories: values,
+                }
+            }
+        }
+    }
+
+    fn place(&self, value: &Value) -> Option<f64> {
+        if self.ordered {
+            return names::number(value);
+        }
+        self.categories
+            .iter()
+            .position(|category| category == value)
+            .map(|index| index as f64)
+    }
+}
+
+pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
+    let mut drawn = Drawn::new(figure);
+    let x = figure.x.as_deref().unwrap_or("system");
+    let paths = varied(cells);
+    for metric in figure.y.iter().filter_map(|name| metric(name)) {
+        let facets = split(figure, cells);
+        let of_facets = facets
+            .iter()
+            .flat_map(|facet| &facet.lines)
+            .flat_map(|line| &line.cells);
+        let ends = of_facets
+            .filter_map(|cell| cell.estimate(metric.name))
+            .map(|estimate| estimate.high());
+        // All charts of a figure have one scale, so that they can be compared.
+        let axis = Axis::linear(axis_label(metric), metric.unit, ends);
+        for facet in &facets {
+            let mut values: Vec<Value> = Vec::new();
+            for value in facet
+                .lines
+                .iter()
+                .flat_map(|line| &line.cells)
+                .filter_map(|cell| cell.dimension(x))
+            {
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+            let mut rows = Vec::new();
+            for value in &values {
+                let heading = match x {
+                    "system" => None,
+                    "durability" => Some(format!("durability {}", names::value(value))),
+                    path => Some(format!("{} {}", names::short(path, &paths), names::value(value))),
+                };
+                let first = rows.len();
+                rows.extend(facet.lines.iter().filter_map(|line| {
+                    let cell = line
+                        .cells
+                        .iter()
+                        .find(|cell| cell.dimension(x).as_ref() == Some(value))?;
+                    let estimate = cell.estimate(metric.name)?;
+                    Some(Row {
+                        heading: None,
+                        name: row_name(&line.entry.name, x, value),
+                        colour: if x == "system" {
+                            of_system(&cell.system, cells)
+                        } else {
+                            line.entry.mark.colour
+                        },
+                        value: estimate.value,
+                        interval: estimate.interval.map(|interval| (interval.low, interval.high)),
+                        says: format!(
+                            "{}  {}",
+                            numbers::alone(estimate.value, metric.unit),
+                            cell.durability()
+                        ),
+                    })
+                }));
+                if let Some(row) = rows.get_mut(first) {
+                    row.heading = heading;
+                }
+            }
+            let title = format!("{}: {}", figure.title, metric.label);
+            let heading = heading(facet.heading.clone(), figure, metric);
+            drawn.push_rows(
+                heading,
+                &RowChart {
+                    title,
+                    axis: axis.clone(),
+                    rows,
+                    from: 0.0,
+                },
+            )?;
+        }
+    }
+    note_repetitions(&mut drawn, cells);
+    Ok(drawn)
+}
+
+fn of_system(system: &str, cells: &[Cell<'_>]) -> u8 {
+    let mut systems: Vec<String> = cells.iter().map(|cell| cell.system.clone()).collect();
+    systems.dedup();
+    Mark::new(names::colour(system, &systems), 0).colour
+}
+
+fn row_name(line: &str, x: &str, value: &Value) -> String {
+    match (line, x, value) {
+        ("", "system", Value::String(system)) => names::system(system),
+        ("", _, value) => names::value(value),
+        (line, "system", Value::String(system)) => format!("{}, {line}", names::system(system)),
+        (line, _, _) => line.to_owned(),
+    }
+}
+
+/// Where a figure has several metrics, each chart says which it is.
+fn heading(facet: Option<String>, figure: &Figure, metric: &Metric) -> Option<String> {
+    let several = figure.y.len() > 1;
+    match (facet, several) {
+        (Some(facet), true) => Some(format!("{}: {facet}", capital(metric.label))),
+        (None, true) => Some(capital(metric.label)),
+        (facet, false) => facet,
+    }
+}
+
+fn note_repetitions(drawn: &mut Drawn, cells: &[Cell<'_>]) {
+    let counts = cells
+        .iter()
+        .map(|cell| cell.measured().count())
+        .filter(|count| *count > 0);
+    let Some(least) = counts.min() else { return };
+    drawn.notes.push(if least < 2 {
+        "Without error bars: a single repetition says nothing about how far another would be off.".to_owned()
+    } else {
+        format!("Means with their 95 % confidence intervals; at least {least} repetitions each.")
+    });
+}

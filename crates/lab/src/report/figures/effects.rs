@@ -1,0 +1,207 @@
+//! 2^k·r designs: effects as bars, with their intervals and what they explain.
+
+use super::{Analysed, Drawn, capital};
+use crate::experiment::Figure;
+use crate::factorial::{Analysis, Design, Factor, analyse};
+use crate::report::cells::Cell;
+use crate::report::chart::{Axis, Row, RowChart};
+use crate::report::load::Recorded;
+use crate::report::page::LEVELS_BETWEEN;
+use crate::report::{names, numbers};
+use crate::results::{Metric, metric};
+
+pub(super) fn draw(
+    figure: &Figure,
+    recorded: &Recorded,
+    cells: &[Cell<'_>],
+) -> Result<Drawn, std::fmt::Error> {
+    let mut drawn = Drawn::new(figure);
+    let experiment = &recorded.run.experiment;
+    let factors = factors(experiment);
+    for analysed in analyses(figure, recorded, cells) {
+        if let Ok(analysis) = &analysed.result {
+            let colour = u8::try_from(names::colour(&analysed.system, &experiment.systems)).unwrap_or(0);
+            let chart = chart(analysis, analysed.metric, colour, figure);
+            let heading = format!("{}: {}", names::system(&analysed.system), analysed.metric.label);
+            drawn.push_rows(Some(heading), &chart)?;
+        }
+        drawn.analyses.push(analysed);
+    }
+    let letters = factors.iter().map(|(_, factor)| {
+        format!(
+            "{} = {} ({} → {})",
+            factor.letter, factor.name, factor.low, factor.high
+        )
+    });
+    drawn
+        .notes
+        .push(format!("{}.", letters.collect::<Vec<_>>().join(", ")));
+    let analyses = drawn
+        .analyses
+        .iter()
+        .filter_map(|analysed| analysed.result.as_ref().ok());
+    let replicated = analyses.clone().any(|analysis| analysis.error.is_some());
+    drawn.notes.push(if replicated {
+        "An effect is half of what the change from the low to the high level does, on average over the other factors. \
+         The percentage is the share of all variation that it explains. Bars are 95 % confidence intervals: an effect \
+         whose interval holds 0 is not told from chance."
+            .to_owned()
+    } else {
+        "An effect is half of what the change from the low to the high level does. The percentage is the share of all \
+         variation that it explains. Without replication there is no confidence interval, so no effect here is told from \
+         chance."
+            .to_owned()
+    });
+    Ok(drawn)
+}
+
+/// One for every metric and every system that has it.
+pub(super) fn analyses(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed> {
+    let experiment = &recorded.run.experiment;
+    let factors = factors(experiment);
+    let mut all = Vec::new();
+    for metric in figure.y.iter().filter_map(|name| metric(name)) {
+        for system in &experiment.systems {
+            let of_system: Vec<&Cell<'_>> = cells.iter().filter(|cell| cell.system == *system).collect();
+            if of_system.iter().all(|cell| cell.values(metric.name).is_empty()) {
+                continue;
+            }
+            let result =
+                Design::new(factors.iter().map(|(_, factor)| factor.clone()).collect()).and_then(|design| {
+                    let rows = rows(&design, &factors, &of_system, metric.name);
+                    analyse(design, &rows)
+                });
+            all.push(Analysed {
+                system: system.clone(),
+                durability: durability(&of_system),
+                metric,
+                result,
+            });
+        }
+    }
+    all
+}
+
+/// Two different levels of durability in one design are said as such.
+fn durability(cells: &[&Cell<'_>]) -> String {
+    let mut levels: Vec<&str> = cells.iter().map(|cell| cell.durability()).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    levels.join(LEVELS_BETWEEN)
+}
+
+/// Paths with their factors; a letter each, by their names where those differ.
+fn factors(experiment: &crate::experiment::Experiment) -> Vec<(String, Factor)> {
+    let paths: Vec<String> = experiment.grid.keys().cloned().collect();
+    let mut taken = String::new();
+    let mut factors = Vec::new();
+    for (path, values) in &experiment.grid {
+        let [low, high] = values.as_slice() else { continue };
+        let name = names::short(path, &paths);
+        let letter = name
+            .chars()
+            .chain('a'..='z')
+            .find(|letter| letter.is_ascii_lowercase() && !taken.contains(*letter));
+        let letter = letter.unwrap_or('?');
+        taken.push(letter);
+        let factor = Factor {
+            name,
+            letter,
+            low: names::value(low),
+            high: names::value(high),
+        };
+        factors.push((path.clone(), factor));
+    }
+    factors
+}
+
+fn rows(design: &Design, factors: &[(String, Factor)], cells: &[&Cell<'_>], metric: &str) -> Vec<Vec<f64>> {
+    let of_row = |row: usize| {
+        let fits = |cell: &&&Cell<'_>| {
+            factors.iter().enumerate().all(|(index, (path, factor))| {
+                let level = if row >> index & 1 == 1 {
+                    &factor.high
+                } else {
+                    &factor.low
+                };
+                cell.parameters
+                    .get(path)
+                    .is_some_and(|value| names::value(value) == *level)
+            })
+        };
+        cells
+            .iter()
+            .find(fits)
+            .map(|cell| cell.values(metric))
+            .unwrap_or_default()
+    };
+    (0..design.rows()).map(of_row).collect()
+}
+
+fn chart(analysis: &Analysis, metric: &'static Metric, colour: u8, figure: &Figure) -> RowChart {
+    let effects = analysis.by_share();
+    // One scale for all, and it is the largest one's: what is small beside it may read as nothing.
+    let largest = effects.first().map_or(0.0, |effect| effect.value);
+    let scale = numbers::Scale::of(metric.unit, std::iter::once(largest));
+    let rows: Vec<Row> = effects
+        .iter()
+        .map(|effect| {
+            let share = effect
+                .share
+                .map(|share| format!(" · {}", numbers::percent(share)))
+                .unwrap_or_default();
+            Row {
+                heading: None,
+                name: name(analysis, effect.set),
+                colour: if effect.significant() == Some(false) {
+                    7
+                } else {
+                    colour
+                },
+                value: effect.value,
+                interval: effect.interval.map(|interval| (interval.low, interval.high)),
+                says: format!("{}{}{share}", scale.number(effect.value), unit(scale.unit)),
+            }
+        })
+        .collect();
+    let ends: Vec<f64> = rows
+        .iter()
+        .flat_map(|row| {
+            [
+                row.value,
+                row.interval.map_or(0.0, |(low, _)| low),
+                row.interval.map_or(0.0, |(_, high)| high),
+            ]
+        })
+        .collect();
+    RowChart {
+        title: format!("{}: effects on {}", figure.title, metric.label),
+        axis: Axis::linear(
+            format!("Effect on {}", metric.label),
+            metric.unit,
+            ends.into_iter(),
+        ),
+        rows,
+        from: 0.0,
+    }
+}
+
+fn unit(name: &str) -> String {
+    match name {
+        "" => String::new(),
+        rate if rate.starts_with('/') => rate.to_owned(),
+        name => format!("\u{202f}{name}"),
+    }
+}
+
+/// `clients × payload`.
+fn name(analysis: &Analysis, set: usize) -> String {
+    let taking_part = analysis
+        .design
+        .factors()
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| set >> index & 1 == 1);
+    let names: Vec<_> = taking_part.map(|(_, factor)| factor.name.clone()).collect();
+    capital(&names.join(" × "))
+}

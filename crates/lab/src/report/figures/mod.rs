@@ -1,0 +1,175 @@
+//! From cells to charts: each kind of figure that an experiment can ask for.
+//!
+//! - [`split`]: which cells make a line, and which a chart of their own
+//! - [`against`]: `lines` and `bars`; [`latency`]; [`time`]; [`effects`]
+
+mod against;
+mod effects;
+mod latency;
+mod split;
+mod time;
+
+use super::cells::Cell;
+use super::chart::{LineChart, Mark, RowChart, Width};
+use super::load::Recorded;
+use crate::experiment::{Figure, FigureKind};
+use crate::factorial::{Analysis, DesignError};
+
+/// A figure of the report.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawn {
+    pub(crate) title: String,
+    pub(crate) legend: Vec<Entry>,
+    pub(crate) panels: Vec<Panel>,
+    /// What a reader has to know to read it.
+    pub(crate) notes: Vec<String>,
+    /// Of effects: the numbers behind the bars.
+    pub(crate) analyses: Vec<Analysed>,
+}
+
+/// One line of a legend.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) mark: Mark,
+    pub(crate) name: String,
+    pub(crate) durability: String,
+}
+
+/// One chart of a figure, drawn for both widths.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    pub(crate) heading: Option<String>,
+    pub(crate) wide: String,
+    pub(crate) narrow: String,
+}
+
+/// A factorial design of one system and one figure.
+#[derive(Clone, Debug)]
+pub(crate) struct Analysed {
+    pub(crate) system: String,
+    pub(crate) durability: String,
+    pub(crate) metric: &'static crate::results::Metric,
+    pub(crate) result: Result<Analysis, DesignError>,
+}
+
+/// More would not be looked at; all of it is in the JSON.
+const PANELS_MAX: usize = 12;
+
+/// Draws a figure over the cells of a run.
+pub(crate) fn draw(
+    figure: &Figure,
+    recorded: &Recorded,
+    cells: &[Cell<'_>],
+) -> Result<Drawn, std::fmt::Error> {
+    let mut drawn = match figure.kind {
+        FigureKind::Lines => against::lines(figure, cells)?,
+        FigureKind::Bars => against::bars(figure, cells)?,
+        FigureKind::Latency => latency::draw(figure, cells)?,
+        FigureKind::Time => time::draw(figure, recorded, cells)?,
+        FigureKind::Effects => effects::draw(figure, recorded, cells)?,
+    };
+    let all = drawn.panels.len();
+    if all > PANELS_MAX {
+        drawn.panels.truncate(PANELS_MAX);
+        drawn.notes.push(format!(
+            "The first {PANELS_MAX} of {all} charts; report.json has all of it."
+        ));
+    }
+    Ok(drawn)
+}
+
+/// The analyses of all figures of effects.
+pub(crate) fn analyses(recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed> {
+    let figures = recorded
+        .run
+        .experiment
+        .figures
+        .iter()
+        .filter(|figure| figure.kind == FigureKind::Effects);
+    figures
+        .flat_map(|figure| effects::analyses(figure, recorded, cells))
+        .collect()
+}
+
+/// What to draw where an experiment does not say.
+pub(crate) fn usual(experiment: &crate::experiment::Experiment) -> Vec<Figure> {
+    let x = experiment
+        .grid
+        .keys()
+        .next()
+        .cloned()
+        .unwrap_or_else(|| "system".to_owned());
+    let figure = |title: &str, kind, y: &str, x: Option<&String>| Figure {
+        title: title.to_owned(),
+        kind,
+        x: x.cloned(),
+        y: vec![y.to_owned()],
+        by: Vec::new(),
+        log_x: false,
+        log_y: false,
+    };
+    vec![
+        figure("Throughput", FigureKind::Bars, "produce_rate", Some(&x)),
+        figure("Latency", FigureKind::Latency, "acknowledged", None),
+        figure("Rate over time", FigureKind::Time, "rate", None),
+    ]
+}
+
+impl Drawn {
+    fn new(figure: &Figure) -> Self {
+        Self {
+            title: figure.title.clone(),
+            legend: Vec::new(),
+            panels: Vec::new(),
+            notes: Vec::new(),
+            analyses: Vec::new(),
+        }
+    }
+
+    fn push_lines(&mut self, heading: Option<String>, chart: &LineChart) -> std::fmt::Result {
+        if !chart.is_empty() {
+            self.panels.push(Panel {
+                heading,
+                wide: chart.draw(Width::Desktop)?,
+                narrow: chart.draw(Width::Phone)?,
+            });
+        }
+        Ok(())
+    }
+
+    fn push_rows(&mut self, heading: Option<String>, chart: &RowChart) -> std::fmt::Result {
+        if !chart.is_empty() {
+            self.panels.push(Panel {
+                heading,
+                wide: chart.draw(Width::Desktop)?,
+                narrow: chart.draw(Width::Phone)?,
+            });
+        }
+        Ok(())
+    }
+
+    fn add_entries(&mut self, entries: impl Iterator<Item = Entry>) {
+        for entry in entries {
+            if !self.legend.contains(&entry) {
+                self.legend.push(entry);
+            }
+        }
+    }
+}
+
+/// `acknowledged messages` as a label begins.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The label of an axis. Ticks carry their own unit, except for what is per second.
+fn axis_label(metric: &crate::results::Metric) -> String {
+    match metric.unit {
+        "1/s" => format!("{} per second", capital(metric.label)),
+        "" | "µs" | "B/s" | "MiB" => capital(metric.label),
+        unit => format!("{}, {unit}", capital(metric.label)),
+    }
+}

@@ -1,0 +1,178 @@
+//! Which cells make a line, and which a chart of their own.
+
+use serde_json::Value;
+
+use super::Entry;
+use crate::experiment::Figure;
+use crate::report::cells::{Cell, varied};
+use crate::report::chart::Mark;
+use crate::report::names;
+
+/// More lines in one chart cannot be told apart.
+const LINES_MAX: usize = 8;
+
+/// A chart of its own.
+pub(super) struct Facet<'c, 'a> {
+    /// What its cells have in common that others have not.
+    pub(super) heading: Option<String>,
+    pub(super) lines: Vec<Line<'c, 'a>>,
+}
+
+/// Cells that differ only in what is along x.
+pub(super) struct Line<'c, 'a> {
+    pub(super) entry: Entry,
+    pub(super) cells: Vec<&'c Cell<'a>>,
+}
+
+type Key = Vec<Value>;
+
+/// Splits by what the figure says; by default every combination of what is not along x is a line, as long as they can
+/// be told apart.
+pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet<'c, 'a>> {
+    let measured: Vec<&Cell<'a>> = cells
+        .iter()
+        .filter(|cell| cell.measured().next().is_some())
+        .collect();
+    let paths = varied(cells);
+    let x = figure.x.as_deref();
+    let all: Vec<&str> = std::iter::once("system")
+        .chain(paths.iter().map(String::as_str))
+        .collect();
+    let mut lines: Vec<&str> = if figure.by.is_empty() {
+        all.iter().copied().filter(|name| Some(*name) != x).collect()
+    } else {
+        figure.by.iter().map(String::as_str).collect()
+    };
+    if figure.by.is_empty() {
+        while lines.len() > 1 && distinct(&measured, &lines).len() > LINES_MAX {
+            lines.pop();
+        }
+    }
+    let facets: Vec<&str> = all
+        .into_iter()
+        .filter(|name| Some(*name) != x && !lines.contains(name))
+        .collect();
+    let looks = Looks::new(&measured, &lines);
+    let describe = |key: &Key, names: &[&str]| describe(key, names, &paths);
+    distinct(&measured, &facets)
+        .into_iter()
+        .map(|facet| {
+            let here: Vec<_> = measured
+                .iter()
+                .copied()
+                .filter(|cell| key(cell, &facets) == facet)
+                .collect();
+            let heading = (!facets.is_empty())
+                .then(|| describe(&facet, &facets))
+                .filter(|name| !name.is_empty());
+            let mut of_facet = Vec::new();
+            for line in distinct(&here, &lines) {
+                let of_line: Vec<_> = here
+                    .iter()
+                    .copied()
+                    .filter(|cell| key(cell, &lines) == line)
+                    .collect();
+                // A line has one durability. A system that gives several levels along x makes several lines.
+                for durability in distinct(&of_line, &["durability"]) {
+                    let cells: Vec<_> = of_line
+                        .iter()
+                        .copied()
+                        .filter(|cell| key(cell, &["durability"]) == durability)
+                        .collect();
+                    let Some(first) = cells.first() else { continue };
+                    let entry = Entry {
+                        mark: looks.of(first, &line),
+                        name: describe(&line, &lines),
+                        durability: first.durability().to_owned(),
+                    };
+                    of_facet.push(Line { entry, cells });
+                }
+            }
+            Facet {
+                heading,
+                lines: of_facet,
+            }
+        })
+        .collect()
+}
+
+fn key(cell: &Cell<'_>, names: &[&str]) -> Key {
+    names
+        .iter()
+        .map(|name| cell.dimension(name).unwrap_or(Value::Null))
+        .collect()
+}
+
+fn distinct(cells: &[&Cell<'_>], names: &[&str]) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    for cell in cells {
+        let key = key(cell, names);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// `Apache Kafka, batch 64KiB`. Durability is said by its own sign.
+fn describe(key: &Key, names: &[&str], paths: &[String]) -> String {
+    let parts = key.iter().zip(names).filter_map(|(value, name)| match *name {
+        "system" => Some(value.as_str().map_or_else(String::new, names::system)),
+        "durability" | "system.durability" => None,
+        path => Some(format!("{} {}", names::short(path, paths), names::value(value))),
+    });
+    let parts: Vec<_> = parts.collect();
+    parts.join(", ")
+}
+
+/// Colours by system and shapes by everything else; where there is one system, colours too are by everything else.
+struct Looks {
+    systems: Vec<String>,
+    settings: Vec<Key>,
+    others: Vec<usize>,
+}
+
+impl Looks {
+    fn new(cells: &[&Cell<'_>], lines: &[&str]) -> Self {
+        let mut systems: Vec<String> = Vec::new();
+        for cell in cells {
+            if !systems.contains(&cell.system) {
+                systems.push(cell.system.clone());
+            }
+        }
+        let others: Vec<usize> = lines
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| **name != "system")
+            .map(|(index, _)| index)
+            .collect();
+        let mut settings: Vec<Key> = Vec::new();
+        for line in distinct(cells, lines) {
+            let key = pick(&line, &others);
+            if !settings.contains(&key) {
+                settings.push(key);
+            }
+        }
+        Self {
+            systems,
+            settings,
+            others,
+        }
+    }
+
+    fn of(&self, cell: &Cell<'_>, line: &Key) -> Mark {
+        let setting = pick(line, &self.others);
+        let variant = self.settings.iter().position(|key| *key == setting).unwrap_or(0);
+        if self.systems.len() == 1 && self.settings.len() > 1 {
+            return Mark::new(variant, 0);
+        }
+        Mark::new(names::colour(&cell.system, &self.systems), variant)
+    }
+}
+
+fn pick(line: &Key, indexes: &[usize]) -> Key {
+    indexes
+        .iter()
+        .filter_map(|index| line.get(*index).cloned())
+        .collect()
+}

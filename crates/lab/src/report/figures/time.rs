@@ -1,0 +1,294 @@
+//! What happened second by second, in the repetition that is in the middle.
+
+use std::collections::BTreeMap;
+
+use super::Drawn;
+use super::split::split;
+use crate::experiment::{Figure, Role};
+use crate::report::cells::Cell;
+use crate::report::chart::{Axis, LineChart, LinePoint, Series};
+use crate::report::load::Recorded;
+use crate::results::{Point, ProcessKind, ProcessSample, RateSample, RoleResult};
+
+/// One value per second.
+type Seconds = BTreeMap<u32, f64>;
+
+/// What a time series shows.
+struct Shown {
+    label: &'static str,
+    unit: &'static str,
+    of: fn(&Point, &BTreeMap<String, Role>) -> Seconds,
+}
+
+fn shown(name: &str) -> Vec<Shown> {
+    let one = |label, unit, of| vec![Shown { label, unit, of }];
+    match name {
+        "rate" => vec![
+            Shown {
+                label: "Acknowledged messages per second",
+                unit: "1/s",
+                of: acknowledged,
+            },
+            Shown {
+                label: "Received messages per second",
+                unit: "1/s",
+                of: received,
+            },
+        ],
+        "p99" => one("99th percentile of latency", "µs", |point, _| p99(point)),
+        "clients" => one("Clients at work", "", |point, _| clients(point)),
+        "timed_out" => one("Not answered in time, per second", "1/s", |point, _| {
+            of_roles(
+                point,
+                |_| true,
+                |sample| sample.timed_out as f64 / length(sample.seconds),
+            )
+        }),
+        "failed" => one("Refused or given up, per second", "1/s", |point, _| {
+            of_roles(
+                point,
+                |_| true,
+                |sample| sample.failed as f64 / length(sample.seconds),
+            )
+        }),
+        "reconnects" => one("Reconnects per second", "1/s", |point, _| {
+            of_roles(
+                point,
+                |_| true,
+                |sample| sample.reconnects as f64 / length(sample.seconds),
+            )
+        }),
+        "backlog" => one("Messages waiting", "messages", backlog),
+        "broker_cpu" => one("Broker's CPU, cores", "", |point, _| {
+            cpu(point, ProcessKind::Broker)
+        }),
+        "client_cpu" => one("Client's CPU, cores", "", |point, _| {
+            cpu(point, ProcessKind::Client)
+        }),
+        "broker_memory" => one("Broker's memory", "MiB", |point, _| {
+            of_processes(point, ProcessKind::Broker, |sample| {
+                sample.memory_bytes as f64 / f64::from(1 << 20)
+            })
+        }),
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn draw(
+    figure: &Figure,
+    recorded: &Recorded,
+    cells: &[Cell<'_>],
+) -> Result<Drawn, std::fmt::Error> {
+    let mut drawn = Drawn::new(figure);
+    let roles = &recorded.run.experiment.roles;
+    for facet in split(figure, cells) {
+        let points: Vec<_> = facet
+            .lines
+            .iter()
+            .flat_map(|line| line.cells.iter().map(move |cell| (line, cell)))
+            .filter_map(|(line, cell)| Some((line, cell.typical(main_metric(cell))?)))
+            .collect();
+        let ends = points.iter().map(|(_, point)| point.warmup_s + point.measured_s);
+        let warmup = points.iter().map(|(_, point)| point.warmup_s).fold(0.0, f64::max);
+        let seconds = Axis::linear("", "s", ends);
+        let ticks = |axis: Axis| {
+            let ticks: Vec<_> = axis
+                .ticks
+                .iter()
+                .map(|tick| (tick.at, format!("{}\u{202f}s", tick.label)))
+                .collect();
+            axis.with_ticks(ticks.into_iter())
+        };
+        let seconds = ticks(seconds);
+        for shown in figure.y.iter().flat_map(|name| shown(name)) {
+            let mut series: Vec<Series> = points
+                .iter()
+                .map(|(line, point)| Series {
+                    mark: line.entry.mark,
+                    points: (shown.of)(point, roles)
+                        .into_iter()
+                        .map(|(at, value)| at_second(at, value))
+                        .collect(),
+                    joined: true,
+                    marked: false,
+                })
+                .filter(|series| !series.points.is_empty())
+                .collect();
+            // Lines that are told apart by more than their colour.
+            let ends: Vec<Series> = series.iter().filter_map(last_mark).collect();
+            series.extend(ends);
+            let values: Vec<f64> = series
+                .iter()
+                .flat_map(|series| &series.points)
+                .map(|point| point.y)
+                .collect();
+            let y = if figure.log_y {
+                Axis::logarithmic(shown.label, shown.unit, values.into_iter())
+            } else {
+                Axis::linear(shown.label, shown.unit, values.into_iter())
+            };
+            let last = series
+                .iter()
+                .flat_map(|series| &series.points)
+                .map(|point| point.x)
+                .fold(0.0, f64::max);
+            let x = seconds.clone().tight([0.0, last.max(1.0)].into_iter());
+            let shaded = (warmup > 0.0).then_some((0.0, warmup));
+            let title = format!("{}: {}", figure.title, shown.label);
+            drawn.push_lines(
+                facet.heading.clone(),
+                &LineChart {
+                    title,
+                    x,
+                    y,
+                    series,
+                    shaded,
+                    low: true,
+                },
+            )?;
+        }
+        drawn.add_entries(facet.lines.iter().map(|line| line.entry.clone()));
+    }
+    drawn
+        .notes
+        .push("Of several repetitions, the one whose rate is in the middle. Shaded: the warm-up, which does not count.".to_owned());
+    Ok(drawn)
+}
+
+fn main_metric(cell: &Cell<'_>) -> &'static str {
+    let known = ["produce_rate", "goodput", "consume_rate"];
+    known
+        .into_iter()
+        .find(|name| !cell.values(name).is_empty())
+        .unwrap_or("produce_rate")
+}
+
+fn at_second(at: u32, value: f64) -> LinePoint {
+    LinePoint {
+        x: f64::from(at),
+        y: value,
+        interval: None,
+        says: String::new(),
+    }
+}
+
+fn last_mark(series: &Series) -> Option<Series> {
+    let last = series.points.last()?.clone();
+    Some(Series {
+        mark: series.mark,
+        points: vec![last],
+        joined: false,
+        marked: true,
+    })
+}
+
+fn length(seconds: f64) -> f64 {
+    if seconds > 0.0 { seconds } else { 1.0 }
+}
+
+fn second(at_s: f64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "casts to integers saturate"
+    )]
+    let second = at_s.round() as u32;
+    second
+}
+
+fn sends(role: &RoleResult) -> bool {
+    matches!(role.does.as_str(), "produce" | "relay" | "request")
+}
+
+fn of_roles(point: &Point, which: fn(&RoleResult) -> bool, value: fn(&RateSample) -> f64) -> Seconds {
+    let mut seconds = Seconds::new();
+    for sample in point
+        .roles
+        .iter()
+        .filter(|role| which(role))
+        .flat_map(|role| &role.samples)
+    {
+        *seconds.entry(second(sample.at_s)).or_default() += value(sample);
+    }
+    seconds
+}
+
+fn acknowledged(point: &Point, _: &BTreeMap<String, Role>) -> Seconds {
+    of_roles(point, sends, |sample| {
+        sample.acknowledged as f64 / length(sample.seconds)
+    })
+}
+
+fn received(point: &Point, _: &BTreeMap<String, Role>) -> Seconds {
+    of_roles(
+        point,
+        |role| role.does == "consume",
+        |sample| sample.received as f64 / length(sample.seconds),
+    )
+}
+
+fn clients(point: &Point) -> Seconds {
+    of_roles(point, |_| true, |sample| f64::from(sample.clients))
+}
+
+/// The worst of the roles that send; of the others, where none does.
+fn p99(point: &Point) -> Seconds {
+    let any_sends = point.roles.iter().any(sends);
+    let mut seconds = Seconds::new();
+    for role in point.roles.iter().filter(|role| sends(role) == any_sends) {
+        for sample in &role.samples {
+            if let Some(value) = sample.p99_us {
+                let at = seconds.entry(second(sample.at_s)).or_default();
+                *at = at.max(value as f64);
+            }
+        }
+    }
+    seconds
+}
+
+/// What was acknowledged and not yet received. Where everyone gets everything, by the average of them.
+fn backlog(point: &Point, roles: &BTreeMap<String, Role>) -> Seconds {
+    let mut changes = Seconds::new();
+    for role in &point.roles {
+        let fan_out = roles.get(&role.name).is_some_and(|role| role.fan_out);
+        let audience = if fan_out {
+            f64::from(role.clients.max(1))
+        } else {
+            1.0
+        };
+        for sample in &role.samples {
+            let sent = if sends(role) {
+                sample.acknowledged as f64
+            } else {
+                0.0
+            };
+            *changes.entry(second(sample.at_s)).or_default() += sent - sample.received as f64 / audience;
+        }
+    }
+    let mut waiting = 0.0;
+    let running = changes.into_iter().map(|(at, change)| {
+        waiting += change;
+        // Samples of two roles are not taken at the same instant.
+        (at, f64::max(waiting, 0.0))
+    });
+    running.collect()
+}
+
+fn of_processes(point: &Point, kind: ProcessKind, value: fn(&ProcessSample) -> f64) -> Seconds {
+    let mut seconds = Seconds::new();
+    for sample in point
+        .processes
+        .iter()
+        .filter(|process| process.kind == kind)
+        .flat_map(|process| &process.samples)
+    {
+        *seconds.entry(second(sample.at_s)).or_default() += value(sample);
+    }
+    seconds
+}
+
+fn cpu(point: &Point, kind: ProcessKind) -> Seconds {
+    of_processes(point, kind, |sample| {
+        (sample.cpu_user_s + sample.cpu_system_s) / length(sample.seconds)
+    })
+}

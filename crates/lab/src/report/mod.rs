@@ -1,0 +1,101 @@
+//! The report: one HTML file that needs nothing else, with CSV and JSON beside it.
+//!
+//! Everything is made from the folder of a run, so a report can be written again without measuring again.
+//!
+//! - [`load`]: runs in folders; [`cells`]: repetitions put together; [`names`], [`numbers`]: how things are written
+//! - [`chart`]: charts as SVG; [`figures`]: which charts an experiment asks for
+//! - [`page`]: the HTML; [`data`]: CSV and JSON
+
+mod cells;
+mod chart;
+mod data;
+mod figures;
+mod load;
+mod names;
+mod numbers;
+mod page;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::results::StoreError;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{} has no run: expected run.json in it, or in folders right below it", path.display())]
+    NoRun { path: PathBuf },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{} cannot be written: {source}", path.display())]
+    Unwritable { path: PathBuf, source: std::io::Error },
+    #[error("a chart cannot be drawn")]
+    Drawing(#[from] std::fmt::Error),
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub html: PathBuf,
+    pub csv: PathBuf,
+    pub json: PathBuf,
+    /// How many runs are in it.
+    pub runs: usize,
+}
+
+/// Writes `report.html`, `report.csv` and `report.json` of the run in `folder`, or of all runs right below it, into `out`.
+pub fn report(folder: &Path, out: &Path) -> Result<Written, ReportError> {
+    let runs = load::runs(folder)?;
+    let written = Written {
+        html: write(out, "report.html", &page::runs(&runs)?)?,
+        csv: write(out, "report.csv", &data::csv(&runs))?,
+        json: write(out, "report.json", &data::json(&runs))?,
+        runs: runs.len(),
+    };
+    Ok(written)
+}
+
+/// Writes `compare.html`, `compare.csv` and `compare.json` into `out`: every folder's runs against the first folder's.
+pub fn compare(folders: &[PathBuf], out: &Path) -> Result<Written, ReportError> {
+    let mut sides = Vec::new();
+    for folder in folders {
+        sides.push((side_name(folder, folders), load::runs(folder)?));
+    }
+    let html = write(out, "compare.html", &page::comparison(&sides)?)?;
+    let all: Vec<load::Recorded> = sides.into_iter().flat_map(|(_, runs)| runs).collect();
+    Ok(Written {
+        html,
+        csv: write(out, "compare.csv", &data::csv(&all))?,
+        json: write(out, "compare.json", &data::json(&all))?,
+        runs: all.len(),
+    })
+}
+
+/// As much of a folder's end as tells it from the others.
+fn side_name(folder: &Path, all: &[PathBuf]) -> String {
+    let end = |path: &Path, taken: usize| -> PathBuf {
+        let parts: Vec<_> = path.components().collect();
+        parts.iter().skip(parts.len().saturating_sub(taken)).collect()
+    };
+    let count = folder.components().count();
+    let name = (1..count).map(|taken| (taken, end(folder, taken)));
+    let mut distinct =
+        name.filter(|(taken, name)| all.iter().filter(|other| end(other, *taken) == *name).count() <= 1);
+    distinct.next().map_or_else(
+        || folder.display().to_string(),
+        |(_, name)| name.display().to_string(),
+    )
+}
+
+fn write(out: &Path, name: &str, text: &str) -> Result<PathBuf, ReportError> {
+    let path = out.join(name);
+    let unwritable = |source| ReportError::Unwritable {
+        path: path.clone(),
+        source,
+    };
+    fs::create_dir_all(out).map_err(unwritable)?;
+    fs::write(&path, text).map_err(unwritable)?;
+    Ok(path)
+}

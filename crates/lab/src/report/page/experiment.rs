@@ -1,0 +1,118 @@
+//! A run: its question, its setting, its figures, and the tables behind them.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::{effects, problems, setting, sides, sign, table};
+use crate::report::ReportError;
+use crate::report::cells::{Cell, cells};
+use crate::report::chart::swatch;
+use crate::report::figures::{Drawn, draw, usual};
+use crate::report::load::Recorded;
+use crate::results::{Run, Status};
+
+pub(super) fn article(recorded: &Recorded) -> Result<Markup, ReportError> {
+    let run = &recorded.run;
+    let cells = cells(recorded);
+    let asked = if run.experiment.figures.is_empty() {
+        usual(&run.experiment)
+    } else {
+        run.experiment.figures.clone()
+    };
+    let mut figures = Vec::new();
+    for figure in &asked {
+        figures.push(draw(figure, recorded, &cells)?);
+    }
+    Ok(html! {
+        article id=(run.name) {
+            header {
+                p.eyebrow { code { (run.name) } }
+                h2 { (run.experiment.question) }
+                @for paragraph in run.experiment.note.trim().split("\n\n").filter(|text| !text.is_empty()) {
+                    p.lead { (paragraph) }
+                }
+                (status(recorded, &cells))
+            }
+            (setting::section(run))
+            @for drawn in &figures { (figure(drawn)) }
+            (sides::section(recorded, &cells))
+            (table::section(recorded, &cells))
+            (table::ceilings(run))
+            (problems::section(&cells))
+            section {
+                h3 { "To repeat it" }
+                pre.command { code { (run.command) } }
+            }
+        }
+    })
+}
+
+/// The best-known number of an experiment: the first that its figures draw.
+pub(super) fn main_metric(run: &Run) -> &'static crate::results::Metric {
+    let drawn = run.experiment.figures.iter().flat_map(|figure| &figure.y);
+    let usual = ["produce_rate", "consume_rate"];
+    let mut known = drawn
+        .map(String::as_str)
+        .chain(usual)
+        .filter_map(crate::results::metric);
+    known.next().unwrap_or(&crate::results::METRICS[0])
+}
+
+fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
+    let run = &recorded.run;
+    let (there, all) = (recorded.points.len(), run.order.len());
+    let measured: usize = cells.iter().map(|cell| cell.measured().count()).sum();
+    let word = match run.status {
+        Status::Finished if there == all => None,
+        Status::Finished => Some("Not everything was measured"),
+        Status::Running => Some("Still running, or killed"),
+        Status::Interrupted => Some("Interrupted"),
+        Status::Stopped => Some("Stopped"),
+    };
+    html! {
+        @if let Some(word) = word {
+            p.banner {
+                strong { (word) } ": " (there) " of " (all) " points are there"
+                @if let Some(reason) = &run.reason { " (" (reason) ")" }
+                ". It can be resumed."
+            }
+        }
+        @if measured == 0 {
+            p.banner { strong { "Nothing was measured" } ": why stands below." }
+        }
+    }
+}
+
+fn figure(drawn: &Drawn) -> Markup {
+    html! {
+        figure.result {
+            figcaption {
+                h3 { (drawn.title) }
+                @if !drawn.legend.is_empty() {
+                    ul.legend {
+                        @for entry in &drawn.legend {
+                            li {
+                                (swatch(entry.mark))
+                                @if !entry.name.is_empty() { span { (entry.name) } }
+                                (sign::durability(&entry.durability))
+                            }
+                        }
+                    }
+                }
+            }
+            @if drawn.panels.is_empty() {
+                p.nothing { "There is nothing to draw: no point has this figure." }
+            }
+            @for panel in &drawn.panels {
+                div.panel {
+                    @if let Some(heading) = &panel.heading { h4 { (heading) } }
+                    (PreEscaped(&panel.wide))
+                    (PreEscaped(&panel.narrow))
+                }
+            }
+            @if !drawn.panels.is_empty() {
+                p.notes { @for note in &drawn.notes { (note) " " } }
+            }
+        }
+        (effects::tables(drawn))
+    }
+}

@@ -1,0 +1,218 @@
+//! The table behind the figures: every cell, with its durability, its driver, and how sure each number is.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::sign;
+use crate::report::cells::{Cell, varied};
+use crate::report::chart::{Mark, dot};
+use crate::report::load::Recorded;
+use crate::report::{names, numbers};
+use crate::results::{Ceiling, METRICS, Metric, Run};
+
+/// Shown whether or not a figure asks for them.
+const ALWAYS: [&str; 12] = [
+    "produce_rate",
+    "consume_rate",
+    "goodput",
+    "sustainable_rate",
+    "acknowledged_p50_us",
+    "acknowledged_p99_us",
+    "delivery_p99_us",
+    "round_trip_p99_us",
+    "broker_cpu_per_million",
+    "broker_memory_mib",
+    "drain_s",
+    "cold_start_s",
+];
+/// Shown where one of them is not zero.
+const TROUBLE: [&str; 5] = ["failed", "lost", "duplicated", "timed_out", "reconnects"];
+
+pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
+    let measured: Vec<&Cell<'_>> = cells
+        .iter()
+        .filter(|cell| cell.measured().next().is_some())
+        .collect();
+    if measured.is_empty() {
+        return html! {};
+    }
+    let paths = shown(cells);
+    let several = recorded.run.experiment.systems.len() > 1;
+    let columns = columns(&recorded.run, &measured);
+    let scales: Vec<numbers::Scale> = columns
+        .iter()
+        .map(|metric| {
+            let values: Vec<f64> = measured
+                .iter()
+                .filter_map(|cell| cell.estimate(metric.name))
+                .map(|estimate| estimate.value)
+                .collect();
+            numbers::Scale::of(metric.unit, values.into_iter())
+        })
+        .collect();
+    html! {
+        section {
+            h3 { "The numbers" }
+            div.scroll tabindex="0" { table.numbers.wide-table {
+                thead { tr {
+                    th.key scope="col" { "System" }
+                    th scope="col" { "Durability" }
+                    @for path in &paths { th scope="col" { (names::short(path, &paths)) } }
+                    @for (metric, scale) in columns.iter().zip(&scales) {
+                        th.num scope="col" { (metric.label) @if !scale.unit.is_empty() { span.unit { (scale.unit) } } }
+                    }
+                    th.num scope="col" { "of ceiling" }
+                    th scope="col" { "Driver" }
+                    th.num scope="col" { "Client" }
+                    th.num scope="col" { "Runs" }
+                } }
+                tbody {
+                    @for (index, cell) in measured.iter().enumerate() {
+                        @let next = several && index > 0 && measured.get(index - 1).is_some_and(|before| before.parameters != cell.parameters);
+                        tr.next[next] { (row(cell, recorded, &paths, &columns, &scales)) }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+/// The parameters that have a column of their own. Durability has its sign.
+pub(super) fn shown(cells: &[Cell<'_>]) -> Vec<String> {
+    varied(cells)
+        .into_iter()
+        .filter(|path| path != "system.durability")
+        .collect()
+}
+
+fn columns(run: &Run, cells: &[&Cell<'_>]) -> Vec<&'static Metric> {
+    let asked: Vec<&str> = run
+        .experiment
+        .figures
+        .iter()
+        .flat_map(|figure| &figure.y)
+        .map(String::as_str)
+        .collect();
+    let shown = |metric: &&'static Metric| {
+        let values = || cells.iter().flat_map(|cell| cell.values(metric.name));
+        if TROUBLE.contains(&metric.name) {
+            return values().any(|value| value != 0.0);
+        }
+        (asked.contains(&metric.name) || ALWAYS.contains(&metric.name)) && values().next().is_some()
+    };
+    METRICS.iter().filter(shown).collect()
+}
+
+fn row(
+    cell: &Cell<'_>,
+    recorded: &Recorded,
+    paths: &[String],
+    columns: &[&'static Metric],
+    scales: &[numbers::Scale],
+) -> Markup {
+    let systems = &recorded.run.experiment.systems;
+    let mark = Mark::new(names::colour(&cell.system, systems), 0);
+    let point = cell.measured().next();
+    html! {
+        th.key scope="row" { (dot(mark)) (names::system(&cell.system)) }
+        td { @if let Some(point) = point { (sign::given(&point.durability)) } }
+        @for path in paths {
+            td { @if let Some(value) = cell.parameters.get(path) { (names::value(value)) } }
+        }
+        @for (metric, scale) in columns.iter().zip(scales) {
+            td.num { @match cell.estimate(metric.name) {
+                Some(estimate) => {
+                    @let (value, reach) = scale.estimate(&estimate);
+                    (value) @if let Some(reach) = reach { " " span.reach { (reach) } }
+                },
+                None => "–",
+            } }
+        }
+        td.num { @match of_ceiling(cell, &recorded.run) { Some(share) => (numbers::percent(share)), None => "–" } }
+        td { @if let Some(point) = point {
+            (point.driver.name) @if point.driver.limited.is_some() { " " span.flag title=[point.driver.limited.as_deref()] { "limit" } }
+        } }
+        td.num { @if let Some(share) = client_share(cell) { (numbers::percent(share)) } @else { "–" } }
+        td.num { (cell.measured().count()) "/" (cell.points.len()) }
+    }
+}
+
+fn client_share(cell: &Cell<'_>) -> Option<f64> {
+    let shares: Vec<f64> = cell.measured().map(|point| point.driver.cpu_share).collect();
+    crate::statistics::mean(&shares).map(|estimate| estimate.value)
+}
+
+/// The rate against what the same client reaches with a stub.
+fn of_ceiling(cell: &Cell<'_>, run: &Run) -> Option<f64> {
+    let driver = &cell.measured().next()?.driver.name;
+    let fits = |ceiling: &&Ceiling| {
+        let agrees =
+            |(path, value): (&String, &Value)| cell.parameters.get(path).is_none_or(|own| own == value);
+        ceiling.driver == *driver && ceiling.parameters.iter().all(agrees)
+    };
+    let ceiling = run.ceilings.iter().find(fits)?;
+    let share = |rate: &str, ceiling: Option<f64>| {
+        let ceiling = ceiling.filter(|ceiling| *ceiling > 0.0)?;
+        Some(cell.estimate(rate)?.value / ceiling)
+    };
+    share("produce_rate", ceiling.produce_rate).or_else(|| share("consume_rate", ceiling.consume_rate))
+}
+
+/// What clients reach against a stub, and the machine's own network.
+pub(super) fn ceilings(run: &Run) -> Markup {
+    if run.ceilings.is_empty() && run.network.is_none() {
+        return html! {};
+    }
+    let scale = numbers::Scale::of(
+        "1/s",
+        run.ceilings
+            .iter()
+            .flat_map(|ceiling| [ceiling.produce_rate, ceiling.consume_rate])
+            .flatten(),
+    );
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| scale.number(value));
+    html! {
+        section {
+            h3 { "What the instrument can do" }
+            @if !run.ceilings.is_empty() {
+                p { "Each client against a stub that answers at once and stores nothing (" (sign::durability("none")) ")." }
+                div.scroll tabindex="0" { table.numbers {
+                    thead { tr {
+                        th.key scope="col" { "Driver" }
+                        th scope="col" { "With" }
+                        th.num scope="col" { "Produce" span.unit { (scale.unit) } }
+                        th.num scope="col" { "Consume" span.unit { (scale.unit) } }
+                        th.num scope="col" { "CPU per million" span.unit { "s" } }
+                    } }
+                    tbody { @for ceiling in &run.ceilings { tr {
+                        th.key scope="row" { (ceiling.driver) }
+                        td { (parameters(&ceiling.parameters)) }
+                        td.num { (number(ceiling.produce_rate)) }
+                        td.num { (number(ceiling.consume_rate)) }
+                        td.num { @match (ceiling.client_cpu_per_million, &ceiling.reason) {
+                            (Some(cpu), _) => (numbers::Scale::of("s", std::iter::once(cpu)).number(cpu)),
+                            (None, Some(reason)) => (reason),
+                            (None, None) => "–",
+                        } }
+                    } } }
+                } }
+            }
+            @if let Some(network) = &run.network {
+                p { "The network alone (" (network.path) "): " (numbers::alone(network.bytes_per_second, "B/s")) ", round trip of a byte "
+                    (numbers::alone(network.round_trip.p50_us as f64, "µs")) " (median), "
+                    (numbers::alone(network.round_trip.p99_us as f64, "µs")) " (p99)." }
+            }
+        }
+    }
+}
+
+/// `size 100, batch 64KiB`.
+pub(super) fn parameters(parameters: &BTreeMap<String, Value>) -> String {
+    let all: Vec<String> = parameters.keys().cloned().collect();
+    let parts = parameters
+        .iter()
+        .map(|(path, value)| format!("{} {}", names::short(path, &all), names::value(value)));
+    parts.collect::<Vec<_>>().join(", ")
+}

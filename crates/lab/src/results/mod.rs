@@ -1,0 +1,31 @@
+//! What is measured, as it lies on the disk: everything that is needed to draw a run again without running it again.
+//!
+//! ```text
+//! RUN/run.json           what was asked, where, in which order, and how far it got
+//! RUN/points/0001.json   one file per point: a system with parameters, one repetition
+//! RUN/logs/0001/…        what the systems said
+//! ```
+//!
+//! Files are written whole and renamed into place: a point is there or it is not. Times are seconds since the start of
+//! the point (its load, not its preparation) unless their names say otherwise; latencies are microseconds.
+//!
+//! - [`run_file`]: the run as a whole; [`point`]: one point; [`series`]: what is sampled every second
+//! - [`histogram`]: latencies, mergeable; [`metric`]: the figures by name that tables and charts are made of
+//! - [`store`]: writes and reads the folder
+
+pub mod histogram;
+pub mod metric;
+pub mod point;
+pub mod run_file;
+pub mod series;
+pub mod store;
+
+pub use histogram::Latencies;
+pub use metric::{METRICS, Metric, metric};
+pub use point::{Counts, Driver, Durability, Outcome, OutcomeKind, Point, RoleResult};
+pub use run_file::{Ceiling, Environment, Network, Planned, Run, Status};
+pub use series::{ProcessKind, ProcessSample, ProcessSeries, RateSample};
+pub use store::{Folder, StoreError};
+
+/// The version of these files. Older ones are read; newer ones are refused.
+pub const FORMAT: u32 = 1;

@@ -1,0 +1,169 @@
+//! `points/NNNN.json`: one system with one set of parameters, once.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::histogram::Latencies;
+use super::series::{ProcessSeries, RateSample};
+
+/// What was measured at one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    pub format: u32,
+    pub number: u32,
+    pub system: String,
+    /// What the system says that it is; empty where it was not started.
+    pub version: String,
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub repetition: u32,
+    pub outcome: Outcome,
+    pub durability: Durability,
+    /// The settings that the system was given, in its own words.
+    pub settings: BTreeMap<String, String>,
+    pub driver: Driver,
+    /// Milliseconds since 1970.
+    pub started_ms: i64,
+    /// Seconds at the front that count for nothing.
+    pub warmup_s: f64,
+    /// Seconds behind them that count.
+    pub measured_s: f64,
+    pub roles: Vec<RoleResult>,
+    pub processes: Vec<ProcessSeries>,
+    /// The figures by name (see [`super::metric::METRICS`]); those that make no sense here are absent.
+    pub metrics: BTreeMap<String, f64>,
+    /// What a reader has to know about this point.
+    pub remarks: Vec<String>,
+}
+
+/// How a point ended. Everything but `Done` has a reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub kind: OutcomeKind,
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    Done,
+    /// The system did not start, did not answer, or died.
+    Failed,
+    /// The system does not take a setting.
+    Refused,
+    /// Messages that were acknowledged did not come out. The figures stand beside it.
+    Lost,
+    /// Not run: a driver, a feature or a program is not there.
+    Skipped,
+}
+
+/// The durability of what was acknowledged: this stands beside every number.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Durability {
+    /// What the experiment asked for.
+    pub asked: String,
+    /// What the system gives: `none`, `memory`, `os`, `interval:N,T` or `sync`. Never stronger than it is.
+    pub given: String,
+    /// By which of its own switches, and where that differs from what was asked.
+    pub note: Option<String>,
+}
+
+/// The client side.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Driver {
+    /// Such as `lean` or `librdkafka`.
+    pub name: String,
+    pub version: String,
+    /// The share of the machine's cores that the client used while it counted, 0 to 1.
+    pub cpu_share: f64,
+    /// Why the client, rather than the system, may be what was measured.
+    pub limited: Option<String>,
+}
+
+/// What one role did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleResult {
+    pub name: String,
+    /// What it does: `produce`, `consume`, `relay`, `request`, `respond`, …
+    pub does: String,
+    pub clients: u32,
+    /// Over the time that counts.
+    pub counts: Counts,
+    /// From the start to the end of the point, warm-up included: what went in against what came out.
+    pub totals: Counts,
+    /// Messages per second over the time that counts: acknowledged ones of those that send, else received ones.
+    pub rate: f64,
+    /// Bytes of content per second.
+    pub bytes_rate: f64,
+    /// By what they measure: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to its
+    /// reception), `round_trip` (to the answer), `lateness` (to the lab's own sending).
+    pub latencies: BTreeMap<String, Latencies>,
+    pub samples: Vec<RateSample>,
+}
+
+/// Messages counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    pub sent: u64,
+    pub acknowledged: u64,
+    /// Refused, or given up without an answer.
+    pub failed: u64,
+    pub received: u64,
+    /// Received more than once by the same audience.
+    pub duplicated: u64,
+    /// Acknowledged and never received by an audience that should have.
+    pub lost: u64,
+    /// Not answered within the role's patience.
+    pub timed_out: u64,
+    pub reconnects: u64,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
+impl Outcome {
+    pub fn done() -> Self {
+        Self {
+            kind: OutcomeKind::Done,
+            reason: None,
+        }
+    }
+
+    pub fn because(kind: OutcomeKind, reason: impl Into<String>) -> Self {
+        Self {
+            kind,
+            reason: Some(reason.into()),
+        }
+    }
+}
+
+impl Counts {
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            acknowledged: self.acknowledged - before.acknowledged,
+            failed: self.failed - before.failed,
+            received: self.received - before.received,
+            duplicated: self.duplicated - before.duplicated,
+            lost: self.lost - before.lost,
+            timed_out: self.timed_out - before.timed_out,
+            reconnects: self.reconnects - before.reconnects,
+            bytes_sent: self.bytes_sent - before.bytes_sent,
+            bytes_received: self.bytes_received - before.bytes_received,
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.acknowledged += other.acknowledged;
+        self.failed += other.failed;
+        self.received += other.received;
+        self.duplicated += other.duplicated;
+        self.lost += other.lost;
+        self.timed_out += other.timed_out;
+        self.reconnects += other.reconnects;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+    }
+}

@@ -1,0 +1,108 @@
+//! `run.json`: the run as a whole.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::histogram::Latencies;
+use crate::experiment::Experiment;
+
+/// What was asked, where, in which order, and how far it got.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub format: u32,
+    /// The experiment's name: its file's, without folder and ending.
+    pub name: String,
+    /// The experiment as it was read, before the grid and the scale were applied.
+    pub experiment: Experiment,
+    /// The file's text, from which the points are made again when a run is resumed.
+    pub source: String,
+    /// The command line that repeats the run.
+    pub command: String,
+    /// Durations, counts and rates were multiplied by this; 1 is the experiment as it is written.
+    pub scale: f64,
+    pub seed: u64,
+    pub environment: Environment,
+    /// The machine's own network between client and system; `None` where it could not be measured.
+    pub network: Option<Network>,
+    /// What the clients reach against a stub that answers without storing.
+    pub ceilings: Vec<Ceiling>,
+    /// Milliseconds since 1970.
+    pub started_ms: i64,
+    pub ended_ms: Option<i64>,
+    pub status: Status,
+    /// Why the run ended, if it is neither running nor finished.
+    pub reason: Option<String>,
+    /// All points, in the order in which they are run.
+    pub order: Vec<Planned>,
+}
+
+/// How far a run got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Under way, or ended without a word: killed.
+    Running,
+    Finished,
+    /// Stopped by its user; it can be resumed.
+    Interrupted,
+    /// Stopped by an error of the lab's own machine, such as a full disk; it can be resumed.
+    Stopped,
+}
+
+/// A point that is to be measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// From 1 on, in the order of the grid; also the name of the point's file.
+    pub number: u32,
+    pub system: String,
+    /// The grid's parameters by their path, such as `roles.producers.batch`.
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    /// From 1 on.
+    pub repetition: u32,
+}
+
+/// The machine, and what is installed on it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    pub cpu: String,
+    pub cores: u32,
+    pub memory_bytes: u64,
+    pub kernel: String,
+    pub distribution: String,
+    /// The file system and the device that results and systems' data lie on.
+    pub disk: String,
+    /// Stafett's version, and the revision it was built from where that is known.
+    pub stafett: String,
+    pub revision: Option<String>,
+    /// Versions by system, as far as they were started.
+    pub versions: BTreeMap<String, String>,
+    /// Other machines that took part, by the name that the controller gave them.
+    pub agents: Vec<String>,
+}
+
+/// The network between client and system, without a broker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Between whom, such as `loopback`.
+    pub path: String,
+    pub bytes_per_second: f64,
+    /// One byte there and back.
+    pub round_trip: Latencies,
+}
+
+/// What a client reaches against a stub.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The driver's name.
+    pub driver: String,
+    /// Those of the grid's parameters that the client is concerned with, and the size of its messages.
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Messages per second.
+    pub produce_rate: Option<f64>,
+    pub consume_rate: Option<f64>,
+    /// CPU seconds of the client per million messages, where it produces as fast as it can.
+    pub client_cpu_per_million: Option<f64>,
+    /// Why there is no figure.
+    pub reason: Option<String>,
+}

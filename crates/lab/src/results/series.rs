@@ -1,0 +1,64 @@
+//! What is sampled every second, of roles and of processes.
+
+use serde::{Deserialize, Serialize};
+
+/// One second of a role. Counts are of that second alone.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RateSample {
+    /// The end of the second, since the load began; warm-up included.
+    pub at_s: f64,
+    /// How long it was: about 1.
+    pub seconds: f64,
+    /// Clients that were at work at its end.
+    pub clients: u32,
+    pub sent: u64,
+    pub acknowledged: u64,
+    pub received: u64,
+    pub failed: u64,
+    pub timed_out: u64,
+    pub reconnects: u64,
+    /// Of the role's main latency, in microseconds; absent in a second without one.
+    pub p50_us: Option<u64>,
+    pub p99_us: Option<u64>,
+    pub max_us: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessKind {
+    Broker,
+    Client,
+}
+
+/// One process over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessSeries {
+    pub kind: ProcessKind,
+    /// The program's name.
+    pub name: String,
+    pub pid: u32,
+    /// Resident memory before the load.
+    pub first_memory_bytes: u64,
+    pub samples: Vec<ProcessSample>,
+}
+
+/// One second of a process. Sums are of that second alone; the others are as they are at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProcessSample {
+    pub at_s: f64,
+    pub seconds: f64,
+    /// CPU seconds.
+    pub cpu_user_s: f64,
+    pub cpu_system_s: f64,
+    /// Resident memory.
+    pub memory_bytes: u64,
+    /// To and from the device, not the page cache.
+    pub disk_read_bytes: u64,
+    pub disk_written_bytes: u64,
+    /// The whole machine's network interface or, on one machine, loopback: the kernel does not count by process.
+    pub network_received_bytes: u64,
+    pub network_sent_bytes: u64,
+    pub open_files: u32,
+    pub threads: u32,
+    pub context_switches: u64,
+}

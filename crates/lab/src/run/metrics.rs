@@ -1,0 +1,196 @@
+//! The figures by name, out of what was measured.
+
+use super::point::Brought;
+use crate::environment::cores;
+use crate::experiment::{Does, Plan};
+use crate::results::{Latencies, Point, ProcessKind, ProcessSample, ProcessSeries, RoleResult, histogram};
+use crate::workload::Loaded;
+
+const MILLION: f64 = 1e6;
+const MIB: f64 = 1_048_576.0;
+
+/// Puts every figure that makes sense into the point.
+pub(super) fn fill(point: &mut Point, plan: &Plan, brought: &Brought) {
+    let loaded = &brought.loaded;
+    let figures = &mut point.metrics;
+    figures.insert("prepare_s".to_owned(), brought.prepare_s);
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            figures.insert(name.to_owned(), value);
+        }
+    };
+    put("drain_s", loaded.drain_s);
+    put("sustainable_rate", loaded.sustainable_rate);
+    rates(loaded, &mut put);
+    counts(loaded, plan, &mut put);
+    for (name, latencies) in ["acknowledged", "delivery", "round_trip"]
+        .into_iter()
+        .filter_map(|name| Some((name, merged(&loaded.roles, name)?)))
+    {
+        put(&format!("{name}_mean_us"), Some(latencies.mean_us));
+        put(&format!("{name}_p50_us"), Some(latencies.p50_us as f64));
+        put(&format!("{name}_p99_us"), Some(latencies.p99_us as f64));
+        put(&format!("{name}_p999_us"), Some(latencies.p999_us as f64));
+    }
+    let messages = messages(loaded);
+    let share = processes(loaded, plan, messages, &mut put);
+    point.driver.cpu_share = share;
+}
+
+fn by_role<'a>(loaded: &'a Loaded, does: &'a str) -> impl Iterator<Item = &'a RoleResult> {
+    loaded.roles.iter().filter(move |role| role.does == does)
+}
+
+fn sum<'a>(roles: impl Iterator<Item = &'a RoleResult>, of: impl Fn(&RoleResult) -> f64) -> Option<f64> {
+    let values: Vec<f64> = roles.map(of).collect();
+    (!values.is_empty()).then(|| values.iter().sum())
+}
+
+fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
+    put("produce_rate", sum(by_role(loaded, "produce"), |role| role.rate));
+    put(
+        "produce_bytes_rate",
+        sum(by_role(loaded, "produce"), |role| role.bytes_rate),
+    );
+    let receives = |role: &&RoleResult| role.does == "consume" || role.does == "relay";
+    put(
+        "consume_rate",
+        sum(loaded.roles.iter().filter(receives), |role| role.rate),
+    );
+    put(
+        "consume_bytes_rate",
+        sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
+    );
+    put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
+}
+
+/// Counts are of the whole point: what went in against what came out.
+fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>)) {
+    let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter(), |role| of(role) as f64);
+    put("sent", total(|role| role.totals.sent));
+    put("acknowledged", total(|role| role.totals.acknowledged));
+    put("received", total(|role| role.totals.received));
+    put("failed", total(|role| role.totals.failed));
+    put("reconnects", total(|role| role.totals.reconnects));
+    let has = |does| plan.roles.values().any(|role| role.does == does);
+    if has(Does::Consume) {
+        put("lost", total(|role| role.totals.lost));
+        put("duplicated", total(|role| role.totals.duplicated));
+    }
+    if has(Does::Request) {
+        put("timed_out", total(|role| role.totals.timed_out));
+    }
+}
+
+/// The latencies of all roles that have them, together.
+fn merged(roles: &[RoleResult], name: &str) -> Option<Latencies> {
+    let mut all = histogram::empty();
+    for latencies in roles.iter().filter_map(|role| role.latencies.get(name)) {
+        // Both are of the lab's own bounds.
+        let _ = all.add(&latencies.decode().ok()?);
+    }
+    (!all.is_empty()).then(|| Latencies::of(&all))
+}
+
+/// Messages through the system in the time that counts: those that went in, or where none did, those that came out.
+fn messages(loaded: &Loaded) -> f64 {
+    let acknowledged: u64 = loaded.roles.iter().map(|role| role.counts.acknowledged).sum();
+    let received: u64 = loaded.roles.iter().map(|role| role.counts.received).sum();
+    (if acknowledged > 0 { acknowledged } else { received }) as f64
+}
+
+/// Figures of the processes; returns the client's share of all cores.
+fn processes(loaded: &Loaded, plan: &Plan, messages: f64, put: &mut impl FnMut(&str, Option<f64>)) -> f64 {
+    let all = loaded.measured_s * f64::from(cores());
+    let mut client_share = 0.0;
+    for (kind, name) in [(ProcessKind::Broker, "broker"), (ProcessKind::Client, "client")] {
+        let samples = counted(loaded, kind);
+        if samples.is_empty() {
+            continue;
+        }
+        let cpu: f64 = samples
+            .iter()
+            .map(|sample| sample.cpu_user_s + sample.cpu_system_s)
+            .sum();
+        let share = cpu / all;
+        if kind == ProcessKind::Client {
+            client_share = share;
+        }
+        put(&format!("{name}_cpu_share"), Some(share));
+        if messages > 0.0 {
+            put(&format!("{name}_cpu_per_million"), Some(cpu / messages * MILLION));
+        }
+    }
+    let broker = counted(loaded, ProcessKind::Broker);
+    let largest = |of: fn(&ProcessSample) -> f64| broker.iter().map(of).reduce(f64::max);
+    let per_second = |of: fn(&ProcessSample) -> f64| {
+        (!broker.is_empty()).then(|| broker.iter().map(of).sum::<f64>() / loaded.measured_s)
+    };
+    put(
+        "broker_memory_mib",
+        largest(|sample| sample.memory_bytes as f64 / MIB),
+    );
+    put(
+        "broker_open_files",
+        largest(|sample| f64::from(sample.open_files)),
+    );
+    put(
+        "broker_disk_written_rate",
+        per_second(|sample| sample.disk_written_bytes as f64),
+    );
+    put(
+        "broker_context_switches_rate",
+        per_second(|sample| sample.context_switches as f64),
+    );
+    put("memory_per_connection_kib", per_connection(loaded, plan));
+    client_share
+}
+
+/// The samples of the time that counts, of all processes of a kind.
+fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
+    let (from, to) = (loaded.warmup_s, loaded.warmup_s + loaded.measured_s);
+    let all = loaded.processes.iter().filter(|process| process.kind == kind);
+    all.flat_map(|process| process.samples.iter().copied())
+        .filter(|sample| sample.at_s > from + 1e-6 && sample.at_s <= to + 1e-6)
+        .collect()
+}
+
+/// How the broker grew with its idle connections.
+fn per_connection(loaded: &Loaded, plan: &Plan) -> Option<f64> {
+    let idle: u32 = plan
+        .roles
+        .values()
+        .filter(|role| role.does == Does::Idle)
+        .map(|role| role.clients)
+        .sum();
+    if idle == 0 {
+        return None;
+    }
+    let broker: &ProcessSeries = loaded
+        .processes
+        .iter()
+        .find(|process| process.kind == ProcessKind::Broker)?;
+    let last = broker.samples.last()?.memory_bytes as f64;
+    Some((last - broker.first_memory_bytes as f64) / f64::from(idle) / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::results::{METRICS, metric};
+
+    #[test]
+    fn figures_have_different_names() {
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+        for name in [
+            "produce_rate",
+            "acknowledged_p99_us",
+            "broker_cpu_per_million",
+            "drain_s",
+        ] {
+            assert!(metric(name).is_some(), "{name}");
+        }
+    }
+}

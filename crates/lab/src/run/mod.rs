@@ -1,0 +1,278 @@
+//! Runs an experiment: every point in its order, each one's result on the disk before the next one begins.
+//!
+//! What goes wrong with a system is that point's result, and the grid goes on. What goes wrong with the lab itself (a full
+//! disk) stops the run with what it has. A run that was interrupted goes on where it was.
+//!
+//! - [`point`]: one point: its system, its load, its result
+//! - [`metrics`]: the figures by name
+//! - [`verdict`]: how a point ended, and whether the client was what was measured
+
+pub mod metrics;
+pub mod point;
+pub mod verdict;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::environment;
+use crate::experiment::read::TOPICS_DEFAULT;
+use crate::experiment::{Experiment, ExperimentError, Plan, Source};
+use crate::grid;
+use crate::measure::{ceiling, network};
+use crate::results::{FORMAT, Folder, Planned, Point, Run, Status, StoreError};
+use crate::systems::{Place, System, find_peers};
+use crate::workload::load::Second;
+use point::Bench;
+
+/// What is to be run.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The experiment's name.
+    pub name: String,
+    pub source: Source,
+    /// Instead of those of the experiment.
+    pub systems: Option<Vec<String>>,
+    pub scale: f64,
+    pub out: PathBuf,
+    /// Of systems that run already.
+    pub addresses: BTreeMap<String, String>,
+    /// This program.
+    pub exe: PathBuf,
+    /// The command line that repeats the run.
+    pub command: String,
+}
+
+/// Is told how a run goes.
+pub trait Watch: Send + Sync {
+    /// `done` points of the run are there already.
+    fn begins(&self, run: &Run, done: usize);
+    /// Something that takes a while, such as the start of a system.
+    fn does(&self, what: &str);
+    /// A point begins; `left` is an estimate for the rest of the run.
+    fn point(&self, planned: &Planned, done: usize, left: Duration);
+    fn second(&self, second: &Second);
+    fn ended(&self, point: &Point);
+}
+
+/// Why there is no run, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Request(String),
+}
+
+/// Runs what is asked, or goes on with it. Returns the run as it was left; `stop` interrupts it.
+pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToken) -> Result<Run, RunError> {
+    let experiment = request.source.experiment()?;
+    let folder = Folder::new(&request.out);
+    let mut run = if folder.exists() {
+        resumed(&request, &folder)?
+    } else {
+        let run = planned(&request, experiment)?;
+        folder.write_run(&run)?;
+        run
+    };
+    let place = Place {
+        exe: request.exe.clone(),
+        data: request.out.join("data"),
+        logs: request.out.join("logs"),
+        peers: find_peers(&[&std::env::current_dir().unwrap_or_default(), &request.exe]),
+    };
+    let done = run
+        .order
+        .iter()
+        .filter(|planned| folder.has_point(planned.number))
+        .count();
+    watch.begins(&run, done);
+    let mut bench = Bench {
+        request,
+        place,
+        watch,
+        stop,
+        system: None,
+    };
+    let ended = bench.all(&mut run, &folder).await;
+    bench.put_away().await;
+    let (status, reason) = match ended {
+        Ok(()) if bench.stop.is_cancelled() => (Status::Interrupted, None),
+        Ok(()) => (Status::Finished, None),
+        Err(error) => (Status::Stopped, Some(error.to_string())),
+    };
+    run.status = status;
+    run.reason = reason;
+    run.ended_ms = Some(now_ms());
+    // With a full disk even this may fail; what was saved before is whole.
+    let saved = folder.write_run(&run);
+    match (status, saved) {
+        (Status::Stopped, _) | (_, Ok(())) => Ok(run),
+        (_, Err(error)) => Err(error.into()),
+    }
+}
+
+/// A run from its beginning.
+fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
+    let parameters = grid::combinations(&request.source.grid(request.scale)?);
+    let first = parameters.first().cloned().unwrap_or_default();
+    let plan = request.source.plan(request.scale, &first)?;
+    let systems = request
+        .systems
+        .clone()
+        .unwrap_or_else(|| experiment.systems.clone());
+    let order = grid::order(&systems, &parameters, plan.run.repetitions, plan.run.seed);
+    std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
+        path: request.out.clone(),
+        source,
+    })?;
+    Ok(Run {
+        format: FORMAT,
+        name: request.name.clone(),
+        experiment,
+        source: request.source.text.clone(),
+        command: request.command.clone(),
+        scale: request.scale,
+        seed: plan.run.seed,
+        environment: environment::describe(&request.out, &request.exe),
+        network: None,
+        ceilings: Vec::new(),
+        started_ms: now_ms(),
+        ended_ms: None,
+        status: Status::Running,
+        reason: None,
+        order,
+    })
+}
+
+/// A run that was begun before, if it is the same.
+fn resumed(request: &Request, folder: &Folder) -> Result<Run, RunError> {
+    let mut run = folder.read_run()?;
+    let asked = request
+        .systems
+        .clone()
+        .unwrap_or_else(|| run.experiment.systems.clone());
+    let is_same = run.source == request.source.text
+        && (run.scale - request.scale).abs() < 1e-9
+        && run.order.iter().all(|planned| asked.contains(&planned.system));
+    if !is_same {
+        return Err(RunError::Request(format!(
+            "{} holds another run ({}, scale {}): give another folder with --out, or delete it",
+            request.out.display(),
+            run.name,
+            run.scale
+        )));
+    }
+    run.status = Status::Running;
+    run.reason = None;
+    Ok(run)
+}
+
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Bench {
+    /// All points that are not there yet.
+    async fn all(&mut self, run: &mut Run, folder: &Folder) -> Result<(), RunError> {
+        if run.network.is_none() {
+            self.watch.does("measuring the network");
+            run.network = tokio::task::spawn_blocking(network::loopback)
+                .await
+                .ok()
+                .and_then(Result::ok);
+        }
+        if run.ceilings.is_empty() {
+            self.watch
+                .does("measuring what the client reaches against a stub");
+            run.ceilings = ceiling::measure(&self.request, &self.stop).await?;
+        }
+        folder.write_run(run)?;
+        let started = Instant::now();
+        let mut taken = 0;
+        for place in 0..run.order.len() {
+            let Some(planned) = run.order.get(place).cloned() else {
+                break;
+            };
+            if self.stop.is_cancelled() {
+                return Ok(());
+            }
+            if folder.has_point(planned.number) {
+                continue;
+            }
+            let plan = self.plan(&planned)?;
+            let left = self.left(run, folder, started.elapsed(), taken, &plan);
+            self.watch.point(&planned, place, left);
+            let point = self.measure(&planned, plan, &run.ceilings).await;
+            if self.stop.is_cancelled() {
+                // Half a point is none.
+                return Ok(());
+            }
+            taken += 1;
+            folder.write_point(&point)?;
+            if !point.version.is_empty()
+                && run
+                    .environment
+                    .versions
+                    .insert(point.system.clone(), point.version.clone())
+                    .is_none()
+            {
+                folder.write_run(run)?;
+            }
+            self.watch.ended(&point);
+        }
+        Ok(())
+    }
+
+    /// The settings of a point, with the addresses that were given.
+    pub(crate) fn plan(&self, planned: &Planned) -> Result<Plan, RunError> {
+        let mut plan = self
+            .request
+            .source
+            .plan(self.request.scale, &planned.parameters)?;
+        for (system, address) in &self.request.addresses {
+            let own = match system.as_str() {
+                "stafett" => &mut plan.system.stafett,
+                "kafka" => &mut plan.system.kafka,
+                _ => &mut plan.system.rabbitmq,
+            };
+            own.address = Some(address.clone());
+        }
+        debug_assert!(!plan.topics.is_empty(), "there is at least {TOPICS_DEFAULT}");
+        Ok(plan)
+    }
+
+    /// How long the rest takes: as the points so far did, or as long as a point is meant to take.
+    fn left(&self, run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) -> Duration {
+        let open = run
+            .order
+            .iter()
+            .filter(|planned| !folder.has_point(planned.number))
+            .count();
+        let each = if taken > 0 {
+            spent / taken
+        } else {
+            plan.run.warmup.0 + plan.run.duration.0 + Duration::from_secs(2)
+        };
+        each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX))
+    }
+
+    /// Ends what is running.
+    pub(crate) async fn put_away(&mut self) {
+        if let Some(System {
+            process: Some(process),
+            ..
+        }) = self.system.take()
+        {
+            process.stop().await;
+        }
+        // Whatever is left of it is on the next start's way.
+        let _ = std::fs::remove_dir_all(&self.place.data);
+    }
+}

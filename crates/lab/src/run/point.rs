@@ -1,0 +1,278 @@
+//! One point: its system, its load, its result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::verdict::{self, Seen};
+use super::{Request, Watch, metrics, now_ms};
+use crate::drivers::{Destinations, Driver, DriverError};
+use crate::experiment::{Does, Plan, Restart};
+use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
+use crate::systems::{self, Place, StartError, System, durability};
+use crate::workload::{Load, Loaded};
+
+/// The lab at work: what was asked, and the system that is up.
+pub(crate) struct Bench {
+    pub(crate) request: Request,
+    pub(crate) place: Place,
+    pub(crate) watch: Arc<dyn Watch>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) system: Option<System>,
+}
+
+/// What came of a load.
+pub(crate) struct Brought {
+    pub(crate) loaded: Loaded,
+    /// Creating topics and connecting whoever receives.
+    pub(crate) prepare_s: f64,
+}
+
+impl Bench {
+    /// Measures a point; whatever happens is its result.
+    pub(crate) async fn measure(&mut self, planned: &Planned, plan: Plan, ceilings: &[Ceiling]) -> Point {
+        let (topic_settings, durability) = systems::levels(&planned.system, &plan);
+        let mut point = Point {
+            format: FORMAT,
+            number: planned.number,
+            system: planned.system.clone(),
+            version: String::new(),
+            parameters: planned.parameters.clone(),
+            repetition: planned.repetition,
+            outcome: Outcome::done(),
+            durability: durability::without_acknowledgement(durability, &plan),
+            settings: BTreeMap::new(),
+            driver: results::Driver::default(),
+            started_ms: now_ms(),
+            warmup_s: 0.0,
+            measured_s: 0.0,
+            roles: Vec::new(),
+            processes: Vec::new(),
+            metrics: BTreeMap::new(),
+            remarks: Vec::new(),
+        };
+        let plan = Arc::new(plan);
+        if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
+            point.outcome = outcome;
+        }
+        point
+    }
+
+    async fn attempt(
+        &mut self,
+        point: &mut Point,
+        plan: &Arc<Plan>,
+        topic_settings: Vec<(String, String)>,
+        ceilings: &[Ceiling],
+    ) -> Result<(), Outcome> {
+        let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
+        // Before anything is started: what cannot be driven needs no system.
+        let driver = systems::driver(&point.system, "", plan).map_err(skipped)?;
+        if let Some(reason) = driver.lacks(plan) {
+            return Err(skipped(reason));
+        }
+        point.driver.name = driver.name().to_owned();
+        point.driver.version = driver.version();
+        let is_fresh = self
+            .have(&point.system, plan, point.number)
+            .await
+            .map_err(|error| match error {
+                StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
+                StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
+                StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+            })?;
+        let Some(system) = &self.system else {
+            return Ok(());
+        };
+        point.version.clone_from(&system.version);
+        point.settings.clone_from(&system.settings);
+        point.settings.extend(topic_settings.iter().cloned());
+        if let Some(time) = system.cold_start.filter(|_| is_fresh) {
+            point
+                .metrics
+                .insert("cold_start_s".to_owned(), time.as_secs_f64());
+        }
+        if plan.roles.is_empty() {
+            self.rest(point, plan).await;
+            return Ok(());
+        }
+        let driver = systems::driver(&point.system, &system.address, plan).map_err(skipped)?;
+        if is_fresh && has_break_in(plan) {
+            self.watch.does(&format!("warming {} up", point.system));
+            let short = Arc::new(shortened(plan));
+            // What comes of it counts for nothing, whatever it is.
+            let _ = self
+                .load(
+                    &driver,
+                    &short,
+                    &topic_settings,
+                    &format!("{}-warm", point.number),
+                )
+                .await;
+        }
+        point.started_ms = now_ms();
+        let brought = self
+            .load(&driver, plan, &topic_settings, &point.number.to_string())
+            .await;
+        let died = self.death();
+        match brought {
+            Err(error) => Err(died.map_or_else(|| verdict::of_error(&error), verdict::of_death)),
+            Ok(brought) => {
+                let loaded = &brought.loaded;
+                metrics::fill(point, plan, &brought);
+                point.driver.limited = verdict::limited(plan, loaded, ceilings, &point.parameters);
+                let seen = Seen { plan, loaded, died };
+                point.outcome = verdict::of(&seen);
+                point.remarks.extend(verdict::remarks(&seen));
+                point.warmup_s = loaded.warmup_s;
+                point.measured_s = loaded.measured_s;
+                point.roles = brought.loaded.roles;
+                point.processes = brought.loaded.processes;
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the system up, as the plan wants it; whether it was started for that.
+    async fn have(&mut self, name: &str, plan: &Plan, number: u32) -> Result<bool, StartError> {
+        let fits = self.system.as_ref().is_some_and(|system| {
+            let lives = system
+                .process
+                .as_ref()
+                .is_none_or(|process| !process.ended.is_cancelled());
+            lives && system.key == systems::key(name, plan)
+        });
+        let own = plan.system.own(name);
+        let is_ours = own.is_none_or(|own| own.address.is_none());
+        if fits && (plan.run.restart == Restart::Settings || !is_ours) {
+            return Ok(false);
+        }
+        self.put_away().await;
+        self.watch.does(&format!("starting {name}"));
+        let place = Place {
+            logs: self.place.logs.join(format!("{number:04}")),
+            ..self.place.clone()
+        };
+        self.system = Some(systems::start(name, plan, &place).await?);
+        Ok(true)
+    }
+
+    /// How the system's process ended, if it has.
+    fn death(&self) -> Option<String> {
+        let process = self.system.as_ref()?.process.as_ref()?;
+        process
+            .ended
+            .is_cancelled()
+            .then(|| process.status().unwrap_or_else(|| "it ended".to_owned()))
+    }
+
+    /// Creates topics, runs the load, deletes the topics.
+    async fn load(
+        &self,
+        driver: &Arc<dyn Driver>,
+        plan: &Arc<Plan>,
+        topic_settings: &[(String, String)],
+        tag: &str,
+    ) -> Result<Brought, DriverError> {
+        let began = Instant::now();
+        let destinations = destinations(plan, topic_settings, tag);
+        for set in destinations.values() {
+            driver.prepare(set).await?;
+        }
+        let prepared = began.elapsed();
+        let stop = self.stop.child_token();
+        let process = self.system.as_ref().and_then(|system| system.process.as_ref());
+        let watch = Arc::clone(&self.watch);
+        let load = Load {
+            plan: Arc::clone(plan),
+            driver: Arc::clone(driver),
+            destinations: destinations.clone(),
+            brokers: process.map(|process| process.pid).into_iter().collect(),
+            contents: Load::contents(plan).map_err(DriverError::Refused)?,
+            ends_early: true,
+            precise: true,
+            stop: stop.clone(),
+            on_second: Box::new(move |second| watch.second(second)),
+        };
+        let ended = process.map(|process| process.ended.clone());
+        let death = async move {
+            match ended {
+                Some(ended) => ended.cancelled().await,
+                None => std::future::pending().await,
+            }
+            stop.cancel();
+            // The load sees that and ends.
+            std::future::pending::<()>().await;
+        };
+        let loaded = tokio::select! {
+            loaded = load.run() => loaded?,
+            () = death => return Err(DriverError::Failed("the system ended".to_owned())),
+        };
+        for set in destinations.values() {
+            // A broker that does not delete is still measured.
+            let _ = tokio::time::timeout(Duration::from_secs(30), driver.discard(set)).await;
+        }
+        Ok(Brought {
+            prepare_s: (prepared + loaded.connected).as_secs_f64(),
+            loaded,
+        })
+    }
+
+    /// No load at all: the system is there, and that is what is measured.
+    async fn rest(&self, point: &mut Point, plan: &Plan) {
+        let pid = self
+            .system
+            .as_ref()
+            .and_then(|system| system.process.as_ref())
+            .map(|process| process.pid);
+        let _ = self
+            .stop
+            .run_until_cancelled(tokio::time::sleep(plan.run.duration.0))
+            .await;
+        if let Some(bytes) = pid.and_then(crate::measure::process::memory_bytes) {
+            point
+                .metrics
+                .insert("broker_memory_mib".to_owned(), bytes as f64 / f64::from(1 << 20));
+        }
+        point.measured_s = plan.run.duration.0.as_secs_f64();
+        if let Some(status) = self.death() {
+            point.outcome = verdict::of_death(status);
+        }
+    }
+}
+
+/// The topics of a point by their set.
+pub(crate) fn destinations(
+    plan: &Plan,
+    settings: &[(String, String)],
+    tag: &str,
+) -> BTreeMap<String, Arc<Destinations>> {
+    let sets = plan.topics.iter().map(|(set, topics)| {
+        let names = (0..topics.count)
+            .map(|place| format!("lab-{tag}-{set}-{place}"))
+            .collect();
+        let destinations = Destinations {
+            kind: topics.kind,
+            names,
+            partitions: topics.partitions,
+            settings: settings.to_vec(),
+        };
+        (set.clone(), Arc::new(destinations))
+    });
+    sets.collect()
+}
+
+fn has_break_in(plan: &Plan) -> bool {
+    !plan.run.break_in.0.is_zero() && plan.roles.values().any(|role| role.does == Does::Produce)
+}
+
+/// The same load, for as long as a system takes to get going.
+fn shortened(plan: &Plan) -> Plan {
+    let mut short = plan.clone();
+    short.run.duration = plan.run.break_in;
+    short.run.warmup.0 = Duration::ZERO;
+    short.run.settle.0 = Duration::from_secs(1);
+    short
+}

@@ -1,0 +1,157 @@
+//! How a point ended, and whether the client was what was measured.
+
+use std::collections::BTreeMap;
+
+use crate::drivers::DriverError;
+use crate::experiment::{Delivery, Does, Plan, Rate};
+use crate::results::{Ceiling, Outcome, OutcomeKind, ProcessKind};
+use crate::workload::Loaded;
+
+/// A rate this close to what the client reaches against a stub is the client's.
+const NEAR_CEILING: f64 = 0.9;
+/// Messages that the client itself sends this late spoil a latency.
+const LATE_US: u64 = 5_000;
+
+/// What there is to judge by.
+pub(super) struct Seen<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) loaded: &'a Loaded,
+    /// How the system ended.
+    pub(super) died: Option<String>,
+}
+
+pub(super) fn of_error(error: &DriverError) -> Outcome {
+    match error {
+        DriverError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+        DriverError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
+    }
+}
+
+pub(super) fn of_death(status: String) -> Outcome {
+    Outcome::because(
+        OutcomeKind::Failed,
+        format!("the system ended under load: {status}"),
+    )
+}
+
+pub(super) fn of(seen: &Seen<'_>) -> Outcome {
+    if let Some(status) = &seen.died {
+        return of_death(status.clone());
+    }
+    let roles = &seen.loaded.roles;
+    let sends = seen.plan.roles.values().any(|role| role.does.sends_first());
+    let came_through: u64 = roles
+        .iter()
+        .map(|role| role.totals.acknowledged + role.totals.received)
+        .sum();
+    if sends && came_through == 0 {
+        let reason = seen.loaded.error.clone();
+        return Outcome::because(
+            OutcomeKind::Failed,
+            reason.unwrap_or_else(|| "the system did not answer".to_owned()),
+        );
+    }
+    let idle: u64 = seen
+        .plan
+        .roles
+        .values()
+        .filter(|role| role.does == Does::Idle)
+        .map(|role| u64::from(role.clients))
+        .sum();
+    let refused: u64 = roles
+        .iter()
+        .filter(|role| role.does == "idle")
+        .map(|role| role.totals.failed)
+        .sum();
+    if idle > 0 && refused > 0 {
+        let reason = seen.loaded.error.clone().unwrap_or_default();
+        return Outcome::because(
+            OutcomeKind::Failed,
+            format!("{refused} of {idle} connections were not made: {reason}"),
+        );
+    }
+    let lost: u64 = roles.iter().map(|role| role.totals.lost).sum();
+    let may_lose = seen
+        .plan
+        .roles
+        .values()
+        .filter(|role| role.does == Does::Produce)
+        .all(|role| role.delivery == Delivery::AtMostOnce);
+    if lost > 0 && !may_lose {
+        return Outcome::because(
+            OutcomeKind::Lost,
+            format!("{lost} acknowledged messages did not come out"),
+        );
+    }
+    Outcome::done()
+}
+
+pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
+    let mut remarks = seen.loaded.remarks.clone();
+    let failed: u64 = seen.loaded.roles.iter().map(|role| role.totals.failed).sum();
+    if failed > 0 {
+        let reason = seen.loaded.error.clone().unwrap_or_default();
+        remarks.push(format!(
+            "{failed} messages were refused or not answered; the first: {reason}"
+        ));
+    }
+    remarks
+}
+
+/// Why the client, rather than the system, may be what was measured.
+pub(super) fn limited(
+    plan: &Plan,
+    loaded: &Loaded,
+    ceilings: &[Ceiling],
+    parameters: &BTreeMap<String, serde_json::Value>,
+) -> Option<String> {
+    let ceiling = ceilings.iter().find(|ceiling| {
+        let concerned = ceiling.parameters.iter();
+        concerned
+            .into_iter()
+            .all(|(path, value)| parameters.get(path) == Some(value))
+    });
+    let rate = |does: &str| -> f64 {
+        loaded
+            .roles
+            .iter()
+            .filter(|role| role.does == does)
+            .map(|role| role.rate)
+            .sum()
+    };
+    if let Some(ceiling) = ceiling {
+        for (does, most) in [
+            ("produce", ceiling.produce_rate),
+            ("consume", ceiling.consume_rate),
+        ] {
+            if let Some(most) = most.filter(|most| rate(does) > NEAR_CEILING * most) {
+                return Some(format!(
+                    "the client itself reaches {most:.0} messages/s against a stub ({does})"
+                ));
+            }
+        }
+    }
+    let is_open = plan.roles.values().any(|role| !matches!(role.rate, Rate::Closed));
+    let late = loaded
+        .roles
+        .iter()
+        .filter_map(|role| role.latencies.get("lateness"))
+        .map(|late| late.p99_us)
+        .max();
+    if let Some(late) = late.filter(|late| is_open && *late > LATE_US) {
+        let cpu: f64 = loaded
+            .processes
+            .iter()
+            .filter(|process| process.kind == ProcessKind::Client)
+            .flat_map(|process| &process.samples)
+            .map(|sample| sample.cpu_user_s + sample.cpu_system_s)
+            .sum();
+        let seconds = loaded.warmup_s + loaded.measured_s;
+        return Some(format!(
+            "the client sent its messages late: p99 {:.1} ms after they were due; it used {:.2} cores",
+            late as f64 / 1e3,
+            cpu / seconds.max(1e-9)
+        ));
+    }
+    None
+}

@@ -1,0 +1,158 @@
+//! A client that receives, and does with it what its role says.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ledger::{Entry, Ledger};
+use super::message::Received;
+use super::recorder::Recorder;
+use crate::drivers::{Driver, DriverError, Receiver, Seat};
+use crate::experiment::Work;
+use crate::measure::timer::Timer;
+
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+
+/// A client that receives.
+pub(super) struct Consumer {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) seat: Seat,
+    pub(super) recorder: Arc<Recorder>,
+    /// What its audience has: its own with fan-out, else the role's.
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) timer: Timer,
+    pub(super) stop: CancellationToken,
+}
+
+impl Consumer {
+    /// Receives until it is told to stop, or `first` and those after it are cut off; connects again when it must.
+    pub(super) async fn run(mut self, mut first: Option<Box<dyn Receiver>>) {
+        let mut kill = self.next_kill(Duration::ZERO);
+        while !self.stop.is_cancelled() {
+            let receiver = match first.take() {
+                Some(receiver) => Ok(receiver),
+                None => self.driver.receiver(&self.seat).await,
+            };
+            let mut receiver = match receiver {
+                Ok(receiver) => receiver,
+                Err(error) => {
+                    self.recorder.trouble(&error.to_string());
+                    self.pause(RECONNECT_AFTER).await;
+                    continue;
+                }
+            };
+            self.recorder.client_came();
+            let ended = self.receive_until(receiver.as_mut(), kill).await;
+            self.recorder.client_went();
+            // Without a word: what it had not settled comes again.
+            drop(receiver);
+            let away = match ended {
+                Ok(End::Stopped) => return,
+                Ok(End::Killed) => {
+                    let away = self
+                        .seat
+                        .role
+                        .kill
+                        .as_ref()
+                        .map_or(RECONNECT_AFTER, |kill| kill.away.0);
+                    kill = self.next_kill(Instant::now().saturating_duration_since(self.recorder.started()));
+                    away
+                }
+                Err(error) => {
+                    self.recorder.trouble(&error.to_string());
+                    RECONNECT_AFTER
+                }
+            };
+            self.pause(away).await;
+            self.recorder.count(|counts| counts.reconnects += 1);
+        }
+    }
+
+    /// Clients are cut off in turn: when it is this one's after `now`.
+    fn next_kill(&self, now: Duration) -> Option<Instant> {
+        let kill = self.seat.role.kill.as_ref()?;
+        let clients = self.seat.clients.max(1);
+        let mut turn = self.seat.client;
+        loop {
+            let at = kill.after.0.saturating_add(kill.every.0.saturating_mul(turn));
+            if at > now || kill.every.0.is_zero() {
+                return Some(self.recorder.started() + at);
+            }
+            turn += clients;
+        }
+    }
+
+    async fn pause(&self, time: Duration) {
+        let _ = self.stop.run_until_cancelled(tokio::time::sleep(time)).await;
+    }
+
+    async fn receive_until(
+        &mut self,
+        receiver: &mut dyn Receiver,
+        kill: Option<Instant>,
+    ) -> Result<End, DriverError> {
+        let mut received = Vec::new();
+        let commit_every = self.seat.role.commit.map(|every| every.0);
+        let mut committed = Instant::now();
+        loop {
+            received.clear();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(End::Stopped),
+                () = moment(kill) => return Ok(End::Killed),
+                came = receiver.receive(&mut received) => came?,
+            }
+            if !received.is_empty() {
+                self.enter(&received);
+                self.work(received.len()).await;
+            }
+            if commit_every.is_some_and(|every| committed.elapsed() >= every) {
+                receiver.settle().await?;
+                committed = Instant::now();
+            }
+        }
+    }
+
+    fn enter(&self, received: &[Received]) {
+        let (mut bytes, mut again) = (0, 0);
+        let mut moments: Vec<(u64, u64)> = Vec::new();
+        {
+            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            for message in received {
+                match ledger.enter(message.stream, message.sequence) {
+                    Entry::New => match moments.last_mut() {
+                        Some((intended, count)) if *intended == message.intended => *count += 1,
+                        _ => moments.push((message.intended, 1)),
+                    },
+                    Entry::Again => again += 1,
+                    Entry::Foreign => continue,
+                }
+                bytes += u64::from(message.size);
+            }
+        }
+        self.recorder.received(&moments, bytes, again);
+    }
+
+    async fn work(&mut self, messages: usize) {
+        let Some(Work { each, message, bulk }) = &self.seat.role.work else {
+            return;
+        };
+        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+        let time = each.0.saturating_mul(messages.div_ceil(*bulk)) + message.0.saturating_mul(messages);
+        self.timer.until(Instant::now() + time).await;
+    }
+}
+
+enum End {
+    Stopped,
+    Killed,
+}
+
+async fn moment(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,399 @@
+//! All roles of a point, from the first connection to the last message.
+//!
+//! ```text
+//! create topics, connect consumers │ warm-up │ measured … │ senders stop, consumers go on until all is there
+//!                                  0         W           W+D
+//! ```
+//!
+//! Samples are taken every second, and at W and W+D; the seconds between those two count.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::adaptive::{Search, Trial};
+use super::choose::Chooser;
+use super::content::Contents;
+use super::ledger::Ledger;
+use super::pace::SharedRate;
+use super::recorder::Recorder;
+use super::seats::{self, Cast};
+use crate::drivers::{Destinations, Driver, DriverError};
+use crate::experiment::{Does, Plan, Rate, Role};
+use crate::measure::process::Watched;
+use crate::results::{ProcessKind, ProcessSeries, RoleResult};
+
+/// How often it is looked whether everything has come.
+const LOOK: Duration = Duration::from_millis(20);
+const SECOND: Duration = Duration::from_secs(1);
+/// How long clients may take to end when they were told to.
+const END_WITHIN: Duration = Duration::from_secs(40);
+
+/// A point's load.
+pub struct Load {
+    pub plan: Arc<Plan>,
+    pub driver: Arc<dyn Driver>,
+    /// What is used, by the name of the set. They are there already.
+    pub destinations: BTreeMap<String, Arc<Destinations>>,
+    /// Processes of the system.
+    pub brokers: Vec<u32>,
+    pub contents: BTreeMap<String, Contents>,
+    /// Ends when all that was to be sent has come, even if there is time left.
+    pub ends_early: bool,
+    /// The kernel's timers, rather than simulated time.
+    pub precise: bool,
+    /// The system died, or the user wants an end.
+    pub stop: CancellationToken,
+    /// Is told of every second.
+    pub on_second: Box<dyn Fn(&Second) + Send + Sync>,
+}
+
+/// What is going on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Second {
+    /// Of the whole, warm-up included.
+    pub at_s: f64,
+    pub of_s: f64,
+    /// Messages per second: of those that send, or else of those that receive.
+    pub rate: f64,
+    pub p99_us: Option<u64>,
+}
+
+/// What a load brought.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// How long the consumers took to connect.
+    pub connected: Duration,
+    pub roles: Vec<RoleResult>,
+    pub processes: Vec<ProcessSeries>,
+    pub warmup_s: f64,
+    pub measured_s: f64,
+    /// From the start of the readers of a backlog until all of it was there.
+    pub drain_s: Option<f64>,
+    pub sustainable_rate: Option<f64>,
+    /// The first thing that went wrong.
+    pub error: Option<String>,
+    pub remarks: Vec<String>,
+}
+
+/// A role at work.
+pub(super) struct Actor {
+    pub(super) name: String,
+    pub(super) role: Arc<Role>,
+    pub(super) recorder: Arc<Recorder>,
+    /// Streams of its messages, and how many each has had.
+    pub(super) streams: Vec<(u32, Arc<AtomicU64>)>,
+    /// One for all consumers of the role, or one each.
+    pub(super) ledgers: Vec<Arc<Mutex<Ledger>>>,
+    pub(super) budget: Arc<AtomicU64>,
+    pub(super) rate: Arc<SharedRate>,
+    /// Its clients.
+    pub(super) tasks: TaskTracker,
+    /// Its clients have ended, those that send everything that they had to.
+    pub(super) ended: CancellationToken,
+    /// When its first client began, in nanoseconds since the load began.
+    pub(super) began: AtomicU64,
+    pub(super) chooser: OnceLock<Chooser>,
+}
+
+impl Actor {
+    /// Messages that its senders got through.
+    fn acknowledged(&self) -> u64 {
+        self.recorder.totals().acknowledged
+    }
+
+    /// The name of the set that it uses.
+    pub(super) fn set<'a>(&'a self, plan: &'a Plan) -> &'a str {
+        let only = || plan.topics.keys().next().map_or("", String::as_str);
+        self.role.topics.as_deref().unwrap_or_else(only)
+    }
+}
+
+impl Load {
+    /// What messages hold, by role.
+    ///
+    /// # Errors
+    /// Where a file that they are taken from cannot be read.
+    pub fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
+        seats::contents(plan)
+    }
+
+    /// # Errors
+    /// Where no consumer can connect; everything later is a result.
+    pub async fn run(self) -> Result<Loaded, DriverError> {
+        let own = std::process::id();
+        let mut watched: Vec<Watched> = self
+            .brokers
+            .iter()
+            .map(|pid| Watched::new(ProcessKind::Broker, *pid))
+            .chain([Watched::new(ProcessKind::Client, own)])
+            .collect();
+        let connecting = Instant::now();
+        let cast = Cast::assemble(&self).await?;
+        let connected = connecting.elapsed();
+        let run = Running {
+            load: &self,
+            cast: &cast,
+            finished: Mutex::new(None),
+        };
+        cast.begin(&self);
+        let (warmup_s, measured_s, sustainable_rate) = run.sample(&mut watched).await;
+        cast.stop_senders.cancel();
+        let is_drained = run.drain(&mut watched, warmup_s + measured_s).await;
+        cast.stop_all.cancel();
+        let mut remarks = Vec::new();
+        for actor in &cast.actors {
+            actor.tasks.close();
+            if timeout(END_WITHIN, actor.tasks.wait()).await.is_err() {
+                remarks.push(format!("clients of `{}` did not end", actor.name));
+            }
+        }
+        if !is_drained && !self.stop.is_cancelled() {
+            remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
+        }
+        let drain_s = run.drain_seconds();
+        let roles = cast.results(&self.plan, measured_s, is_drained);
+        let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
+        Ok(Loaded {
+            connected,
+            roles,
+            processes: watched.into_iter().map(Watched::finish).collect(),
+            warmup_s,
+            measured_s,
+            drain_s,
+            sustainable_rate,
+            error,
+            remarks,
+        })
+    }
+}
+
+/// A load that is under way.
+struct Running<'a> {
+    load: &'a Load,
+    cast: &'a Cast,
+    /// When everything had come, in nanoseconds.
+    finished: Mutex<Option<u64>>,
+}
+
+impl Running<'_> {
+    /// Samples every second until the time is over or nothing is left to do. Returns the lengths of the warm-up and of
+    /// what counted, in seconds, and the highest rate that held.
+    async fn sample(&self, watched: &mut [Watched]) -> (f64, f64, Option<f64>) {
+        let run = &self.load.plan.run;
+        let (warmup, end) = (run.warmup.0, run.warmup.0 + run.duration.0);
+        let mut searches = self.searches();
+        let mut last = Duration::ZERO;
+        // So that a sample ends with the warm-up.
+        let mut next = Duration::from_nanos(u64::from(warmup.subsec_nanos()));
+        if next.is_zero() {
+            next = if warmup.is_zero() { SECOND.min(end) } else { SECOND };
+        }
+        let mut measured = Duration::ZERO;
+        loop {
+            let is_over = self.until(next).await;
+            let now = if is_over { self.elapsed() } else { next };
+            let counts = now > warmup;
+            self.take_sample(watched, now, now - last, counts);
+            if counts {
+                measured += now - last.max(warmup);
+            }
+            for search in &mut searches {
+                search.look(now);
+            }
+            last = now;
+            if is_over || now >= end {
+                break;
+            }
+            next = (now + SECOND).min(end);
+            if now < warmup {
+                next = next.min(warmup);
+            }
+        }
+        let sustainable = searches.iter().find_map(|search| search.search.sustainable());
+        (
+            warmup.min(last).as_secs_f64(),
+            measured.as_secs_f64(),
+            sustainable,
+        )
+    }
+
+    fn elapsed(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.cast.started)
+    }
+
+    /// Waits for a moment; true if everything was over before.
+    async fn until(&self, at: Duration) -> bool {
+        let at = self.cast.started + at;
+        loop {
+            if self.load.stop.is_cancelled() || self.load.ends_early && self.is_complete() {
+                return true;
+            }
+            if Instant::now() >= at {
+                return false;
+            }
+            sleep_until(at.min(Instant::now() + LOOK)).await;
+        }
+    }
+
+    /// Whether all that was to be sent has come.
+    fn is_complete(&self) -> bool {
+        let actors = &self.cast.actors;
+        let mut senders = actors
+            .iter()
+            .filter(|actor| actor.role.does.sends_first())
+            .peekable();
+        if senders.peek().is_none() || !senders.all(|actor| actor.ended.is_cancelled()) {
+            return false;
+        }
+        let is_complete = self.is_drained();
+        if is_complete {
+            let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+            finished.get_or_insert_with(|| u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        is_complete
+    }
+
+    /// Whether every audience has all that was acknowledged.
+    fn is_drained(&self) -> bool {
+        let mut consumers = self
+            .cast
+            .actors
+            .iter()
+            .filter(|actor| actor.role.does == Does::Consume);
+        consumers.all(|consumer| self.cast.has_enough(consumer, &self.load.plan))
+    }
+
+    fn drain_seconds(&self) -> Option<f64> {
+        let finished = (*self.finished.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let mut readers = self.cast.actors.iter().filter(|actor| actor.role.after.is_some());
+        let began = readers.find(|actor| actor.role.does == Does::Consume)?;
+        let began = began.began.load(Ordering::Relaxed);
+        Some(Duration::from_nanos(finished.checked_sub(began)?).as_secs_f64())
+    }
+
+    /// Lets consumers go on until all is there or nothing comes any more; false if it was still coming.
+    async fn drain(&self, watched: &mut [Watched], from_s: f64) -> bool {
+        let settle = self.load.plan.run.settle.0;
+        for actor in &self.cast.actors {
+            if actor.role.does.sends_first() {
+                actor.tasks.close();
+                let _ = timeout(END_WITHIN, actor.tasks.wait()).await;
+            }
+        }
+        let received = || -> u64 {
+            self.cast
+                .actors
+                .iter()
+                .map(|actor| actor.recorder.totals().received)
+                .sum()
+        };
+        let started = Instant::now();
+        let (mut seen, mut since) = (received(), Instant::now());
+        let (mut next, mut last) = (started + SECOND, Duration::from_secs_f64(from_s));
+        while !self.is_drained() && !self.load.stop.is_cancelled() {
+            if since.elapsed() >= settle {
+                return true;
+            }
+            if started.elapsed() >= settle * 6 {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+            let now = received();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            if Instant::now() >= next {
+                let at = self.elapsed();
+                self.take_sample(watched, at, at.saturating_sub(last), false);
+                (last, next) = (at, next + SECOND);
+            }
+        }
+        true
+    }
+
+    fn take_sample(&self, watched: &mut [Watched], at: Duration, length: Duration, counts: bool) {
+        let (at_s, seconds) = (at.as_secs_f64(), length.as_secs_f64());
+        let run = &self.load.plan.run;
+        let mut second = Second {
+            at_s,
+            of_s: (run.warmup.0 + run.duration.0).as_secs_f64(),
+            ..Second::default()
+        };
+        let mut received = 0.0;
+        for actor in &self.cast.actors {
+            let sample = actor.recorder.sample(at_s, seconds, counts);
+            let per_second = |count: u64| count as f64 / seconds.max(1e-9);
+            second.rate += per_second(sample.acknowledged);
+            received += per_second(sample.received);
+            second.p99_us = second.p99_us.max(sample.p99_us);
+        }
+        if second.rate == 0.0 {
+            second.rate = received;
+        }
+        for process in watched {
+            process.sample(at_s, seconds);
+        }
+        (self.load.on_second)(&second);
+    }
+
+    fn searches(&self) -> Vec<Steering<'_>> {
+        let steered = self
+            .cast
+            .actors
+            .iter()
+            .filter_map(|actor| match &actor.role.rate {
+                Rate::Adaptive(adaptive) => Some(Steering {
+                    actor,
+                    search: Search::new(adaptive),
+                    every: adaptive.every.0,
+                    since: Duration::ZERO,
+                    acknowledged: 0,
+                    worst_us: None,
+                }),
+                Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
+            });
+        steered.collect()
+    }
+}
+
+/// A role whose rate is searched for.
+struct Steering<'a> {
+    actor: &'a Actor,
+    search: Search,
+    every: Duration,
+    since: Duration,
+    acknowledged: u64,
+    worst_us: Option<u64>,
+}
+
+impl Steering<'_> {
+    /// After every sample: is the trial over?
+    fn look(&mut self, now: Duration) {
+        let finished = self.actor.recorder.last_p99();
+        self.worst_us = self.worst_us.max(finished);
+        let tried = now.saturating_sub(self.since);
+        if tried < self.every {
+            return;
+        }
+        let acknowledged = self.actor.acknowledged();
+        let due = self.search.rate() * tried.as_secs_f64();
+        self.search.step(Trial {
+            p99_us: self.worst_us,
+            share: (acknowledged - self.acknowledged) as f64 / due.max(1.0),
+        });
+        self.actor.rate.set(self.search.rate());
+        (self.since, self.acknowledged, self.worst_us) = (now, acknowledged, None);
+    }
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Load").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,36 @@
+//! The load: roles, and what is counted of them.
+//!
+//! A message carries who sent it, which of its sender's messages it is, and the moment at which it was *intended* to be
+//! sent. So latency counts from that moment, and a stall of the system is seen by every message that it held up, those
+//! that were still waiting in the client among them.
+//!
+//! - [`message`]: the lab's own bytes at the front of a message
+//! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
+//! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
+//! - [`ledger`]: which messages came: what is missing, what came twice
+//! - [`recorder`]: counts and latencies of a role
+//! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they received
+//! - `seats`: who takes part
+//! - [`load`]: all roles of a point, from the first connection to the last message
+
+pub mod adaptive;
+#[cfg(test)]
+mod calibration;
+pub mod choose;
+pub mod consumer;
+pub mod content;
+pub mod idle;
+pub mod ledger;
+pub mod load;
+pub mod message;
+pub mod pace;
+pub mod producer;
+pub mod recorder;
+pub mod relay;
+mod seats;
+pub mod size;
+
+pub use ledger::Ledger;
+pub use load::{Load, Loaded};
+pub use message::{HEADER_BYTES, Message, Received};
+pub use recorder::{Recorder, Reports};

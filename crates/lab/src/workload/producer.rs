@@ -1,0 +1,184 @@
+//! A client that sends, at its own pace.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::choose::Chooser;
+use super::message::Message;
+use super::pace::Pace;
+use super::recorder::{Recorder, Reports};
+use super::size;
+use crate::drivers::{Driver, DriverError, Seat, Sender};
+use crate::measure::timer::Timer;
+
+/// Messages that are made at once.
+const CHUNK: usize = 256;
+/// How long the last answers may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+
+/// A client that sends.
+pub(super) struct Producer {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) seat: Seat,
+    pub(super) recorder: Arc<Recorder>,
+    /// `None` for a closed loop.
+    pub(super) pace: Option<Pace>,
+    pub(super) chooser: Chooser,
+    pub(super) stream: u32,
+    /// What the role as a whole still has to send.
+    pub(super) budget: Arc<AtomicU64>,
+    /// How many messages the stream has had.
+    pub(super) sequence: Arc<AtomicU64>,
+    pub(super) timer: Timer,
+    pub(super) seed: u64,
+    pub(super) stop: CancellationToken,
+}
+
+impl Producer {
+    /// Sends until it is told to stop or everything is sent; connects again when it must.
+    pub(super) async fn run(mut self) {
+        let mut random = SmallRng::seed_from_u64(self.seed ^ u64::from(self.stream));
+        let mut is_first = true;
+        while !self.stop.is_cancelled() {
+            if !is_first {
+                self.recorder.count(|counts| counts.reconnects += 1);
+            }
+            let reports = Reports::new(&self.recorder);
+            let mut sender = match self.driver.sender(&self.seat, reports.clone()).await {
+                Ok(sender) => sender,
+                Err(error) => {
+                    self.recorder.trouble(&error.to_string());
+                    is_first = false;
+                    self.pause().await;
+                    continue;
+                }
+            };
+            is_first = false;
+            self.recorder.client_came();
+            let sent = self.send_all(sender.as_mut(), &reports, &mut random).await;
+            let ended = match sent {
+                Ok(()) => timeout(LAST_ANSWERS, sender.finish()).await.unwrap_or_else(|_| {
+                    Err(DriverError::Failed("the last messages were not answered".into()))
+                }),
+                Err(error) => Err(error),
+            };
+            self.recorder.client_went();
+            match ended {
+                Ok(()) => return,
+                Err(error) => self.recorder.trouble(&error.to_string()),
+            }
+            drop(sender);
+            self.pause().await;
+        }
+    }
+
+    async fn pause(&self) {
+        let _ = self
+            .stop
+            .run_until_cancelled(tokio::time::sleep(RECONNECT_AFTER))
+            .await;
+    }
+
+    async fn send_all(
+        &mut self,
+        sender: &mut dyn Sender,
+        reports: &Reports,
+        random: &mut SmallRng,
+    ) -> Result<(), DriverError> {
+        let mut moments = Vec::with_capacity(CHUNK);
+        let mut messages = Vec::with_capacity(2 * CHUNK);
+        while !self.stop.is_cancelled() {
+            moments.clear();
+            self.due(reports, &mut moments);
+            let granted = grant(&self.budget, moments.len());
+            moments.truncate(granted);
+            if moments.is_empty() {
+                if self.budget.load(Ordering::Relaxed) == 0 {
+                    return Ok(());
+                }
+                self.wait(sender).await?;
+                continue;
+            }
+            messages.clear();
+            for intended in &moments {
+                self.make(*intended, random, &mut messages);
+            }
+            reports.sent(&messages);
+            sender.send(&messages).await?;
+            // Nothing more can come until something is answered.
+            if self.window_left(reports) == 0 {
+                sender.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The moments of the messages that are due now.
+    fn due(&mut self, reports: &Reports, moments: &mut Vec<u64>) {
+        let now = self.recorder.now();
+        match &mut self.pace {
+            Some(pace) => pace.due(now, CHUNK, moments),
+            None => moments.resize(self.window_left(reports).min(CHUNK), now),
+        }
+    }
+
+    fn window_left(&self, reports: &Reports) -> usize {
+        match self.seat.role.window {
+            None => usize::MAX,
+            Some(window) => {
+                usize::try_from(u64::from(window).saturating_sub(reports.outstanding())).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Until a message is due, or something happened that lets another one be sent.
+    async fn wait(&mut self, sender: &mut dyn Sender) -> Result<(), DriverError> {
+        let next = self.pace.as_ref().map(Pace::next);
+        let at = next.map(|next| self.recorder.started() + Duration::from_nanos(next));
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Ok(()),
+            () = until(&mut self.timer, at) => Ok(()),
+            happened = sender.tick() => happened,
+        }
+    }
+
+    fn make(&self, intended: u64, random: &mut SmallRng, messages: &mut Vec<Message>) {
+        let message = Message {
+            stream: self.stream,
+            reply: 0,
+            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
+            intended,
+            topic: self.chooser.draw(random),
+            size: size::draw(&self.seat.role.size, random),
+        };
+        messages.push(message);
+        if self.seat.role.duplicates > 0.0 && random.random::<f64>() < self.seat.role.duplicates {
+            messages.push(message);
+        }
+    }
+}
+
+async fn until(timer: &mut Timer, at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => timer.until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes up to `wanted` out of a budget.
+fn grant(budget: &AtomicU64, wanted: usize) -> usize {
+    let wanted = wanted as u64;
+    let take = |left: u64| (left != u64::MAX).then(|| left.saturating_sub(wanted));
+    let before = budget
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+        .unwrap_or_else(|left| left);
+    usize::try_from(before.min(wanted)).unwrap_or(0)
+}

@@ -1,0 +1,200 @@
+//! What stands in the files.
+
+use std::path::Path;
+
+use serde_json::Value;
+use stafett_lab::report::{ReportError, compare, report};
+use stafett_lab::results::{Folder, Status};
+use tempfile::TempDir;
+
+use crate::{Reported, experiments, fixture};
+
+/// What is between two marks.
+#[track_caller]
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("{from} is there"));
+    rest.split_once(to).unwrap_or_else(|| panic!("{to} is there")).0
+}
+
+fn one(text: &str, change: impl FnOnce(&Path)) -> String {
+    let folder = TempDir::new().unwrap();
+    fixture::write(folder.path(), "one", text, 7);
+    change(folder.path());
+    let written = report(folder.path(), folder.path()).unwrap();
+    std::fs::read_to_string(written.html).unwrap()
+}
+
+#[test]
+fn page_loads_nothing_from_anywhere() {
+    let html = Reported::new().text("report.html");
+    for loading in [
+        "http:",
+        "https:",
+        "src=",
+        "<script",
+        "url(",
+        "@import",
+        "<link rel=\"stylesheet\"",
+    ] {
+        assert!(!html.contains(loading), "{loading}");
+    }
+    assert!(html.contains("default-src 'none'"));
+}
+
+#[test]
+fn every_row_of_numbers_has_its_durability() {
+    let html = Reported::new().text("report.html");
+    let mut rows = 0;
+    for table in html.split("<h3>The numbers</h3>").skip(1) {
+        for row in between(table, "<tbody>", "</tbody>").split("<tr").skip(1) {
+            assert!(row.contains("class=\"durability "), "{row}");
+            rows += 1;
+        }
+    }
+    assert!(rows > 20, "{rows} rows");
+}
+
+#[test]
+fn a_level_that_a_system_lacks_is_shown_as_the_one_it_gives() {
+    let html = one(experiments::BATCH, |_| {});
+    let table = between(&html, "<h3>The numbers</h3>", "</section>");
+    let lesser = table
+        .split("<tr")
+        .filter(|row| row.contains("asked: sync"))
+        .collect::<Vec<_>>();
+    assert!(!lesser.is_empty());
+    assert!(
+        lesser
+            .iter()
+            .all(|row| row.contains("RabbitMQ") && row.contains("interval:1,200ms"))
+    );
+}
+
+#[test]
+fn failures_refusals_losses_and_skips_are_results() {
+    let html = Reported::new().text("report.html");
+    for word in [">refused<", ">failed<", ">lost messages<", ">skipped<"] {
+        assert!(html.contains(word), "{word}");
+    }
+    assert!(html.contains("no driver speaks its protocol yet"));
+    assert!(html.contains("did not answer for 30 s, then died"));
+    assert!(html.contains("Nothing was measured"));
+}
+
+#[test]
+fn what_systems_say_cannot_become_markup() {
+    let html = Reported::new().text("report.html");
+    assert!(html.contains("smaller than a frame &lt;&amp;&gt;"));
+    assert!(!html.contains("<&>"));
+}
+
+#[test]
+fn command_environment_ceilings_and_driver_are_there() {
+    let html = Reported::new().text("report.html");
+    for text in [
+        "stafett lab run batch --seed 1",
+        "Imaginary processor of the tests",
+        "there is no stub of this protocol",
+        "lapin",
+        "of ceiling",
+        "stafett 0.1.0 (0123abcd)",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn design_without_repetitions_says_that_it_has_no_intervals() {
+    let html = one(&experiments::unreplicated(), |_| {});
+    assert!(
+        html.contains("without replication there is no experimental error, and so no confidence interval")
+    );
+    assert!(html.contains("not known"));
+    let html = one(experiments::FACTORS, |_| {});
+    assert!(!html.contains("without replication"));
+    assert!(html.contains("3 repetitions of each combination"));
+}
+
+#[test]
+fn interrupted_run_says_how_far_it_got() {
+    let html = one(experiments::PEAK, |path| {
+        let folder = Folder::new(path);
+        let mut run = folder.read_run().unwrap();
+        run.status = Status::Interrupted;
+        folder.write_run(&run).unwrap();
+        std::fs::remove_file(path.join("points/0003.json")).unwrap();
+    });
+    assert!(html.contains("<strong>Interrupted</strong>: 8 of 9 points are there"));
+}
+
+#[test]
+fn same_results_give_the_same_report() {
+    assert_eq!(one(experiments::BATCH, |_| {}), one(experiments::BATCH, |_| {}));
+}
+
+#[test]
+fn csv_has_a_row_for_every_point_and_json_a_cell_for_every_setting() {
+    let reported = Reported::new();
+    let csv = reported.text("report.csv");
+    let json: Value = serde_json::from_str(&reported.text("report.json")).unwrap();
+    let runs = json["runs"].as_array().unwrap();
+    let points: usize = runs
+        .iter()
+        .map(|run| {
+            run["cells"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|cell| cell["outcomes"].as_array().unwrap().len())
+                .sum::<usize>()
+        })
+        .sum();
+    assert_eq!(csv.lines().count(), points + 1);
+    let batch = runs.iter().find(|run| run["name"] == "batch").unwrap();
+    assert_eq!(batch["cells"].as_array().unwrap().len(), 30);
+    let factors = runs.iter().find(|run| run["name"] == "factors").unwrap();
+    assert_eq!(
+        factors["effects"][0]["analysis"]["effects"]
+            .as_array()
+            .unwrap()
+            .len(),
+        15
+    );
+}
+
+#[test]
+fn folder_without_a_run_is_an_error_that_says_what_is_expected() {
+    let folder = TempDir::new().unwrap();
+    let error = report(folder.path(), folder.path()).unwrap_err();
+    assert!(matches!(error, ReportError::NoRun { .. }));
+    assert!(error.to_string().contains("expected run.json in it"), "{error}");
+    assert!(report(&folder.path().join("absent"), folder.path()).is_err());
+}
+
+#[test]
+fn runs_are_compared_by_ratios_to_the_first() {
+    let folder = TempDir::new().unwrap();
+    let sides = ["before", "after"].map(|name| folder.path().join(name));
+    for (seed, side) in (1..).zip(&sides) {
+        fixture::write(side, "peak", experiments::PEAK, seed);
+    }
+    let written = compare(&sides, folder.path()).unwrap();
+    let html = std::fs::read_to_string(written.html).unwrap();
+    assert!(html.contains("after against before"));
+    assert!(html.contains("not told apart"));
+    assert!(html.contains("<svg class=\"chart wide\""));
+}
+
+#[test]
+fn runs_without_a_common_experiment_are_said_to_have_none() {
+    let folder = TempDir::new().unwrap();
+    let sides = ["before", "after"].map(|name| folder.path().join(name));
+    fixture::write(&sides[0], "peak", experiments::PEAK, 1);
+    fixture::write(&sides[1], "batch", experiments::BATCH, 1);
+    let written = compare(&sides, folder.path()).unwrap();
+    assert!(
+        std::fs::read_to_string(written.html)
+            .unwrap()
+            .contains("Nothing to compare")
+    );
+}

@@ -1,0 +1,425 @@
+//! A WebSocket connection: reads, feeds its session, makes the changes that it gathered, writes.
+//!
+//! - What is received is read into a buffer of the thread; a connection owns one only for a frame that is not whole, and
+//!   takes that frame's bytes from the budget first.
+//! - It reads nothing while a change is under way or while its peer does not read the answers: so a peer's haste stays in
+//!   its socket.
+//! - What is sent to its clients waits in the outbox, within its bound, until the socket takes it.
+
+use std::cell::RefCell;
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use stafett_broker::Live;
+use stafett_broker::live::{ChangeError, Outbox, Sent};
+use stafett_net::{Connection, Permit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::fault::Fault;
+use crate::session::{Session, Step};
+use crate::ws::frame::{self, Decoded, Decoder, Event};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes that are taken from the outbox at once.
+const SEND_BYTES: usize = 64 << 10;
+/// Unsent answers beyond which nothing more is read.
+const UNSENT_MAX: usize = 256 << 10;
+/// Room that an idle connection keeps for messages on their way.
+const KEPT_MESSAGES: usize = 16;
+/// For a peer to end its side of a connection that was closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+thread_local! {
+    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// Ends of the process as this connection sees them.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// Say goodbye.
+    pub drain: CancellationToken,
+    /// Be gone.
+    pub abort: CancellationToken,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    pub idle: Duration,
+    pub write: Duration,
+}
+
+type Changing = Pin<Box<dyn Future<Output = Vec<Result<usize, ChangeError>>> + Send>>;
+
+struct Running {
+    live: Arc<Live>,
+    connection: Connection,
+    session: Session,
+    decoder: Decoder,
+    /// What was received and not looked at: the beginning of a frame, or what is behind a change.
+    inbound: BytesMut,
+    /// What `inbound` takes of the budget.
+    permit: Option<Permit>,
+    /// A message that has to wait for changes.
+    held: Option<Box<str>>,
+    changing: Option<Changing>,
+    outbound: BytesMut,
+    sent: Sent,
+    silence: Silence,
+    /// Since the last tick.
+    wrote: bool,
+    /// When the last tick saw unsent bytes of which none were taken.
+    stalled_since: Option<Instant>,
+    /// Nothing more is read; once all is sent the connection ends.
+    closing: bool,
+}
+
+/// Serves a connection until it ends.
+pub async fn run(
+    live: Arc<Live>,
+    connection: Connection,
+    received: Bytes,
+    session: Session,
+    message_bytes_max: usize,
+    times: Times,
+    ending: Ending,
+) {
+    let mut running = Running {
+        live,
+        connection,
+        session,
+        decoder: Decoder::new(message_bytes_max),
+        inbound: BytesMut::from(&received[..]),
+        permit: None,
+        held: None,
+        changing: None,
+        outbound: BytesMut::new(),
+        sent: Sent::default(),
+        silence: Silence::Heard,
+        wrote: true,
+        stalled_since: None,
+        closing: false,
+    };
+    let abort = ending.abort.clone();
+    let ended = abort
+        .run_until_cancelled(running.serve(times, ending.drain))
+        .await;
+    if let Some(Err(error)) = ended {
+        running.connection.metrics.error(error.kind());
+        tracing::debug!(peer = %running.connection.peer, %error, "a connection to live topics ended early");
+    }
+}
+
+/// How long nothing has come, in ticks.
+#[derive(Debug, Clone, Copy)]
+enum Silence {
+    Heard,
+    Quiet,
+    Pinged,
+}
+
+/// Why a connection ended early.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("nothing came from it for too long")]
+    Idle,
+    #[error("it did not read what was sent to it")]
+    Stalled,
+    #[error("a frame is larger than the budget of the process")]
+    Budget,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Ended {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Stalled => "write_stalled",
+            Self::Budget => "budget",
+            Self::Io(_) => "io",
+        }
+    }
+}
+
+/// What woke a connection.
+enum Woken {
+    Drain,
+    Changed(Vec<Result<usize, ChangeError>>),
+    Readable,
+    Go,
+    Tick,
+}
+
+impl Running {
+    async fn serve(&mut self, times: Times, drain: CancellationToken) -> Result<(), Ended> {
+        let tick_every = times.idle / 2;
+        let mut tick_at = Instant::now() + tick_every;
+        self.process();
+        loop {
+            self.send()?;
+            if self.closing && self.outbound.is_empty() && self.changing.is_none() {
+                return self.end().await;
+            }
+            self.reserve().await?;
+            let may_read = !self.closing
+                && self.changing.is_none()
+                && self.held.is_none()
+                && self.outbound.len() < UNSENT_MAX;
+            let stream = &self.connection.stream;
+            let outbox = self
+                .session
+                .outbox()
+                .filter(|_| self.outbound.is_empty() && !self.closing);
+            let woken = tokio::select! {
+                () = drain.cancelled(), if !self.closing => Woken::Drain,
+                results = changed(&mut self.changing) => Woken::Changed(results),
+                ready = stream.readable(), if may_read => ready.map(|()| Woken::Readable)?,
+                ready = stream.writable(), if !self.outbound.is_empty() => ready.map(|()| Woken::Go)?,
+                () = ready(outbox) => Woken::Go,
+                () = sleep_until(tick_at) => Woken::Tick,
+            };
+            match woken {
+                Woken::Go => {}
+                Woken::Readable => {
+                    if !self.read()? {
+                        return Ok(());
+                    }
+                }
+                Woken::Changed(results) => {
+                    self.changing = None;
+                    self.session.on_changed(results, &mut self.outbound);
+                    self.process();
+                }
+                Woken::Drain => self.close(1001, "the broker stops"),
+                Woken::Tick => {
+                    tick_at = Instant::now() + tick_every;
+                    self.tick(times.write)?;
+                }
+            }
+        }
+    }
+
+    /// Reads once and does what it says; false if the peer is gone.
+    fn read(&mut self) -> Result<bool, Ended> {
+        let read = if self.inbound.is_empty() {
+            READ.with_borrow_mut(|buffer| {
+                let count = self.connection.stream.try_read(buffer)?;
+                if let Some(bytes) = buffer.get_mut(..count) {
+                    let used = self.look_at(bytes);
+                    self.inbound
+                        .extend_from_slice(bytes.get(used..).unwrap_or_default());
+                }
+                Ok(count)
+            })
+        } else {
+            self.inbound.reserve(4096);
+            let count = self.connection.stream.try_read_buf(&mut self.inbound);
+            if count.is_ok() {
+                self.process_inbound();
+            }
+            count
+        };
+        match read {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.connection.metrics.received_bytes.inc_by(count as u64);
+                self.silence = Silence::Heard;
+                self.change();
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Goes on with what was received already.
+    fn process(&mut self) {
+        if let Some(text) = self.held.take() {
+            // The changes that it waited for are made.
+            self.session.on_text(&text, &mut self.outbound);
+        }
+        self.process_inbound();
+        self.change();
+    }
+
+    fn process_inbound(&mut self) {
+        let mut inbound = std::mem::take(&mut self.inbound);
+        let used = self.look_at(&mut inbound);
+        inbound.advance(used);
+        if inbound.is_empty() {
+            // An idle connection owns no buffer.
+            inbound = BytesMut::new();
+            self.permit = None;
+        }
+        self.inbound = inbound;
+    }
+
+    /// Looks at the frames in `bytes`, one by one; says how many bytes are done with.
+    fn look_at(&mut self, mut bytes: &mut [u8]) -> usize {
+        let mut used = 0;
+        while !self.closing && self.held.is_none() && !bytes.is_empty() {
+            let (count, event) = match self.decoder.decode(bytes) {
+                Ok(Decoded::Incomplete(_)) => break,
+                Ok(Decoded::Frame { bytes, event }) => (bytes, event),
+                Err(error) => {
+                    self.connection.metrics.error("websocket");
+                    let (code, reason) = (error.close_code(), error.to_string());
+                    self.close(code, &reason);
+                    break;
+                }
+            };
+            match event {
+                Event::Text(text) => {
+                    if self.session.on_text(text, &mut self.outbound) == Step::AfterChanges {
+                        self.held = Some(text.into());
+                    }
+                }
+                Event::Binary(_) => self.session.error(&Fault::Binary, &mut self.outbound),
+                Event::Ping(payload) => frame::put_pong(payload, &mut self.outbound),
+                Event::Pong | Event::Fragment => {}
+                Event::Close(code) => {
+                    frame::put_close(code.unwrap_or(1000), "", &mut self.outbound);
+                    self.closing = true;
+                }
+            }
+            used += count;
+            bytes = bytes.get_mut(count..).unwrap_or_default();
+        }
+        used
+    }
+
+    /// Makes the changes that were gathered.
+    fn change(&mut self) {
+        if self.changing.is_none()
+            && let Some(changes) = self.session.take_changes()
+        {
+            let live = Arc::clone(&self.live);
+            self.changing = Some(Box::pin(async move { live.change(changes).await }));
+        }
+    }
+
+    /// Takes what the rest of a frame needs from the budget, before it is read.
+    async fn reserve(&mut self) -> Result<(), Ended> {
+        if self.changing.is_some()
+            || self.closing
+            || (self.inbound.is_empty() && !self.decoder.is_in_message())
+        {
+            return Ok(());
+        }
+        let needed = match self.decoder.frame_bytes(&self.inbound) {
+            Some(needed) => needed + self.decoder.held_bytes(),
+            None => return Ok(()),
+        };
+        let have = self.permit.as_ref().map_or(0, Permit::bytes);
+        if needed <= have {
+            return Ok(());
+        }
+        let more = self
+            .connection
+            .budget
+            .reserve(needed - have)
+            .await
+            .map_err(|_| Ended::Budget)?;
+        match &mut self.permit {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+
+    /// Sends what there is, as far as the socket takes it. One round is enough: the outbox rings again if it has more.
+    fn send(&mut self) -> Result<(), Ended> {
+        if self.outbound.is_empty()
+            && !self.closing
+            && let Some(outbox) = self.session.outbox()
+        {
+            outbox.take(SEND_BYTES, &mut self.sent);
+            if !self.session.on_sent(&mut self.sent, &mut self.outbound) {
+                self.close(1013, "too slow: what waited for it had no room any more");
+            }
+            if self.sent.messages.capacity() > KEPT_MESSAGES {
+                self.sent.messages = Vec::new();
+            }
+        }
+        if self.outbound.is_empty() {
+            return Ok(());
+        }
+        match self.connection.stream.try_write(&self.outbound) {
+            Ok(count) => {
+                self.outbound.advance(count);
+                self.connection.metrics.sent_bytes.inc_by(count as u64);
+                self.wrote = true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if self.outbound.is_empty() {
+            // An idle connection owns no buffer.
+            self.outbound = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Half of the idle time is over.
+    fn tick(&mut self, write_timeout: Duration) -> Result<(), Ended> {
+        let now = Instant::now();
+        if self.outbound.is_empty() || std::mem::take(&mut self.wrote) {
+            self.stalled_since = None;
+        } else if now - *self.stalled_since.get_or_insert(now) >= write_timeout {
+            return Err(Ended::Stalled);
+        }
+        self.silence = match self.silence {
+            Silence::Heard => Silence::Quiet,
+            Silence::Pinged => return Err(Ended::Idle),
+            // Whoever does not read, or waits for us, has its own limit.
+            Silence::Quiet if self.changing.is_some() || !self.outbound.is_empty() => Silence::Quiet,
+            Silence::Quiet => {
+                frame::put_ping(&mut self.outbound);
+                Silence::Pinged
+            }
+        };
+        Ok(())
+    }
+
+    fn close(&mut self, code: u16, reason: &str) {
+        if !self.closing {
+            frame::put_close(code, reason, &mut self.outbound);
+            self.closing = true;
+        }
+    }
+
+    /// All is sent: waits a little for the peer to end its side, so that it gets the rest.
+    async fn end(&mut self) -> Result<(), Ended> {
+        self.connection.stream.shutdown().await?;
+        // Whether it did in time makes no difference any more.
+        drop(timeout(CLOSE_TIMEOUT, read_to_end(&mut self.connection.stream)).await);
+        Ok(())
+    }
+}
+
+async fn read_to_end(stream: &mut TcpStream) {
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
+}
+
+async fn changed(changing: &mut Option<Changing>) -> Vec<Result<usize, ChangeError>> {
+    match changing {
+        Some(changing) => changing.await,
+        None => pending().await,
+    }
+}
+
+async fn ready(outbox: Option<&Arc<Outbox>>) {
+    match outbox {
+        Some(outbox) => outbox.ready().await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,297 @@
+//! Server-sent events: what a client gets, as a stream of text that a browser's `EventSource` reads.
+//!
+//! `GET /live/events?client_id=ID&topic=NAME&topic=NAME&pattern=TEXT` subscribes to what it names, stored as any
+//! subscription, and listens until the connection ends. The id is a text, or a number if it looks like one and is not in
+//! quotes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use serde_json::Value;
+use stafett_broker::Live;
+use stafett_broker::live::{
+    ClientName, ClientNumber, Format, Message, NameList, Outbox, Pattern, Sent, SubscriptionChange, What,
+};
+use tokio::time::timeout;
+
+use crate::command::pattern_fault;
+use crate::connection::Ending;
+use crate::fault::Fault;
+use crate::front::LiveFront;
+use crate::router::{allow, not_ready, refused_origin, status_of};
+use crate::{json, origin};
+
+/// A comment is sent after this silence, so that whoever is in between sees that it lives.
+const COMMENT_AFTER: Duration = Duration::from_secs(15);
+const SEND_BYTES: usize = 64 << 10;
+
+/// A broadcast as the data of an event.
+#[derive(Debug)]
+pub struct EventFormat;
+
+impl Format for EventFormat {
+    fn number(&self) -> usize {
+        1
+    }
+
+    fn encode(&self, message: &Message<'_>) -> Bytes {
+        let mut out = BytesMut::new();
+        put_event(None, &json::broadcast(message), &mut out);
+        out.freeze()
+    }
+}
+
+static EVENTS: EventFormat = EventFormat;
+
+/// One event. A payload that was written over several lines takes a line of data for each.
+fn put_event(name: Option<&str>, data: &[u8], out: &mut BytesMut) {
+    if let Some(name) = name {
+        out.extend_from_slice(b"event: ");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\n");
+    }
+    for line in data.split(|byte| *byte == b'\n' || *byte == b'\r') {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(line);
+        out.extend_from_slice(b"\n");
+    }
+    out.extend_from_slice(b"\n");
+}
+
+/// What a query asks for.
+#[derive(Debug, Default)]
+struct Wanted {
+    client: Option<ClientName>,
+    topics: NameList,
+    patterns: Vec<Pattern>,
+}
+
+pub(crate) async fn get(
+    State(front): State<LiveFront>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let Ok(origin) = origin::check(&headers, &front.settings().origins) else {
+        return refused_origin();
+    };
+    let Some(live) = front.live() else {
+        return not_ready();
+    };
+    let mut response = match open(&front, live, query.as_deref().unwrap_or_default()).await {
+        Ok(events) => {
+            let told = [
+                (header::CONTENT_TYPE, "text/event-stream"),
+                (header::CACHE_CONTROL, "no-store"),
+            ];
+            (told, Body::from_stream(events)).into_response()
+        }
+        Err(fault) => {
+            let told = [(header::CONTENT_TYPE, "application/json")];
+            (status_of(&fault), told, json::error(None, &fault)).into_response()
+        }
+    };
+    allow(origin, response.headers_mut());
+    response
+}
+
+async fn open(front: &LiveFront, live: &Arc<Live>, query: &str) -> Result<Events, Fault> {
+    let wanted = Wanted::read(query, front.settings().topic_bytes_max)?;
+    let client = wanted.client.ok_or(Fault::Missing("client_id"))?;
+    let mut changes = Vec::new();
+    if !wanted.topics.is_empty() {
+        changes.push(What::Subscribe(wanted.topics));
+    }
+    if !wanted.patterns.is_empty() {
+        changes.push(What::SubscribePatterns(wanted.patterns));
+    }
+    let changes = changes.into_iter().map(|what| SubscriptionChange {
+        client: client.clone(),
+        what,
+    });
+    for result in live.change(changes.collect()).await {
+        result?;
+    }
+    let outbox = Outbox::new(&EVENTS, front.settings().bound(), Arc::clone(live.metrics()));
+    let number = live.listen(&client, &outbox)?;
+    let listening = Listening {
+        live: Arc::clone(live),
+        number,
+        outbox,
+        ending: front.ending(),
+        is_first: true,
+        is_over: false,
+    };
+    Ok(Events {
+        next: Box::pin(listening.next()),
+    })
+}
+
+impl Wanted {
+    fn read(query: &str, topic_bytes_max: usize) -> Result<Self, Fault> {
+        let mut wanted = Self::default();
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let known = match key {
+                "client_id" => "client_id",
+                "topic" => "topic",
+                "pattern" => "pattern",
+                _ => continue,
+            };
+            let expected = "percent-encoded UTF-8";
+            let value = decoded(value).ok_or(Fault::Value { key: known, expected })?;
+            if value.len() > topic_bytes_max {
+                let max = topic_bytes_max;
+                return Err(Fault::TooLong { key: known, max });
+            }
+            match known {
+                "client_id" => wanted.client = Some(client_of(&value)?),
+                "topic" => wanted.topics.push(&value),
+                _ => wanted
+                    .patterns
+                    .push(Pattern::parse(&value).map_err(pattern_fault)?),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// As in JSON if it is that, else a text.
+fn client_of(value: &str) -> Result<ClientName, Fault> {
+    let json = match serde_json::from_str::<Value>(value) {
+        Ok(Value::Number(_) | Value::String(_)) => value.to_owned(),
+        _ => Value::from(value).to_string(),
+    };
+    let raw = serde_json::from_str(&json).map_err(|error| Fault::NotJson(error.to_string()))?;
+    crate::command::client_of(raw)
+}
+
+/// Undoes the encoding of a query; `None` if it is malformed.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            plain => plain,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Listening)>> + Send>>;
+
+/// The events of one connection.
+struct Events {
+    next: Next,
+}
+
+impl Stream for Events {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.next.as_mut().poll(cx).map(|next| {
+            next.map(|(bytes, listening)| {
+                self.next = Box::pin(listening.next());
+                Ok(bytes)
+            })
+        })
+    }
+}
+
+/// A client that listens; no longer once this is dropped.
+struct Listening {
+    live: Arc<Live>,
+    number: ClientNumber,
+    outbox: Arc<Outbox>,
+    ending: Ending,
+    is_first: bool,
+    is_over: bool,
+}
+
+impl Listening {
+    /// The next piece of the stream, and what comes behind it.
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        if self.is_over {
+            return None;
+        }
+        if std::mem::take(&mut self.is_first) {
+            // The headers go out at once.
+            return Some((Bytes::from_static(b": listening\n\n"), self));
+        }
+        let mut out = BytesMut::new();
+        let mut sent = Sent::default();
+        loop {
+            self.outbox.take(SEND_BYTES, &mut sent);
+            if sent.dropped > 0 {
+                let more = [("count", Value::from(sent.dropped))];
+                put_event(Some("notice"), &json::notice("dropped", &more), &mut out);
+            }
+            for message in sent.messages.drain(..) {
+                out.extend_from_slice(&message);
+            }
+            if let Some(client) = sent.taken_over.pop() {
+                let more = [("client_id", json::client_id(&client))];
+                put_event(Some("notice"), &json::notice("taken_over", &more), &mut out);
+                self.is_over = true;
+            }
+            if !out.is_empty() {
+                return Some((out.freeze(), self));
+            }
+            tokio::select! {
+                () = self.ending.drain.cancelled() => return None,
+                waited = timeout(COMMENT_AFTER, self.outbox.ready()) => {
+                    if waited.is_err() {
+                        return Some((Bytes::from_static(b":\n\n"), self));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.live.leave(self.number, &self.outbox);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_client_topics_and_patterns() {
+        let wanted = Wanted::read("client_id=7&topic=a%20b&topic=c%2Ad&pattern=x*&other=1", 100).unwrap();
+        assert_eq!(wanted.client, Some(ClientName::Number(7)));
+        assert_eq!(wanted.topics.iter().collect::<Vec<_>>(), ["a b", "c*d"]);
+        assert_eq!(wanted.patterns.len(), 1);
+        for (query, expected) in [
+            ("client_id=%227%22", ClientName::Text("7".into())),
+            ("client_id=me", ClientName::Text("me".into())),
+        ] {
+            assert_eq!(Wanted::read(query, 100).unwrap().client, Some(expected));
+        }
+        for bad in ["topic=%", "topic=%ff", "client_id=1.5", "pattern=%5C"] {
+            assert!(Wanted::read(bad, 100).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn data_of_several_lines_stays_one_event() {
+        let mut out = BytesMut::new();
+        put_event(Some("x"), b"{\n1}", &mut out);
+        assert_eq!(out, "event: x\ndata: {\ndata: 1}\n\n");
+    }
+}

@@ -1,0 +1,56 @@
+//! What a client is told when something is wrong: the one place where errors get their words on the wire.
+
+use stafett_broker::live::ChangeError;
+use stafett_broker::live::hub::TooManyClients;
+
+/// What was wrong with a command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("not a JSON object: {0}")]
+    NotJson(String),
+    #[error("Key '{0}' not specified")]
+    Missing(&'static str),
+    #[error("Key '{key}': expected {expected}")]
+    Value {
+        key: &'static str,
+        expected: &'static str,
+    },
+    #[error("Key '{key}': expected at most {max} bytes")]
+    TooLong { key: &'static str, max: usize },
+    #[error("Keys '{0}' and '{1}' exclude each other")]
+    Both(&'static str, &'static str),
+    #[error("Key 'command': expected listen, leave, subscribe, unsubscribe, publish, list, presence or ping")]
+    Command,
+    #[error("a text message is expected; binary ones need the subprotocol stafett.live.msgpack")]
+    Binary,
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error(transparent)]
+    Clients(#[from] TooManyClients),
+}
+
+impl Fault {
+    /// The kind of error, as one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NotJson(_) | Self::Binary => "bad_message",
+            Self::Missing(_) | Self::Value { .. } | Self::TooLong { .. } | Self::Both(..) => "bad_state",
+            Self::Command => "bad_command",
+            Self::Change(ChangeError::TooManySubscriptions { .. } | ChangeError::TooManyPatterns { .. }) => {
+                "too_many_subscriptions"
+            }
+            Self::Change(ChangeError::TooManyClients(_)) | Self::Clients(_) => "too_many_clients",
+            Self::Change(ChangeError::NotStored(_)) => "not_stored",
+        }
+    }
+
+    /// In words, for people.
+    pub fn message(&self) -> &'static str {
+        match self {
+            Self::NotJson(_) | Self::Binary => "The message could not be read",
+            Self::Missing(_) | Self::Value { .. } | Self::TooLong { .. } | Self::Both(..) => "Error",
+            Self::Command => "There is no such command",
+            Self::Change(_) | Self::Clients(_) => "The change was refused, and nothing of it was stored",
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What is sent, as JSON: answers, errors, broadcasts, notices.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::Value;
+use stafett_broker::live::{ClientName, Format, Message, Payload};
+
+use crate::fault::Fault;
+use crate::ws::frame::message_frame;
+
+/// `{"key": topic, "broadcast": payload}`, in a text frame.
+#[derive(Debug)]
+pub struct JsonFormat;
+
+impl Format for JsonFormat {
+    fn number(&self) -> usize {
+        0
+    }
+
+    fn encode(&self, message: &Message<'_>) -> Bytes {
+        message_frame(true, &broadcast(message))
+    }
+}
+
+/// `{"key": topic, "broadcast": payload}`; with `broadcast_base64` for bytes, and with `offset` and `timestamp` where there
+/// is a log behind the topic.
+pub fn broadcast(message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 + message.topic.len() + message.payload.bytes().len());
+    out.extend_from_slice(b"{\"key\":");
+    put_text(message.topic, &mut out);
+    match message.payload {
+        Payload::Json(json) => {
+            out.extend_from_slice(b",\"broadcast\":");
+            out.extend_from_slice(json.as_bytes());
+        }
+        Payload::Bytes(bytes) => {
+            out.extend_from_slice(b",\"broadcast_base64\":\"");
+            out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+            out.push(b'"');
+        }
+    }
+    if let Some(offset) = message.offset {
+        out.extend_from_slice(format!(",\"offset\":{offset}").as_bytes());
+        if let Some(timestamp) = message.timestamp {
+            out.extend_from_slice(format!(",\"timestamp\":{timestamp}").as_bytes());
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn put_text(text: &str, out: &mut Vec<u8>) {
+    // Writing into memory does not fail, and a text is always JSON.
+    drop(serde_json::to_writer(out, text));
+}
+
+/// The beginning of an answer: with the `id` of its command, if it had one.
+fn begin(id: Option<&str>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.push(b'{');
+    if let Some(id) = id {
+        out.extend_from_slice(b"\"id\":");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b',');
+    }
+    out
+}
+
+/// `{"result": "success"}`, and more fields.
+pub fn success(id: Option<&str>, more: &[(&str, Value)]) -> Vec<u8> {
+    let mut out = begin(id);
+    out.extend_from_slice(b"\"result\":\"success\"");
+    put_fields(more, &mut out);
+    out
+}
+
+/// `{"error": kind, "message": …, "info": …}`.
+pub fn error(id: Option<&str>, fault: &Fault) -> Vec<u8> {
+    let mut out = begin(id);
+    out.extend_from_slice(b"\"error\":");
+    put_text(fault.kind(), &mut out);
+    put_fields(
+        &[
+            ("message", fault.message().into()),
+            ("info", fault.to_string().into()),
+        ],
+        &mut out,
+    );
+    out
+}
+
+/// What a client is told that it did not ask for.
+pub fn notice(kind: &str, more: &[(&str, Value)]) -> Vec<u8> {
+    let mut out = b"{\"notice\":".to_vec();
+    put_text(kind, &mut out);
+    put_fields(more, &mut out);
+    out
+}
+
+fn put_fields(fields: &[(&str, Value)], out: &mut Vec<u8>) {
+    for (name, value) in fields {
+        out.push(b',');
+        put_text(name, out);
+        out.push(b':');
+        drop(serde_json::to_writer(&mut *out, value));
+    }
+    out.push(b'}');
+}
+
+/// A client's id as the client wrote it.
+pub fn client_id(client: &ClientName) -> Value {
+    match client {
+        ClientName::Number(number) => (*number).into(),
+        ClientName::Text(text) => (**text).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn broadcasts_answers_errors_and_notices_have_their_form() {
+        let mut message = Message {
+            topic: "So \"me\"",
+            payload: Payload::Json("{\"a\": 1}"),
+            timestamp: Some(5),
+            id: None,
+            offset: None,
+        };
+        assert_eq!(
+            text(broadcast(&message)),
+            r#"{"key":"So \"me\"","broadcast":{"a": 1}}"#
+        );
+        message.payload = Payload::Bytes(b"\x00\xff");
+        message.offset = Some(7);
+        let expected = r#"{"key":"So \"me\"","broadcast_base64":"AP8=","offset":7,"timestamp":5}"#;
+        assert_eq!(text(broadcast(&message)), expected);
+        assert_eq!(text(success(None, &[])), r#"{"result":"success"}"#);
+        assert_eq!(
+            text(success(Some("[1]"), &[("receivers", 2.into())])),
+            r#"{"id":[1],"result":"success","receivers":2}"#
+        );
+        assert_eq!(
+            text(error(None, &Fault::Missing("topic"))),
+            r#"{"error":"bad_state","message":"Error","info":"Key 'topic' not specified"}"#
+        );
+        assert_eq!(
+            text(notice("dropped", &[("count", 3.into())])),
+            r#"{"notice":"dropped","count":3}"#
+        );
+    }
+}

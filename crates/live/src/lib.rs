@@ -1,0 +1,30 @@
+//! Live topics for browsers and scripts: JSON over WebSocket at `/live`, and the same over HTTP.
+//!
+//! The protocol is described for its users in `docs/live.md`. This crate turns it into calls of the broker's live topics;
+//! it must not know how those are kept, nor any other front end.
+//!
+//! - [`ws`]: WebSocket without I/O
+//! - [`command`]: commands, out of JSON
+//! - [`json`]: answers, errors and broadcasts, into JSON
+//! - [`fault`]: errors and their words
+//! - [`session`]: what commands do
+//! - [`connection`]: one WebSocket
+//! - [`events`]: one stream of server-sent events
+//! - [`router`]: the routes
+//! - [`front`], [`origin`], [`settings`]: what they share
+
+pub mod command;
+pub mod connection;
+pub mod events;
+pub mod fault;
+pub mod front;
+pub mod json;
+pub mod origin;
+pub mod router;
+pub mod session;
+pub mod settings;
+pub mod ws;
+
+pub use front::LiveFront;
+pub use router::router;
+pub use settings::{LiveFrontSettings, Origins};

@@ -1,0 +1,119 @@
+//! The messages of a lane that somebody has, by offset.
+//!
+//! Messages go out in order and mostly come back in order: those are a line, with what is settled at its front popped
+//! and what is settled in its middle left as a gap until there are too many. What goes out again is kept beside it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::lane::InFlight;
+
+/// Entries of the line below which gaps stay.
+const GAPS_MIN: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct InFlightSet {
+    line: VecDeque<(u64, Option<InFlight>)>,
+    in_line: usize,
+    beside: BTreeMap<u64, InFlight>,
+}
+
+impl InFlightSet {
+    pub(crate) fn len(&self) -> usize {
+        self.in_line + self.beside.len()
+    }
+
+    pub(crate) fn insert(&mut self, at: u64, entry: InFlight) {
+        if self.line.back().is_none_or(|(last, _)| *last < at) {
+            self.line.push_back((at, Some(entry)));
+            self.in_line += 1;
+        } else {
+            self.beside.insert(at, entry);
+        }
+    }
+
+    pub(crate) fn get(&self, at: u64) -> Option<InFlight> {
+        if let Some(entry) = self.place(at).and_then(|index| self.line.get(index)?.1) {
+            return Some(entry);
+        }
+        self.beside.get(&at).copied()
+    }
+
+    pub(crate) fn remove(&mut self, at: u64) -> Option<InFlight> {
+        let taken = self
+            .place(at)
+            .and_then(|index| self.line.get_mut(index)?.1.take());
+        let Some(taken) = taken else {
+            return self.beside.remove(&at);
+        };
+        self.in_line -= 1;
+        while self.line.front().is_some_and(|(_, entry)| entry.is_none()) {
+            self.line.pop_front();
+        }
+        if self.line.len() > GAPS_MIN && self.in_line < self.line.len() / 2 {
+            self.line.retain(|(_, entry)| entry.is_some());
+        }
+        Some(taken)
+    }
+
+    /// Forgets all below an offset.
+    pub(crate) fn remove_below(&mut self, offset: u64) {
+        while let Some((at, entry)) = self.line.front()
+            && *at < offset
+        {
+            self.in_line -= usize::from(entry.is_some());
+            self.line.pop_front();
+        }
+        self.beside = self.beside.split_off(&offset);
+    }
+
+    /// All entries, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, InFlight)> {
+        let line = self.line.iter().filter_map(|(at, entry)| Some((*at, (*entry)?)));
+        line.chain(self.beside.iter().map(|(at, entry)| (*at, *entry)))
+    }
+
+    /// Where in the line an offset is.
+    fn place(&self, at: u64) -> Option<usize> {
+        let (first, _) = self.line.front()?;
+        // Where there are no gaps, it is where one would think.
+        let guess = usize::try_from(at.checked_sub(*first)?).unwrap_or(usize::MAX);
+        if self.line.get(guess).is_some_and(|(known, _)| *known == at) {
+            return Some(guess);
+        }
+        self.line.binary_search_by_key(&at, |(known, _)| *known).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(returns: u32) -> InFlight {
+        InFlight {
+            consumer: None,
+            returns,
+            bytes: 0,
+        }
+    }
+
+    #[test]
+    fn gaps_are_closed_once_there_are_many() {
+        let mut set = InFlightSet::default();
+        for at in 0..1000 {
+            set.insert(at, entry(0));
+        }
+        for at in 1..999 {
+            assert_eq!(set.remove(at), Some(entry(0)));
+            assert_eq!(set.remove(at), None);
+        }
+        assert!(set.line.len() < 2 * GAPS_MIN + 2, "{}", set.line.len());
+        assert_eq!(
+            (set.len(), set.get(0), set.get(999)),
+            (2, Some(entry(0)), Some(entry(0)))
+        );
+        set.insert(500, entry(1));
+        assert_eq!((set.get(500), set.len()), (Some(entry(1)), 3));
+        set.remove_below(600);
+        assert_eq!(set.iter().map(|(at, _)| at).collect::<Vec<_>>(), [999]);
+    }
+}

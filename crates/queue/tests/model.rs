@@ -1,0 +1,365 @@
+//! The state machine against a naive queue: random histories, and all small ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use stafett_queue::{Changes, ConsumerKey, ConsumerRules, DeliveryId, QueueState, Ready, Returned};
+
+/// A queue as one would write it if size did not matter: every message is an entry.
+#[derive(Debug, Default, Clone)]
+struct Naive {
+    messages: BTreeMap<(std::cmp::Reverse<u8>, u64), Place>,
+    ends: BTreeMap<u8, u64>,
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Waits {
+        came_back: bool,
+        returns: u32,
+    },
+    InFlight {
+        consumer: Option<ConsumerKey>,
+        returns: u32,
+    },
+}
+
+impl Naive {
+    fn append(&mut self, priority: u8, count: u64) -> u64 {
+        let end = self.ends.entry(priority).or_default();
+        for at in *end..*end + count {
+            let place = Place::Waits {
+                came_back: false,
+                returns: 0,
+            };
+            self.messages.insert((std::cmp::Reverse(priority), at), place);
+        }
+        *end += count;
+        *end
+    }
+
+    fn first(&self) -> Option<Ready> {
+        let waits = self.messages.iter().find_map(|((priority, offset), place)| {
+            let Place::Waits { came_back, .. } = place else {
+                return None;
+            };
+            Some(Ready {
+                id: DeliveryId {
+                    priority: priority.0,
+                    offset: *offset,
+                },
+                came_back: *came_back,
+            })
+        });
+        waits
+    }
+
+    fn ready(&self) -> u64 {
+        let waits = self.messages.values();
+        waits.filter(|place| matches!(place, Place::Waits { .. })).count() as u64
+    }
+
+    fn in_flight(&self) -> Vec<DeliveryId> {
+        let taken = self.messages.iter();
+        taken
+            .filter(|(_, place)| matches!(place, Place::InFlight { .. }))
+            .map(|((priority, offset), _)| DeliveryId {
+                priority: priority.0,
+                offset: *offset,
+            })
+            .collect()
+    }
+
+    fn place(&mut self, id: DeliveryId) -> Option<&mut Place> {
+        self.messages
+            .get_mut(&(std::cmp::Reverse(id.priority), id.offset))
+    }
+
+    fn remove(&mut self, id: DeliveryId) {
+        self.messages.remove(&(std::cmp::Reverse(id.priority), id.offset));
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Append { priority: u8, count: u64 },
+    Give { settles: bool },
+    Complete(usize),
+    Requeue(usize),
+    Drop,
+    Skip(u64),
+    Purge,
+    Restart,
+}
+
+/// Both queues, and what would be stored of one of them.
+struct Both {
+    state: QueueState,
+    naive: Naive,
+    stored: Vec<Vec<u8>>,
+    whole: Option<Vec<u8>>,
+    /// As far as messages were ever handed out, by what is stored.
+    marks: BTreeMap<u8, u64>,
+    since_restart: BTreeSet<DeliveryId>,
+}
+
+impl Both {
+    fn new(limit: Option<u32>) -> Self {
+        Self {
+            state: QueueState::new(false, limit),
+            naive: Naive {
+                limit,
+                ..Naive::default()
+            },
+            stored: Vec::new(),
+            whole: None,
+            marks: BTreeMap::new(),
+            since_restart: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let mut changes = Changes::default();
+        match step {
+            Step::Append { priority, count } => {
+                let end = self.naive.append(priority, count);
+                self.state.lane_mut(priority).grow(end);
+            }
+            Step::Give { settles } => self.give(settles, &mut changes),
+            Step::Complete(which) => {
+                if let Some(id) = self.pick(which) {
+                    assert!(self.state.complete(id, &mut changes));
+                    assert!(!self.state.complete(id, &mut changes), "once");
+                    self.naive.remove(id);
+                }
+            }
+            Step::Requeue(which) => self.requeue(which, &mut changes),
+            Step::Drop => {
+                if let Some(ready) = self.state.first_ready() {
+                    self.state.drop_ready(ready.id, 0, &mut changes);
+                    self.naive.remove(ready.id);
+                }
+            }
+            Step::Skip(count) => {
+                if let Some(ready) = self.state.first_ready().filter(|ready| !ready.came_back) {
+                    let to = ready.id.offset + count;
+                    let to = to.min(self.naive.ends[&ready.id.priority]);
+                    self.state.skip(ready, to, &mut changes);
+                    for offset in ready.id.offset..to {
+                        let id = DeliveryId { offset, ..ready.id };
+                        if let Some(Place::Waits { came_back: false, .. }) = self.naive.place(id) {
+                            self.naive.remove(id);
+                        }
+                    }
+                }
+            }
+            Step::Purge => {
+                assert_eq!(self.state.purge(&mut changes), self.naive.ready());
+                let waits = |place: &Place| matches!(place, Place::Waits { .. });
+                self.naive.messages.retain(|_, place| !waits(place));
+            }
+            Step::Restart => self.restart(),
+        }
+        if !changes.is_empty() {
+            self.stored.push(changes.encode());
+        }
+        self.check();
+    }
+
+    fn pick(&self, which: usize) -> Option<DeliveryId> {
+        let taken = self.naive.in_flight();
+        (!taken.is_empty()).then(|| taken[which % taken.len()])
+    }
+
+    fn give(&mut self, settles: bool, changes: &mut Changes) {
+        let Some(ready) = self.state.first_ready() else {
+            return;
+        };
+        if let Some(mark) = self.state.lane_mut(ready.id.priority).mark_ahead() {
+            changes.mark(ready.id.priority, mark);
+            self.marks.insert(ready.id.priority, mark);
+        }
+        let handed = self.state.hand_out(ready.id, None, settles, 1, changes);
+        let place = self.naive.place(ready.id).unwrap();
+        let Place::Waits { came_back, returns } = *place else {
+            panic!("it is in flight already")
+        };
+        assert_eq!(handed.returns, returns);
+        if came_back || self.since_restart.contains(&ready.id) {
+            assert!(handed.redelivered);
+        }
+        if settles {
+            *place = Place::InFlight {
+                consumer: None,
+                returns,
+            };
+        } else {
+            self.naive.remove(ready.id);
+        }
+    }
+
+    fn requeue(&mut self, which: usize, changes: &mut Changes) {
+        let Some(id) = self.pick(which) else { return };
+        let Some(Place::InFlight { returns, .. }) = self.naive.place(id).copied() else {
+            panic!("it is in flight")
+        };
+        let too_often = self.naive.limit.is_some_and(|limit| returns + 1 > limit);
+        let expected = if too_often {
+            Returned::TooOften
+        } else {
+            Returned::Waits
+        };
+        assert_eq!(self.state.requeue(id, changes), Some(expected));
+        if !too_often {
+            *self.naive.place(id).unwrap() = Place::Waits {
+                came_back: true,
+                returns: returns + 1,
+            };
+        }
+    }
+
+    /// Starts again with what is stored: every second time that is the whole.
+    fn restart(&mut self) {
+        if self.stored.len().is_multiple_of(2) {
+            self.whole = Some(self.state.encode(false));
+            self.stored.clear();
+        }
+        let mut state = QueueState::new(false, self.naive.limit);
+        if let Some(whole) = &self.whole {
+            assert_eq!(state.restore(whole), Ok(false));
+        }
+        for delta in &self.stored {
+            assert_eq!(state.apply(delta), Ok(false));
+        }
+        for (priority, end) in &self.naive.ends {
+            state.lane_mut(*priority).grow(*end);
+        }
+        self.state = state;
+        for ((priority, offset), place) in &mut self.naive.messages {
+            let (returns, had) = match *place {
+                Place::Waits { came_back, returns } => (returns, came_back),
+                Place::InFlight { returns, .. } => (returns, true),
+            };
+            if had {
+                self.since_restart.insert(DeliveryId {
+                    priority: priority.0,
+                    offset: *offset,
+                });
+            }
+            *place = Place::Waits {
+                came_back: false,
+                returns,
+            };
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.state.first_ready(), self.naive.first());
+        assert_eq!(self.state.ready(), self.naive.ready());
+        assert_eq!(self.state.in_flight(), self.naive.in_flight().len());
+        for (priority, lane) in self.state.lanes() {
+            let first = self
+                .naive
+                .messages
+                .keys()
+                .filter(|(known, _)| known.0 == priority)
+                .map(|(_, offset)| *offset)
+                .min();
+            let end = self.naive.ends.get(&priority).copied().unwrap_or(0);
+            assert_eq!(lane.head(), first.unwrap_or(end), "all below the head is settled");
+        }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..3_u8, 1..6_u64).prop_map(|(priority, count)| Step::Append { priority, count }),
+        6 => any::<bool>().prop_map(|settles| Step::Give { settles }),
+        4 => any::<usize>().prop_map(Step::Complete),
+        3 => any::<usize>().prop_map(Step::Requeue),
+        1 => Just(Step::Drop),
+        1 => (1..4_u64).prop_map(Step::Skip),
+        1 => Just(Step::Purge),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn it_does_what_a_naive_queue_does(
+        steps in prop::collection::vec(step(), 1..120),
+        limit in prop::option::of(0..3_u32),
+    ) {
+        let mut both = Both::new(limit);
+        for step in steps {
+            both.step(step);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_or_refused(bytes in prop::collection::vec(0..8_u8, 0..40)) {
+        let mut state = QueueState::new(false, None);
+        let _ = state.apply(&bytes);
+        let _ = state.restore(&bytes);
+    }
+}
+
+#[test]
+fn every_small_history_does_what_a_naive_queue_does() {
+    const STEPS: [Step; 8] = [
+        Step::Append {
+            priority: 0,
+            count: 2,
+        },
+        Step::Append {
+            priority: 1,
+            count: 1,
+        },
+        Step::Give { settles: true },
+        Step::Give { settles: false },
+        Step::Complete(1),
+        Step::Requeue(0),
+        Step::Purge,
+        Step::Restart,
+    ];
+    const LENGTH: u32 = 6;
+    for number in 0..STEPS.len().pow(LENGTH) {
+        let mut both = Both::new(Some(1));
+        both.step(Step::Append {
+            priority: 0,
+            count: 3,
+        });
+        let mut rest = number;
+        for _ in 0..LENGTH {
+            both.step(STEPS[rest % STEPS.len()]);
+            rest /= STEPS.len();
+        }
+    }
+}
+
+#[test]
+fn a_hundred_million_waiting_messages_take_no_memory_and_raggedness_takes_a_bit_each() {
+    let mut state = QueueState::new(false, None);
+    let mut changes = Changes::default();
+    state.lane_mut(0).grow(100_000_000);
+    assert_eq!(state.ready(), 100_000_000);
+    let consumer = state.consumers.add(ConsumerRules::default()).unwrap();
+    for _ in 0..100_000 {
+        let ready = state.first_ready().unwrap();
+        state.hand_out(ready.id, Some(consumer), true, 1, &mut changes);
+    }
+    for offset in (1..100_000).step_by(2) {
+        let id = DeliveryId { priority: 0, offset };
+        assert!(state.complete(id, &mut changes));
+    }
+    assert_eq!(state.in_flight(), 50_000);
+    for offset in (0..100_000).step_by(2) {
+        let id = DeliveryId { priority: 0, offset };
+        assert!(state.complete(id, &mut changes));
+    }
+    assert_eq!(state.lane(0).unwrap().head(), 100_000);
+    assert!(state.encode(false).len() < 20);
+}

@@ -1,0 +1,20 @@
+//! Subscriptions to live topics: made for millions of topics and hundreds of millions of subscriptions.
+//!
+//! Clients and topics are numbers here; what a number stands for is the business of whoever gives it out.
+//!
+//! - [`set`]: a compact set of numbers
+//! - [`chunks`]: the form of large sets
+//! - [`table`]: topics by name, each with its subscribers
+//! - [`pattern`]: names with wildcards
+//! - [`patterns`]: who subscribes to which pattern
+
+pub mod chunks;
+pub mod pattern;
+pub mod patterns;
+pub mod set;
+pub mod table;
+
+pub use pattern::{Pattern, PatternError};
+pub use patterns::Patterns;
+pub use set::IdSet;
+pub use table::{Slot, TopicTable};

@@ -1,0 +1,206 @@
+//! Topics by name, each with its subscribers. A topic exists as long as somebody subscribes to it.
+//!
+//! A topic is 32 bytes beside its name, and 4 to 10 in the table by which it is found. The caller hashes the name, since
+//! it may keep several tables and choose one by the hash.
+
+use hashbrown::HashTable;
+
+use super::set::IdSet;
+
+/// The place of a topic in its table. It is given to another topic once this one is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+#[derive(Debug, Default)]
+pub struct TopicTable {
+    by_name: HashTable<u32>,
+    topics: Vec<Option<Topic>>,
+    free: Vec<u32>,
+    subscriptions: usize,
+}
+
+#[derive(Debug)]
+struct Topic {
+    name: Box<str>,
+    subscribers: IdSet,
+}
+
+impl TopicTable {
+    /// Adds a subscription, and the topic if it is the first. `rehash` hashes names as `hash` is that of `name`. True if
+    /// the subscription is new.
+    pub fn subscribe(
+        &mut self,
+        hash: u64,
+        name: &str,
+        client: u32,
+        rehash: impl Fn(&str) -> u64,
+    ) -> (Slot, bool) {
+        if let Some(slot) = self.find(hash, name) {
+            let topic = self.topic_mut(slot);
+            let added = topic.is_some_and(|topic| topic.subscribers.insert(client));
+            self.subscriptions += usize::from(added);
+            return (slot, added);
+        }
+        let mut subscribers = IdSet::default();
+        subscribers.insert(client);
+        let topic = Some(Topic {
+            name: name.into(),
+            subscribers,
+        });
+        let index = if let Some(index) = self.free.pop() {
+            if let Some(place) = self.topics.get_mut(position(index)) {
+                *place = topic;
+            }
+            index
+        } else {
+            self.topics.push(topic);
+            u32::try_from(self.topics.len() - 1).expect("there are fewer topics than numbers")
+        };
+        let topics = &self.topics;
+        self.by_name.insert_unique(hash, index, |index| {
+            let topic = topics.get(position(*index)).and_then(Option::as_ref);
+            topic.map_or(0, |topic| rehash(&topic.name))
+        });
+        self.subscriptions += 1;
+        (Slot(index), true)
+    }
+
+    /// Takes a subscription out, and the topic with the last of them. `None` if there was no such subscription.
+    pub fn unsubscribe(&mut self, hash: u64, name: &str, client: u32) -> Option<Slot> {
+        let slot = self.find(hash, name)?;
+        let topic = self.topic_mut(slot)?;
+        if !topic.subscribers.remove(client) {
+            return None;
+        }
+        let is_last = topic.subscribers.is_empty();
+        self.subscriptions -= 1;
+        if is_last {
+            self.forget(hash, slot);
+        }
+        Some(slot)
+    }
+
+    /// Who subscribes to a topic; `None` if nobody does.
+    pub fn subscribers(&self, hash: u64, name: &str) -> Option<&IdSet> {
+        self.find(hash, name)
+            .and_then(|slot| self.topic(slot))
+            .map(|topic| &topic.subscribers)
+    }
+
+    /// Where a topic is.
+    pub fn find(&self, hash: u64, name: &str) -> Option<Slot> {
+        let is_it = |index: &u32| {
+            let topic = self.topics.get(position(*index)).and_then(Option::as_ref);
+            topic.is_some_and(|topic| *topic.name == *name)
+        };
+        self.by_name.find(hash, is_it).copied().map(Slot)
+    }
+
+    pub fn name(&self, slot: Slot) -> Option<&str> {
+        self.topic(slot).map(|topic| &*topic.name)
+    }
+
+    /// Topics.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Subscriptions to all of them.
+    pub fn subscriptions(&self) -> usize {
+        self.subscriptions
+    }
+
+    fn topic(&self, slot: Slot) -> Option<&Topic> {
+        self.topics.get(position(slot.0)).and_then(Option::as_ref)
+    }
+
+    fn topic_mut(&mut self, slot: Slot) -> Option<&mut Topic> {
+        self.topics.get_mut(position(slot.0)).and_then(Option::as_mut)
+    }
+
+    fn forget(&mut self, hash: u64, slot: Slot) {
+        if let Ok(entry) = self.by_name.find_entry(hash, |index| *index == slot.0) {
+            entry.remove();
+        }
+        if let Some(place) = self.topics.get_mut(position(slot.0)) {
+            *place = None;
+        }
+        if self.by_name.is_empty() {
+            *self = Self::default();
+        } else {
+            self.free.push(slot.0);
+        }
+    }
+}
+
+fn position(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hash(name: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    #[test]
+    fn a_topic_is_thirty_two_bytes_beside_its_name() {
+        assert_eq!(size_of::<Option<Topic>>(), 32);
+    }
+
+    #[test]
+    fn a_topic_is_gone_with_its_last_subscriber() {
+        let mut table = TopicTable::default();
+        let (slot, _) = table.subscribe(hash("a"), "a", 1, hash);
+        table.subscribe(hash("a"), "a", 2, hash);
+        assert_eq!(table.unsubscribe(hash("a"), "a", 1), Some(slot));
+        assert_eq!(table.unsubscribe(hash("a"), "a", 1), None);
+        assert_eq!(table.name(slot), Some("a"));
+        table.unsubscribe(hash("a"), "a", 2);
+        assert_eq!((table.name(slot), table.len()), (None, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn it_knows_what_a_plain_map_knows(
+            changes in proptest::collection::vec((any::<bool>(), 0..40_u32, 0..30_u32), 0..400),
+        ) {
+            let mut table = TopicTable::default();
+            let mut model: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+            for (subscribe, topic, client) in changes {
+                let name = format!("topic {topic}");
+                if subscribe {
+                    let (slot, added) = table.subscribe(hash(&name), &name, client, hash);
+                    prop_assert_eq!(added, model.entry(name.clone()).or_default().insert(client));
+                    prop_assert_eq!(table.name(slot), Some(&*name));
+                } else {
+                    let removed = table.unsubscribe(hash(&name), &name, client).is_some();
+                    let known = model.get_mut(&name).is_some_and(|clients| clients.remove(&client));
+                    prop_assert_eq!(removed, known);
+                    model.retain(|_, clients| !clients.is_empty());
+                }
+                prop_assert_eq!(table.len(), model.len());
+            }
+            prop_assert_eq!(table.subscriptions(), model.values().map(BTreeSet::len).sum::<usize>());
+            for (name, clients) in &model {
+                let mut found = Vec::new();
+                table.subscribers(hash(name), name).unwrap().for_each(|client| found.push(client));
+                found.sort_unstable();
+                prop_assert_eq!(found, clients.iter().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+}

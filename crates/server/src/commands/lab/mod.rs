@@ -1,0 +1,34 @@
+//! `stafett lab`: the same workload on several brokers, measured and drawn.
+
+mod list;
+mod progress;
+mod report;
+mod run;
+mod stub;
+
+use clap::{ArgMatches, Command};
+
+use crate::failure::Failure;
+
+pub(super) fn describe() -> Command {
+    Command::new("lab")
+        .about("Run the same workload on Stafett, Kafka and RabbitMQ, and draw what was measured")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(list::describe())
+        .subcommand(run::describe())
+        .subcommand(report::describe())
+        .subcommand(report::describe_compare())
+        .subcommand(stub::describe())
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    match matches.subcommand() {
+        Some(("list", matches)) => list::run(matches),
+        Some(("run", matches)) => run::run(matches),
+        Some(("report", matches)) => report::run(matches),
+        Some(("compare", matches)) => report::run_compare(matches),
+        Some(("stub", matches)) => stub::run(matches),
+        _ => Ok(()),
+    }
+}

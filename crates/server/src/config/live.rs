@@ -1,0 +1,134 @@
+//! Kinds of settings that only live topics have.
+
+use stafett_broker::live::{DuplicateRule, SameBy};
+use stafett_live::Origins;
+
+use super::kind::Kind;
+use super::quantity;
+
+/// `PREFIX=WINDOW[,fixed][,field:NAME|,id]`, several of them with spaces in between.
+pub(crate) struct DuplicateRules;
+
+impl Kind for DuplicateRules {
+    type Value = Vec<DuplicateRule>;
+    const SHAPE: &'static str = "rules or empty";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        text.split_whitespace().map(rule).collect()
+    }
+}
+
+fn rule(text: &str) -> Result<DuplicateRule, String> {
+    let expected = || {
+        format!(
+            "{text}: expected PREFIX=WINDOW[,fixed][,field:NAME|,id], such as songs/=4m or news/=30s,fixed,field:title"
+        )
+    };
+    let (prefix, rest) = text.rsplit_once('=').ok_or_else(expected)?;
+    let mut options = rest.split(',');
+    let window = options.next().and_then(quantity::milliseconds);
+    let mut rule = DuplicateRule {
+        prefix: decoded(prefix).ok_or_else(expected)?.into(),
+        window_ms: window.filter(|ms| *ms > 0).ok_or_else(expected)?,
+        restarts: true,
+        by: SameBy::Payload,
+    };
+    for option in options {
+        match (option, option.strip_prefix("field:")) {
+            ("fixed", _) => rule.restarts = false,
+            ("id", _) => rule.by = SameBy::Id,
+            (_, Some(name)) if !name.is_empty() => rule.by = SameBy::Field(name.into()),
+            _ => return Err(expected()),
+        }
+    }
+    Ok(rule)
+}
+
+/// `%20` stands for a space in a prefix, and so on.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// `near`, `any`, or sites.
+pub(crate) struct OriginList;
+
+impl Kind for OriginList {
+    type Value = Origins;
+    const SHAPE: &'static str = "near, any or sites";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        match text {
+            "near" => return Ok(Origins::Near),
+            "any" => return Ok(Origins::Any),
+            _ => {}
+        }
+        let sites: Vec<String> = text.split(',').map(|site| site.trim().to_owned()).collect();
+        let is_site = |site: &String| {
+            let host = site
+                .strip_prefix("https://")
+                .or_else(|| site.strip_prefix("http://"));
+            host.is_some_and(|host| !host.is_empty() && !host.contains('/'))
+        };
+        if sites.iter().all(is_site) {
+            Ok(Origins::Listed(sites))
+        } else {
+            Err(
+                "expected near, any, or sites such as https://songs.example,https://other.example:8443"
+                    .to_owned(),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_duplicates_are_read_and_what_is_none_is_refused() {
+        let rules = DuplicateRules::read("songs/=4m  a%20b==30s,fixed,field:title =10s,id", None).unwrap();
+        let expected = [
+            ("songs/", 240_000, true, SameBy::Payload),
+            ("a b=", 30_000, false, SameBy::Field("title".into())),
+            ("", 10_000, true, SameBy::Id),
+        ];
+        let expected = expected.map(|(prefix, window_ms, restarts, by)| DuplicateRule {
+            prefix: prefix.into(),
+            window_ms,
+            restarts,
+            by,
+        });
+        assert_eq!(rules, expected);
+        assert_eq!(DuplicateRules::read("", None), Ok(Vec::new()));
+        for bad in [
+            "songs",
+            "songs/=",
+            "songs/=0",
+            "a=1s,what",
+            "a=1s,field:",
+            "%2=1s",
+            "%ff=1s",
+        ] {
+            assert!(DuplicateRules::read(bad, None).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn origins_are_near_any_or_sites() {
+        assert_eq!(OriginList::read("near", None), Ok(Origins::Near));
+        assert_eq!(OriginList::read("any", None), Ok(Origins::Any));
+        let sites = vec!["https://a.example".to_owned(), "http://b:8000".to_owned()];
+        let listed = OriginList::read("https://a.example, http://b:8000", None);
+        assert_eq!(listed, Ok(Origins::Listed(sites)));
+        for bad in ["", "a.example", "https://", "https://a.example/page"] {
+            assert!(OriginList::read(bad, None).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Live topics: what the settings say of them.
+
+use stafett_broker::LiveSettings;
+use stafett_live::LiveFrontSettings;
+
+use crate::config::Settings;
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// For the broker.
+pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
+    let live = &settings.live;
+    LiveSettings {
+        subscriptions_max: size(live.subscriptions_max),
+        patterns_max: size(live.patterns_max),
+        clients_max: size(live.clients_max),
+        duplicates: live.duplicates.clone(),
+        duplicates_max: size(live.duplicates_max),
+    }
+}
+
+/// For the front end.
+pub(crate) fn front_settings(settings: &Settings) -> LiveFrontSettings {
+    let live = &settings.live;
+    LiveFrontSettings {
+        message_bytes_max: size(live.message_bytes_max),
+        topic_bytes_max: size(live.topic_bytes_max),
+        outbox_bytes: size(live.outbox_bytes),
+        outbox_bytes_max: size(live.outbox_bytes_max).max(size(live.outbox_bytes)),
+        idle_timeout: live.idle_timeout_ms,
+        origins: live.origins.clone(),
+        ..LiveFrontSettings::default()
+    }
+}

@@ -1,0 +1,68 @@
+//! Live topics, with the `websockets` client for Python: each test is one script of `python/`, which says what it expects.
+
+use std::path::Path;
+
+use crate::broker::{Broker, is_stafett, root};
+use crate::peer;
+
+/// A client with what the scripts need, if there is one and the broker has live topics.
+fn python() -> Option<std::path::PathBuf> {
+    is_stafett().then(peer::python).flatten()
+}
+
+fn run(python: &Path, script: &str, broker: &Broker, more: &[&str]) {
+    let script = root().join("tests/clients/python").join(script);
+    peer::run(peer::command(python).arg(script).arg(broker.http()).args(more));
+}
+
+fn passes(script: &str, settings: &'static [&'static str]) {
+    let Some(python) = python() else { return };
+    run(&python, script, &Broker::start_with("sync", settings), &[]);
+}
+
+#[test]
+fn a_client_listens_subscribes_publishes_and_gets_its_broadcast() {
+    passes("live_protocol.py", &[]);
+}
+
+#[test]
+fn commands_are_pipelined_lists_are_paged_and_bytes_pass() {
+    passes("live_extensions.py", &[]);
+}
+
+#[test]
+fn what_is_wrong_is_named_and_the_connection_goes_on() {
+    passes(
+        "live_bad_input.py",
+        &["live.subscriptions_max=1000", "live.message_bytes_max=64KiB"],
+    );
+}
+
+#[test]
+fn duplicates_are_filtered_where_a_rule_says_so_and_nowhere_else() {
+    passes(
+        "live_duplicates.py",
+        &["live.duplicates=songs/=1h news/=1h,field:title"],
+    );
+}
+
+#[test]
+fn a_slow_reader_loses_what_its_policy_says_and_is_told() {
+    passes("live_slow.py", &[]);
+}
+
+#[test]
+fn messages_are_published_with_post_and_read_as_server_sent_events() {
+    passes("live_http.py", &[]);
+}
+
+#[test]
+fn subscriptions_outlive_a_restart_and_a_crash() {
+    let Some(python) = python() else { return };
+    let mut broker = Broker::start();
+    run(&python, "live_restart.py", &broker, &["subscribe"]);
+    broker.restart();
+    run(&python, "live_restart.py", &broker, &["verify"]);
+    broker.kill_and_restart();
+    run(&python, "live_restart.py", &broker, &["verify"]);
+}

@@ -1,0 +1,45 @@
+"""What the scripts with RabbitMQ's Python clients share."""
+
+import sys
+
+import pika
+
+AMQP = sys.argv[1]
+HOST, PORT = AMQP.rsplit(":", 1)
+# A guard against hanging for ever, in seconds; nothing here expects to be quick.
+LIMIT = 60
+
+
+def connect(**settings):
+    return pika.BlockingConnection(
+        pika.ConnectionParameters(HOST, int(PORT), blocked_connection_timeout=LIMIT, socket_timeout=LIMIT, **settings)
+    )
+
+
+def take(channel, queue, count, **settings):
+    """Consumes so many messages: (method, properties, body); they are acknowledged unless told otherwise."""
+    taken = []
+    automatic = settings.pop("auto_ack", False)
+    for method, properties, body in channel.consume(queue, inactivity_timeout=LIMIT, auto_ack=automatic, **settings):
+        assert method is not None, f"{queue}: only {len(taken)} of {count} messages came"
+        taken.append((method, properties, body))
+        if not automatic:
+            channel.basic_ack(method.delivery_tag)
+        if len(taken) == count:
+            break
+    channel.cancel()
+    return taken
+
+
+def bodies(taken):
+    return [body for _, _, body in taken]
+
+
+def closed_with(code, call):
+    """The call must end its channel with the code."""
+    try:
+        call()
+    except pika.exceptions.ChannelClosedByBroker as error:
+        assert error.reply_code == code, error
+        return
+    raise AssertionError(f"nothing ended with {code}")

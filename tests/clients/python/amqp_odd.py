@@ -1,0 +1,401 @@
+"""Odd bytes for an AMQP server, and what it answers: one line per case, `name TAB answer`.
+
+Usage: amqp_odd.py HOST:PORT [CASE]. The answers are the methods that come back, without what differs from run to run.
+"""
+
+import re
+import socket
+import struct
+import sys
+
+HEADER = b"AMQP\x00\x00\x09\x01"
+TIMEOUT = 5
+
+
+def short(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    return bytes([len(data)]) + data
+
+
+def long(data):
+    data = data if isinstance(data, bytes) else data.encode()
+    return struct.pack(">I", len(data)) + data
+
+
+def table(*fields):
+    return long(b"".join(short(name) + value for name, value in fields))
+
+
+def longstr(text):
+    return b"S" + long(text)
+
+
+def frame(kind, channel, payload, end=b"\xce"):
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + end
+
+
+def method(channel, class_id, method_id, arguments=b""):
+    return frame(1, channel, struct.pack(">HH", class_id, method_id) + arguments)
+
+
+def content(channel, size, properties=b"\x00\x00", class_id=60):
+    return frame(2, channel, struct.pack(">HHQ", class_id, 0, size) + properties)
+
+
+def body(channel, data):
+    return frame(3, channel, data)
+
+
+CAPABLE = table(
+    ("capabilities", b"F" + table(("authentication_failure_close", b"t\x01"), ("consumer_cancel_notify", b"t\x01")))
+)
+
+
+def start_ok(response=b"\x00guest\x00guest", mechanism="PLAIN", properties=CAPABLE):
+    return method(0, 10, 11, properties + short(mechanism) + long(response) + short("en_US"))
+
+
+def tune_ok(channels=2047, size=131072, heartbeat=0):
+    return method(0, 10, 31, struct.pack(">HIH", channels, size, heartbeat))
+
+
+def open_(vhost="/"):
+    return method(0, 10, 40, short(vhost) + short("") + b"\x00")
+
+
+CHANNEL = method(1, 20, 10, short(""))
+CLOSE_OK = method(0, 10, 51)
+NAMES = {
+    (10, 10): "start", (10, 30): "tune", (10, 41): "open-ok", (10, 50): "connection.close", (10, 51): "connection.close-ok",
+    (20, 11): "channel.open-ok", (20, 40): "channel.close", (20, 41): "channel.close-ok", (20, 21): "flow-ok",
+    (30, 11): "request-ok", (40, 11): "exchange.declare-ok", (40, 21): "exchange.delete-ok", (40, 31): "exchange.bind-ok",
+    (40, 51): "exchange.unbind-ok", (50, 11): "declare-ok", (50, 21): "bind-ok", (50, 31): "purge-ok", (50, 41): "delete-ok",
+    (50, 51): "unbind-ok", (60, 11): "qos-ok", (60, 21): "consume-ok", (60, 30): "cancel", (60, 31): "cancel-ok",
+    (60, 50): "return", (60, 60): "deliver", (60, 71): "get-ok", (60, 72): "get-empty", (60, 80): "ack", (60, 111): "recover-ok",
+    (60, 120): "nack", (85, 11): "confirm-ok", (90, 11): "tx.select-ok", (90, 21): "commit-ok", (90, 31): "rollback-ok",
+}
+
+
+class Client:
+    def __init__(self, address):
+        host, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), TIMEOUT)
+        self.socket.settimeout(TIMEOUT)
+        self.buffer = b""
+
+    def send(self, data):
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            pass
+
+    def read(self):
+        """The next frame; `None` at the end, `"nothing"` when nothing comes."""
+        while True:
+            if self.buffer.startswith(b"AMQP") and len(self.buffer) >= 8:
+                found, self.buffer = self.buffer[:8], self.buffer[8:]
+                return ("header", found)
+            if len(self.buffer) >= 7:
+                kind, channel, size = struct.unpack(">BHI", self.buffer[:7])
+                if len(self.buffer) >= size + 8:
+                    payload, self.buffer = self.buffer[7 : 7 + size], self.buffer[8 + size :]
+                    return (kind, channel, payload)
+            try:
+                more = self.socket.recv(65536)
+            except socket.timeout:
+                return "nothing"
+            except OSError:
+                return None
+            if not more:
+                return None
+            self.buffer += more
+
+    def until(self, class_id, method_id):
+        while True:
+            found = self.read()
+            if found in (None, "nothing"):
+                raise SystemExit(f"expected {class_id}.{method_id}, found {found}")
+            if found[0] == 1 and struct.unpack(">HH", found[2][:4]) == (class_id, method_id):
+                return found
+
+    def opened(self, **tune):
+        self.send(HEADER)
+        self.until(10, 10)
+        self.send(start_ok())
+        self.until(10, 30)
+        self.send(tune_ok(**tune) + open_())
+        self.until(10, 41)
+        return self
+
+
+def told(payload):
+    """The numbers and the text of a close method."""
+    code, length = struct.unpack(">HB", payload[4:7])
+    text = payload[7 : 7 + length].decode(errors="replace")
+    class_id, method_id = struct.unpack(">HH", payload[7 + length : 11 + length])
+    text = re.sub(r"amq\.gen-[\w-]+", "amq.gen-*", text)
+    return f"{code} {class_id}.{method_id} {text}"
+
+
+FLOW = method(1, 20, 20, b"\1")
+PROBE = method(9, 20, 10, short(""))
+
+
+def answers(client, sent, opening=False):
+    """What follows from bytes; then whether channel 1 and the connection still live.
+
+    A server may treat channels beside each other: so channel 1 is asked first, if it was opened, and channel 9 after that.
+    """
+    asks_channel = CHANNEL in sent
+    client.send(sent)
+    if not opening:
+        client.send(FLOW if asks_channel else PROBE)
+    said = []
+    while True:
+        found = client.read()
+        if found is None:
+            said.append("end")
+            return " | ".join(said)
+        if found == "nothing":
+            said.append("silence")
+            return " | ".join(said)
+        if found[0] == "header":
+            said.append("header " + found[1][4:].hex())
+            continue
+        kind, channel, payload = found
+        if kind != 1:
+            said.append({2: "content-header", 3: f"body {len(payload)}", 8: "heartbeat"}.get(kind, f"frame {kind}"))
+            continue
+        ids = struct.unpack(">HH", payload[:4])
+        name = NAMES.get(ids, f"{ids[0]}.{ids[1]}")
+        if ids == (20, 11) and channel == 9:
+            said.append("alive")
+            return " | ".join(said)
+        if name == "flow-ok":
+            client.send(PROBE)
+        if name in ("connection.close", "channel.close"):
+            said.append(f"{name} {told(payload)}")
+            client.send(CLOSE_OK if name == "connection.close" else method(channel, 20, 41) + PROBE)
+        else:
+            said.append(name)
+
+
+def declare(name, flags=0, arguments=long(b""), channel=1):
+    return method(channel, 50, 10, b"\0\0" + short(name) + bytes([flags]) + arguments)
+
+
+def delete(name, flags=0):
+    return method(1, 50, 40, b"\0\0" + short(name) + bytes([flags]))
+
+
+def exchange(name, kind="direct", flags=0, arguments=long(b"")):
+    return method(1, 40, 10, b"\0\0" + short(name) + short(kind) + bytes([flags]) + arguments)
+
+
+def bind(queue, source, key="", arguments=long(b"")):
+    return method(1, 50, 20, b"\0\0" + short(queue) + short(source) + short(key) + b"\0" + arguments)
+
+
+def consume(queue, tag="", flags=0, arguments=long(b"")):
+    return method(1, 60, 20, b"\0\0" + short(queue) + short(tag) + bytes([flags]) + arguments)
+
+
+def publish(target="", key="", flags=0, data=b"x", properties=b"\0\0", size=None):
+    size = len(data) if size is None else size
+    return method(1, 60, 40, b"\0\0" + short(target) + short(key) + bytes([flags])) + content(1, size, properties) + (
+        body(1, data) if data else b""
+    )
+
+
+def get(queue, flags=0):
+    return method(1, 60, 70, b"\0\0" + short(queue) + bytes([flags]))
+
+
+def ack(tag, multiple=0):
+    return method(1, 60, 80, struct.pack(">QB", tag, multiple))
+
+
+def nested(depth):
+    inner = b""
+    for _ in range(depth):
+        inner = short("a") + b"F" + long(inner)
+    return long(inner)
+
+
+def properties(flags, data):
+    return struct.pack(">H", flags) + data
+
+
+Q = "odd-queue"
+OPENING = {
+    "no protocol": b"GET / HTTP/1.1\r\n\r\n",
+    "another version": b"AMQP\x00\x02\x00\x00",
+    "protocol 1.0 with sasl": b"AMQP\x03\x01\x00\x01",
+    "wrong password": HEADER + start_ok(b"\0guest\0wrong"),
+    "wrong password, not told": HEADER + start_ok(b"\0guest\0wrong", properties=long(b"")),
+    "unknown mechanism": HEADER + start_ok(mechanism="MAGIC"),
+    "channel_max too high": HEADER + start_ok() + tune_ok(channels=4000),
+    "channel_max 0": HEADER + start_ok() + tune_ok(channels=0),
+    "frame_max too low": HEADER + start_ok() + tune_ok(size=100),
+    "frame_max too high": HEADER + start_ok() + tune_ok(size=200000),
+    "unknown vhost": HEADER + start_ok() + tune_ok() + open_("nowhere"),
+    "open before tune-ok": HEADER + start_ok() + open_(),
+    "channel before open": HEADER + start_ok() + tune_ok() + CHANNEL,
+    "body while opening": HEADER + frame(3, 0, b"x"),
+}
+OPEN = {
+    "heartbeat": frame(8, 0, b""),
+    "heartbeat on a channel": CHANNEL + frame(8, 1, b""),
+    "frame over frame_max": CHANNEL + struct.pack(">BHI", 3, 1, 200000) + b"x" * 100,
+    "frame with a bad end": CHANNEL + frame(1, 1, b"\x00\x14\x00\x14\x01", b"\x00"),
+    "unknown frame type": CHANNEL + frame(4, 1, b"abc"),
+    "unknown frame type on channel 0": frame(4, 0, b"abc"),
+    "unknown class": CHANNEL + method(1, 99, 10),
+    "unknown method": CHANNEL + method(1, 60, 99),
+    "unknown method on channel 0": method(0, 10, 99),
+    "method without its arguments": CHANNEL + method(1, 50, 10, b"\0"),
+    "method with bytes left over": CHANNEL + method(1, 20, 20, b"\x01\x01\x01"),
+    "empty method frame": CHANNEL + frame(1, 1, b""),
+    "channel not open": declare(Q),
+    "channel opened twice": CHANNEL + CHANNEL,
+    "channel 0 opened": method(0, 20, 10, short("")),
+    "channel beyond channel_max": method(3000, 20, 10, short("")),
+    "channel closed twice": CHANNEL + method(1, 20, 40, b"\0\xc8" + short("") + b"\0\0\0\0") * 2,
+    "close-ok of an open channel": CHANNEL + method(1, 20, 41),
+    "close of a channel not open": method(1, 20, 40, b"\0\xc8" + short("") + b"\0\0\0\0"),
+    "connection method on a channel": CHANNEL + method(1, 10, 50, b"\0\xc8" + short("") + b"\0\0\0\0"),
+    "channel method on channel 0": method(0, 60, 70, b"\0\0" + short(Q) + b"\0"),
+    "start-ok again": start_ok(),
+    "tune-ok again": tune_ok(),
+    "open again": open_(),
+    "server method": CHANNEL + method(1, 50, 11, short("q") + b"\0" * 8),
+    "deliver from a client": CHANNEL + method(1, 60, 60, short("c") + b"\0" * 8 + b"\0" + short("") + short("")),
+    "flow off": CHANNEL + method(1, 20, 20, b"\0"),
+    "flow on": CHANNEL + method(1, 20, 20, b"\1"),
+    "access request": CHANNEL + method(1, 30, 10, short("/data") + b"\0"),
+    "header without publish": CHANNEL + content(1, 1),
+    "body without header": CHANNEL + body(1, b"x"),
+    "method instead of header": CHANNEL + method(1, 60, 40, b"\0\0" + short("") + short(Q) + b"\0") + declare(Q),
+    "body instead of header": CHANNEL + method(1, 60, 40, b"\0\0" + short("") + short(Q) + b"\0") + body(1, b"x"),
+    "method instead of body": CHANNEL + publish(key=Q, data=b"", size=5) + declare(Q),
+    "header instead of body": CHANNEL + publish(key=Q, data=b"", size=5) + content(1, 5),
+    "body longer than announced": CHANNEL + publish(key=Q, data=b"abcdef", size=3),
+    "body shorter than announced": CHANNEL + publish(key=Q, data=b"abc", size=6) + method(1, 20, 20, b"\1"),
+    "header of another class": CHANNEL + method(1, 60, 40, b"\0\0" + short("") + short(Q) + b"\0") + content(1, 1, class_id=50),
+    "empty body frame": CHANNEL + publish(key=Q, data=b"", size=1) + body(1, b"") + body(1, b"x"),
+    "message too large": CHANNEL + publish(key=Q, data=b"", size=1 << 40),
+    "properties that end early": CHANNEL + publish(key=Q, properties=b"\x80\x00"),
+    "properties with bytes left over": CHANNEL + publish(key=Q, properties=b"\x10\x00\x02\x02"),
+    "properties with a flag too many": CHANNEL + publish(key=Q, properties=b"\x00\x02"),
+    "headers with an unknown type": CHANNEL + publish(key=Q, properties=properties(0x2000, table(("a", b"y")))),
+    "headers that lie about their length": CHANNEL + publish(key=Q, properties=b"\x20\x00" + long(b"\x01aS\x00\x00\x00\x09x")),
+    "headers nested 40 deep": CHANNEL + publish(key=Q, properties=properties(0x2000, nested(40))),
+    "bad expiration": CHANNEL + publish(key=Q, properties=properties(0x0100, short("soon"))),
+    "negative expiration": CHANNEL + publish(key=Q, properties=properties(0x0100, short("-1"))),
+    "somebody else's user-id": CHANNEL + publish(key=Q, properties=properties(0x0010, short("root"))),
+    "own user-id": CHANNEL + publish(key=Q, properties=properties(0x0010, short("guest"))),
+    "delivery mode 3": CHANNEL + publish(key=Q, properties=b"\x10\x00\x03"),
+    "CC that is no array": CHANNEL + publish(key=Q, properties=properties(0x2000, table(("CC", longstr("x"))))),
+    "publish to no exchange": CHANNEL + publish(target="nowhere"),
+    "publish into nowhere": CHANNEL + publish(key="nowhere"),
+    "publish into nowhere, mandatory": CHANNEL + publish(key="nowhere", flags=1),
+    "publish into nowhere, mandatory, confirmed": CHANNEL + method(1, 85, 10, b"\0") + publish(key="nowhere", flags=1),
+    "publish immediate": CHANNEL + publish(key=Q, flags=2),
+    "publish with a routing key that is not UTF-8": CHANNEL + publish(key=b"\xff\xfe"),
+    "declare passive, absent": CHANNEL + declare("absent", 1),
+    "declare with a reserved name": CHANNEL + declare("amq.mine"),
+    "declare a name that is not UTF-8": CHANNEL + declare(b"\xff\xfe"),
+    "declare again, durable": CHANNEL + declare("odd-again") + declare("odd-again", 2) + CHANNEL + delete("odd-again"),
+    "declare again, exclusive": CHANNEL + declare("odd-excl") + declare("odd-excl", 4),
+    "declare again, other ttl": CHANNEL + declare("odd-ttl") + declare("odd-ttl", 0, table(("x-message-ttl", b"I\0\0\0\5"))),
+    "declare again, less ttl": CHANNEL + declare("odd-ttl2", 0, table(("x-message-ttl", b"I\0\0\0\5"))) + declare("odd-ttl2"),
+    "declare with a negative ttl": CHANNEL + declare("odd-x", 0, table(("x-message-ttl", b"I\xff\xff\xff\xff"))),
+    "declare with a ttl of text": CHANNEL + declare("odd-x", 0, table(("x-message-ttl", longstr("5")))),
+    "declare with expires 0": CHANNEL + declare("odd-x", 0, table(("x-expires", b"I\0\0\0\0"))),
+    "declare with a bad overflow": CHANNEL + declare("odd-x", 0, table(("x-overflow", longstr("spill")))),
+    "declare with a bad queue type": CHANNEL + declare("odd-x", 2, table(("x-queue-type", longstr("heap")))),
+    "declare with 256 priorities": CHANNEL + declare("odd-x", 0, table(("x-max-priority", b"I\0\0\1\0"))),
+    "declare with a dead-letter key alone": CHANNEL + declare("odd-x", 0, table(("x-dead-letter-routing-key", longstr("k")))),
+    "declare a transient quorum queue": CHANNEL + declare("odd-x", 0, table(("x-queue-type", longstr("quorum")))),
+    "declare an exclusive quorum queue": CHANNEL + declare("odd-x", 6, table(("x-queue-type", longstr("quorum")))),
+    "declare with a table 40 deep": CHANNEL + declare("odd-deep", 8, nested(40)),
+    "declare with a bad type in its table": CHANNEL + declare("odd-x", 0, table(("a", b"y"))),
+    "no queue declared before": CHANNEL + get(""),
+    "delete an absent queue": CHANNEL + delete("absent"),
+    "delete if empty": CHANNEL + declare("odd-full") + publish(key="odd-full") + delete("odd-full", 2),
+    "delete if unused": CHANNEL + declare("odd-used") + consume("odd-used") + delete("odd-used", 1),
+    "purge an absent queue": CHANNEL + method(1, 50, 30, b"\0\0" + short("absent") + b"\0"),
+    "bind an absent queue": CHANNEL + bind("absent", "amq.direct"),
+    "bind to an absent exchange": CHANNEL + declare(Q) + bind(Q, "absent"),
+    "bind to the default exchange": CHANNEL + declare(Q) + bind(Q, ""),
+    "unbind what is not bound": CHANNEL + declare(Q) + method(1, 50, 50, b"\0\0" + short(Q) + short("amq.direct") + short("k") + long(b"")),
+    "declare exchange passive, absent": CHANNEL + exchange("absent", flags=1),
+    "declare exchange of an unknown type": CHANNEL + exchange("odd-e", "heap"),
+    "declare the default exchange": CHANNEL + exchange(""),
+    "declare exchange with a reserved name": CHANNEL + exchange("amq.mine"),
+    "declare exchange again, other type": CHANNEL + exchange("odd-e") + exchange("odd-e", "topic"),
+    "declare exchange again, durable": CHANNEL + exchange("odd-e2") + exchange("odd-e2", flags=2),
+    "delete the default exchange": CHANNEL + method(1, 40, 20, b"\0\0" + short("") + b"\0"),
+    "delete a predeclared exchange": CHANNEL + method(1, 40, 20, b"\0\0" + short("amq.topic") + b"\0"),
+    "delete an absent exchange": CHANNEL + method(1, 40, 20, b"\0\0" + short("absent") + b"\0"),
+    "publish to an internal exchange": CHANNEL + exchange("odd-int", flags=8) + publish(target="odd-int"),
+    "get from an absent queue": CHANNEL + get("absent"),
+    "consume from an absent queue": CHANNEL + consume("absent"),
+    "consume twice with one tag": CHANNEL + declare(Q) + consume(Q, "t") + consume(Q, "t"),
+    "consume exclusively beside others": CHANNEL + declare("odd-c") + consume("odd-c", "a") + consume("odd-c", "b", 4),
+    "consume beside an exclusive one": CHANNEL + declare("odd-c2") + consume("odd-c2", "a", 4) + consume("odd-c2", "b"),
+    "consume with a priority of text": CHANNEL + declare(Q) + consume(Q, "p", 0, table(("x-priority", longstr("high")))),
+    "cancel an unknown tag": CHANNEL + method(1, 60, 30, short("nobody") + b"\0"),
+    "ack an unknown tag": CHANNEL + ack(7),
+    "ack tag 0": CHANNEL + ack(0),
+    "ack tag 0, multiple": CHANNEL + ack(0, 1),
+    "ack an unknown tag, multiple": CHANNEL + ack(7, 1),
+    "ack twice": CHANNEL + declare("odd-ack") + publish(key="odd-ack") + get("odd-ack") + ack(1) + ack(1),
+    "nack an unknown tag": CHANNEL + method(1, 60, 120, struct.pack(">QB", 3, 0)),
+    "reject an unknown tag": CHANNEL + method(1, 60, 90, struct.pack(">QB", 3, 1)),
+    "qos with a size": CHANNEL + method(1, 60, 10, struct.pack(">IHB", 5, 0, 0)),
+    "recover without requeue": CHANNEL + method(1, 60, 110, b"\0"),
+    "recover": CHANNEL + method(1, 60, 110, b"\1"),
+    "commit without tx": CHANNEL + method(1, 90, 20),
+    "rollback without tx": CHANNEL + method(1, 90, 30),
+    "confirm after tx": CHANNEL + method(1, 90, 10) + method(1, 85, 10, b"\0"),
+    "tx after confirm": CHANNEL + method(1, 85, 10, b"\0") + method(1, 90, 10),
+    "consume replies with acks": CHANNEL + consume("amq.rabbitmq.reply-to"),
+    "consume replies twice": CHANNEL + consume("amq.rabbitmq.reply-to", "a", 2) + consume("amq.rabbitmq.reply-to", "b", 2),
+    "request without a consumer of replies": CHANNEL
+    + publish(key=Q, properties=properties(0x0200, short("amq.rabbitmq.reply-to"))),
+    "publish to a reply address that is none": CHANNEL + publish(key="amq.rabbitmq.reply-to.none", flags=1),
+    "update-secret": method(0, 10, 70, long("guest") + short("renewed")),
+    "close-ok out of the blue": method(0, 10, 51),
+}
+
+
+CLEAN = ["odd-queue", "odd-again", "odd-excl", "odd-ttl", "odd-ttl2", "odd-x", "odd-deep", "odd-full", "odd-used", "odd-c",
+         "odd-c2", "odd-ack"]
+
+
+def clean(address):
+    client = Client(address).opened()
+    client.send(CHANNEL)
+    client.until(20, 11)
+    for name in CLEAN:
+        client.send(delete(name))
+        client.until(50, 41)
+    for name in ["odd-e", "odd-e2", "odd-int"]:
+        client.send(method(1, 40, 20, b"\0\0" + short(name) + b"\0"))
+        client.until(40, 21)
+
+
+def main():
+    address, wanted = sys.argv[1], sys.argv[2:]
+    clean(address)
+    for name, sent in OPENING.items():
+        if not wanted or name in wanted:
+            print(f"{name}\t{answers(Client(address), sent, opening=True)}", flush=True)
+    for name, sent in OPEN.items():
+        if not wanted or name in wanted:
+            print(f"{name}\t{answers(Client(address).opened(), sent)}", flush=True)
+    clean(address)
+
+
+main()

@@ -1,0 +1,71 @@
+"""What goes beyond the paper's protocol."""
+
+import base64
+
+from live import DONE, Client, same
+
+one = Client("a client")
+one.ask("listen")
+
+# Many commands ahead, and the answers in their order.
+COUNT = 2000
+for number in range(COUNT):
+    one.send("subscribe", topic=[f"topic {number}", f"topic {number + 1}"], id=number)
+one.send("publish", topic=f"topic {COUNT}", payload="after", ack=True, id={"any": "JSON"})
+for number in range(COUNT):
+    same(one.next(), {"id": number, **DONE})
+got = [one.next(), one.next()]
+assert {"key": f"topic {COUNT}", "broadcast": "after"} in got, got
+assert {"id": {"any": "JSON"}, **DONE, "receivers": 1, "duplicates": 0} in got, got
+
+# Pages of subscriptions hold each of them once.
+found, start = [], 0
+while start is not None:
+    page = one.ask("list", count=300, **{"from": start})
+    assert len(page["topics"]) <= 300
+    found += page["topics"]
+    start = page["next"]
+same(sorted(found), sorted(f"topic {number}" for number in range(COUNT + 1)))
+
+# Bytes, and lists of messages.
+payload = bytes(range(256))
+one.send("publish", topic="topic 1", payload_base64=base64.b64encode(payload).decode())
+same(base64.b64decode(one.next()["broadcast_base64"]), payload)
+one.send("publish", messages=[{"topic": "topic 2", "payload": n} for n in range(5)])
+same([one.next()["broadcast"] for _ in range(5)], list(range(5)))
+
+# Patterns are a kind of their own; who subscribes twice over gets a message once.
+same(one.ask("subscribe", pattern=["topic 1*", "?ther"]), DONE)
+one.send("publish", topic="topic 10", payload=1)
+one.send("publish", topic="other", payload=2)
+same([one.next()["key"], one.next()["key"]], ["topic 10", "other"])
+one.silent()
+same(one.ask("list", **{"from": 1 << 32})["patterns"], ["topic 1*", "?ther"])
+
+# Presence.
+two = Client(2)
+two.ask("subscribe", topic="topic 5")
+seen = two.ask("presence", topic="topic 5")
+same((seen["subscribers"], seen["listening"]), (2, 1))
+same(
+    sorted(seen["clients"], key=str),
+    sorted([{"client_id": "a client", "listening": True}, {"client_id": 2, "listening": False}], key=str),
+)
+same(two.ask("presence")["listening"], 1)
+
+# Several clients on one connection, each with its own broadcast.
+two.client = 3
+two.ask("listen")
+two.ask("subscribe", topic="shared")
+two.client = 4
+two.ask("listen")
+two.ask("subscribe", topic="shared")
+same(one.ask("publish", topic="shared", payload=0, ack=True)["receivers"], 2)
+same([two.next(), two.next()], [{"key": "shared", "broadcast": 0}] * 2)
+same(two.ask("leave"), DONE)
+same(one.ask("publish", topic="shared", payload=0, ack=True)["receivers"], 1)
+two.next()
+
+same(one.ask("unsubscribe", all=True), DONE)
+same(one.ask("list"), {**DONE, "topics": [], "patterns": [], "next": None})
+same(one.ask("publish", topic="topic 10", payload=1, ack=True)["receivers"], 0)
