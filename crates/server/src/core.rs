@@ -55,6 +55,7 @@ impl Core {
         broker.groups().register_metrics(&mut registry);
         broker.live().metrics().register(&mut registry);
         broker.queues().register_metrics(&mut registry);
+        broker.register_routing_metrics(&mut registry);
         drop(registry);
         Ok(Self {
             journal,
