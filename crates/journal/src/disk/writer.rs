@@ -68,6 +68,8 @@ pub(crate) fn run(core: &Core) {
     while let Taken::Some = core.queue.take(core.pool.group_bytes_max(), &mut staged) {
         write(core, &mut staged);
     }
+    // Whoever writes what it staged itself hands it over to be synced before it lets go.
+    drop(core.writer.lock().unwrap_or_else(PoisonError::into_inner));
     core.sync.close();
 }
 
@@ -108,37 +110,40 @@ fn write(core: &Core, staged: &mut Vec<Staged>) {
 }
 
 fn write_all(core: &Core, staged: &mut Vec<Staged>, mark: bool) {
-    let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
-    write_group(core, writer, staged, mark);
-}
-
-/// Writes a group for who has the lock already.
-pub(super) fn write_locked(core: &Core, writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
-    write_group(core, writer, &mut staged, false);
-    staged.clear();
-    if let Ok(mut writer) = core.writer.try_lock() {
-        writer.taken_here = staged;
+    let mut writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(written) = write_group(core, &mut writer, staged, mark) {
+        drop(writer);
+        core.sync.on_written(core, written);
     }
 }
 
-fn write_group(core: &Core, mut writer: MutexGuard<'_, Writer>, staged: &mut Vec<Staged>, mark: bool) {
+/// Writes a group for who has the lock already, and hands it over to be synced under the lock.
+pub(super) fn write_locked(core: &Core, mut writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
+    if let Some(written) = write_group(core, &mut writer, &mut staged, false) {
+        core.sync.on_written(core, written);
+    }
+    staged.clear();
+    writer.taken_here = staged;
+}
+
+/// `None` if it could not be written: then the journal has failed.
+fn write_group(core: &Core, writer: &mut Writer, staged: &mut Vec<Staged>, mark: bool) -> Option<Written> {
     if core.has_failed() {
         staged.clear();
-        return;
+        return None;
     }
     let started = std::time::Instant::now();
     match writer.write_group(core, staged, mark) {
         Ok(written) => {
-            drop(writer);
             core.metrics
                 .write_seconds
                 .observe(started.elapsed().as_secs_f64());
-            core.sync.on_written(core, written);
+            Some(written)
         }
         Err(error) => {
-            drop(writer);
             staged.clear();
             core.fail(format!("a write failed: {error}"));
+            None
         }
     }
 }
