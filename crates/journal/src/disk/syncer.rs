@@ -95,6 +95,7 @@ impl SyncGate {
 
     pub(crate) fn on_written(&self, core: &Core, written: Written) {
         let mut state = self.lock();
+        let due_before = state.due;
         // Whoever wrote what lies before may come later.
         state.written = state.written.max(written.end);
         state.unsynced_bytes += written.bytes;
@@ -123,7 +124,10 @@ impl SyncGate {
             let due = Instant::now() + Duration::from_millis(written.sync_within_ms.into());
             state.due = Some(state.due.map_or(due, |known| known.min(due)));
         }
-        self.wake.notify_all();
+        // The syncer is woken for what changes when it syncs next, not for each group that it will sync by then.
+        if state.urgent || state.due != due_before {
+            self.wake.notify_all();
+        }
         while core.settings.threads
             && state.unsynced_bytes >= UNSYNCED_BYTES_MAX
             && !state.failed

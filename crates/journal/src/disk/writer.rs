@@ -78,6 +78,8 @@ pub(crate) fn run(core: &Core) {
             Taken::Closed => break,
         }
     }
+    // Whoever writes what it staged itself hands it over to be synced before it lets go.
+    drop(core.writer.lock().unwrap_or_else(PoisonError::into_inner));
     core.sync.close();
 }
 
@@ -131,29 +133,33 @@ fn write(core: &Core, staged: &mut Vec<Staged>, promised: usize) {
 
 /// Writes a group into a segment that has `promised` bytes more behind it.
 fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool) {
-    let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
-    write_group(core, writer, staged, promised, mark);
-}
-
-/// Writes a group for who has the lock already.
-pub(super) fn write_locked(core: &Core, writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
-    write_group(core, writer, &mut staged, 0, false);
-    staged.clear();
-    if let Ok(mut writer) = core.writer.try_lock() {
-        writer.taken_here = staged;
+    let mut writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(written) = write_group(core, &mut writer, staged, promised, mark) {
+        drop(writer);
+        core.sync.on_written(core, written);
     }
 }
 
+/// Writes a group for who has the lock already, and hands it over to be synced under the lock.
+pub(super) fn write_locked(core: &Core, mut writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
+    if let Some(written) = write_group(core, &mut writer, &mut staged, 0, false) {
+        core.sync.on_written(core, written);
+    }
+    staged.clear();
+    writer.taken_here = staged;
+}
+
+/// `None` if there was nothing to write, or it could not be written: then the journal has failed.
 fn write_group(
     core: &Core,
-    mut writer: MutexGuard<'_, Writer>,
+    writer: &mut Writer,
     staged: &mut Vec<Staged>,
     promised: usize,
     mark: bool,
-) {
+) -> Option<Written> {
     if core.has_failed() {
         staged.clear();
-        return;
+        return None;
     }
     if mark
         && writer
@@ -162,7 +168,7 @@ fn write_group(
             .is_some_and(|active| !active.places.is_empty())
     {
         // A body is on its way: its groups carry marks, and the room is theirs.
-        return;
+        return None;
     }
     let started = std::time::Instant::now();
     let seals = staged.iter().any(|append| append.seals);
@@ -171,16 +177,15 @@ fn write_group(
             if seals {
                 writer.seal(core);
             }
-            drop(writer);
             core.metrics
                 .write_seconds
                 .observe(started.elapsed().as_secs_f64());
-            core.sync.on_written(core, written);
+            Some(written)
         }
         Err(error) => {
-            drop(writer);
             staged.clear();
             core.fail(format!("a write failed: {error}"));
+            None
         }
     }
 }
