@@ -1,8 +1,11 @@
-//! Writes the first inputs of every fuzz target under `corpus/`: drawn messages of each API in each version.
+//! Writes the first inputs of every fuzz target under `corpus/`: drawn messages of each API in each version, and what real
+//! clients sent (`captures/`, which `scripts/capture-requests` records).
 
 use std::fs;
 use std::path::Path;
 
+use bytes::Bytes;
+use stafett_fuzz_kafka_wire::LIMITS;
 use stafett_kafka_wire::consumer_protocol::{
     ConsumerProtocolAssignment, ConsumerProtocolSubscription, write,
 };
@@ -15,6 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
     }
     stafett_kafka_wire::for_each_api!(seed_all);
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("captures"))? {
+        let entry = entry?;
+        seed_captured(&entry.file_name().to_string_lossy(), fs::read(entry.path())?)?;
+    }
     for version in ConsumerProtocolSubscription::VERSIONS {
         let message: ConsumerProtocolSubscription = drawn(version)?;
         let name = format!("subscription-{version}");
@@ -60,6 +67,22 @@ fn seed_api<R: Request>() -> Result<(), Box<dyn std::error::Error>> {
             &name,
             &[&chosen, &body(&response, version)?[..]].concat(),
         )?;
+    }
+    Ok(())
+}
+
+/// A request frame as it came from a client.
+fn seed_captured(name: &str, captured: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
+    let name = format!("captured-{name}");
+    save("frame", &name, &captured)?;
+    let bytes = Bytes::from(captured);
+    let (header, body) = frame::open_request(bytes.clone(), LIMITS)?;
+    let versions = header.api.versions();
+    let place = ApiKey::ALL.iter().position(|api| *api == header.api);
+    if let Some(place) = place.filter(|_| versions.contains(header.version)) {
+        let chosen = [u8::try_from(place)?, u8::try_from(header.version - versions.min)?];
+        let body = bytes.slice(bytes.len() - body.remaining()..);
+        save("request", &name, &[&chosen, &body[..]].concat())?;
     }
     Ok(())
 }

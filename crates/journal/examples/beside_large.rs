@@ -1,7 +1,7 @@
 //! How long small appends wait beside large ones: a thread that stores 100 bytes at a time at `sync`, one behind the other,
-//! while another stores bodies of so many MiB.
+//! while another stores bodies of so many MiB, with pauses between.
 //!
-//! `beside_large DIR LARGE_MIB LARGE_LEVEL SECONDS`
+//! `beside_large DIR LARGE_MIB LARGE_LEVEL PAUSE_MS SECONDS`
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -18,11 +18,12 @@ use stafett_model::{BatchBuilder, Codec, Durability, LogId, Record};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, mib, level, seconds] = arguments.as_slice() else {
-        println!("beside_large DIR LARGE_MIB LARGE_LEVEL SECONDS");
+    let [directory, mib, level, pause, seconds] = arguments.as_slice() else {
+        println!("beside_large DIR LARGE_MIB LARGE_LEVEL PAUSE_MS SECONDS");
         return;
     };
     let (mib, seconds): (usize, u64) = (mib.parse().unwrap(), seconds.parse().unwrap());
+    let pause = Duration::from_millis(pause.parse().unwrap());
     let journal = DiskJournal::open(directory.as_ref(), Settings::default(), Metrics::new()).unwrap();
     let small = create(&journal, Durability::Sync);
     let large = create(&journal, level.parse().unwrap());
@@ -37,6 +38,7 @@ fn main() {
                 let body = Bytes::copy_from_slice(&large_body);
                 journal.append(vec![Append::batch(large, body)]).wait();
                 count += 1;
+                std::thread::sleep(pause);
             }
             (count * mib) as f64 / started.elapsed().as_secs_f64()
         });
