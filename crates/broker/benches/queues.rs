@@ -147,7 +147,10 @@ async fn produce(queues: &Arc<stafett_broker::Queues>, targets: Targets, persist
                 routing_key: routing_key.clone(),
                 value: buffer.slice(nth * 100..(nth + 1) * 100),
                 persistent,
-                headers: smallvec![("properties".into(), Some(Bytes::from_static(&[0; 8])))],
+                headers: smallvec![(
+                    bytestring::ByteString::from_static("properties"),
+                    Some(Bytes::from_static(&[0; 8]))
+                )],
                 ..Message::default()
             };
             publication.push(message, route);

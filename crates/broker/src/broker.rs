@@ -22,7 +22,7 @@ use crate::namespace::Namespace;
 use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
-use crate::queues::registry::LoadQueuesError;
+use crate::queues::load::LoadQueuesError;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Topics;
 

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 use crate::batch::BatchError;
 use crate::batch_builder::BatchBuilder;
 use crate::record::{Header, Record};
-use crate::varint::{read_number, write_number};
+use crate::varint::{read_number, with_number};
 
 /// The header that holds what the core acts on. Nobody else writes it: a publisher's own is left out.
 pub const MESSAGE_HEADER: &[u8] = b"stafett.message";
@@ -256,6 +256,10 @@ pub(crate) fn read_deaths(bytes: &[u8]) -> Vec<Death> {
         rest = behind;
     }
     deaths
+}
+
+fn write_number(value: u64, out: &mut SmallVec<[u8; 128]>) {
+    with_number(value, |bytes| out.extend_from_slice(bytes));
 }
 
 fn write_text(text: &str, out: &mut SmallVec<[u8; 128]>) {

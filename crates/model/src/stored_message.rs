@@ -51,7 +51,7 @@ impl StoredMessage {
         let timestamp_ms = timestamp(header, raw).ok_or(malformed)?;
         let whole = raw.behind_offset;
         let span = |part: &[u8]| span_of(whole, part).ok_or(malformed);
-        let acted = acted_of(raw).unwrap_or(Acted {
+        let acted = acted_of(raw).unwrap_or_else(|| Acted {
             persistent: true,
             arrived_ms: timestamp_ms,
             ..Acted::default()

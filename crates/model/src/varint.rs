@@ -57,12 +57,26 @@ pub fn read_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Writes an unsigned number, not zigzag.
-pub fn write_number(mut value: u64, out: &mut impl Extend<u8>) {
-    while value >= 0x80 {
-        out.extend([value.to_le_bytes()[0] | 0x80]);
+#[inline]
+pub fn write_number(value: u64, out: &mut Vec<u8>) {
+    with_number(value, |bytes| out.extend_from_slice(bytes));
+}
+
+/// Hands the bytes of an unsigned number, not zigzag, to `write`.
+#[inline]
+pub(crate) fn with_number<R>(mut value: u64, write: impl FnOnce(&[u8]) -> R) -> R {
+    let mut bytes = [0; 10];
+    let mut len = 0;
+    for slot in &mut bytes {
+        len += 1;
+        *slot = value.to_le_bytes()[0] & 0x7f;
         value >>= 7;
+        if value == 0 {
+            break;
+        }
+        *slot |= 0x80;
     }
-    out.extend([value.to_le_bytes()[0]]);
+    write(bytes.get(..len).unwrap_or_default())
 }
 
 #[cold]

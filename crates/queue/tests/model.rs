@@ -1,5 +1,12 @@
 //! The state machine against a naive queue: random histories, and all small ones.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -40,7 +47,7 @@ impl Naive {
     }
 
     fn first(&self) -> Option<Ready> {
-        let waits = self.messages.iter().find_map(|((priority, offset), place)| {
+        self.messages.iter().find_map(|((priority, offset), place)| {
             let Place::Waits { came_back, .. } = place else {
                 return None;
             };
@@ -51,8 +58,7 @@ impl Naive {
                 },
                 came_back: *came_back,
             })
-        });
-        waits
+        })
     }
 
     fn ready(&self) -> u64 {

@@ -98,7 +98,7 @@ impl Bucket {
 /// What says that offsets are done.
 pub(crate) fn done(offsets: &mut [u64]) -> Bytes {
     offsets.sort_unstable();
-    let mut out = smallvec::SmallVec::<[u8; 128]>::new();
+    let mut out = Vec::new();
     let mut end = 0;
     let mut rest = &*offsets;
     while let Some((first, _)) = rest.split_first() {
@@ -113,7 +113,7 @@ pub(crate) fn done(offsets: &mut [u64]) -> Bytes {
         end = first + length;
         rest = rest.get(run..).unwrap_or_default();
     }
-    Bytes::copy_from_slice(&out)
+    out.into()
 }
 
 pub(crate) fn frame(minute: Minute, change: Change) -> Frame {

@@ -3,7 +3,6 @@
 //! Each queue's changes are a delta of its state; once the deltas outgrow the whole, the whole is stored in their
 //! place. What lies before a queue's head is freed in its logs.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -168,6 +167,5 @@ pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
         tokio::time::sleep(GATHER).await;
         let Some(queues) = queues.upgrade() else { return };
         queues.flush();
-        queues.flushes.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -4,30 +4,33 @@
 //! size does not depend on how many messages wait.
 //!
 //! - [`definition`]: what a queue is declared as, and how that is stored
-//! - [`registry`]: all queues: declared, found, deleted, loaded
-//! - [`publication`]: messages that are published together, made into appends
+//! - [`registry`]: all queues: found, deleted; [`declare`]: how they are declared; [`load`]: how they come back after a start
+//! - [`publication`]: messages that are published together, made into appends; `append`: what queues with limits say to it
 //! - [`queue`]: one queue, and what is asked of it
 //! - `pump`: hands out; `cursor`: what was read and not yet handed out
 //! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share
 //! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
-//! - [`delayed`]: messages that wait for their time
+//! - [`peek`]: looks into a queue, and moves what is there
 //! - `flush`: stores what was settled, and frees logs
 //! - [`log_view`]: a queue as a topic, for clients that read logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
 //! - `scan`: after a start, takes out what ended with the run before
 //! - `shard`: lets queues know that their logs grew
 
+mod append;
 pub(crate) mod clock;
 pub mod credit;
 mod cursor;
 mod dead_letter;
+pub mod declare;
 pub mod definition;
-pub mod delayed;
 mod flush;
+pub mod load;
 pub mod log_view;
 mod metrics;
 mod moving;
 pub mod outbox;
+pub mod peek;
 pub mod publication;
 mod pump;
 pub mod queue;
@@ -37,9 +40,10 @@ mod shard;
 mod timer;
 
 pub use credit::Credit;
+pub use declare::{DeclareError, Declaring};
 pub use definition::{Declare, OwnerId, QueueId};
 pub use outbox::{Delivery, Event, Outbox, Run};
 pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Consumer, ConsumerSpec, Counts, Queue, Settle};
-pub use registry::{DeclareError, Declaring, DeleteQueueError, Queues, Route};
+pub use registry::{DeleteQueueError, Queues, Route};
 pub use stafett_queue::{DeadLetter, DeliveryId, Overflow, QueueSettings};

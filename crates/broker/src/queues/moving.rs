@@ -58,7 +58,12 @@ impl Queue {
     }
 
     /// Reads one message, whatever its state.
-    async fn find(&self, hub: &Queues, cursor: &mut Cursor, id: DeliveryId) -> Option<StoredMessage> {
+    pub(super) async fn find(
+        &self,
+        hub: &Queues,
+        cursor: &mut Cursor,
+        id: DeliveryId,
+    ) -> Option<StoredMessage> {
         for _ in 0..2 {
             match cursor.look(id.offset) {
                 Look::Message(message, _) => return Some(message),

@@ -69,7 +69,7 @@ impl Outbox {
         Arc::new(Self {
             content: Mutex::default(),
             bytes: AtomicUsize::new(0),
-            bytes_max,
+            bytes_max: bytes_max.max(1),
             wake,
         })
     }

@@ -178,7 +178,7 @@ struct Key {
 /// anything since.
 #[derive(Debug, Default)]
 struct Groups {
-    groups: Vec<Group>,
+    list: Vec<Group>,
     /// Filled once there are several.
     last_of_key: HashMap<Key, usize>,
     last_of_log: HashMap<LogId, usize>,
@@ -205,17 +205,17 @@ impl Groups {
             },
             persistent: message.persistent || !targets.logs.is_empty() || !any(|queue| queue.durable),
         };
-        let at = match self.groups.last() {
-            Some(last) if last.key == key => self.groups.len() - 1,
+        let at = match self.list.last() {
+            Some(last) if last.key == key => self.list.len() - 1,
             _ => self.group(key, message, targets)?,
         };
-        let group = self.groups.get_mut(at)?;
+        let group = self.list.get_mut(at)?;
         let bytes = message.bytes();
         self.left = self.left.saturating_sub(1);
         let group = if group.batch.bytes() + bytes > BATCH_BYTES && !group.batch.is_empty() {
             let logs = group.logs.clone();
             let at = self.begin(key, logs, bytes);
-            self.groups.get_mut(at)?
+            self.list.get_mut(at)?
         } else {
             group
         };
@@ -227,7 +227,7 @@ impl Groups {
     /// The group that a message may join, or a new one.
     fn group(&mut self, key: Key, message: &Message, targets: &Targets) -> Option<usize> {
         if let Some(&at) = self.last_of_key.get(&key) {
-            let group = self.groups.get(at)?;
+            let group = self.list.get(at)?;
             if group
                 .logs
                 .iter()
@@ -252,10 +252,10 @@ impl Groups {
 
     /// Begins a batch. The first has room for all messages that are left if they are as large as its own first.
     fn begin(&mut self, key: Key, logs: SmallVec<[LogId; 1]>, message_bytes: usize) -> usize {
-        let at = self.groups.len();
+        let at = self.list.len();
         let expected = if at == 0 { self.left + 1 } else { 4 };
         let room = expected.saturating_mul(message_bytes);
-        self.groups.push(Group {
+        self.list.push(Group {
             key,
             logs,
             batch: BatchBuilder::with_capacity(Codec::None, room.min(BATCH_BYTES.max(message_bytes))),
@@ -264,7 +264,7 @@ impl Groups {
         if at > 0 {
             // Of one group alone there is nothing to be found.
             let from = if at == 1 { 0 } else { at };
-            for (number, group) in self.groups.iter().enumerate().skip(from) {
+            for (number, group) in self.list.iter().enumerate().skip(from) {
                 self.last_of_key.insert(group.key, number);
                 for log in &group.logs {
                     self.last_of_log.insert(*log, number);
@@ -275,14 +275,14 @@ impl Groups {
     }
 
     fn finish(self, atomic: bool, extra: SmallVec<[Frame; 1]>) -> (Vec<Append>, Vec<Vec<u32>>) {
-        let mut appends = Vec::with_capacity(self.groups.len());
-        let mut members = Vec::with_capacity(self.groups.len());
+        let mut appends = Vec::with_capacity(self.list.len());
+        let mut members = Vec::with_capacity(self.list.len());
         let mut all = Append {
             frames: extra,
             ..Append::default()
         };
         let mut everyone = Vec::new();
-        for group in self.groups {
+        for group in self.list {
             let Ok(body) = group.batch.finish() else { continue };
             if group.logs.is_empty() {
                 continue;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use stafett_journal::{
     Append, Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicket, StateChange, StateWait,
 };
-use stafett_model::{DeathReason, Offset, StoredMessage};
+use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::expires_at;
 use stafett_queue::{Changes, DeliveryId, Ready};
 
@@ -37,6 +37,25 @@ const DOOMED_MAX: usize = 256;
 pub(super) struct Doomed {
     pub(super) messages: Vec<(StoredMessage, DeathReason)>,
     pub(super) changes: Changes,
+}
+
+/// Handing out, from one look at the logs to the next.
+struct Turn<'a> {
+    queue: &'a Arc<Queue>,
+    hub: &'a Arc<Queues>,
+    now_ms: i64,
+    /// Messages that may still be handed out before others have their turn.
+    left: usize,
+    delivered: u64,
+    doomed: Doomed,
+}
+
+/// The next message, as it was read.
+struct Found {
+    ready: Ready,
+    message: StoredMessage,
+    /// The start of the program that stored it.
+    stored_by: Epoch,
 }
 
 /// What a turn came to.
@@ -140,15 +159,23 @@ impl Inner {
             self.pumping = false;
             return Step::Idle;
         }
-        let mut delivered = 0;
+        let mut turn = Turn {
+            queue,
+            hub,
+            now_ms: hub.clock.now_ms(),
+            left: *left,
+            delivered: 0,
+            doomed: Doomed::default(),
+        };
         let step = loop {
             self.again = false;
             self.look_at_logs(hub);
-            let step = self.hand_out(queue, hub, left, &mut delivered);
+            let step = self.hand_out(&mut turn);
             if !matches!(step, Step::Idle) || !self.again {
                 break step;
             }
         };
+        *left = turn.left;
         if matches!(step, Step::Idle | Step::More) {
             self.pumping = false;
             if matches!(step, Step::Idle) {
@@ -156,109 +183,114 @@ impl Inner {
             }
         }
         self.fill_outboxes(queue);
-        hub.metrics.delivered.inc_by(delivered);
+        hub.metrics.delivered.inc_by(turn.delivered);
         hub.mark_dirty(queue, self);
         step
     }
 
-    fn hand_out(
-        &mut self,
-        queue: &Arc<Queue>,
-        hub: &Arc<Queues>,
-        left: &mut usize,
-        delivered: &mut u64,
-    ) -> Step {
-        let mut doomed = Doomed::default();
-        let now_ms = hub.clock.now_ms();
-        let buries = queue.settings.dead_letter.is_some();
-        if now_ms < self.stalled_until {
+    fn hand_out(&mut self, turn: &mut Turn<'_>) -> Step {
+        if turn.now_ms < self.stalled_until {
             self.getters.clear();
             return Step::Idle;
         }
         let step = loop {
-            if *left == 0 {
-                break Step::More;
-            }
-            let Some(ready) = self.state.first_ready() else {
-                self.nothing_waits();
-                break Step::Idle;
-            };
-            let too_many = self.over_limit(queue);
-            self.getters.retain(|getter| !getter.sender.is_closed());
-            let wanted = !self.getters.is_empty()
-                || (self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX);
-            let may_be_over = self.may_expire
-                && self
-                    .head_expires
-                    .is_none_or(|(id, at)| id != ready.id || at <= now_ms);
-            if !(wanted || too_many || may_be_over) {
-                break Step::Idle;
-            }
-            if too_many && !buries && queue.settings.bytes_max.is_none() {
-                // It need not be read to be dropped.
-                *left -= 1;
-                hub.metrics.on_death(DeathReason::Length);
-                let Self { state, changes, .. } = self;
-                state.drop_ready(ready.id, 0, changes);
-                continue;
-            }
-            let (message, stored_by) = match self.look(ready) {
-                Look::Message(message, epoch) => (message, epoch),
-                Look::Hole(to) => {
-                    let Self { state, changes, .. } = self;
-                    state.skip(ready, to, changes);
-                    continue;
-                }
-                Look::Unread => break self.read_step(ready),
-            };
-            *left -= 1;
-            let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
-            if !message.persistent() && stored_by < hub.epoch {
-                // It ended with the run of the program that it was published in.
-                let Self { state, changes, .. } = self;
-                state.drop_ready(ready.id, bytes, changes);
-                continue;
-            }
-            let expires = expires_at(&queue.settings, message.arrived_ms(), message.ttl_ms());
-            let at_once = expires == Some(message.arrived_ms()) && !ready.came_back;
-            let reason = match expires {
-                Some(at) if at <= now_ms && !(at_once && wanted) => Some(DeathReason::Expired),
-                _ => too_many.then_some(DeathReason::Length),
-            };
-            if let Some(reason) = reason {
-                hub.metrics.on_death(reason);
-                if buries {
-                    self.state.drop_ready(ready.id, bytes, &mut doomed.changes);
-                    doomed.messages.push((message, reason));
-                    if doomed.messages.len() == DOOMED_MAX {
-                        break Step::More;
-                    }
-                } else {
-                    let Self { state, changes, .. } = self;
-                    state.drop_ready(ready.id, bytes, changes);
-                }
-                continue;
-            }
-            if !wanted {
-                if let Some(at) = expires {
-                    self.head_expires = Some((ready.id, at));
-                    self.wake_at(hub, queue, at);
-                } else {
-                    self.head_expires = Some((ready.id, i64::MAX));
-                }
-                self.put_back(ready, message, stored_by);
-                break Step::Idle;
-            }
-            match self.give(queue, ready, message, bytes) {
-                Ok(()) => *delivered += 1,
-                Err(message) => self.put_back(ready, *message, stored_by),
+            if let Some(step) = self.hand_out_one(turn) {
+                break step;
             }
         };
-        if doomed.messages.is_empty() {
+        if turn.doomed.messages.is_empty() {
             return step;
         }
         self.dying += 1;
-        Step::Bury(doomed)
+        Step::Bury(std::mem::take(&mut turn.doomed))
+    }
+
+    /// Does what is to be done with the next message; or says why there is nothing to be done with it now.
+    fn hand_out_one(&mut self, turn: &mut Turn<'_>) -> Option<Step> {
+        if turn.left == 0 {
+            return Some(Step::More);
+        }
+        let Some(ready) = self.state.first_ready() else {
+            self.nothing_waits();
+            return Some(Step::Idle);
+        };
+        let settings = &turn.queue.settings;
+        let too_many = self.over_limit(turn.queue);
+        self.getters.retain(|getter| !getter.sender.is_closed());
+        let wanted = !self.getters.is_empty()
+            || (self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX);
+        let is_known = |(id, at): (DeliveryId, i64)| id == ready.id && at > turn.now_ms;
+        let may_be_over = self.may_expire && !self.head_expires.is_some_and(is_known);
+        if !(wanted || too_many || may_be_over) {
+            return Some(Step::Idle);
+        }
+        let Self { state, changes, .. } = self;
+        if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
+            // It need not be read to be dropped.
+            turn.left -= 1;
+            turn.hub.metrics.on_death(DeathReason::Length);
+            state.drop_ready(ready.id, 0, changes);
+            return None;
+        }
+        match self.look(ready) {
+            Look::Message(message, stored_by) => {
+                turn.left -= 1;
+                let found = Found {
+                    ready,
+                    message,
+                    stored_by,
+                };
+                self.dispose(turn, found, wanted, too_many)
+            }
+            Look::Hole(to) => {
+                let Self { state, changes, .. } = self;
+                state.skip(ready, to, changes);
+                None
+            }
+            Look::Unread => Some(self.read_step(ready)),
+        }
+    }
+
+    /// A message goes to a consumer, or is dropped, or stays where it is.
+    fn dispose(&mut self, turn: &mut Turn<'_>, found: Found, wanted: bool, too_many: bool) -> Option<Step> {
+        let (ready, message) = (found.ready, &found.message);
+        let settings = &turn.queue.settings;
+        let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
+        let Self { state, changes, .. } = self;
+        if !message.persistent() && found.stored_by < turn.hub.epoch {
+            // It ended with the run of the program that it was published in.
+            state.drop_ready(ready.id, bytes, changes);
+            return None;
+        }
+        let expires = expires_at(settings, message.arrived_ms(), message.ttl_ms());
+        let at_once = expires == Some(message.arrived_ms()) && !ready.came_back;
+        let reason = match expires {
+            Some(at) if at <= turn.now_ms && !(at_once && wanted) => Some(DeathReason::Expired),
+            _ => too_many.then_some(DeathReason::Length),
+        };
+        if let Some(reason) = reason {
+            turn.hub.metrics.on_death(reason);
+            if settings.dead_letter.is_none() {
+                state.drop_ready(ready.id, bytes, changes);
+                return None;
+            }
+            state.drop_ready(ready.id, bytes, &mut turn.doomed.changes);
+            turn.doomed.messages.push((found.message, reason));
+            return (turn.doomed.messages.len() == DOOMED_MAX).then_some(Step::More);
+        }
+        if !wanted {
+            self.head_expires = Some((ready.id, expires.unwrap_or(i64::MAX)));
+            if let Some(at) = expires {
+                self.wake_at(turn.hub, turn.queue, at);
+            }
+            self.put_back(ready, found.message, found.stored_by);
+            return Some(Step::Idle);
+        }
+        match self.give(turn.queue, ready, found.message, bytes) {
+            Ok(()) => turn.delivered += 1,
+            Err(message) => self.put_back(ready, *message, found.stored_by),
+        }
+        None
     }
 
     /// Gives a message to whoever is next; back comes one that nobody took.
@@ -311,7 +343,7 @@ impl Inner {
     }
 
     /// Puts a message back that was looked at and stays.
-    fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: stafett_model::Epoch) {
+    fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: Epoch) {
         let cursor = if ready.came_back {
             &mut self.back
         } else {
@@ -442,6 +474,13 @@ impl Inner {
                 cursor
                     .get_or_insert_with(|| Box::new(Cursor::new(Arc::clone(&hub.kept))))
                     .fill(from, run);
+            }
+            // The log goes on behind a gap after a start that may have lost something, and nothing is behind it yet.
+            Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {
+                let end = run.bounds.map_or(from, |bounds| bounds.end.0);
+                if is_wanted {
+                    state.skip(missing, end, changes);
+                }
             }
             Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > from => {
                 if is_wanted {

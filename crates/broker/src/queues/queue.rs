@@ -43,6 +43,7 @@ pub struct Queue {
 
 /// What changes of a queue.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Inner {
     pub(super) state: QueueState,
     /// Its logs by priority, and how far each is freed.
@@ -368,6 +369,11 @@ impl Queue {
         drop(hub);
         self.pump();
         receiver.await.ok().flatten()
+    }
+
+    /// Hands out what can be, at once. Who does not wait for its log to grow calls it.
+    pub fn pump_now(self: &Arc<Self>) {
+        self.pump();
     }
 
     /// Settles messages in flight, all under one lock. Those that are not in flight are passed over; how many were.

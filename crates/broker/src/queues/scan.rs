@@ -56,6 +56,11 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
             let run = match hub.journal.read(request).finish().await {
                 Ok(mut result) => match result.pop() {
                     Some(Ok(run)) if run.next.0 > at => run,
+                    // The log goes on behind a gap, and nothing is behind it yet.
+                    Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > at) => {
+                        queue.take_out(hub, lane.priority, vec![Gone::Hole(at, end)]);
+                        break;
+                    }
                     // What cannot be read is the business of whoever hands it out.
                     _ => break,
                 },

@@ -236,3 +236,34 @@ async fn a_restart_brings_back_what_is_unsettled_and_nothing_else() {
         .collect();
     assert_eq!(seen, expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn looking_has_no_effect_and_moving_moves_once() {
+    let world = World::new().await;
+    let (from, to) = (
+        world.declare("from", durable()).await,
+        world.declare("to", durable()).await,
+    );
+    world.publish(&from, messages(0..300)).await;
+    let odd = |message: &stafett_model::StoredMessage| message.value().ends_with(b"1");
+    let seen = from.peek(3, 1000, odd).await;
+    let bodies: Vec<_> = seen.iter().map(|(_, message)| message.value().to_vec()).collect();
+    assert_eq!(bodies, [b"1".to_vec(), b"11".to_vec(), b"21".to_vec()]);
+    assert_eq!(from.peek(10, 5, odd).await.len(), 1, "it looks at so many");
+    assert_eq!((from.counts().ready, from.counts().in_flight), (300, 0));
+    let targets = stafett_broker::queues::Targets {
+        queues: std::iter::once(Arc::clone(&to)).collect(),
+        ..stafett_broker::queues::Targets::default()
+    };
+    assert_eq!(from.move_ready(&targets, 270).await, 270);
+    settle_down().await;
+    let world = world.restart().await;
+    assert_eq!((world.ready("from"), world.ready("to")), (30, 270));
+    let moved: Vec<_> = world.drain("to").await.iter().map(body).collect();
+    assert!(
+        moved
+            .iter()
+            .enumerate()
+            .all(|(number, body)| *body == number.to_string())
+    );
+}

@@ -69,7 +69,7 @@ fn on_disk<T>(
         };
         tokio::select! {
             biased;
-            done = tokio::time::timeout(Duration::from_secs(60), body) => done.ok().flatten(),
+            done = tokio::time::timeout(Duration::from_mins(1), body) => done.ok().flatten(),
             () = pump => None,
         }
     })
@@ -128,10 +128,10 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
             let mut settlements: Vec<(DeliveryId, Settle)> = Vec::new();
             for delivery in runs.iter().flat_map(|run| &run.deliveries) {
                 let number: u32 = String::from_utf8_lossy(delivery.message.value()).parse().unwrap();
-                if number % 3 != 0 {
+                if !number.is_multiple_of(3) {
                     ledger.settled.insert(number);
                     settlements.push((delivery.id, Settle::Complete));
-                } else if number % 2 == 0 && delivery.delivery_count < 1 {
+                } else if number.is_multiple_of(2) && delivery.delivery_count < 1 {
                     settlements.push((delivery.id, Settle::Requeue));
                 }
             }
@@ -192,7 +192,7 @@ fn whenever_the_power_goes_queues_come_back_as_promised() {
     let disk = SimulatedDisk::new();
     let mut ledger = Ledger::default();
     on_disk(&disk, 1, async |broker, journal| {
-        script(broker, journal, &mut ledger).await
+        script(broker, journal, &mut ledger).await;
     });
     assert_eq!(ledger.confirmed.len(), 48);
     assert!(ledger.settled_for_good.len() > 10, "{ledger:?}");
@@ -206,7 +206,7 @@ fn whenever_the_power_goes_queues_come_back_as_promised() {
         }));
         let mut ledger = Ledger::default();
         on_disk(&disk, 1, async |broker, journal| {
-            script(broker, journal, &mut ledger).await
+            script(broker, journal, &mut ledger).await;
         });
         disk.lose_power(change);
         let at = format!("change {change} of {changes}");
@@ -226,7 +226,7 @@ fn a_killed_program_finds_its_queues_again() {
     let disk = SimulatedDisk::new();
     let mut ledger = Ledger::default();
     on_disk(&disk, 1, async |broker, journal| {
-        script(broker, journal, &mut ledger).await
+        script(broker, journal, &mut ledger).await;
     });
     disk.kill();
     let first = left(&disk, 1);

@@ -16,11 +16,11 @@ fn with(settings: QueueSettings) -> Declare {
     }
 }
 
-fn dead_to(key: &str) -> Option<DeadLetter> {
-    Some(DeadLetter {
+fn dead_to(key: &str) -> DeadLetter {
+    DeadLetter {
         exchange: "".into(),
         routing_key: Some(key.into()),
-    })
+    }
 }
 
 async fn pass(ms: u64) {
@@ -34,7 +34,7 @@ async fn messages_of_a_queue_with_a_time_expire_in_order_without_a_consumer() {
     world.route_by_name();
     let settings = QueueSettings {
         ttl_ms: Some(1000),
-        dead_letter: dead_to("dead"),
+        dead_letter: Some(dead_to("dead")),
         ..QueueSettings::default()
     };
     let queue = world.declare("q", with(settings)).await;
@@ -97,7 +97,7 @@ async fn the_oldest_goes_where_there_are_too_many() {
     world.route_by_name();
     let settings = QueueSettings {
         length_max: Some(3),
-        dead_letter: dead_to("dead"),
+        dead_letter: Some(dead_to("dead")),
         ..QueueSettings::default()
     };
     let queue = world.declare("q", with(settings)).await;
@@ -145,7 +145,7 @@ async fn a_full_queue_refuses_what_it_has_no_room_for() {
     );
     let settings = QueueSettings {
         overflow: Overflow::RejectPublishDeadLetter,
-        dead_letter: dead_to("dead"),
+        dead_letter: Some(dead_to("dead")),
         ..settings
     };
     let queue = world.declare("other", with(settings)).await;
@@ -160,7 +160,7 @@ async fn what_nobody_wants_is_a_dead_letter_and_comes_with_its_history() {
     let world = World::new().await;
     world.route_by_name();
     let settings = QueueSettings {
-        dead_letter: dead_to("dead"),
+        dead_letter: Some(dead_to("dead")),
         delivery_limit: Some(2),
         ..QueueSettings::default()
     };
@@ -211,7 +211,7 @@ async fn a_circle_of_dead_letters_is_cut() {
     world.route_by_name();
     let to = |key| QueueSettings {
         ttl_ms: Some(10),
-        dead_letter: dead_to(key),
+        dead_letter: Some(dead_to(key)),
         ..QueueSettings::default()
     };
     let a = world.declare("a", with(to("b"))).await;

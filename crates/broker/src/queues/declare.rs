@@ -1,0 +1,183 @@
+//! Declaring: a queue is there as soon as its definition is staged, and declared once that is stored.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
+use stafett_model::LogId;
+
+use super::definition::{Declare, Definition, QueueId};
+use super::queue::{Inner, LaneLog, Queue};
+use super::registry::{Queues, definition_frame, is};
+use crate::broker::{NotStored, only};
+use crate::namespace::Namespace;
+
+/// Why a queue was not declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeclareError {
+    #[error("the queue exists with other {what}")]
+    Differs { what: &'static str },
+    #[error("the queue belongs to somebody else")]
+    Locked,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// A queue that is being declared. It is there at once; this resolves once it is stored.
+#[derive(Debug)]
+pub struct Declaring {
+    queues: Arc<Queues>,
+    result: Result<Arc<Queue>, DeclareError>,
+    ticket: Option<Ticket>,
+}
+
+impl Queues {
+    /// Declares a queue: it is there as soon as this returns, and stored once what it returns has resolved.
+    pub fn declare(self: &Arc<Self>, namespace: &Namespace, name: &str, declare: Declare) -> Declaring {
+        let declaring = |result, ticket| Declaring {
+            queues: Arc::clone(self),
+            result,
+            ticket,
+        };
+        if let Some(queue) = self.get(namespace, name) {
+            let result = self.declare_again(&queue, &declare).map(|()| Arc::clone(&queue));
+            // Whoever declared it first may still wait.
+            let waits = result.is_ok() && !queue.stored.load(Ordering::Acquire);
+            let ticket = waits.then(|| self.store_definition(&queue, &queue.lock()));
+            return declaring(result, ticket);
+        }
+        let now_ms = self.clock.now_ms();
+        let hash = self.hash_of(namespace, name);
+        let (queue, ticket) = {
+            let mut table = self.write();
+            if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
+                drop(table);
+                let result = self.declare_again(&queue, &declare).map(|()| queue);
+                return declaring(result, None);
+            }
+            let log = self.journal.allocate(1);
+            let definition = Definition {
+                namespace: namespace.clone(),
+                name: name.into(),
+                durable: declare.durable,
+                exclusive: declare.exclusive.is_some(),
+                auto_delete: declare.auto_delete,
+                settings: declare.settings,
+                arguments: declare.arguments,
+                logs: vec![(0, log)],
+            };
+            let frames = [
+                Frame::CreateLogs {
+                    first: log,
+                    count: 1,
+                    spec: self.log_spec(definition.durable, definition.settings.durability),
+                },
+                definition_frame(QueueId(log.0), Change::Put(definition.encode().into())),
+            ];
+            let queue = Arc::new(Queue::new(
+                Arc::downgrade(self),
+                definition,
+                declare.exclusive,
+                now_ms,
+            ));
+            let wait = if queue.outlives() {
+                StateWait::Synced
+            } else {
+                StateWait::Written
+            };
+            let ticket = self.journal.append(vec![Append::state(frames, wait)]);
+            self.shards.watch(&*self.journal, &queue, LogId(queue.id.0));
+            table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
+            (queue, ticket)
+        };
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.show(&queue, &queue.lock());
+        if let Some(owner) = declare.exclusive {
+            let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+            owned.entry(owner).or_default().push(Arc::clone(&queue));
+        }
+        self.use_now(&queue);
+        declaring(Ok(queue), Some(ticket))
+    }
+
+    fn declare_again(&self, queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {
+        if queue
+            .exclusive
+            .is_some_and(|owner| Some(owner) != declare.exclusive)
+        {
+            return Err(DeclareError::Locked);
+        }
+        if let Some(what) = queue.differs(declare) {
+            return Err(DeclareError::Differs { what });
+        }
+        self.use_now(queue);
+        Ok(())
+    }
+
+    fn store_definition(&self, queue: &Queue, inner: &Inner) -> Ticket {
+        let definition = queue.definition(inner).encode();
+        let frame = definition_frame(queue.id, Change::Put(definition.into()));
+        self.journal
+            .append(vec![Append::state([frame], StateWait::Synced)])
+    }
+
+    /// Makes the logs of a priority and of those below it, and stores that the queue has them.
+    pub(super) fn add_lanes(&self, queue: &Arc<Queue>, inner: &mut Inner, highest: u8) -> Option<LogId> {
+        if queue.is_deleted() {
+            return None;
+        }
+        let lowest = inner.logs.iter().map(|lane| lane.priority + 1).max().unwrap_or(0);
+        let count = u32::from(highest.checked_sub(lowest)?) + 1;
+        let first = self.journal.allocate(count);
+        for (priority, log) in (lowest..=highest).zip(first.0..) {
+            let log = LogId(log);
+            inner.logs.push(LaneLog {
+                priority,
+                log,
+                freed: 0,
+            });
+        }
+        let create = Frame::CreateLogs {
+            first,
+            count,
+            spec: self.log_spec(queue.durable, queue.settings.durability),
+        };
+        let definition = queue.definition(inner).encode();
+        let put = definition_frame(queue.id, Change::Put(definition.into()));
+        drop(
+            self.journal
+                .append(vec![Append::state([create, put], StateWait::Written)]),
+        );
+        for log in first.0..first.0 + u64::from(count) {
+            self.shards.watch(&*self.journal, queue, LogId(log));
+        }
+        self.show(queue, inner);
+        inner.log(highest)
+    }
+}
+
+impl Future for Declaring {
+    type Output = Result<Arc<Queue>, DeclareError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let (Ok(queue), Some(ticket)) = (&this.result, &mut this.ticket) {
+            let Poll::Ready(mut outcomes) = Pin::new(ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            match only(outcomes.pop().as_ref()) {
+                Ok(()) => queue.stored.store(true, Ordering::Release),
+                Err(why) => {
+                    // It was never there; what was put into it goes with it.
+                    drop(this.queues.remove(queue, false, false));
+                    this.result = Err(why.into());
+                }
+            }
+        }
+        this.ticket = None;
+        Poll::Ready(this.result.clone())
+    }
+}

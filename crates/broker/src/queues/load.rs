@@ -1,0 +1,143 @@
+//! After a start: queues come back with what is unsettled; those that end with a run of the program are deleted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use stafett_journal::{Append, Change, Frame, StateChange, StateItem, StateUnreadable, StateWait};
+use stafett_model::Durability;
+
+use super::definition::{Definition, QueueId};
+use super::queue::Queue;
+use super::registry::{QUEUE_SPACE, Queues, STATE_SPACE, definition_frame};
+
+/// Frames that are stored together.
+const FRAMES_MAX: usize = 500;
+
+/// A stored queue could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadQueuesError {
+    #[error(transparent)]
+    State(#[from] StateUnreadable),
+    #[error("the definition of queue {0:016x} is of a format that this version does not know")]
+    Definition(u64),
+    #[error("the state of queue {0} is of a format that this version does not know")]
+    Queue(String),
+}
+
+impl Queues {
+    pub(super) fn load(self: &Arc<Self>) -> Result<(), LoadQueuesError> {
+        let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
+        let mut gone: Vec<Frame> = Vec::new();
+        // State of queues that are no more.
+        let mut left_over: BTreeSet<Bytes> = BTreeSet::new();
+        let (mut unknown, mut malformed) = (None, None);
+        let now_ms = self.clock.now_ms();
+        self.journal.load_state(QUEUE_SPACE, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            let id = key.try_into().map_or(0, u64::from_be_bytes);
+            match Definition::decode(value) {
+                None => unknown = Some(id),
+                Some(definition) if definition.durable && !definition.exclusive => {
+                    let queue = Queue::new(Arc::downgrade(self), definition, None, now_ms);
+                    queue.stored.store(true, Ordering::Release);
+                    found.insert(id, Arc::new(queue));
+                }
+                Some(definition) => {
+                    gone.extend(definition.logs.iter().map(|(_, log)| Frame::DeleteLogs {
+                        first: *log,
+                        count: 1,
+                    }));
+                    gone.push(definition_frame(QueueId(id), Change::Delete));
+                }
+            }
+        })?;
+        if let Some(id) = unknown {
+            return Err(LoadQueuesError::Definition(id));
+        }
+        self.journal.load_state(STATE_SPACE, &mut |item| {
+            let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
+            let Some(queue) = key
+                .try_into()
+                .ok()
+                .and_then(|id| found.get(&u64::from_be_bytes(id)))
+            else {
+                left_over.insert(Bytes::copy_from_slice(key));
+                return;
+            };
+            let mut inner = queue.lock();
+            let restored = match item {
+                StateItem::Value { value, .. } => inner.state.restore(value),
+                StateItem::Delta { delta, .. } => inner.state.apply(delta),
+            };
+            match restored {
+                Ok(transient) => inner.holds_transient |= transient,
+                Err(_) => malformed = Some(queue.name.to_string()),
+            }
+        })?;
+        if let Some(name) = malformed {
+            return Err(LoadQueuesError::Queue(name));
+        }
+        gone.extend(left_over.into_iter().map(|key| {
+            Frame::State(StateChange {
+                space: STATE_SPACE,
+                key,
+                change: Change::Delete,
+            })
+        }));
+        for queue in found.into_values() {
+            self.adopt(&queue);
+        }
+        let mut gone = gone.into_iter().peekable();
+        while gone.peek().is_some() {
+            let append = Append::state(gone.by_ref().take(FRAMES_MAX), StateWait::Written);
+            drop(self.journal.append(vec![append]));
+        }
+        Ok(())
+    }
+
+    /// Takes a queue in that was loaded.
+    fn adopt(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let waits = {
+            let mut inner = queue.lock();
+            let lanes = inner.logs.clone();
+            for lane in &lanes {
+                if let Some(bounds) = self.journal.bounds(lane.log) {
+                    let state = inner.state.lane_mut(lane.priority);
+                    state.start_at(bounds.start.0);
+                    state.grow(bounds.end.0);
+                    let waiting = state.ready();
+                    let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
+                    // What waits has its share of the bytes that are stored.
+                    let bytes = u128::from(bounds.bytes) * u128::from(waiting) / u128::from(all);
+                    inner.state.add_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
+                }
+            }
+            for lane in &mut inner.logs {
+                lane.freed = self.journal.bounds(lane.log).map_or(0, |bounds| bounds.start.0);
+            }
+            // Which messages have a time of their own is not known: the head is looked at.
+            inner.may_expire = true;
+            inner.state.ready() > 0
+        };
+        let ragged = queue.lock().holds_transient || self.log_level(queue) != Durability::Sync;
+        for lane in queue.lock().logs.clone() {
+            self.shards.watch(&*self.journal, queue, lane.log);
+        }
+        let hash = self.hash_queue(queue);
+        self.write()
+            .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.show(queue, &queue.lock());
+        self.use_now(queue);
+        if waits {
+            self.wake(queue);
+        }
+        if waits && ragged {
+            self.scan_soon(queue);
+        }
+    }
+}
