@@ -3,14 +3,16 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use prometheus_client::registry::Registry;
 use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
     StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
-use stafett_model::{Codec, Epoch, LogId, Offset, ProducerId};
+use stafett_model::{Codec, Durability, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
+use crate::delayed::{Delayed, Releasing};
 use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
 use crate::groups::registry::LoadError;
@@ -42,6 +44,7 @@ pub struct Broker {
     pub(crate) queues: Arc<Queues>,
     pub(crate) way: Way,
     live: Arc<Live>,
+    pub(crate) delayed: Releasing,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
@@ -173,31 +176,17 @@ impl Broker {
             settings.logs.durability,
         )?;
         let overrides = Overrides::load(&*journal)?;
-        let (exchanges, left) = Exchanges::open(Arc::clone(&journal))?;
-        let exchanges = Arc::new(exchanges);
-        let queues = Queues::open(
-            Arc::clone(&journal),
-            Arc::clone(&topics),
-            settings.logs.durability,
-        )?;
-        let way = Way {
-            exchanges: Arc::clone(&exchanges),
-            queues: Arc::clone(&queues),
-            topics: Arc::clone(&topics),
-        };
-        queues.set_router(Arc::new(WayBack::of(&way)));
-        exchanges.clean(left, |namespace, destination| {
-            way.outlives(namespace, destination).is_some()
-        });
+        let (way, delayed) = open_way(&journal, &topics, settings.logs.durability)?;
         let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
         let broker = Self {
             journal,
             topics,
             groups,
-            exchanges,
-            queues,
+            exchanges: Arc::clone(&way.exchanges),
+            queues: Arc::clone(&way.queues),
             way,
             live,
+            delayed,
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
@@ -227,6 +216,12 @@ impl Broker {
     /// Exchanges and bindings of all namespaces.
     pub fn exchanges(&self) -> &Exchanges {
         &self.exchanges
+    }
+
+    /// What is counted of messages on their way through exchanges, and of those that wait there.
+    pub fn register_routing_metrics(&self, registry: &mut Registry) {
+        self.exchanges.metrics.register(registry);
+        self.delayed.metrics().register(registry);
     }
 
     /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
@@ -387,6 +382,29 @@ impl Broker {
         let append = Append::state(frames, StateWait::Synced);
         only(self.journal.append(vec![append]).await.pop().as_ref())
     }
+}
+
+/// Loads exchanges, queues and what waits between them, and lets each find the others.
+fn open_way(
+    journal: &Arc<dyn Journal>,
+    topics: &Arc<Topics>,
+    durability: Durability,
+) -> Result<(Way, Releasing), StartError> {
+    let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
+    let delayed = Arc::new(Delayed::open(Arc::clone(journal))?);
+    let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability)?;
+    let way = Way {
+        exchanges: Arc::new(exchanges),
+        queues,
+        topics: Arc::clone(topics),
+        delayed,
+    };
+    way.queues.set_router(Arc::new(WayBack::of(&way)));
+    let exists =
+        |namespace: &Namespace, destination: &Destination| way.outlives(namespace, destination).is_some();
+    way.exchanges.clean(left, exists);
+    let releasing = Releasing::spawn(Arc::clone(&way.delayed), WayBack::of(&way));
+    Ok((way, releasing))
 }
 
 /// How what topics follow is remembered.

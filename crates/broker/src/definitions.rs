@@ -120,6 +120,7 @@ impl Broker {
     pub async fn finish_changes(&self) {
         self.changes.close();
         self.changes.wait().await;
+        self.delayed.stop().await;
         self.queues.finish().await;
         self.live().finish_changes().await;
     }

@@ -6,6 +6,7 @@
 //! - [`topics`]: all topics, by name and by id
 //! - [`broker`]: starting, producing, reading
 //! - [`definitions`]: creating, changing, growing and deleting topics
+//! - [`delayed`]: messages that wait for their time before they are routed
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - [`groups`]: groups of consumers and their committed offsets
 //! - [`live`]: live topics: who subscribes, who listens, what is published
@@ -16,6 +17,7 @@
 
 pub mod broker;
 pub mod definitions;
+pub mod delayed;
 pub mod exchanges;
 pub mod groups;
 pub mod live;

@@ -21,6 +21,7 @@ use super::codec::{get, get_text, put_text};
 use crate::namespace::Namespace;
 
 /// What an exchange is declared as.
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExchange {
     pub kind: Kind,

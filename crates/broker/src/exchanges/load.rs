@@ -8,9 +8,11 @@ use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
 use super::binding::{Binding, Destination};
 use super::codec::get_text;
 use super::exchange::{EXCHANGE_TAG, Exchange};
+use super::metrics::ExchangeMetrics;
 use super::space::{Space, state};
 use super::stored::stage;
 use super::{BINDING_SPACE, EXCHANGE_SPACE, Exchanges, NAMESPACE_TAG};
+use crate::delayed::BUCKET_TAG;
 use crate::namespace::Namespace;
 
 const UNKNOWN: &str = "an exchange or a binding is of a format that this version does not know";
@@ -40,6 +42,7 @@ impl Exchanges {
                     Some(exchange) => exchanges.push(exchange),
                     None => unknown = true,
                 },
+                Some((&BUCKET_TAG, _)) => {}
                 _ => unknown = true,
             }
         })?;
@@ -74,6 +77,7 @@ impl Exchanges {
             journal,
             spaces: RwLock::new(spaces),
             facts: RwLock::default(),
+            metrics: ExchangeMetrics::default(),
             progress: Arc::default(),
         };
         Ok((loaded, left))

@@ -13,11 +13,12 @@
 //! - `stored`: changes on their way into the journal
 
 pub mod binding;
-mod codec;
+pub(crate) mod codec;
 pub mod error;
 pub mod exchange;
 pub mod facts;
 mod load;
+mod metrics;
 mod partition;
 mod plan;
 pub mod publish;
@@ -45,10 +46,11 @@ pub(crate) use target::Target;
 use crate::namespace::{NAME_BYTES_MAX, Namespace};
 use codec::put_text;
 use facts::Facts;
+use metrics::ExchangeMetrics;
 use space::{Space, state};
 use stored::{Progress, stage};
 
-/// Namespaces (tag 0) and exchanges (tag 1).
+/// Namespaces (tag 0), exchanges (tag 1) and buckets of delayed messages (tag 2).
 pub(crate) const EXCHANGE_SPACE: StateSpace = StateSpace(7);
 pub(crate) const BINDING_SPACE: StateSpace = StateSpace(8);
 const NAMESPACE_TAG: u8 = 0;
@@ -58,6 +60,7 @@ pub struct Exchanges {
     journal: Arc<dyn Journal>,
     spaces: RwLock<HashMap<Namespace, Arc<Space>>>,
     facts: RwLock<Facts>,
+    pub(crate) metrics: ExchangeMetrics,
     /// Of namespaces.
     progress: Arc<Progress>,
 }

@@ -11,6 +11,7 @@ use super::Target;
 use super::facts::{Facts, Seen};
 use super::publish::{Publish, PublishError, PublishTicket, Published};
 use super::way::{Places, Way, by_name};
+use crate::delayed::Waiting;
 use crate::namespace::Namespace;
 use crate::queues::{Publication, RouteIndex, Targets};
 
@@ -31,6 +32,8 @@ pub(super) struct Plan<'a> {
     owners: Vec<u32>,
     published: Vec<Published>,
     unroutable: Vec<(usize, Publish)>,
+    /// Messages that wait somewhere before they go on.
+    waiting: Vec<(usize, Waiting)>,
 }
 
 /// A set of places, and its routes by the logs of topics that a message's key leads to.
@@ -69,6 +72,7 @@ impl<'a> Plan<'a> {
             owners: Vec::with_capacity(messages),
             published: Vec::with_capacity(messages),
             unroutable: Vec::new(),
+            waiting: Vec::new(),
         })
     }
 
@@ -76,7 +80,7 @@ impl<'a> Plan<'a> {
         let index = self.published.len();
         self.published.push(Published::Stored);
         let known = self.known(&publish);
-        let at = known.unwrap_or_else(|| self.route(&publish));
+        let at = known.unwrap_or_else(|| self.route(index, &publish));
         let Some(place) = self.places.get_mut(at) else {
             return;
         };
@@ -95,11 +99,30 @@ impl<'a> Plan<'a> {
         self.owners.push(u32::try_from(index).unwrap_or(u32::MAX));
     }
 
-    pub(super) fn store(self) -> PublishTicket {
+    pub(super) fn store(mut self) -> PublishTicket {
+        // Buckets are held until what waits in them is staged.
+        let mut buckets = Vec::new();
+        let mut by_log: HashMap<LogId, RouteIndex> = HashMap::new();
+        for (index, waiting) in self.waiting.drain(..) {
+            let publication = &mut self.publication;
+            let route = by_log.entry(waiting.log).or_insert_with(|| {
+                publication.route(Targets {
+                    queues: SmallVec::new(),
+                    logs: SmallVec::from_buf([waiting.log]),
+                })
+            });
+            publication.push(waiting.message, *route);
+            self.owners.push(u32::try_from(index).unwrap_or(u32::MAX));
+            buckets.push(waiting.bucket);
+        }
         let appending = (!self.publication.is_empty()).then(|| {
             let ticket = self.way.queues.append(self.publication);
             (ticket, self.owners)
         });
+        drop(buckets);
+        let metrics = &self.way.exchanges.metrics;
+        metrics.published.inc_by(self.published.len() as u64);
+        metrics.unroutable.inc_by(self.unroutable.len() as u64);
         PublishTicket::new(self.published, self.unroutable, appending)
     }
 
@@ -114,7 +137,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn route(&mut self, publish: &Publish) -> usize {
+    fn route(&mut self, index: usize, publish: &Publish) -> usize {
         let message = &publish.message;
         let seen = Seen {
             key: &message.routing_key,
@@ -131,20 +154,29 @@ impl<'a> Plan<'a> {
         {
             return usize::MAX;
         }
-        let targets = self.routes.targets();
-        let at = match self.by_targets.get(targets) {
-            Some(at) => *at,
-            None => {
-                let places = self.way.places(self.namespace, targets);
-                let at = self.places.len();
-                self.places.push(Place {
-                    places,
-                    routes: SmallVec::new(),
-                });
-                self.by_targets.insert(targets.to_vec(), at);
-                at
+        for exchange in self.routes.delayed_at() {
+            let delayed = &self.way.delayed;
+            match delayed.wait(self.namespace, exchange, message, &publish.more_keys) {
+                Ok(waiting) => self.waiting.push((index, waiting)),
+                Err(why) => {
+                    if let Some(published) = self.published.last_mut() {
+                        *published = Published::Refused(why.into());
+                    }
+                }
             }
-        };
+        }
+        let targets = self.routes.targets();
+        let known = self.by_targets.get(targets).copied();
+        let at = known.unwrap_or_else(|| {
+            let places = self.way.places(self.namespace, targets);
+            self.places.push(Place {
+                places,
+                routes: SmallVec::new(),
+            });
+            let at = self.places.len() - 1;
+            self.by_targets.insert(targets.to_vec(), at);
+            at
+        });
         let key = &message.routing_key;
         self.last = match self.routes.depends_on() {
             DependsOn::Nothing => Some((at, None)),

@@ -10,6 +10,7 @@ use stafett_model::Message;
 
 use super::plan::Plan;
 use crate::broker::Broker;
+use crate::delayed::{CannotWait, DELAY_MS_MAX};
 use crate::namespace::Namespace;
 use crate::queues::{AppendTicket, Appended, Refused};
 
@@ -54,6 +55,15 @@ pub enum PublishRefusal {
     DelayTooLong { max_ms: u64 },
     #[error(transparent)]
     Journal(Refusal),
+}
+
+impl From<CannotWait> for PublishRefusal {
+    fn from(why: CannotWait) -> Self {
+        match why {
+            CannotWait::TooLong => Self::DelayTooLong { max_ms: DELAY_MS_MAX },
+            CannotWait::Journal(refusal) => Self::Journal(refusal),
+        }
+    }
 }
 
 /// Why a batch of messages was not routed at all.

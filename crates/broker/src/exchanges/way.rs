@@ -2,15 +2,17 @@
 
 use std::sync::{Arc, Weak};
 
+use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_journal::Frame;
 use stafett_model::{LogId, Message};
-use stafett_routing::{Router, Routes};
+use stafett_routing::Routes;
 
 use super::binding::Destination;
-use super::facts::{Facts, Seen};
+use super::facts::Seen;
 use super::partition::log_of;
 use super::{Exchanges, Target};
+use crate::delayed::Delayed;
 use crate::namespace::Namespace;
 use crate::queues::registry::Route;
 use crate::queues::{Queue, Queues, Targets};
@@ -26,6 +28,7 @@ pub(crate) struct Way {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) topics: Arc<Topics>,
+    pub(crate) delayed: Arc<Delayed>,
 }
 
 /// Where messages of one set of targets go.
@@ -92,32 +95,35 @@ pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u
     }
 }
 
-/// Routes one message that was published before: a dead letter, or one whose time has come.
+/// Routes one message that was published before: a dead letter, or one whose time has come. It does not wait (again).
 pub(crate) fn route_again(
     way: &Way,
     namespace: &Namespace,
-    router: &Router<Target>,
     exchange: &str,
+    more_keys: &[ByteString],
     routing_key: &str,
     message: &Message,
 ) -> Targets {
-    let facts: Facts = way.exchanges.facts();
-    let more_keys = facts.more_keys(message);
+    let Some(space) = way.exchanges.space(namespace) else {
+        return Targets::default();
+    };
+    let facts = way.exchanges.facts();
     let seen = Seen {
         key: routing_key,
-        more_keys: &more_keys,
+        more_keys,
         message,
         facts: &facts,
         delayed: false,
     };
-    let mut routes = Routes::default();
-    if router
-        .route(exchange, &seen, &by_name(way, namespace), &mut routes)
+    let mut found = Routes::default();
+    if space
+        .router()
+        .route(exchange, &seen, &by_name(way, namespace), &mut found)
         .is_err()
     {
         return Targets::default();
     }
-    way.places(namespace, routes.targets()).targets(message)
+    way.places(namespace, found.targets()).targets(message)
 }
 
 /// The way that queues themselves hold, for their dead letters.
@@ -126,6 +132,7 @@ pub(crate) struct WayBack {
     exchanges: Arc<Exchanges>,
     queues: Weak<Queues>,
     topics: Arc<Topics>,
+    delayed: Arc<Delayed>,
 }
 
 impl WayBack {
@@ -134,7 +141,18 @@ impl WayBack {
             exchanges: Arc::clone(&way.exchanges),
             queues: Arc::downgrade(&way.queues),
             topics: Arc::clone(&way.topics),
+            delayed: Arc::clone(&way.delayed),
         }
+    }
+
+    /// The way, as long as there are queues.
+    pub(crate) fn way(&self) -> Option<Way> {
+        Some(Way {
+            exchanges: Arc::clone(&self.exchanges),
+            queues: self.queues.upgrade()?,
+            topics: Arc::clone(&self.topics),
+            delayed: Arc::clone(&self.delayed),
+        })
     }
 }
 
@@ -146,15 +164,11 @@ impl Route for WayBack {
         routing_key: &str,
         message: &Message,
     ) -> Targets {
-        let (Some(space), Some(queues)) = (self.exchanges.space(namespace), self.queues.upgrade()) else {
+        let Some(way) = self.way() else {
             return Targets::default();
         };
-        let way = Way {
-            exchanges: Arc::clone(&self.exchanges),
-            queues,
-            topics: Arc::clone(&self.topics),
-        };
-        route_again(&way, namespace, &space.router(), exchange, routing_key, message)
+        let more_keys = way.exchanges.facts().more_keys(message);
+        route_again(&way, namespace, exchange, &more_keys, routing_key, message)
     }
 
     fn forget(&self, queue: &Queue) -> Vec<Frame> {

@@ -17,7 +17,8 @@ impl Queues {
         self.append_with(publication, SmallVec::new())
     }
 
-    pub(super) fn append_with(
+    /// The same; `frames` are stored together with what is atomic.
+    pub(crate) fn append_with(
         self: &Arc<Self>,
         publication: Publication,
         frames: SmallVec<[Frame; 1]>,

@@ -18,7 +18,7 @@
 //! - `shard`: lets queues know that their logs grew
 
 mod append;
-mod clock;
+pub(crate) mod clock;
 pub mod credit;
 mod cursor;
 mod dead_letter;

@@ -14,7 +14,7 @@ use stafett_model::Message;
 use stafett_routing::{HeaderMatch, Kind};
 
 pub(crate) struct World {
-    journal: Arc<MemoryJournal>,
+    pub(crate) journal: Arc<MemoryJournal>,
     pub(crate) broker: Arc<Broker>,
     pub(crate) namespace: Namespace,
 }

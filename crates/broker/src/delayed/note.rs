@@ -1,0 +1,72 @@
+//! What a waiting message has written on it, in a record header of its own that is taken off when it goes on.
+//!
+//! ```text
+//! i64 when it goes on, ms since 1970; text namespace, text exchange; further routing keys, each: text
+//! ```
+//!
+//! A text has its length in front, as u32; numbers are little-endian.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use stafett_model::{Message, StoredMessage};
+
+use crate::exchanges::codec::{get, get_text, put_text};
+use crate::namespace::Namespace;
+
+const HEADER: &str = "stafett.delayed";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) namespace: Namespace,
+    /// From where it goes on.
+    pub(super) exchange: ByteString,
+    pub(super) due_ms: i64,
+    /// Routing keys beside the message's own.
+    pub(super) more_keys: Vec<ByteString>,
+}
+
+impl Note {
+    pub(super) fn on(&self, mut message: Message) -> Message {
+        let mut out = self.due_ms.to_le_bytes().to_vec();
+        put_text(self.namespace.as_str(), &mut out);
+        put_text(&self.exchange, &mut out);
+        for key in &self.more_keys {
+            put_text(key, &mut out);
+        }
+        take_off(&mut message);
+        message
+            .headers
+            .push((ByteString::from_static(HEADER), Some(Bytes::from(out))));
+        message
+    }
+
+    pub(super) fn of(stored: &StoredMessage) -> Option<Self> {
+        let mut note = stored.header(HEADER.as_bytes())??;
+        let rest = &mut note;
+        let due_ms = i64::from_le_bytes(get(rest)?);
+        let namespace = Namespace::new(get_text(rest)?);
+        let exchange = get_text(rest)?.into();
+        let mut more_keys = Vec::new();
+        while !rest.is_empty() {
+            more_keys.push(get_text(rest)?.into());
+        }
+        Some(Self {
+            namespace,
+            exchange,
+            due_ms,
+            more_keys,
+        })
+    }
+}
+
+/// The message as it was before it waited; it does not wait again.
+pub(super) fn without(stored: &StoredMessage) -> Message {
+    let mut message = stored.to_message();
+    take_off(&mut message);
+    message.delay_ms = None;
+    message
+}
+
+fn take_off(message: &mut Message) {
+    message.headers.retain(|(name, _)| *name != HEADER);
+}

@@ -1,0 +1,160 @@
+//! A bucket whose time has come: the times of its messages are in memory.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use stafett_journal::{Journal, ReadFrom, ReadRequest, Run};
+use stafett_model::{BatchHeader, Offset, StoredMessage, records};
+use stafett_queue::OffsetSet;
+
+use super::bucket::{Bucket, Minute};
+use super::note::Note;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 1 << 20;
+/// Bytes of a read that looks for single messages.
+const LOOK_BYTES: usize = 64 << 10;
+/// Decompressed bytes of one batch.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+/// Messages of one release, and bytes of them.
+const RELEASE_MAX: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) minute: Minute,
+    pub(super) bucket: Arc<Bucket>,
+    done: OffsetSet,
+    read_to: u64,
+    /// When each message goes on, and its offset.
+    due: BTreeSet<(i64, u64)>,
+}
+
+impl Opened {
+    pub(super) fn new(minute: Minute, bucket: Arc<Bucket>) -> Self {
+        Self {
+            minute,
+            done: bucket.take_done(),
+            bucket,
+            read_to: 0,
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// Behind the last message that is known.
+    pub(super) fn read_to(&self) -> Offset {
+        Offset(self.read_to)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// When the next message goes on.
+    pub(super) fn next_ms(&self) -> Option<i64> {
+        self.due.first().map(|(due_ms, _)| *due_ms)
+    }
+
+    /// Reads the times of messages that are new. False if the log could not be read.
+    pub(super) async fn catch_up(&mut self, journal: &dyn Journal) -> bool {
+        let log = self.bucket.log;
+        while let Some(bounds) = journal.bounds(log)
+            && self.read_to < bounds.end.0
+        {
+            let Some(run) = read(journal, log, self.read_to, READ_BYTES).await else {
+                return false;
+            };
+            let next = run.next.0;
+            each_message(run, self.read_to, |offset, message| {
+                if !self.done.contains(offset) {
+                    // Without its note nobody knows where it was to go: it goes nowhere, at once.
+                    let due_ms = Note::of(&message).map_or(i64::MIN, |note| note.due_ms);
+                    self.due.insert((due_ms, offset));
+                }
+            });
+            if next <= self.read_to {
+                return false;
+            }
+            self.read_to = next;
+        }
+        true
+    }
+
+    /// The offsets of the messages that go on now, in the order of their times.
+    pub(super) fn due(&self, now_ms: i64) -> Vec<u64> {
+        let due = self.due.iter().take_while(|(due_ms, _)| *due_ms <= now_ms);
+        due.take(RELEASE_MAX).map(|(_, offset)| *offset).collect()
+    }
+
+    /// Reads messages, by offset. `None` if the log could not be read; what is damaged in it is left out.
+    pub(super) async fn messages(
+        &self,
+        journal: &dyn Journal,
+        offsets: &[u64],
+    ) -> Option<HashMap<u64, StoredMessage>> {
+        let mut wanted: BTreeSet<u64> = offsets.iter().copied().collect();
+        let mut found = HashMap::with_capacity(offsets.len());
+        while let Some(first) = wanted.first().copied() {
+            let run = read(journal, self.bucket.log, first, LOOK_BYTES).await?;
+            each_message(run, first, |offset, message| {
+                if wanted.remove(&offset) {
+                    found.insert(offset, message);
+                }
+            });
+            wanted.remove(&first);
+        }
+        Some(found)
+    }
+
+    /// The first so many messages are released.
+    pub(super) fn released(&mut self, offsets: &[u64]) {
+        for offset in offsets {
+            self.due.pop_first();
+            self.done.insert(*offset..offset + 1);
+        }
+    }
+}
+
+async fn read(journal: &dyn Journal, log: stafett_model::LogId, from: u64, bytes_max: usize) -> Option<Run> {
+    let request = ReadRequest {
+        logs: vec![ReadFrom {
+            log,
+            offset: Offset(from),
+            bytes_max,
+        }],
+        bytes_max,
+        first_batch_whole: true,
+    };
+    journal.read(request).finish().await.ok()?.pop()?.ok()
+}
+
+/// Visits the messages at and behind an offset.
+fn each_message(run: Run, from: u64, mut visit: impl FnMut(u64, StoredMessage)) {
+    let mut bytes = whole(run.pieces);
+    while let Ok(header) = BatchHeader::parse(&bytes) {
+        if header.bytes == 0 || header.bytes > bytes.len() {
+            return;
+        }
+        let batch = bytes.split_to(header.bytes);
+        let Ok(mut records) = records(&batch, BATCH_BYTES_MAX) else {
+            continue;
+        };
+        while let Some(Ok((offset, message))) = records.next_message() {
+            if offset.0 >= from {
+                visit(offset.0, message);
+            }
+        }
+    }
+}
+
+/// The pieces of a read as one.
+fn whole(mut pieces: Vec<Bytes>) -> Bytes {
+    if let [only] = pieces.as_mut_slice() {
+        return std::mem::take(only);
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    for piece in pieces {
+        whole.extend_from_slice(&piece);
+    }
+    whole.freeze()
+}

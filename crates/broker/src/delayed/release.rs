@@ -1,0 +1,219 @@
+//! The task that opens buckets and releases messages when their time comes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::{Append, Change, Frame, Outcome, Precondition, StateWait};
+use tokio_util::sync::CancellationToken;
+
+use super::Delayed;
+use super::bucket::{Minute, done, frame};
+use super::note::{Note, without};
+use super::opened::Opened;
+use crate::exchanges::way::{Way, WayBack, route_again};
+use crate::queues::{Appended, Publication, Refused};
+
+/// A bucket is opened so long before its minute begins.
+const AHEAD_MS: i64 = 5_000;
+/// After something went wrong the task tries again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What came of a release.
+enum Released {
+    /// Nothing was due.
+    Nothing,
+    Some,
+    /// It was not stored, and may be later.
+    NotNow,
+    /// The journal has stopped.
+    Stopped,
+}
+
+/// Releases what is due until it is stopped.
+pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationToken) {
+    let watch = delayed.journal.watch();
+    let mut opened: BTreeMap<Minute, Opened> = BTreeMap::new();
+    loop {
+        let made = delayed.made.notified();
+        watch.take();
+        let (mut busy, mut well) = (false, true);
+        delayed.open_buckets(&mut opened, &watch);
+        for bucket in opened.values_mut() {
+            well &= bucket.catch_up(&*delayed.journal).await;
+        }
+        {
+            let Some(way) = way.way() else { return };
+            // What is late goes first.
+            for bucket in opened.values_mut() {
+                match delayed.release(bucket, &way).await {
+                    Released::Nothing => continue,
+                    Released::Some => busy = true,
+                    Released::NotNow => well = false,
+                    Released::Stopped => return,
+                }
+                break;
+            }
+        }
+        delayed.delete_empty(&mut opened).await;
+        if stop.is_cancelled() {
+            return;
+        }
+        if busy && well {
+            continue;
+        }
+        let next = if well {
+            delayed.next_time(&opened)
+        } else {
+            Some(tokio::time::Instant::now() + AGAIN)
+        };
+        let sleep = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep => {}
+            () = made => {}
+            () = watch.grown() => {}
+        }
+    }
+}
+
+impl Delayed {
+    /// Opens the buckets whose minute begins soon.
+    fn open_buckets(&self, opened: &mut BTreeMap<Minute, Opened>, watch: &stafett_journal::Watch) {
+        let soon = self.clock.now_ms().saturating_add(AHEAD_MS);
+        let mut last = None;
+        while let Some((minute, bucket)) = self.first_bucket(last) {
+            if minute.start_ms() > soon {
+                return;
+            }
+            opened.entry(minute).or_insert_with(|| {
+                self.journal.watch_log(watch, bucket.log, 0);
+                Opened::new(minute, bucket)
+            });
+            last = Some(minute);
+        }
+    }
+
+    /// When there is something to do next, unless something changes.
+    fn next_time(&self, opened: &BTreeMap<Minute, Opened>) -> Option<tokio::time::Instant> {
+        let due = opened.values().filter_map(Opened::next_ms).min();
+        let over = opened.values().map(|bucket| bucket.minute.end_ms());
+        let over = over.filter(|end| *end > self.clock.now_ms()).min();
+        let last = opened.keys().next_back().copied();
+        let opens = self
+            .first_bucket(last)
+            .map(|(minute, _)| minute.start_ms() - AHEAD_MS);
+        let next = [due, over, opens].into_iter().flatten().min()?;
+        Some(self.clock.instant(next))
+    }
+
+    /// Routes what is due in a bucket and stores it, together with what is done of the bucket.
+    async fn release(&self, bucket: &mut Opened, way: &Way) -> Released {
+        let offsets = bucket.due(self.clock.now_ms());
+        if offsets.is_empty() {
+            return Released::Nothing;
+        }
+        let Some(messages) = bucket.messages(&*self.journal, &offsets).await else {
+            return Released::NotNow;
+        };
+        let mut publication = Publication::with_capacity(messages.len());
+        publication.atomic = true;
+        for stored in offsets.iter().filter_map(|offset| messages.get(offset)) {
+            let Some(note) = Note::of(stored) else { continue };
+            let message = without(stored);
+            let targets = route_again(
+                way,
+                &note.namespace,
+                &note.exchange,
+                &note.more_keys,
+                &message.routing_key,
+                &message,
+            );
+            if targets.is_empty() {
+                self.metrics.unroutable.inc();
+                continue;
+            }
+            let route = publication.route(targets);
+            publication.push(message, route);
+        }
+        let delta = Change::Delta(done(&mut offsets.clone()));
+        let released = self.store(way, publication, frame(bucket.minute, delta)).await;
+        if let Released::Some = released {
+            bucket.released(&offsets);
+            self.metrics.released.inc_by(offsets.len() as u64);
+        }
+        released
+    }
+
+    async fn store(&self, way: &Way, publication: Publication, done: Frame) -> Released {
+        if publication.is_empty() {
+            let append = Append::state([done], StateWait::Written);
+            return match self.journal.append(vec![append]).await.pop() {
+                Some(Outcome::Committed(_)) => Released::Some,
+                Some(Outcome::Refused(stafett_journal::Refusal::Closed) | Outcome::Unknown) | None => {
+                    Released::Stopped
+                }
+                Some(Outcome::Refused(_)) => Released::NotNow,
+            };
+        }
+        let appended = way
+            .queues
+            .append_with(publication, [done].into_iter().collect())
+            .await;
+        for appended in appended {
+            match appended {
+                // A queue that is full has refused it for good.
+                Appended::Stored | Appended::Refused(Refused::QueueFull | Refused::TooLarge) => {}
+                Appended::Refused(Refused::Journal(stafett_journal::Refusal::Closed)) | Appended::Unknown => {
+                    return Released::Stopped;
+                }
+                Appended::Refused(Refused::Journal(_)) => return Released::NotNow,
+            }
+        }
+        Released::Some
+    }
+
+    /// Deletes buckets whose minute is over and in which nothing waits.
+    async fn delete_empty(&self, opened: &mut BTreeMap<Minute, Opened>) {
+        let now_ms = self.clock.now_ms();
+        let over = opened
+            .values()
+            .filter(|bucket| bucket.is_empty() && bucket.minute.end_ms() <= now_ms);
+        let minutes: Vec<Minute> = over.map(|bucket| bucket.minute).collect();
+        for minute in minutes {
+            let Some(bucket) = opened.get(&minute) else {
+                continue;
+            };
+            {
+                let mut buckets = self.lock();
+                // Somebody else who holds it is about to stage a message.
+                if Arc::strong_count(&bucket.bucket) > 2 {
+                    continue;
+                }
+                buckets.remove(&minute);
+            }
+            let (log, offset) = (bucket.bucket.log, bucket.read_to());
+            let frames = [
+                Frame::DeleteLogs { first: log, count: 1 },
+                frame(minute, Change::Delete),
+            ];
+            let append = Append {
+                // What is staged and cannot be seen yet keeps the bucket.
+                require: [Precondition::NextOffset { log, offset }].into_iter().collect(),
+                ..Append::state(frames, StateWait::Written)
+            };
+            if let Some(Outcome::Refused(_)) = self.journal.append(vec![append]).await.pop() {
+                self.lock()
+                    .entry(minute)
+                    .or_insert_with(|| Arc::clone(&bucket.bucket));
+            } else {
+                opened.remove(&minute);
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What is counted of messages that pass exchanges.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeMetrics {
+    pub(crate) published: Counter,
+    pub(crate) unroutable: Counter,
+}
+
+impl ExchangeMetrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("exchanges");
+        registry.register(
+            "published",
+            "Messages published to exchanges",
+            self.published.clone(),
+        );
+        registry.register("unroutable", "Messages that led nowhere", self.unroutable.clone());
+    }
+}
