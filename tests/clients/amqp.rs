@@ -13,7 +13,12 @@ fn passes(script: &str) {
     };
     let broker = Broker::start();
     let script = root().join("tests/clients/python").join(script);
-    peer::run(peer::command(&python).arg(script).arg(broker.amqp()).arg(broker.kafka()));
+    peer::run(
+        peer::command(&python)
+            .arg(script)
+            .arg(broker.amqp())
+            .arg(broker.kafka()),
+    );
 }
 
 #[test]
@@ -65,7 +70,17 @@ fn perf_test_confirms_and_acknowledges_all_it_sends() {
     ] {
         let said = peer::run_text(
             peer::command(&perf)
-                .args(["perf", "--uri", &uri, "--producers", "2", "--consumers", "2", "--queue", "perf"])
+                .args([
+                    "perf",
+                    "--uri",
+                    &uri,
+                    "--producers",
+                    "2",
+                    "--consumers",
+                    "2",
+                    "--queue",
+                    "perf",
+                ])
                 .args(["--pmessages", "500", "--cmessages", "500", "--size", "100"])
                 .args(flags),
         );

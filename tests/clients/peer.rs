@@ -74,7 +74,9 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
 /// The launcher of RabbitMQ's PerfTest, once its jars are there.
 pub(crate) fn perf_test() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();
-    let missing = ["java", "mvn"].into_iter().find(|program| on_path(program).is_none());
+    let missing = ["java", "mvn"]
+        .into_iter()
+        .find(|program| on_path(program).is_none());
     if let Some(program) = missing {
         skip(
             &format!("{program} is not installed"),

@@ -3,7 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Properties, PropertiesBuilder, Table, TableBuilder, Value};
-use stafett_model::{BatchBuilder, Codec, Death, DeathReason, Header, Message, Record, StoredMessage, records};
+use stafett_model::{
+    BatchBuilder, Codec, Death, DeathReason, Header, Message, Record, StoredMessage, records,
+};
 
 use super::{Additions, Incoming, Publisher, receive, write_properties};
 use crate::session::assembly::Content;
@@ -40,7 +42,12 @@ fn with_headers(headers: Table) -> PropertiesBuilder {
 
 fn first_of(batch: BatchBuilder) -> StoredMessage {
     let batch = batch.finish().unwrap();
-    records(&batch, usize::MAX).unwrap().next_message().unwrap().unwrap().1
+    records(&batch, usize::MAX)
+        .unwrap()
+        .next_message()
+        .unwrap()
+        .unwrap()
+        .1
 }
 
 fn stored(message: &Message) -> StoredMessage {
@@ -91,7 +98,13 @@ fn properties_come_back_as_they_came() {
         delivery_mode,
         ..PropertiesBuilder::default()
     };
-    for sent in [plain(None), plain(Some(1)), plain(Some(2)), plain(Some(7)), everything()] {
+    for sent in [
+        plain(None),
+        plain(Some(1)),
+        plain(Some(2)),
+        plain(Some(7)),
+        everything(),
+    ] {
         let message = received(&sent).message;
         assert_eq!(delivered(&stored(&message), Additions::default()), sent);
     }
@@ -106,31 +119,45 @@ fn what_the_core_acts_on_is_taken_out_of_the_properties() {
     assert_eq!(message.key.as_deref(), Some(&b"key"[..]));
     let delayed = with_headers(TableBuilder::new().with("x-delay", Value::I32(250)).finish());
     assert_eq!(received(&delayed).message.delay_ms, Some(250));
-    assert_eq!(received(&PropertiesBuilder::default()).message.timestamp_ms, NOW_MS);
+    assert_eq!(
+        received(&PropertiesBuilder::default()).message.timestamp_ms,
+        NOW_MS
+    );
 }
 
 #[test]
 fn copies_go_to_more_keys_and_the_blind_ones_are_not_told() {
-    let keys = |names: &'static [&'static str]| Value::Array(names.iter().copied().map(Value::from).collect());
+    let keys =
+        |names: &'static [&'static str]| Value::Array(names.iter().copied().map(Value::from).collect());
     let headers = TableBuilder::new()
         .with("CC", keys(&["one", "two"]))
         .with("BCC", keys(&["three"]))
         .finish();
     let incoming = received(&with_headers(headers));
     assert_eq!(incoming.more_keys, ["one", "two", "three"]);
-    let told = delivered(&stored(&incoming.message), Additions::default()).headers.unwrap();
+    let told = delivered(&stored(&incoming.message), Additions::default())
+        .headers
+        .unwrap();
     assert!(told.get("CC").is_some() && told.get("BCC").is_none());
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let refused = |properties: PropertiesBuilder| receive(content(properties.finish()), GUEST).unwrap_err().text;
+    let refused =
+        |properties: PropertiesBuilder| receive(content(properties.finish()), GUEST).unwrap_err().text;
     let stranger = PropertiesBuilder {
         user_id: Some("root".into()),
         ..PropertiesBuilder::default()
     };
-    assert_eq!(refused(stranger), "user_id property set to 'root' but authenticated user was 'guest'");
-    for (text, why) in [("soon", "no_integer"), ("-1", "{value_negative,-1}"), ("5e9", "no_integer")] {
+    assert_eq!(
+        refused(stranger),
+        "user_id property set to 'root' but authenticated user was 'guest'"
+    );
+    for (text, why) in [
+        ("soon", "no_integer"),
+        ("-1", "{value_negative,-1}"),
+        ("5e9", "no_integer"),
+    ] {
         let expiring = PropertiesBuilder {
             expiration: Some(text.into()),
             ..PropertiesBuilder::default()
@@ -138,7 +165,10 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(refused(expiring), format!("invalid expiration '{text}': {why}"));
     }
     let bad = with_headers(TableBuilder::new().with("CC", "one").finish());
-    assert_eq!(refused(bad), "invalid message: {unacceptable_type_in_header,\"CC\",longstr}");
+    assert_eq!(
+        refused(bad),
+        "invalid message: {unacceptable_type_in_header,\"CC\",longstr}"
+    );
 }
 
 #[test]
@@ -159,7 +189,10 @@ fn a_record_of_a_log_client_has_its_key_time_and_headers() {
     batch.push(&record).unwrap();
     let told = delivered(&first_of(batch), Additions::default());
     assert_eq!(told.content_type.as_deref(), Some("text/plain"));
-    assert_eq!((told.delivery_mode, told.timestamp), (Some(2), Some(1_700_000_000)));
+    assert_eq!(
+        (told.delivery_mode, told.timestamp),
+        (Some(2), Some(1_700_000_000))
+    );
     let expected = TableBuilder::new()
         .with("stafett-key", Value::Bytes(Bytes::from_static(b"k")))
         .with("timestamp_in_ms", Value::I64(NOW_MS))

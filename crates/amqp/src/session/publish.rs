@@ -44,7 +44,10 @@ impl Session {
         if let Mode::Transactions(transaction) = &mut channel.mode {
             transaction.bytes += content.body.len();
             // What waits for a commit has a bound of its own: who holds memory must not wait for more.
-            transaction.contents.push(Content { memory: None, ..content });
+            transaction.contents.push(Content {
+                memory: None,
+                ..content
+            });
             return self.check_transaction(number);
         }
         self.publish(number, content).await

@@ -24,7 +24,8 @@ pub(crate) use sign::LEVELS_BETWEEN;
 
 const STYLE: &str = include_str!("style.css");
 /// Nothing is loaded from anywhere, whatever a measured system has written into its messages.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// The page of one run, or of several.
 pub(crate) fn runs(runs: &[Recorded]) -> Result<String, ReportError> {
