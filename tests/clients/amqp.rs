@@ -77,11 +77,11 @@ fn perf_test_confirms_and_acknowledges_all_it_sends() {
                     "--producers",
                     "2",
                     "--consumers",
-                    "2",
+                    "1",
                     "--queue",
                     "perf",
                 ])
-                .args(["--pmessages", "500", "--cmessages", "500", "--size", "100"])
+                .args(["--pmessages", "500", "--cmessages", "1000", "--size", "100"])
                 .args(flags),
         );
         assert!(said.contains("test stopped"), "{said}");

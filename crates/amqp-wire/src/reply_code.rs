@@ -1,6 +1,6 @@
 //! Why a channel or a connection ends, as AMQP 0-9-1 numbers it.
 //!
-//! Source: specification, section 1.7 of the XML; RabbitMQ adds `NOT_DELIVERED`-like uses but no numbers.
+//! Source: the constants of the AMQP 0-9-1 XML.
 
 /// A reply code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,15 +3,17 @@
 //! While a client does not read, its deliveries stay in the queues: the outbox is emptied only when little waits to
 //! be written. While much waits, or much is not stored yet, its requests are not read.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_amqp_wire::frame;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode};
-use stafett_net::Connection;
+use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::amqp::Shared;
 use crate::exception::{Exception, octets};
@@ -82,7 +84,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Ended {
         is_reading: true,
         missed: 0,
     };
-    let ended = open.run(connection).await.unwrap_or_else(|ended| ended);
+    let ended = open.run(connection).await;
     open.session.abandon();
     ended
 }
@@ -190,7 +192,7 @@ struct Open {
 
 enum Event {
     Written,
-    Read(Option<stafett_net::Permit>),
+    Read(Option<Permit>),
     Stored,
     Filled,
     Tick,
@@ -198,81 +200,124 @@ enum Event {
     TooLate,
 }
 
+/// The connection's two halves, and what belongs to them.
+struct Wire<'a> {
+    read: ReadHalf<'a>,
+    write: WriteHalf<'a>,
+    budget: Arc<ByteBudget>,
+    drain: CancellationToken,
+    metrics: Arc<ListenerMetrics>,
+    /// Bytes that are counted as sent.
+    sent: u64,
+    /// Since when something waits to be written.
+    writing_since: Option<Instant>,
+}
+
+impl Wire<'_> {
+    fn before_event(&mut self, session: &Session) {
+        if self.writing_since.is_none() && !session.out.is_empty() {
+            self.writing_since = Some(Instant::now());
+        }
+    }
+
+    fn on_written(&mut self, session: &Session) {
+        let written = session.out.written();
+        self.metrics.sent_bytes.inc_by(written - self.sent);
+        self.sent = written;
+        if session.out.is_empty()
+            && let Some(begun) = self.writing_since.take()
+        {
+            session.shared.metrics.on_written(begun.elapsed());
+        }
+    }
+}
+
 impl Open {
-    async fn run(&mut self, connection: &mut Connection) -> Result<Ended, Ended> {
-        let budget = Arc::clone(&connection.budget);
-        let drain = connection.drain.clone();
-        let metrics = Arc::clone(&connection.metrics);
-        let (read, mut write) = connection.stream.split();
+    async fn run(&mut self, connection: &mut Connection) -> Ended {
+        let (read, write) = connection.stream.split();
+        let mut wire = Wire {
+            read,
+            write,
+            budget: Arc::clone(&connection.budget),
+            drain: connection.drain.clone(),
+            metrics: Arc::clone(&connection.metrics),
+            sent: 0,
+            writing_since: None,
+        };
+        match self.serve(&mut wire).await {
+            Ended::End(End::Closed) => self.last_words(&mut wire.write).await,
+            ended => ended,
+        }
+    }
+
+    async fn serve(&mut self, wire: &mut Wire<'_>) -> Ended {
         let half = self.session.agreed.heartbeat / 2;
         let mut written_before = 0;
-        let mut writing_since: Option<Instant> = None;
         let mut deadline: Option<Instant> = None;
         let mut tick = Box::pin(sleep(half));
         // What came together with the last frame of the opening.
-        self.execute().await?;
+        if let Err(ended) = self.execute().await {
+            return ended;
+        }
         loop {
             if self.session.is_closing() && deadline.is_none() {
                 deadline = Some(Instant::now() + CLOSE_PATIENCE);
             }
-            if writing_since.is_none() && !self.session.out.is_empty() {
-                writing_since = Some(Instant::now());
-            }
-            let event = self
-                .next_event(&read, &mut write, &budget, &drain, deadline, &mut tick)
-                .await?;
-            match event {
-                Event::Written => {
-                    if self.session.out.is_empty()
-                        && let Some(begun) = writing_since.take()
-                    {
-                        self.session.shared.metrics.on_written(begun.elapsed());
-                    }
+            wire.before_event(&self.session);
+            let done = match self.next_event(wire, deadline, &mut tick).await {
+                Ok(Event::Written) => {
+                    wire.on_written(&self.session);
+                    Ok(())
                 }
-                Event::Stored | Event::Filled => {}
-                Event::Read(None) => return Err(Ended::Left),
-                Event::Read(Some(permit)) => {
-                    self.missed = 0;
-                    metrics.received_bytes.inc_by(permit.bytes() as u64);
-                    self.session.add_memory(permit);
-                    let begun = Instant::now();
-                    match self.execute().await {
-                        Ok(()) => {}
-                        Err(Ended::End(End::Closed)) => return Ok(self.last_words(&mut write).await),
-                        Err(ended) => return Err(ended),
-                    }
-                    self.session.shared.metrics.on_executed(begun.elapsed());
-                }
-                Event::Tick => {
-                    self.on_tick(&mut written_before)?;
+                Ok(Event::Stored | Event::Filled) => Ok(()),
+                Ok(Event::Read(None)) => Err(Ended::Left),
+                Ok(Event::Read(Some(permit))) => self.on_read(permit, &wire.metrics).await,
+                Ok(Event::Tick) => {
                     tick.as_mut().reset(Instant::now() + half);
+                    self.on_tick(&mut written_before)
                 }
-                Event::Drain => {
-                    self.session.stop().await?;
+                Ok(Event::Drain) => {
                     deadline.get_or_insert(Instant::now() + CLOSE_PATIENCE);
+                    self.session.stop().await.map_err(Ended::from)
                 }
-                Event::TooLate => return Err(Ended::NotClosed),
+                Ok(Event::TooLate) => Err(Ended::NotClosed),
+                Err(ended) => Err(ended),
+            };
+            if let Err(ended) = done.and_then(|()| self.after_event()) {
+                return ended;
             }
-            self.session.resolve_ready()?;
-            if self.session.out.len() < DELIVER_BELOW {
-                let begun = Instant::now();
-                if self.session.deliver() {
-                    self.session.shared.metrics.on_delivered(begun.elapsed());
-                }
-            }
-            self.input.shrink();
-            self.session.out.shrink();
         }
+    }
+
+    async fn on_read(&mut self, permit: Permit, metrics: &ListenerMetrics) -> Result<(), Ended> {
+        self.missed = 0;
+        metrics.received_bytes.inc_by(permit.bytes() as u64);
+        self.session.add_memory(permit);
+        let begun = Instant::now();
+        let executed = self.execute().await;
+        self.session.shared.metrics.on_executed(begun.elapsed());
+        executed
+    }
+
+    /// Tells of what is stored, delivers what there is room for, and keeps no more than is needed.
+    fn after_event(&mut self) -> Result<(), Ended> {
+        self.session.resolve_ready()?;
+        if self.session.out.len() < DELIVER_BELOW {
+            let begun = Instant::now();
+            if self.session.deliver() {
+                self.session.shared.metrics.on_delivered(begun.elapsed());
+            }
+        }
+        self.input.shrink();
+        self.session.out.shrink();
+        Ok(())
     }
 
     async fn next_event(
         &mut self,
-        read: &ReadHalf<'_>,
-        write: &mut WriteHalf<'_>,
-        budget: &Arc<stafett_net::ByteBudget>,
-        drain: &tokio_util::sync::CancellationToken,
+        wire: &mut Wire<'_>,
         deadline: Option<Instant>,
-        tick: &mut std::pin::Pin<Box<tokio::time::Sleep>>,
+        tick: &mut Pin<Box<Sleep>>,
     ) -> Result<Event, Ended> {
         let Self {
             session,
@@ -288,17 +333,17 @@ impl Open {
         let (groups, out, outbox, replies) = session.parts();
         let waiting = !out.is_empty();
         let begun = Instant::now();
+        // In no fixed order: a stream of deliveries must not keep settlements from being read.
         tokio::select! {
-            biased;
-            written = out.write(write), if waiting => {
+            written = out.write(&mut wire.write), if waiting => {
                 written?;
                 Ok(Event::Written)
             }
-            permit = input.read(read, budget), if may_read => Ok(Event::Read(permit?)),
+            permit = input.read(&wire.read, &wire.budget), if may_read => Ok(Event::Read(permit?)),
             () = groups.ready(), if has_groups => Ok(Event::Stored),
             () = outbox.filled(), if may_deliver => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
-            () = drain.cancelled(), if !is_closing => Ok(Event::Drain),
+            () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
             () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
             () = tokio::time::sleep_until(deadline.unwrap_or(begun)), if deadline.is_some() => Ok(Event::TooLate),
         }
