@@ -19,6 +19,16 @@ pub(crate) fn kcat() -> Option<PathBuf> {
     found
 }
 
+pub(crate) fn chromium() -> Option<PathBuf> {
+    let found = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find_map(on_path);
+    if found.is_none() {
+        skip("Chromium is not installed", "apt-get install chromium");
+    }
+    found
+}
+
 /// The launcher of Kafka's own tools, once its jars are there.
 pub(crate) fn kafka_tools() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();
@@ -49,15 +59,15 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
     Some(launcher)
 }
 
-/// A Python that has confluent-kafka.
+/// A Python that has confluent-kafka and what else the scripts need.
 pub(crate) fn python() -> Option<PathBuf> {
     let python = root().join("target/clients/venv/bin/python");
     let works = command(&python)
-        .args(["-c", "import confluent_kafka"])
+        .args(["-c", "import confluent_kafka, websockets, msgpack"])
         .output()
         .is_ok_and(|o| o.status.success());
     if !works {
-        skip("confluent-kafka for Python is not there", "scripts/setup");
+        skip("the clients for Python are not there", "scripts/setup");
     }
     works.then_some(python)
 }

@@ -59,11 +59,11 @@ pub(crate) fn put_frame(text: &str, out: &mut BytesMut) {
     match text.len() {
         short @ 0..126 => out.extend_from_slice(&[0x80 | short as u8]),
         medium @ 126..0x1_0000 => {
-            out.extend_from_slice(&[0x80 | 126]);
+            out.extend_from_slice(&[0xfe]);
             out.extend_from_slice(&(medium as u16).to_be_bytes());
         }
         long => {
-            out.extend_from_slice(&[0x80 | 127]);
+            out.extend_from_slice(&[0xff]);
             out.extend_from_slice(&(long as u64).to_be_bytes());
         }
     }
@@ -110,7 +110,11 @@ impl Reader {
         while left > 0 {
             self.read(|message| {
                 if !message.starts_with(b"{\"key\"") {
-                    assert!(message.starts_with(b"{\"result\""), "{}", String::from_utf8_lossy(message));
+                    assert!(
+                        message.starts_with(b"{\"result\""),
+                        "{}",
+                        String::from_utf8_lossy(message)
+                    );
                     left -= 1;
                 }
             })
@@ -122,8 +126,14 @@ impl Reader {
 /// Where the payload of the first frame begins and ends, if all of it is there.
 fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
     let (start, length) = match *bytes.get(1)? {
-        126 => (4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?))),
-        127 => (10, u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?) as usize),
+        126 => (
+            4,
+            usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?)),
+        ),
+        127 => (
+            10,
+            u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?) as usize,
+        ),
         short => (2, usize::from(short)),
     };
     (bytes.len() >= start + length).then_some((start, start + length))

@@ -40,9 +40,15 @@ async fn open(
             .flat_map(|user| {
                 let listen = format!(r#"{{"command":"listen","client_id":{user}}}"#);
                 let wanted = topics(user);
-                let list = wanted.iter().map(|topic| format!("\"{topic}\"")).collect::<Vec<_>>().join(",");
+                let list = wanted
+                    .iter()
+                    .map(|topic| format!("\"{topic}\""))
+                    .collect::<Vec<_>>()
+                    .join(",");
                 let subscribe = format!(r#"{{"command":"subscribe","client_id":{user},"topic":[{list}]}}"#);
-                [Some(listen), (!wanted.is_empty()).then_some(subscribe)].into_iter().flatten()
+                [Some(listen), (!wanted.is_empty()).then_some(subscribe)]
+                    .into_iter()
+                    .flatten()
             })
             .collect();
         let (address, seen) = (address.to_owned(), Arc::clone(seen));
@@ -123,11 +129,13 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let starts_per_second = stations as f64 / options.number("song_s", 240.0);
     // Song n is on the lists of the users n * wishes / songs …, so that each has as many.
     let per_user = (songs * wishes / all_users).max(1);
-    let wished = move |user: usize| {
-        (0..per_user).map(|wish| format!("song {}", (user + wish * all_users / per_user) % songs)).collect()
+    let list_of = move |user: usize| {
+        (0..per_user)
+            .map(|wish| format!("song {}", (user + wish * all_users / per_user) % songs))
+            .collect()
     };
     let seen = Seen::new();
-    let mut writers = open(address, connections, users, wished, &seen).await;
+    let mut writers = open(address, connections, users, list_of, &seen).await;
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let (begun, offset) = (Instant::now(), seen.now());
     let (mut starts, mut reports) = (0_u64, 0_u64);
@@ -213,6 +221,11 @@ async fn metrics(address: &str) -> String {
         "stafett_process_cpu_seconds_total",
         "stafett_process_resident_memory_bytes",
     ];
-    let lines = text.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
-    lines.map(|line| line.trim_start_matches("stafett_")).collect::<Vec<_>>().join(", ")
+    let lines = text
+        .lines()
+        .filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+    lines
+        .map(|line| line.trim_start_matches("stafett_"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

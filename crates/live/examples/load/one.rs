@@ -17,7 +17,10 @@ const AHEAD: usize = 50_000;
 
 fn list(command: &str, from: usize, to: usize) -> String {
     let topics: Vec<String> = (from..to).map(|topic| format!("\"topic {topic}\"")).collect();
-    format!(r#"{{"command":"{command}","client_id":1,"topic":[{}]}}"#, topics.join(","))
+    format!(
+        r#"{{"command":"{command}","client_id":1,"topic":[{}]}}"#,
+        topics.join(",")
+    )
 }
 
 /// Subscribes, or unsubscribes, with lists sent ahead; how many lists.
@@ -48,7 +51,11 @@ fn receive(mut reader: Reader) -> (Arc<AtomicUsize>, Arc<Notify>) {
         loop {
             reader
                 .read(|message| {
-                    assert!(message.starts_with(b"{\"key\""), "{}", String::from_utf8_lossy(message));
+                    assert!(
+                        message.starts_with(b"{\"key\""),
+                        "{}",
+                        String::from_utf8_lossy(message)
+                    );
                     count.fetch_add(1, Ordering::Relaxed);
                 })
                 .await;
@@ -68,7 +75,10 @@ pub(crate) async fn topics(address: &str, options: &Options) {
         let (lists, ()) = tokio::join!(change("subscribe", topics, &mut writer), reader.answers(answers));
         lists
     };
-    println!("subscribed to {topics} topics with {lists} lists in {:.3} s", begun.elapsed().as_secs_f64());
+    println!(
+        "subscribed to {topics} topics with {lists} lists in {:.3} s",
+        begun.elapsed().as_secs_f64()
+    );
     listen(&mut reader, &mut writer).await;
     let (received, moved) = receive(reader);
     let (_reader, mut publisher) = connect(address, 0).await;
@@ -132,11 +142,11 @@ pub(crate) async fn churn(address: &str, options: &Options) {
         }
         let took = begun.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
-        let changed = changes.await.unwrap();
+        let count = changes.await.unwrap();
         println!(
             "delivered {:.0}/s, with {:.0} changes of subscriptions/s",
             sent as f64 / took,
-            changed as f64 / took
+            count as f64 / took
         );
     }
 }
@@ -147,7 +157,9 @@ async fn churn_until(address: String, topics: usize, over: Arc<AtomicBool>) -> u
     let mut changed = 0;
     while !over.load(Ordering::Relaxed) {
         for command in ["subscribe", "unsubscribe"] {
-            let lists = (0..topics.min(10_000)).step_by(100).map(|from| list(command, from, from + 100));
+            let lists = (0..topics.min(10_000))
+                .step_by(100)
+                .map(|from| list(command, from, from + 100));
             let mut count = 0;
             for list in lists {
                 writer.put(&list.replace("\"client_id\":1", "\"client_id\":3"));
