@@ -42,7 +42,8 @@ def main():
         at, station = heapq.heappop(due)
         time.sleep(max(0.0, begun + at - time.monotonic()))
         song = chance.choice(SONGS)
-        reports = [{"topic": song, "payload": {"station": station}, "timestamp": int(time.time() * 1000)}]
+        now = int(time.time() * 1000)
+        reports = [{"topic": song, "payload": {"station": station, "since": now}, "timestamp": now}]
         try:
             answer = post(options.broker, reports * options.listeners)
             print(f"{station}: {song} ({answer['receivers']} delivered, {answer['duplicates']} filtered)", flush=True)

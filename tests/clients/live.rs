@@ -57,6 +57,28 @@ fn messages_are_published_with_post_and_read_as_server_sent_events() {
 }
 
 #[test]
+fn topics_with_a_log_are_caught_up_with_and_shared_with_kafka_clients() {
+    let Some(python) = python() else { return };
+    let mut broker = Broker::start_with("sync", &["live.logs=charts/=charts,2"]);
+    let kafka = broker.kafka().to_owned();
+    run(&python, "live_logs.py", &broker, &["first", &kafka]);
+    broker.restart();
+    run(&python, "live_logs.py", &broker, &["again", &kafka]);
+}
+
+#[test]
+fn the_example_page_shows_songs_as_they_start() {
+    let (Some(python), Some(chromium)) = (python(), peer::chromium()) else {
+        return;
+    };
+    let broker = Broker::start_with("sync", &["live.duplicates==1h"]);
+    let pictures = root().join("target/clients/live-pictures");
+    std::fs::create_dir_all(&pictures).unwrap();
+    let more = [chromium.to_str().unwrap(), pictures.to_str().unwrap()];
+    run(&python, "live_browser.py", &broker, &more);
+}
+
+#[test]
 fn subscriptions_outlive_a_restart_and_a_crash() {
     let Some(python) = python() else { return };
     let mut broker = Broker::start();

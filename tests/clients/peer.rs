@@ -19,6 +19,16 @@ pub(crate) fn kcat() -> Option<PathBuf> {
     found
 }
 
+pub(crate) fn chromium() -> Option<PathBuf> {
+    let found = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find_map(on_path);
+    if found.is_none() {
+        skip("Chromium is not installed", "apt-get install chromium");
+    }
+    found
+}
+
 /// The launcher of Kafka's own tools, once its jars are there.
 pub(crate) fn kafka_tools() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();
@@ -49,9 +59,9 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
     Some(launcher)
 }
 
-/// A Python that has confluent-kafka.
+/// A Python that has confluent-kafka and what else the scripts need.
 pub(crate) fn python() -> Option<PathBuf> {
-    python_with("confluent_kafka", "confluent-kafka")
+    python_with("confluent_kafka, websockets, msgpack", "confluent-kafka, websockets or msgpack")
 }
 
 /// A Python that has RabbitMQ's clients.

@@ -14,6 +14,7 @@ use stafett_model::{LogId, TopicName, TopicNameError};
 use tokio::task::JoinHandle;
 
 use crate::broker::{Broker, NotStored, TOPIC_SPACE, only};
+use crate::live::logs::LiveLogs;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Claim;
 
@@ -123,6 +124,14 @@ impl Broker {
         self.delayed.stop().await;
         self.queues.finish().await;
         self.live().finish_changes().await;
+    }
+
+    /// Opens the logs behind live topics, and delivers what is appended to them from now on.
+    pub async fn open_live_logs(self: &Arc<Self>) -> Result<(), CreateError> {
+        let live = Arc::clone(self.live());
+        let logs = LiveLogs::open(self, &live.settings.logs).await?;
+        live.open_logs(logs);
+        Ok(())
     }
 
     /// Creates topics, each or none of it; durable when this returns.

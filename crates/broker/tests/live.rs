@@ -9,8 +9,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use stafett_broker::live::hub::{Published, Subscription};
 use stafett_broker::live::{
-    ChangeError, ClientName, Format, Message, Outbox, OutboxBound, Overflow, Pattern, Payload, Sent,
-    SubscriptionChange, What,
+    ChangeError, ClientName, Format, From, LogRule, Message, NameList, Outbox, OutboxBound, Overflow,
+    Pattern, Payload, Sent, Staged, SubscriptionChange, What,
 };
 use stafett_broker::{Broker, BrokerSettings, Live, LiveSettings};
 use stafett_journal::{Journal, MemoryJournal, StateSpace};
@@ -48,13 +48,17 @@ fn outbox(live: &Live) -> Arc<Outbox> {
 }
 
 fn publish(live: &Live, topic: &str, payload: &str) -> Published {
-    live.publish(Message {
+    let message = Message {
         topic,
         payload: Payload::Json(payload),
         timestamp: None,
         id: None,
         offset: None,
-    })
+    };
+    let mut staged = Staged::default();
+    let published = live.publish(message, &mut staged);
+    drop(live.store(staged));
+    published
 }
 
 fn taken(outbox: &Outbox) -> Vec<String> {
@@ -129,7 +133,7 @@ async fn the_second_to_listen_takes_over_and_the_first_is_told() {
     let client = live.listen(&number(1), &one).unwrap();
     live.listen(&number(1), &two).unwrap();
     subscribe(&live, 1, &["a"]).await.unwrap();
-    live.leave(client, &one);
+    live.leave(client, &one, &[]);
     publish(&live, "a", "1");
     let mut sent = Sent::default();
     one.take(usize::MAX, &mut sent);
@@ -191,10 +195,8 @@ async fn what_is_stored_stays_in_proportion_to_what_there_is() {
         change(&live, 1, What::Unsubscribe(topics)).await.unwrap();
     }
     let mut rows = 0;
-    journal
-        .reopen()
-        .load_state(StateSpace(11), &mut |_| rows += 1)
-        .unwrap();
+    journal = Arc::new(journal.reopen());
+    journal.load_state(StateSpace(11), &mut |_| rows += 1).unwrap();
     assert!(rows < 200, "{rows}");
     let live = start(&mut journal, LiveSettings::default()).await;
     assert_eq!(all_topics(&live, 1, 10), [Subscription::Topic("kept".into())]);
@@ -218,6 +220,73 @@ async fn presence_names_who_subscribes_and_who_listens() {
     assert_eq!(listening.len(), 1);
     assert_eq!(listening[0].client, number(3));
     assert_eq!(live.present(0, 10).items.len(), 5);
+}
+
+/// Waits until so many messages have come.
+async fn wait_for(outbox: &Outbox, count: usize) -> Vec<String> {
+    let mut found = taken(outbox);
+    while found.len() < count {
+        outbox.ready().await;
+        found.extend(taken(outbox));
+    }
+    found
+}
+
+fn numbered(from: usize, to: usize) -> Vec<String> {
+    (from..to)
+        .map(|number| format!("charts/{}={number}", number % 3))
+        .collect()
+}
+
+#[tokio::test]
+async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
+    let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
+    let rule = LogRule {
+        prefix: "charts/".into(),
+        topic: "charts".into(),
+        partitions: 1,
+    };
+    let settings = LiveSettings {
+        logs: vec![rule],
+        ..LiveSettings::default()
+    };
+    let broker = Broker::start_with(journal, BrokerSettings::default(), settings).await;
+    let broker = Arc::new(broker.unwrap());
+    broker.open_live_logs().await.unwrap();
+    let live = broker.live();
+    let publish_all = |from: usize, to: usize| {
+        for number in from..to {
+            let topic = format!("charts/{}", number % 3);
+            assert_eq!(publish(live, &topic, &number.to_string()), Published::Staged);
+        }
+    };
+    let topics = || {
+        ["charts/0", "charts/1", "charts/2"]
+            .into_iter()
+            .collect::<NameList>()
+    };
+    publish_all(0, 500);
+    let one = outbox(live);
+    let client = live.listen(&number(1), &one).unwrap();
+    let (subscribed, ()) = tokio::join!(
+        live.subscribe_from(number(1), topics(), From::Earliest, &one),
+        async { publish_all(500, 1000) },
+    );
+    assert_eq!(subscribed, Ok(3));
+    publish_all(1000, 1100);
+    assert_eq!(wait_for(&one, 1100).await, numbered(0, 1100));
+    live.leave(client, &one, &[]);
+
+    publish_all(1100, 1110);
+    let two = outbox(live);
+    live.listen(&number(1), &two).unwrap();
+    live.subscribe_from(number(1), topics(), From::Resume, &two)
+        .await
+        .unwrap();
+    publish_all(1110, 1120);
+    let found = wait_for(&two, 20).await;
+    assert_eq!(found, numbered(1100, 1120));
+    broker.finish_changes().await;
 }
 
 #[derive(Debug, Clone)]

@@ -1,8 +1,8 @@
-//! A WebSocket connection: reads, feeds its session, makes the changes that it gathered, writes.
+//! A WebSocket connection: reads, feeds its session, does the work that it gathered, writes.
 //!
 //! - What is received is read into a buffer of the thread; a connection owns one only for a frame that is not whole, and
 //!   takes that frame's bytes from the budget first.
-//! - It reads nothing while a change is under way or while its peer does not read the answers: so a peer's haste stays in
+//! - It reads nothing while work is under way or while its peer does not read the answers: so a peer's haste stays in
 //!   its socket.
 //! - What is sent to its clients waits in the outbox, within its bound, until the socket takes it.
 
@@ -15,15 +15,14 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_broker::Live;
-use stafett_broker::live::{ChangeError, Outbox, Sent};
-use stafett_net::{Connection, Permit};
+use stafett_broker::live::{Outbox, Sent};
+use stafett_net::{Connection, Pace, Permit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::fault::Fault;
-use crate::session::{Session, Step};
+use crate::session::{Done, Session, Step};
 use crate::ws::frame::{self, Decoded, Decoder, Event};
 
 /// Bytes read at once.
@@ -34,6 +33,11 @@ const SEND_BYTES: usize = 64 << 10;
 const UNSENT_MAX: usize = 256 << 10;
 /// Room that an idle connection keeps for messages on their way.
 const KEPT_MESSAGES: usize = 16;
+/// How slowly a message may come.
+const PACE: Pace = Pace {
+    grace: Duration::from_secs(30),
+    bytes_per_second_min: 64 << 10,
+};
 /// For a peer to end its side of a connection that was closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -56,25 +60,27 @@ pub struct Times {
     pub write: Duration,
 }
 
-type Changing = Pin<Box<dyn Future<Output = Vec<Result<usize, ChangeError>>> + Send>>;
+type Working = Pin<Box<dyn Future<Output = Done> + Send>>;
 
 struct Running {
     live: Arc<Live>,
     connection: Connection,
     session: Session,
     decoder: Decoder,
-    /// What was received and not looked at: the beginning of a frame, or what is behind a change.
+    /// What was received and not looked at: the beginning of a frame, or what is behind work.
     inbound: BytesMut,
     /// What `inbound` takes of the budget.
     permit: Option<Permit>,
-    /// A message that has to wait for changes.
+    /// A message that has to wait for work.
     held: Option<Box<str>>,
-    changing: Option<Changing>,
+    working: Option<Working>,
     outbound: BytesMut,
     sent: Sent,
     silence: Silence,
     /// Since the last tick.
     wrote: bool,
+    /// Since when a message is there that is not whole.
+    partial_since: Option<Instant>,
     /// When the last tick saw unsent bytes of which none were taken.
     stalled_since: Option<Instant>,
     /// Nothing more is read; once all is sent the connection ends.
@@ -99,11 +105,12 @@ pub async fn run(
         inbound: BytesMut::from(&received[..]),
         permit: None,
         held: None,
-        changing: None,
+        working: None,
         outbound: BytesMut::new(),
         sent: Sent::default(),
         silence: Silence::Heard,
         wrote: true,
+        partial_since: None,
         stalled_since: None,
         closing: false,
     };
@@ -132,6 +139,8 @@ enum Ended {
     Idle,
     #[error("it did not read what was sent to it")]
     Stalled,
+    #[error("a message took too long to come")]
+    Slow,
     #[error("a frame is larger than the budget of the process")]
     Budget,
     #[error(transparent)]
@@ -143,6 +152,7 @@ impl Ended {
         match self {
             Self::Idle => "idle",
             Self::Stalled => "write_stalled",
+            Self::Slow => "frame_slow",
             Self::Budget => "budget",
             Self::Io(_) => "io",
         }
@@ -152,7 +162,7 @@ impl Ended {
 /// What woke a connection.
 enum Woken {
     Drain,
-    Changed(Vec<Result<usize, ChangeError>>),
+    Done(Done),
     Readable,
     Go,
     Tick,
@@ -165,12 +175,12 @@ impl Running {
         self.process();
         loop {
             self.send()?;
-            if self.closing && self.outbound.is_empty() && self.changing.is_none() {
+            if self.closing && self.outbound.is_empty() && self.working.is_none() {
                 return self.end().await;
             }
             self.reserve().await?;
             let may_read = !self.closing
-                && self.changing.is_none()
+                && self.working.is_none()
                 && self.held.is_none()
                 && self.outbound.len() < UNSENT_MAX;
             let stream = &self.connection.stream;
@@ -180,7 +190,7 @@ impl Running {
                 .filter(|_| self.outbound.is_empty() && !self.closing);
             let woken = tokio::select! {
                 () = drain.cancelled(), if !self.closing => Woken::Drain,
-                results = changed(&mut self.changing) => Woken::Changed(results),
+                done = done(&mut self.working) => Woken::Done(done),
                 ready = stream.readable(), if may_read => ready.map(|()| Woken::Readable)?,
                 ready = stream.writable(), if !self.outbound.is_empty() => ready.map(|()| Woken::Go)?,
                 () = ready(outbox) => Woken::Go,
@@ -193,9 +203,9 @@ impl Running {
                         return Ok(());
                     }
                 }
-                Woken::Changed(results) => {
-                    self.changing = None;
-                    self.session.on_changed(results, &mut self.outbound);
+                Woken::Done(done) => {
+                    self.working = None;
+                    self.session.on_done(done, &mut self.outbound);
                     self.process();
                 }
                 Woken::Drain => self.close(1001, "the broker stops"),
@@ -232,7 +242,7 @@ impl Running {
             Ok(count) => {
                 self.connection.metrics.received_bytes.inc_by(count as u64);
                 self.silence = Silence::Heard;
-                self.change();
+                self.work();
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
@@ -243,11 +253,11 @@ impl Running {
     /// Goes on with what was received already.
     fn process(&mut self) {
         if let Some(text) = self.held.take() {
-            // The changes that it waited for are made.
+            // The work that it waited for is done.
             self.session.on_text(&text, &mut self.outbound);
         }
         self.process_inbound();
-        self.change();
+        self.work();
     }
 
     fn process_inbound(&mut self) {
@@ -276,19 +286,31 @@ impl Running {
                     break;
                 }
             };
+            let mut is_whole = true;
             match event {
                 Event::Text(text) => {
-                    if self.session.on_text(text, &mut self.outbound) == Step::AfterChanges {
+                    if self.session.on_text(text, &mut self.outbound) == Step::AfterWork {
                         self.held = Some(text.into());
                     }
                 }
-                Event::Binary(_) => self.session.error(&Fault::Binary, &mut self.outbound),
+                Event::Binary(bytes) => match self.session.read_binary(bytes) {
+                    Ok(text) => {
+                        if self.session.on_text(&text, &mut self.outbound) == Step::AfterWork {
+                            self.held = Some(text.into());
+                        }
+                    }
+                    Err(fault) => self.session.error(&fault, &mut self.outbound),
+                },
                 Event::Ping(payload) => frame::put_pong(payload, &mut self.outbound),
-                Event::Pong | Event::Fragment => {}
+                Event::Pong => {}
+                Event::Fragment => is_whole = false,
                 Event::Close(code) => {
                     frame::put_close(code.unwrap_or(1000), "", &mut self.outbound);
                     self.closing = true;
                 }
+            }
+            if is_whole {
+                self.partial_since = None;
             }
             used += count;
             bytes = bytes.get_mut(count..).unwrap_or_default();
@@ -296,22 +318,22 @@ impl Running {
         used
     }
 
-    /// Makes the changes that were gathered.
-    fn change(&mut self) {
-        if self.changing.is_none()
-            && let Some(changes) = self.session.take_changes()
+    /// Begins the work that was gathered.
+    fn work(&mut self) {
+        if self.working.is_none()
+            && let Some(work) = self.session.take_work()
         {
-            let live = Arc::clone(&self.live);
-            self.changing = Some(Box::pin(async move { live.change(changes).await }));
+            self.working = Some(Box::pin(work.begin(Arc::clone(&self.live))));
         }
+    }
+
+    fn is_partial(&self) -> bool {
+        !self.inbound.is_empty() || self.decoder.is_in_message()
     }
 
     /// Takes what the rest of a frame needs from the budget, before it is read.
     async fn reserve(&mut self) -> Result<(), Ended> {
-        if self.changing.is_some()
-            || self.closing
-            || (self.inbound.is_empty() && !self.decoder.is_in_message())
-        {
+        if self.working.is_some() || self.closing || !self.is_partial() {
             return Ok(());
         }
         let needed = match self.decoder.frame_bytes(&self.inbound) {
@@ -364,6 +386,7 @@ impl Running {
         if self.outbound.is_empty() {
             // An idle connection owns no buffer.
             self.outbound = BytesMut::new();
+            self.session.on_all_sent();
         }
         Ok(())
     }
@@ -376,11 +399,19 @@ impl Running {
         } else if now - *self.stalled_since.get_or_insert(now) >= write_timeout {
             return Err(Ended::Stalled);
         }
+        if !self.is_partial() {
+            self.partial_since = None;
+        } else if self.working.is_none() && self.held.is_none() {
+            let bytes = self.inbound.len() + self.decoder.held_bytes();
+            if now - *self.partial_since.get_or_insert(now) >= PACE.allowance(bytes) {
+                return Err(Ended::Slow);
+            }
+        }
         self.silence = match self.silence {
             Silence::Heard => Silence::Quiet,
             Silence::Pinged => return Err(Ended::Idle),
             // Whoever does not read, or waits for us, has its own limit.
-            Silence::Quiet if self.changing.is_some() || !self.outbound.is_empty() => Silence::Quiet,
+            Silence::Quiet if self.working.is_some() || !self.outbound.is_empty() => Silence::Quiet,
             Silence::Quiet => {
                 frame::put_ping(&mut self.outbound);
                 Silence::Pinged
@@ -410,9 +441,9 @@ async fn read_to_end(stream: &mut TcpStream) {
     while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
 }
 
-async fn changed(changing: &mut Option<Changing>) -> Vec<Result<usize, ChangeError>> {
-    match changing {
-        Some(changing) => changing.await,
+async fn done(working: &mut Option<Working>) -> Done {
+    match working {
+        Some(working) => working.await,
         None => pending().await,
     }
 }

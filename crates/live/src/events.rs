@@ -263,7 +263,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.live.leave(self.number, &self.outbox);
+        self.live.leave(self.number, &self.outbox, &[]);
     }
 }
 

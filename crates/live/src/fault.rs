@@ -23,6 +23,10 @@ pub enum Fault {
     Command,
     #[error("a text message is expected; binary ones need the subprotocol stafett.live.msgpack")]
     Binary,
+    #[error("Key 'from': listen on this connection first")]
+    NotListening,
+    #[error("what was published could not be stored, or it is not known whether it was")]
+    NotStored,
     #[error(transparent)]
     Change(#[from] ChangeError),
     #[error(transparent)]
@@ -34,13 +38,17 @@ impl Fault {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotJson(_) | Self::Binary => "bad_message",
-            Self::Missing(_) | Self::Value { .. } | Self::TooLong { .. } | Self::Both(..) => "bad_state",
+            Self::Missing(_)
+            | Self::Value { .. }
+            | Self::TooLong { .. }
+            | Self::Both(..)
+            | Self::NotListening => "bad_state",
             Self::Command => "bad_command",
             Self::Change(ChangeError::TooManySubscriptions { .. } | ChangeError::TooManyPatterns { .. }) => {
                 "too_many_subscriptions"
             }
             Self::Change(ChangeError::TooManyClients(_)) | Self::Clients(_) => "too_many_clients",
-            Self::Change(ChangeError::NotStored(_)) => "not_stored",
+            Self::Change(ChangeError::NotStored(_)) | Self::NotStored => "not_stored",
         }
     }
 
@@ -48,8 +56,13 @@ impl Fault {
     pub fn message(&self) -> &'static str {
         match self {
             Self::NotJson(_) | Self::Binary => "The message could not be read",
-            Self::Missing(_) | Self::Value { .. } | Self::TooLong { .. } | Self::Both(..) => "Error",
+            Self::Missing(_)
+            | Self::Value { .. }
+            | Self::TooLong { .. }
+            | Self::Both(..)
+            | Self::NotListening => "Error",
             Self::Command => "There is no such command",
+            Self::NotStored => "The message may be lost",
             Self::Change(_) | Self::Clients(_) => "The change was refused, and nothing of it was stored",
         }
     }

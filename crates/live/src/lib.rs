@@ -6,6 +6,7 @@
 //! - [`ws`]: WebSocket without I/O
 //! - [`command`]: commands, out of JSON
 //! - [`json`]: answers, errors and broadcasts, into JSON
+//! - [`msgpack`]: the same in MessagePack
 //! - [`fault`]: errors and their words
 //! - [`session`]: what commands do
 //! - [`connection`]: one WebSocket
@@ -19,6 +20,7 @@ pub mod events;
 pub mod fault;
 pub mod front;
 pub mod json;
+pub mod msgpack;
 pub mod origin;
 pub mod router;
 pub mod session;

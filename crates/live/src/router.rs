@@ -13,14 +13,26 @@ use crate::connection::{self, Times};
 use crate::fault::Fault;
 use crate::front::LiveFront;
 use crate::json::{self, JsonFormat};
-use crate::session::{self, Session};
+use crate::msgpack::{self, MsgpackFormat};
+use crate::session::{self, Dialect, Session};
 use crate::ws::frame::put_text;
 use crate::ws::handshake;
 use crate::{events, origin};
 
 /// The name of the protocol in JSON, for those who ask for one by name.
 const JSON_PROTOCOL: &str = "stafett.live.json";
-static JSON: JsonFormat = JsonFormat;
+const MSGPACK_PROTOCOL: &str = "stafett.live.msgpack";
+
+static JSON: Dialect = Dialect {
+    format: &JsonFormat,
+    frame: put_text,
+    read_binary: None,
+};
+static MSGPACK: Dialect = Dialect {
+    format: &MsgpackFormat,
+    frame: msgpack::put_packed,
+    read_binary: Some(msgpack::to_json),
+};
 
 /// The example page, as it also works from a file.
 const PAGE: &str = include_str!("../../../examples/live/wishlist.html");
@@ -60,9 +72,14 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Response
     let (Some(live), Some(handover)) = (front.live(), request.extensions().get::<Handover>()) else {
         return not_ready();
     };
-    let protocol = handshake::subprotocol(headers, &[JSON_PROTOCOL]);
+    let protocol = handshake::subprotocol(headers, &[JSON_PROTOCOL, MSGPACK_PROTOCOL]);
+    let dialect = if protocol == Some(MSGPACK_PROTOCOL) {
+        MSGPACK
+    } else {
+        JSON
+    };
     let live = std::sync::Arc::clone(live);
-    let session = Session::new(std::sync::Arc::clone(&live), front.settings(), &JSON, put_text);
+    let session = Session::new(std::sync::Arc::clone(&live), front.settings(), dialect);
     let served = front.clone();
     handover.give(Box::new(move |connection: Connection, received| {
         Box::pin(async move {
@@ -100,11 +117,12 @@ async fn publish(State(front): State<LiveFront>, headers: HeaderMap, body: Strin
         topic_bytes_max: front.settings().topic_bytes_max,
         outbox_bytes_max: front.settings().outbox_bytes_max,
     };
-    let (status, answer) = match command::read_messages(&body, bounds) {
-        Ok(messages) => (
-            StatusCode::OK,
-            json::success(None, &session::publish(live, &messages)),
-        ),
+    let published = match command::read_messages(&body, bounds) {
+        Ok(messages) => session::publish_and_store(live, &messages).await,
+        Err(fault) => Err(fault),
+    };
+    let (status, answer) = match published {
+        Ok(counts) => (StatusCode::OK, json::success(None, &counts.fields())),
         Err(fault) => (status_of(&fault), json::error(None, &fault)),
     };
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], answer).into_response();
@@ -141,9 +159,10 @@ pub(crate) fn status_of(fault: &Fault) -> StatusCode {
         | Fault::Value { .. }
         | Fault::TooLong { .. }
         | Fault::Both(..)
+        | Fault::NotListening
         | Fault::Command
         | Fault::Binary => StatusCode::BAD_REQUEST,
-        Fault::Change(_) | Fault::Clients(_) => StatusCode::INSUFFICIENT_STORAGE,
+        Fault::Change(_) | Fault::Clients(_) | Fault::NotStored => StatusCode::INSUFFICIENT_STORAGE,
     }
 }
 

@@ -1,61 +1,147 @@
-//! What a connection's commands do: a synchronous machine. It is fed messages and gives answers; changes of subscriptions,
-//! which have to be stored, it gathers for the connection to make.
+//! What a connection's commands do: a synchronous machine. It is fed messages and gives answers; what has to be stored
+//! first, it gathers as [`Work`] for the connection to do.
 //!
-//! Answers come in the order of the commands. Commands behind a change that is under way wait for it, but for further
-//! changes, which are gathered with it.
+//! Answers come in the order of the commands. Commands behind work that is gathered wait for it, but for those that are
+//! done together with it: further changes behind changes, and further messages behind messages.
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
-use stafett_broker::Live;
 use stafett_broker::live::hub::{Published, Subscription};
 use stafett_broker::live::{
-    ChangeError, ClientName, ClientNumber, Format, Message, Outbox, OutboxBound, Payload, Sent,
-    SubscriptionChange, What,
+    ChangeError, ClientName, ClientNumber, Format, From, Mark, Message, NameList, Outbox, OutboxBound,
+    Payload, Sent, Staged, SubscriptionChange, What,
 };
+use stafett_broker::{Live, Outcome, Ticket};
 
 use crate::command::{self, Bounds, Command, Content, Names, PageWanted, Publish, Request};
 use crate::fault::Fault;
 use crate::json;
 use crate::settings::LiveFrontSettings;
 
-/// Changes that are gathered.
-const CHANGES_MAX: usize = 4096;
+/// Changes, or answers to messages, that are gathered.
+const GATHERED_MAX: usize = 4096;
+/// Bytes of messages that are gathered.
+const STAGED_BYTES_MAX: usize = 1 << 20;
 
-/// How answers are put into frames.
-pub type Frame = fn(&[u8], &mut BytesMut);
+/// What makes JSON of a binary message, or says what is wrong with it.
+pub type ReadBinary = fn(&[u8]) -> Result<String, String>;
+
+/// How a client speaks.
+#[derive(Debug, Clone, Copy)]
+pub struct Dialect {
+    pub format: &'static dyn Format,
+    /// How answers, which are JSON, are put into frames.
+    pub frame: fn(&[u8], &mut BytesMut),
+    /// How a command in a binary frame becomes JSON, if it may come in one.
+    pub read_binary: Option<ReadBinary>,
+}
 
 #[derive(Debug)]
 pub struct Session {
     live: Arc<Live>,
     bounds: Bounds,
     bound: OutboxBound,
-    format: &'static dyn Format,
-    frame: Frame,
+    dialect: Dialect,
     outbox: Option<Arc<Outbox>>,
     /// Who listens here.
     clients: Vec<(ClientName, ClientNumber)>,
-    gathered: Vec<SubscriptionChange>,
-    /// What to answer each of them with.
+    work: Work,
+    /// What to answer each change with.
     ids: Vec<Option<Box<str>>>,
+    /// What to answer messages with that are being stored.
+    acks: Vec<(Option<Box<str>>, Counts)>,
+    /// What was taken out of the outbox and is not sent yet.
+    unsent: Vec<Mark>,
+}
+
+/// What has to be stored.
+#[derive(Debug, Default)]
+pub struct Work {
+    messages: Staged,
+    changes: Vec<SubscriptionChange>,
+    from: Option<(ClientName, NameList, From, Arc<Outbox>)>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Done {
+    messages_stored: bool,
+    changes: Vec<Result<usize, ChangeError>>,
+}
+
+impl Work {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && !self.changes_anything()
+    }
+
+    fn changes_anything(&self) -> bool {
+        !self.changes.is_empty() || self.from.is_some()
+    }
+
+    /// Does it. The messages are on their way when this returns.
+    pub fn begin(self, live: Arc<Live>) -> impl Future<Output = Done> + Send {
+        let stored = live.store(self.messages);
+        async move {
+            let messages_stored = match stored {
+                Some(stored) => all_stored(stored).await,
+                None => true,
+            };
+            let changes = match self.from {
+                Some((client, topics, from, outbox)) => {
+                    vec![live.subscribe_from(client, topics, from, &outbox).await]
+                }
+                None if self.changes.is_empty() => Vec::new(),
+                None => live.change(self.changes).await,
+            };
+            Done {
+                messages_stored,
+                changes,
+            }
+        }
+    }
+}
+
+async fn all_stored(ticket: Ticket) -> bool {
+    let outcomes = ticket.await;
+    outcomes
+        .iter()
+        .all(|outcome| matches!(outcome, Outcome::Committed(_)))
+}
+
+/// What became of messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    receivers: usize,
+    duplicates: usize,
+    stored: usize,
+}
+
+impl Counts {
+    /// For the answer.
+    pub fn fields(self) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![
+            ("receivers", self.receivers.into()),
+            ("duplicates", self.duplicates.into()),
+        ];
+        if self.stored > 0 {
+            fields.push(("stored", self.stored.into()));
+        }
+        fields
+    }
 }
 
 /// What a session says of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// It has to be given again when the changes gathered so far are made.
-    AfterChanges,
+    /// It has to be given again when the work gathered so far is done.
+    AfterWork,
 }
 
 impl Session {
-    pub fn new(
-        live: Arc<Live>,
-        settings: &LiveFrontSettings,
-        format: &'static dyn Format,
-        frame: Frame,
-    ) -> Self {
+    pub fn new(live: Arc<Live>, settings: &LiveFrontSettings, dialect: Dialect) -> Self {
         Self {
             live,
             bounds: Bounds {
@@ -63,12 +149,21 @@ impl Session {
                 outbox_bytes_max: settings.outbox_bytes_max,
             },
             bound: settings.bound(),
-            format,
-            frame,
+            dialect,
             outbox: None,
             clients: Vec::new(),
-            gathered: Vec::new(),
+            work: Work::default(),
             ids: Vec::new(),
+            acks: Vec::new(),
+            unsent: Vec::new(),
+        }
+    }
+
+    /// A command in a binary frame as JSON.
+    pub fn read_binary(&self, bytes: &[u8]) -> Result<String, Fault> {
+        match self.dialect.read_binary {
+            Some(read) => read(bytes).map_err(Fault::NotJson),
+            None => Err(Fault::Binary),
         }
     }
 
@@ -77,16 +172,31 @@ impl Session {
         let request = match command::read(text, self.bounds) {
             Ok(request) => request,
             Err((id, fault)) => {
-                if !self.gathered.is_empty() {
-                    return Step::AfterChanges;
+                if self.answers_later() {
+                    return Step::AfterWork;
                 }
-                (self.frame)(&json::error(id, &fault), out);
+                (self.dialect.frame)(&json::error(id, &fault), out);
                 return Step::Done;
             }
         };
-        let changes = matches!(request.command, Command::Subscribe(_) | Command::Unsubscribe(_));
-        if !changes && !self.gathered.is_empty() || self.gathered.len() >= CHANGES_MAX {
-            return Step::AfterChanges;
+        let must_wait = match request.command {
+            Command::Subscribe(_) | Command::Unsubscribe(_) => {
+                !self.acks.is_empty() || self.work.from.is_some() || self.ids.len() >= GATHERED_MAX
+            }
+            Command::Publish { .. } => {
+                self.work.changes_anything()
+                    || self.acks.len() >= GATHERED_MAX
+                    || self.work.messages.bytes() >= STAGED_BYTES_MAX
+            }
+            Command::SubscribeFrom(..)
+            | Command::Listen { .. }
+            | Command::Leave
+            | Command::List(_)
+            | Command::Presence { .. }
+            | Command::Ping => self.answers_later(),
+        };
+        if must_wait {
+            return Step::AfterWork;
         }
         self.on_request(request, out);
         Step::Done
@@ -95,10 +205,28 @@ impl Session {
     fn on_request(&mut self, request: Request<'_>, out: &mut BytesMut) {
         let Request { id, client, command } = request;
         let answer = match command {
-            Command::Publish { messages, ack } => match publish(&self.live, &messages) {
-                answer if ack => json::success(id, &answer),
-                _ => return,
-            },
+            Command::Publish { messages, ack } => {
+                let counts = publish(&self.live, &messages, &mut self.work.messages);
+                match ack {
+                    false => return,
+                    true if counts.stored > 0 || !self.acks.is_empty() => {
+                        self.acks.push((id.map(Into::into), counts));
+                        return;
+                    }
+                    true => json::success(id, &counts.fields()),
+                }
+            }
+            Command::SubscribeFrom(topics, from) => {
+                let listens = self.clients.iter().any(|(name, _)| *name == client);
+                match self.outbox.as_ref().filter(|_| listens) {
+                    None => json::error(id, &Fault::NotListening),
+                    Some(outbox) => {
+                        self.work.from = Some((client, topics, from, Arc::clone(outbox)));
+                        self.ids.push(id.map(Into::into));
+                        return;
+                    }
+                }
+            }
             Command::Subscribe(names) => {
                 let what = match names {
                     Names::Topics(topics) => What::Subscribe(topics),
@@ -137,13 +265,13 @@ impl Session {
             }
             Command::Ping => json::success(id, &[]),
         };
-        (self.frame)(&answer, out);
+        (self.dialect.frame)(&answer, out);
     }
 
     fn listen(&mut self, client: ClientName, bound: OutboxBound) -> Result<(), Fault> {
         let outbox = self
             .outbox
-            .get_or_insert_with(|| Outbox::new(self.format, bound, Arc::clone(self.live.metrics())));
+            .get_or_insert_with(|| Outbox::new(self.dialect.format, bound, Arc::clone(self.live.metrics())));
         let number = self.live.listen(&client, outbox)?;
         outbox.set_bound(bound);
         self.bound = bound;
@@ -157,34 +285,51 @@ impl Session {
         let Some(outbox) = &self.outbox else { return };
         self.clients.retain(|(name, number)| {
             if name == client {
-                self.live.leave(*number, outbox);
+                self.live.leave(*number, outbox, &self.unsent);
             }
             name != client
         });
     }
 
     fn gather(&mut self, id: Option<&str>, client: ClientName, what: What) {
-        self.gathered.push(SubscriptionChange { client, what });
+        self.work.changes.push(SubscriptionChange { client, what });
         self.ids.push(id.map(Into::into));
     }
 
-    /// The changes that were gathered, to be made.
-    pub fn take_changes(&mut self) -> Option<Vec<SubscriptionChange>> {
-        let changes = std::mem::take(&mut self.gathered);
-        (!changes.is_empty()).then_some(changes)
+    /// Whether somebody waits for what is gathered.
+    fn answers_later(&self) -> bool {
+        !self.ids.is_empty() || !self.acks.is_empty()
     }
 
-    /// Answers the changes that were taken.
-    pub fn on_changed(&mut self, results: Vec<Result<usize, ChangeError>>, out: &mut BytesMut) {
+    /// The work that was gathered, to be done.
+    pub fn take_work(&mut self) -> Option<Work> {
+        (!self.work.is_empty()).then(|| std::mem::take(&mut self.work))
+    }
+
+    /// Answers what waited for the work that was taken.
+    pub fn on_done(&mut self, done: Done, out: &mut BytesMut) {
+        for (id, counts) in std::mem::take(&mut self.acks) {
+            let answer = if done.messages_stored {
+                json::success(id.as_deref(), &counts.fields())
+            } else {
+                json::error(id.as_deref(), &Fault::NotStored)
+            };
+            (self.dialect.frame)(&answer, out);
+        }
         let ids = std::mem::take(&mut self.ids);
-        for (id, result) in ids.into_iter().zip(results) {
+        for (id, result) in ids.into_iter().zip(done.changes) {
             let id = id.as_deref();
             let answer = match result {
                 Ok(_) => json::success(id, &[]),
                 Err(error) => json::error(id, &error.into()),
             };
-            (self.frame)(&answer, out);
+            (self.dialect.frame)(&answer, out);
         }
+    }
+
+    /// All that was put out so far is sent.
+    pub fn on_all_sent(&mut self) {
+        self.unsent.clear();
     }
 
     pub fn outbox(&self) -> Option<&Arc<Outbox>> {
@@ -197,12 +342,13 @@ impl Session {
         for client in sent.taken_over.drain(..) {
             self.clients.retain(|(name, _)| *name != client);
             let more = [("client_id", json::client_id(&client))];
-            (self.frame)(&json::notice("taken_over", &more), out);
+            (self.dialect.frame)(&json::notice("taken_over", &more), out);
         }
         if sent.dropped > 0 {
             let more = [("count", Value::from(sent.dropped))];
-            (self.frame)(&json::notice("dropped", &more), out);
+            (self.dialect.frame)(&json::notice("dropped", &more), out);
         }
+        self.unsent.append(&mut sent.marks);
         for message in sent.messages.drain(..) {
             out.extend_from_slice(&message);
         }
@@ -210,7 +356,7 @@ impl Session {
     }
 
     pub fn error(&self, fault: &Fault, out: &mut BytesMut) {
-        (self.frame)(&json::error(None, fault), out);
+        (self.dialect.frame)(&json::error(None, fault), out);
     }
 }
 
@@ -218,33 +364,45 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(outbox) = &self.outbox {
             for (_, number) in &self.clients {
-                self.live.leave(*number, outbox);
+                self.live.leave(*number, outbox, &self.unsent);
             }
         }
     }
 }
 
-/// Publishes messages, and says what became of them.
-pub fn publish(live: &Live, messages: &[Publish<'_>]) -> [(&'static str, Value); 2] {
-    let (mut receivers, mut duplicates) = (0, 0);
+/// Publishes messages, and says what became of them; those whose topics have a log are staged.
+fn publish(live: &Live, messages: &[Publish<'_>], staged: &mut Staged) -> Counts {
+    let mut counts = Counts::default();
     for message in messages {
         let payload = match &message.payload {
             Content::Json(json) => Payload::Json(json),
             Content::Bytes(bytes) => Payload::Bytes(bytes),
         };
-        let published = live.publish(Message {
+        let message = Message {
             topic: &message.topic,
             payload,
             timestamp: message.timestamp,
             id: message.message_id.as_deref(),
             offset: None,
-        });
-        match published {
-            Published::To(count) => receivers += count,
-            Published::Duplicate => duplicates += 1,
+        };
+        match live.publish(message, staged) {
+            Published::To(count) => counts.receivers += count,
+            Published::Duplicate => counts.duplicates += 1,
+            Published::Staged => counts.stored += 1,
         }
     }
-    [("receivers", receivers.into()), ("duplicates", duplicates.into())]
+    counts
+}
+
+/// Publishes messages; those that are to be stored are when this returns.
+pub async fn publish_and_store(live: &Live, messages: &[Publish<'_>]) -> Result<Counts, Fault> {
+    let mut staged = Staged::default();
+    let counts = publish(live, messages, &mut staged);
+    let stored = match live.store(staged) {
+        Some(ticket) => all_stored(ticket).await,
+        None => true,
+    };
+    if stored { Ok(counts) } else { Err(Fault::NotStored) }
 }
 
 fn list(live: &Live, client: &ClientName, page: PageWanted) -> Vec<(&'static str, Value)> {

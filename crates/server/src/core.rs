@@ -66,6 +66,8 @@ impl Core {
     /// Opens the listeners of the message protocols.
     pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Addresses, Failure> {
         let addresses = crate::front_ends::open(&self.broker, process).await?;
+        let opened = self.broker.open_live_logs().await;
+        opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live()));
         Ok(addresses)
     }

@@ -18,6 +18,7 @@ pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
         clients_max: size(live.clients_max),
         duplicates: live.duplicates.clone(),
         duplicates_max: size(live.duplicates_max),
+        logs: live.logs.clone(),
     }
 }
 

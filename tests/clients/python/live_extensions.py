@@ -2,6 +2,7 @@
 
 import base64
 
+import msgpack
 from live import DONE, Client, same
 
 one = Client("a client")
@@ -69,3 +70,26 @@ two.next()
 same(one.ask("unsubscribe", all=True), DONE)
 same(one.ask("list"), {**DONE, "topics": [], "patterns": [], "next": None})
 same(one.ask("publish", topic="topic 10", payload=1, ack=True)["receivers"], 0)
+
+# MessagePack, if it is asked for; the two understand each other.
+packed = Client("packed", subprotocols=["other", "stafett.live.msgpack"])
+same(packed.socket.subprotocol, "stafett.live.msgpack")
+
+
+def tell(**fields):
+    packed.socket.send(msgpack.packb({"client_id": "packed", **fields}))
+    return msgpack.unpackb(packed.socket.recv(timeout=60))
+
+
+same(tell(command="listen", id=[1]), {"id": [1], **DONE})
+same(tell(command="subscribe", topic=["to packed"]), DONE)
+same(tell(command="subscribe")["info"], "Key 'topic' not specified")
+one.ask("subscribe", topic="to text")
+one.send("publish", topic="to packed", payload={"a": [1.5, None, "x"]})
+same(msgpack.unpackb(packed.socket.recv(timeout=60)), {"key": "to packed", "broadcast": {"a": [1.5, None, "x"]}})
+one.send("publish", topic="to packed", payload_base64="AP8=")
+same(msgpack.unpackb(packed.socket.recv(timeout=60)), {"key": "to packed", "broadcast": b"\x00\xff"})
+packed.socket.send(msgpack.packb({"command": "publish", "client_id": 1, "topic": "to text", "payload": b"\x00\xff"}))
+same(one.next(), {"key": "to text", "broadcast_base64": "AP8="})
+packed.socket.send(b"\xc1")
+same(msgpack.unpackb(packed.socket.recv(timeout=60))["error"], "bad_message")

@@ -15,6 +15,8 @@ use tokio::sync::SemaphorePermit;
 
 use super::clients::{Client, ClientName, ClientNumber, Rows};
 use super::hub::{Live, TooManyClients};
+use super::logs::From;
+use super::outbox::Outbox;
 use super::stored::{RowBuilder, RowKey, Step, client_frame};
 use crate::broker::{NotStored, only};
 
@@ -126,8 +128,32 @@ impl Live {
 
     /// Returns when all changes are at their end, and takes no more.
     pub(crate) async fn finish_changes(&self) {
+        self.ended.cancel();
         self.changes.close();
         self.changes.wait().await;
+    }
+
+    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs is delivered
+    /// first, and then what comes, without a gap or a double.
+    pub async fn subscribe_from(
+        self: &Arc<Self>,
+        client: ClientName,
+        topics: NameList,
+        from: From,
+        outbox: &Arc<Outbox>,
+    ) -> Result<usize, ChangeError> {
+        let number = self.clients().find(&client);
+        let number = number.filter(|number| self.is_listening(*number, outbox));
+        let holds = number.and_then(|number| self.hold(number, &topics, from));
+        let what = What::Subscribe(topics);
+        let mut results = self.change(vec![SubscriptionChange { client, what }]).await;
+        let result = results.pop().unwrap_or_else(|| Err(NotStored::Unknown.into()));
+        match (holds, &result) {
+            (Some(holds), Ok(_)) => self.catch_up(holds, outbox),
+            (Some(holds), Err(_)) => self.release(&holds),
+            (None, _) => {}
+        }
+        result
     }
 
     async fn change_all(&self, changes: Vec<SubscriptionChange>) -> Vec<Result<usize, ChangeError>> {
@@ -187,7 +213,7 @@ impl Live {
             }
         }
         let numbers: Vec<ClientNumber> = parts.iter().map(|part| part.number).collect();
-        self.store(parts, &mut results).await;
+        self.store_parts(parts, &mut results).await;
         for number in &numbers {
             self.rewrite_if_wasteful(*number).await;
         }
@@ -398,7 +424,7 @@ impl Live {
     }
 
     /// Stores what the parts have changed, and takes back what could not be stored.
-    async fn store(&self, parts: Vec<Part>, results: &mut [Result<usize, ChangeError>]) {
+    async fn store_parts(&self, parts: Vec<Part>, results: &mut [Result<usize, ChangeError>]) {
         let (mut appends, mut stored, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
             for (place, done) in part.done.drain(..) {
@@ -457,9 +483,8 @@ impl Live {
                 end: rows.count,
             };
             let (deletes, rest) = stale.split();
-            let frames = std::iter::once(client_frame(number, None))
-                .chain(deletes)
-                .collect();
+            let head = std::iter::once(client_frame(number, None));
+            let frames = head.chain(self.positions.forget(number)).chain(deletes).collect();
             return Some((frames, rows.cleared(), rest));
         }
         let mut frames = Vec::with_capacity(2);

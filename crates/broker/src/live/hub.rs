@@ -1,16 +1,19 @@
 //! The whole of live topics: publishing, listening, presence.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use stafett_journal::Journal;
+use stafett_model::Offset;
 use stafett_routing::live::Patterns;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
 use super::duplicates::{Duplicates, Seen};
+use super::logs::{Hold, LiveLogs, Mark, Positions, Staged, is_held};
 use super::message::{Encoded, Message};
 use super::metrics::LiveMetrics;
 use super::outbox::Outbox;
@@ -35,8 +38,13 @@ pub struct Live {
     duplicates: Duplicates,
     /// One permit each: held by who changes what a client has, until that is stored.
     pub(crate) turns: Box<[Semaphore]>,
-    /// Changes that are under way.
+    /// The logs behind them, once they are open.
+    pub(crate) logs: OnceLock<LiveLogs>,
+    pub(crate) positions: Positions,
+    /// Changes that are under way, and deliveries from logs.
     pub(crate) changes: TaskTracker,
+    /// Deliveries from logs end.
+    pub(crate) ended: CancellationToken,
     started: Instant,
     pub(crate) metrics: Arc<LiveMetrics>,
 }
@@ -47,6 +55,8 @@ pub enum Published {
     /// It went to so many who listen.
     To(usize),
     Duplicate,
+    /// It is to be stored, with others, and is delivered then.
+    Staged,
 }
 
 /// There are as many clients as there may be.
@@ -100,7 +110,10 @@ impl Live {
             listeners: RwLock::default(),
             duplicates,
             turns: (0..TURNS).map(|_| Semaphore::new(1)).collect(),
+            logs: OnceLock::new(),
+            positions: Positions::default(),
             changes: TaskTracker::new(),
+            ended: CancellationToken::new(),
             started: Instant::now(),
             metrics: Arc::default(),
         }
@@ -110,8 +123,9 @@ impl Live {
         &self.metrics
     }
 
-    /// Sends a message to whoever subscribes to its topic and listens.
-    pub fn publish(&self, message: Message<'_>) -> Published {
+    /// Sends a message to whoever subscribes to its topic and listens; if there is a log behind the topic, it is added to
+    /// what is staged for [`Live::store`].
+    pub fn publish(&self, message: Message<'_>, staged: &mut Staged) -> Published {
         self.metrics.published.inc();
         if self.duplicates.is_on() {
             let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -126,22 +140,40 @@ impl Live {
                 }
             }
         }
-        let receivers = self.fan_out(message);
+        if let Some(logs) = self.logs.get()
+            && logs.stage(&message, now_ms(), staged)
+        {
+            return Published::Staged;
+        }
+        let receivers = self.fan_out(message, None);
+        self.count_delivered(receivers);
+        Published::To(receivers)
+    }
+
+    pub(crate) fn count_delivered(&self, receivers: usize) {
         if receivers == 0 {
             self.metrics.unheard.inc();
         } else {
             self.metrics.delivered.inc_by(receivers as u64);
         }
-        Published::To(receivers)
     }
 
-    fn fan_out(&self, message: Message<'_>) -> usize {
+    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and what is held back.
+    pub(crate) fn fan_out(&self, message: Message<'_>, log: Option<(usize, &Vec<Hold>)>) -> usize {
         let mut encoded = Encoded::new(message);
         let mut receivers = 0;
         let mut deliver = |listeners: &[Option<Arc<Outbox>>], client: u32| {
             if let Some(Some(outbox)) = listeners.get(position(ClientNumber(client))) {
+                if log.is_some_and(|(_, holds)| is_held(holds, client, message.topic)) {
+                    return;
+                }
+                let mark = log.zip(message.offset).map(|((place, _), offset)| Mark {
+                    client,
+                    place,
+                    offset: Offset(offset),
+                });
                 let form = encoded.form(outbox.format());
-                receivers += usize::from(outbox.push(form));
+                receivers += usize::from(outbox.push(form, mark));
             }
         };
         if !self.any_patterns.load(Ordering::Acquire) {
@@ -173,6 +205,7 @@ impl Live {
 
     /// Lets a client listen with an outbox. If it listened with another one, that is told and gets nothing more.
     pub fn listen(&self, name: &ClientName, outbox: &Arc<Outbox>) -> Result<ClientNumber, TooManyClients> {
+        self.store_position_before_takeover(name, outbox);
         let mut clients = self.clients_mut();
         if clients.len() >= self.settings.clients_max && clients.find(name).is_none() {
             return Err(TooManyClients(clients.len()));
@@ -195,13 +228,33 @@ impl Live {
             Some(before) => {
                 self.metrics.taken_over.inc();
                 before.on_taken_over(name.clone());
+                before.on_left();
             }
         }
         Ok(number)
     }
 
-    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes.
-    pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>) {
+    /// Who listens elsewhere by now is as far as that connection has taken what waited for it.
+    fn store_position_before_takeover(&self, name: &ClientName, outbox: &Arc<Outbox>) {
+        let Some(number) = self.clients().find(name) else {
+            return;
+        };
+        let before = self.listeners().get(position(number)).cloned().flatten();
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, outbox)) {
+            let mut left = Vec::new();
+            before.marks(number, &mut left);
+            self.store_position(number, &left);
+        }
+    }
+
+    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes. `unsent` is what
+    /// was taken out of the outbox and not sent.
+    pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, unsent: &[Mark]) {
+        if self.is_listening(number, outbox) {
+            let mut left = unsent.to_vec();
+            outbox.marks(number, &mut left);
+            self.store_position(number, &left);
+        }
         let mut clients = self.clients_mut();
         let mut listeners = self.listeners_mut();
         if let Some(slot) = listeners.get_mut(position(number))
@@ -211,6 +264,14 @@ impl Live {
             self.metrics.listening.dec();
             clients.unpin(number);
         }
+        drop((clients, listeners));
+        outbox.on_left();
+    }
+
+    pub(crate) fn is_listening(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> bool {
+        let listeners = self.listeners();
+        let current = listeners.get(position(number)).and_then(Option::as_ref);
+        current.is_some_and(|current| Arc::ptr_eq(current, outbox))
     }
 
     /// A page of what a client subscribes to: topics, then patterns.
@@ -349,4 +410,9 @@ impl Live {
         self.metrics.topics.set(gauge(topics));
         self.metrics.subscriptions.set(gauge(subscriptions));
     }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -8,6 +8,7 @@ use stafett_routing::live::Pattern;
 use super::change::live_bytes;
 use super::clients::{Client, ClientNumber, Rows};
 use super::hub::Live;
+use super::logs::Positions;
 use super::settings::LiveSettings;
 use super::stored::{CLIENT_SPACE, ROW_SPACE, RowKey, Step, read_client, read_row};
 
@@ -17,7 +18,8 @@ const DELETES_AT_ONCE: usize = 1000;
 impl Live {
     /// Reads what is stored. Called before anything is appended.
     pub(crate) fn open(journal: Arc<dyn Journal>, settings: LiveSettings) -> Result<Self, StateUnreadable> {
-        let live = Self::empty(journal, settings);
+        let mut live = Self::empty(journal, settings);
+        live.positions = Positions::load(&*live.journal)?;
         let mut unknown = None;
         live.load_clients(&mut unknown)?;
         let stale = live.load_rows(&mut unknown)?;

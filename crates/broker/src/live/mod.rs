@@ -14,6 +14,7 @@
 //! - [`outbox`]: what waits to be sent to one connection, within a bound
 //! - [`message`]: what is published
 //! - [`duplicates`]: the filter of what was published before
+//! - [`logs`]: stored topics behind live ones
 //! - [`load`], [`stored`]: how subscriptions are kept
 //! - [`rewrite`]: keeping what is stored in proportion to what there is
 //! - [`settings`], [`metrics`]
@@ -23,6 +24,7 @@ pub mod clients;
 pub mod duplicates;
 pub mod hub;
 mod load;
+pub mod logs;
 pub mod message;
 pub mod metrics;
 pub mod outbox;
@@ -35,6 +37,7 @@ pub use change::{ChangeError, NameList, SubscriptionChange, What};
 pub use clients::{ClientName, ClientNumber};
 pub use duplicates::{DuplicateRule, SameBy};
 pub use hub::{Live, Presence};
+pub use logs::{From, LogRule, Mark, Staged};
 pub use message::{Format, Message, Payload};
 pub use outbox::{Outbox, OutboxBound, Overflow, Sent};
 pub use settings::LiveSettings;

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
-use super::clients::ClientName;
+use super::clients::{ClientName, ClientNumber};
+use super::logs::Mark;
 use super::message::Format;
 use super::metrics::LiveMetrics;
 
 /// What a waiting message costs beside its bytes.
-const MESSAGE_OVERHEAD: usize = size_of::<Bytes>();
+const MESSAGE_OVERHEAD: usize = size_of::<Message>();
 /// Room for messages that an empty outbox keeps.
 const KEPT: usize = 64;
 
@@ -33,19 +35,24 @@ pub struct OutboxBound {
     pub overflow: Overflow,
 }
 
+/// A message, and where it is from if that is a log.
+type Message = (Bytes, Option<Mark>);
+
 /// Messages for one connection. Those of all clients that listen on it share it.
 #[derive(Debug)]
 pub struct Outbox {
     format: &'static dyn Format,
     waiting: Mutex<Waiting>,
     ready: Notify,
+    /// Rings when something was taken, or when a client is no longer here.
+    moved: Notify,
     metrics: Arc<LiveMetrics>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     bound: OutboxBound,
-    messages: VecDeque<Bytes>,
+    messages: VecDeque<Message>,
     bytes: usize,
     /// Since it was last told.
     dropped: u64,
@@ -58,6 +65,8 @@ struct Waiting {
 pub struct Sent {
     /// In their order.
     pub messages: Vec<Bytes>,
+    /// Of those that are from logs.
+    pub marks: Vec<Mark>,
     /// How many were dropped before (the oldest policy) or behind them.
     pub dropped: u64,
     /// Clients that listen elsewhere now.
@@ -79,6 +88,7 @@ impl Outbox {
                 taken_over: Vec::new(),
             }),
             ready: Notify::new(),
+            moved: Notify::new(),
             metrics,
         })
     }
@@ -101,11 +111,12 @@ impl Outbox {
         let mut waiting = self.lock();
         let mut bytes = 0;
         while bytes < bytes_max
-            && let Some(message) = waiting.messages.pop_front()
+            && let Some((message, mark)) = waiting.messages.pop_front()
         {
             bytes += message.len();
             waiting.bytes -= message.len() + MESSAGE_OVERHEAD;
             sent.messages.push(message);
+            sent.marks.extend(mark);
         }
         sent.dropped = std::mem::take(&mut waiting.dropped);
         sent.taken_over = std::mem::take(&mut waiting.taken_over);
@@ -115,6 +126,8 @@ impl Outbox {
         } else if waiting.messages.capacity() > KEPT {
             waiting.messages.shrink_to(0);
         }
+        drop(waiting);
+        self.moved.notify_waiters();
     }
 
     /// Bytes that wait.
@@ -123,7 +136,7 @@ impl Outbox {
     }
 
     /// Adds a message; false if one was dropped instead.
-    pub(crate) fn push(&self, message: Bytes) -> bool {
+    pub(crate) fn push(&self, message: Bytes, mark: Option<Mark>) -> bool {
         let cost = message.len() + MESSAGE_OVERHEAD;
         let mut waiting = self.lock();
         let mut dropped = 0;
@@ -131,7 +144,7 @@ impl Outbox {
             match waiting.bound.overflow {
                 Overflow::DropOldest => {
                     while waiting.bytes + cost > waiting.bound.bytes
-                        && let Some(oldest) = waiting.messages.pop_front()
+                        && let Some((oldest, _)) = waiting.messages.pop_front()
                     {
                         waiting.bytes -= oldest.len() + MESSAGE_OVERHEAD;
                         dropped += 1;
@@ -154,7 +167,7 @@ impl Outbox {
         let was_empty = waiting.messages.is_empty();
         if fits {
             waiting.bytes += cost;
-            waiting.messages.push_back(message);
+            waiting.messages.push_back((message, mark));
         }
         if dropped > 0 {
             let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
@@ -173,6 +186,29 @@ impl Outbox {
         self.ready.notify_one();
     }
 
+    /// A client is no longer here: whoever waits to send it something has a look.
+    pub(crate) fn on_left(&self) {
+        self.moved.notify_waiters();
+    }
+
+    /// Rings when something was taken, or when a client has left.
+    pub(crate) fn moved(&self) -> Notified<'_> {
+        self.moved.notified()
+    }
+
+    /// Whether at least half of it is free.
+    pub(crate) fn has_room(&self) -> bool {
+        let waiting = self.lock();
+        waiting.bytes * 2 <= waiting.bound.bytes
+    }
+
+    /// What of logs waits for a client.
+    pub(crate) fn marks(&self, client: ClientNumber, marks: &mut Vec<Mark>) {
+        let waiting = self.lock();
+        let of_client = waiting.messages.iter().filter_map(|(_, mark)| *mark);
+        marks.extend(of_client.filter(|mark| mark.client == client.0));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,7 +217,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::message::Message;
+    use crate::live::message::Message as Published;
 
     #[derive(Debug)]
     struct NoFormat;
@@ -191,7 +227,7 @@ mod tests {
             0
         }
 
-        fn encode(&self, _: &Message<'_>) -> Bytes {
+        fn encode(&self, _: &Published<'_>) -> Bytes {
             Bytes::new()
         }
     }
@@ -204,7 +240,7 @@ mod tests {
 
     fn fill(outbox: &Outbox, count: u8) -> (Vec<u8>, u64, bool) {
         for number in 0..count {
-            outbox.push(vec![number].into());
+            outbox.push(vec![number].into(), None);
         }
         let mut sent = Sent::default();
         outbox.take(usize::MAX, &mut sent);
@@ -223,7 +259,7 @@ mod tests {
     fn a_message_larger_than_the_bound_is_dropped_by_every_policy() {
         for overflow in [Overflow::DropOldest, Overflow::DropNewest] {
             let outbox = outbox(overflow);
-            assert!(!outbox.push(vec![0; 1000].into()));
+            assert!(!outbox.push(vec![0; 1000].into(), None));
             assert_eq!(fill(&outbox, 1), (vec![0], 1, false), "{overflow:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! What can be set on live topics.
 
 use super::duplicates::DuplicateRule;
+use super::logs::LogRule;
 
 #[derive(Debug, Clone)]
 pub struct LiveSettings {
@@ -14,6 +15,8 @@ pub struct LiveSettings {
     pub duplicates: Vec<DuplicateRule>,
     /// What the filter remembers, in all.
     pub duplicates_max: usize,
+    /// What is stored; nothing at first.
+    pub logs: Vec<LogRule>,
 }
 
 impl Default for LiveSettings {
@@ -24,6 +27,7 @@ impl Default for LiveSettings {
             clients_max: 10_000_000,
             duplicates: Vec::new(),
             duplicates_max: 1_000_000,
+            logs: Vec::new(),
         }
     }
 }

@@ -59,11 +59,11 @@ pub(crate) fn put_frame(text: &str, out: &mut BytesMut) {
     match text.len() {
         short @ 0..126 => out.extend_from_slice(&[0x80 | short as u8]),
         medium @ 126..0x1_0000 => {
-            out.extend_from_slice(&[0x80 | 126]);
+            out.extend_from_slice(&[0xfe]);
             out.extend_from_slice(&(medium as u16).to_be_bytes());
         }
         long => {
-            out.extend_from_slice(&[0x80 | 127]);
+            out.extend_from_slice(&[0xff]);
             out.extend_from_slice(&(long as u64).to_be_bytes());
         }
     }

@@ -65,7 +65,7 @@ fn main() {
             "songs" => many::songs(&address, &options).await,
             "fanout" => many::fan_out(&address, &options).await,
             "idle" => many::idle(&address, &options).await,
-            _ => panic!("{usage}"),
+            unknown => println!("{unknown}? {usage}"),
         }
     });
 }

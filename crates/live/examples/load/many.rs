@@ -129,13 +129,13 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let starts_per_second = stations as f64 / options.number("song_s", 240.0);
     // Song n is on the lists of the users n * wishes / songs …, so that each has as many.
     let per_user = (songs * wishes / all_users).max(1);
-    let wished = move |user: usize| {
+    let list_of = move |user: usize| {
         (0..per_user)
             .map(|wish| format!("song {}", (user + wish * all_users / per_user) % songs))
             .collect()
     };
     let seen = Seen::new();
-    let mut writers = open(address, connections, users, wished, &seen).await;
+    let mut writers = open(address, connections, users, list_of, &seen).await;
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let (begun, offset) = (Instant::now(), seen.now());
     let (mut starts, mut reports) = (0_u64, 0_u64);

@@ -142,11 +142,11 @@ pub(crate) async fn churn(address: &str, options: &Options) {
         }
         let took = begun.elapsed().as_secs_f64();
         over.store(true, Ordering::Relaxed);
-        let changed = changes.await.unwrap();
+        let count = changes.await.unwrap();
         println!(
             "delivered {:.0}/s, with {:.0} changes of subscriptions/s",
             sent as f64 / took,
-            changed as f64 / took
+            count as f64 / took
         );
     }
 }

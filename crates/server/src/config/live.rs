@@ -1,6 +1,6 @@
 //! Kinds of settings that only live topics have.
 
-use stafett_broker::live::{DuplicateRule, SameBy};
+use stafett_broker::live::{DuplicateRule, LogRule, SameBy};
 use stafett_live::Origins;
 
 use super::kind::Kind;
@@ -54,6 +54,35 @@ fn decoded(text: &str) -> Option<String> {
         bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8(bytes).ok()
+}
+
+/// `PREFIX=TOPIC[,PARTITIONS]`, several of them with spaces in between.
+pub(crate) struct LogRules;
+
+impl Kind for LogRules {
+    type Value = Vec<LogRule>;
+    const SHAPE: &'static str = "rules or empty";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        text.split_whitespace().map(log_rule).collect()
+    }
+}
+
+fn log_rule(text: &str) -> Result<LogRule, String> {
+    let expected = || format!("{text}: expected PREFIX=TOPIC[,PARTITIONS], such as charts/=charts,4");
+    let (prefix, rest) = text.rsplit_once('=').ok_or_else(expected)?;
+    let (topic, partitions) = match rest.split_once(',') {
+        Some((topic, partitions)) => (topic, partitions.parse().map_err(|_| expected())?),
+        None => (rest, 1),
+    };
+    if topic.is_empty() || !(1..=1000).contains(&partitions) {
+        return Err(expected());
+    }
+    Ok(LogRule {
+        prefix: decoded(prefix).ok_or_else(expected)?.into(),
+        topic: topic.into(),
+        partitions,
+    })
 }
 
 /// `near`, `any`, or sites.
@@ -117,6 +146,23 @@ mod tests {
             "%ff=1s",
         ] {
             assert!(DuplicateRules::read(bad, None).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rules_of_logs_are_read_and_what_is_none_is_refused() {
+        let expected = [("charts/", "charts", 1), ("a b/", "c", 4)];
+        let expected = expected.map(|(prefix, topic, partitions)| LogRule {
+            prefix: prefix.into(),
+            topic: topic.into(),
+            partitions,
+        });
+        assert_eq!(
+            LogRules::read("charts/=charts a%20b/=c,4", None).unwrap(),
+            expected
+        );
+        for bad in ["charts", "charts/=", "charts/=c,0", "charts/=c,x", "=,1"] {
+            assert!(LogRules::read(bad, None).is_err(), "{bad}");
         }
     }
 

@@ -13,7 +13,7 @@ use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
     Switch, Time, TimeLimit,
 };
-use super::live::{DuplicateRules, OriginList};
+use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
 use super::values::Values;
 
@@ -188,6 +188,11 @@ settings! {
 
         /// Messages that the filter of duplicates remembers, about 40 bytes each.
         duplicates_max: Count = "1000000", in 1..=1_000_000_000;
+
+        /// What is stored. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`: live topics
+        /// whose names begin with the prefix are kept in that stored topic, which is created if it is absent, and
+        /// whose retention is set like that of any other. `%20` is a space. Such as `charts/=charts,4`.
+        logs: LogRules = "";
 
         /// Web pages of which sites may use live topics. `near`: those on this machine, those from files, and those that
         /// come from the address that they connect to. Sites, such as `https://songs.example,https://b.example`, are

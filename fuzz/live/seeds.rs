@@ -1,0 +1,31 @@
+//! Writes the first inputs of every fuzz target under `corpus/`.
+
+use std::fs;
+use std::path::Path;
+
+const COMMANDS: [&str; 8] = [
+    r#"{"command":"listen","client_id":1,"outbox_bytes":1000,"overflow":"drop-newest"}"#,
+    r#"{"command":"subscribe","client_id":"1","topic":["a","b\u0031"],"id":[1]}"#,
+    r#"{"command":"subscribe","client_id":1,"topic":"a","from":"earliest"}"#,
+    r#"{"command":"unsubscribe","client_id":1,"pattern":"a*?\\*"}"#,
+    r#"{"command":"unsubscribe","client_id":1,"all":true}"#,
+    r#"{"command":"publish","client_id":1,"topic":"a","payload":{"x":null},"timestamp":1,"message_id":"m","ack":true}"#,
+    r#"{"command":"publish","client_id":1,"messages":[{"topic":"a","payload_base64":"AP8="}]}"#,
+    r#"{"command":"list","client_id":1,"from":5,"count":10}"#,
+];
+/// An empty text, a text in two fragments with a ping between, and a close, as a client sends them.
+const FRAMES: &[u8] = b"\x03\x81\x80\0\0\0\0\x01\x81\0\0\0\0a\x89\x80\0\0\0\0\x80\x81\0\0\0\0b\x88\x82\0\0\0\0\x03\xe8";
+const PACKED: &[u8] = b"\x83\xa7command\xa4ping\xa9client_id\x01\xa7payload\xc4\x02\x00\xff";
+
+fn main() -> std::io::Result<()> {
+    let write = |target: &str, number: usize, bytes: &[u8]| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("seed-{number}")), bytes)
+    };
+    for (number, command) in COMMANDS.iter().enumerate() {
+        write("commands", number, command.as_bytes())?;
+    }
+    write("frames", 0, FRAMES)?;
+    write("msgpack", 0, PACKED)
+}
