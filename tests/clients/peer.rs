@@ -61,7 +61,10 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
 
 /// A Python that has confluent-kafka and what else the scripts need.
 pub(crate) fn python() -> Option<PathBuf> {
-    python_with("confluent_kafka, websockets, msgpack", "confluent-kafka, websockets or msgpack")
+    python_with(
+        "confluent_kafka, websockets, msgpack",
+        "confluent-kafka, websockets or msgpack",
+    )
 }
 
 /// A Python that has RabbitMQ's clients.
