@@ -46,6 +46,36 @@ pub fn what_was_staged_before_closing_is_there(bench: &mut Bench) {
     }
 }
 
+pub fn what_is_appended_while_it_closes_is_there_if_it_was_acknowledged(bench: &mut Bench) {
+    let journal = bench.journal();
+    let logs = [Durability::Os, Durability::Sync].map(|level| create(journal, level));
+    let until_refused = |log| {
+        let outcomes = (0..2000).map(|n| append(journal, Append::batch(log, batch(&[&n.to_string()]))));
+        outcomes
+            .take_while(|outcome| *outcome != Outcome::Refused(Refusal::Closed))
+            .filter(|outcome| matches!(outcome, Outcome::Committed(_)))
+            .count()
+    };
+    let acknowledged: Vec<usize> = std::thread::scope(|scope| {
+        let appenders = logs.map(|log| scope.spawn(move || until_refused(log)));
+        for log in logs {
+            while journal
+                .bounds(log)
+                .is_none_or(|bounds| bounds.end == bounds.start)
+            {
+                std::thread::yield_now();
+            }
+        }
+        journal.close();
+        appenders.map(|appender| appender.join().unwrap()).into()
+    });
+    bench.reopen();
+    for (log, acknowledged) in logs.into_iter().zip(acknowledged) {
+        let found = read_all(bench.journal(), log, 1 << 20).unwrap().len();
+        assert!(found >= acknowledged, "{found} of {acknowledged} are there");
+    }
+}
+
 pub fn epochs_rise_with_every_start(bench: &mut Bench) {
     let mut last = bench.journal().epoch();
     assert!(last.0 > 0);

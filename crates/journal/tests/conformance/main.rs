@@ -121,6 +121,7 @@ on_every_provider! {
     closing:
         a_closed_journal_refuses_appends_and_can_be_closed_again,
         what_was_staged_before_closing_is_there,
+        what_is_appended_while_it_closes_is_there_if_it_was_acknowledged,
         epochs_rise_with_every_start;
     model:
         anything_in_any_order_is_what_a_naive_model_says;
