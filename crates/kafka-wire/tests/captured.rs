@@ -1,20 +1,9 @@
 //! What real clients sent, which `scripts/capture-requests` records for the fuzz targets, can be read, and written as it came.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use stafett_kafka_wire::{ApiKey, DecodeLimits, Decoder, Encoder, Message, frame, messages};
-
-fn captures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/kafka-wire/captures");
-    let mut captures: Vec<_> = folder
-        .read_dir()
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    captures.sort();
-    captures
-}
 
 /// Reads a body to its end and writes it again.
 fn again<M: Message>(version: i16, body: Bytes) -> Result<Bytes, String> {
@@ -29,7 +18,10 @@ fn again<M: Message>(version: i16, body: Bytes) -> Result<Bytes, String> {
 
 #[test]
 fn what_real_clients_sent_is_read_and_comes_back() {
-    let captures = captures();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/kafka-wire/captures");
+    let entries = folder.read_dir().unwrap();
+    let mut captures: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    captures.sort();
     assert!(captures.len() > 40, "{}", captures.len());
     for path in captures {
         let bytes = Bytes::from(std::fs::read(&path).unwrap());
