@@ -25,7 +25,6 @@ pub(super) struct Plan<'a> {
     /// Sets of places that messages of this batch go to.
     places: Vec<Place>,
     by_targets: HashMap<Vec<Target>, usize>,
-    by_key: HashMap<ByteString, usize>,
     /// The place of the message before, and its key if that mattered.
     last: Option<(usize, Option<ByteString>)>,
     publication: Publication,
@@ -38,6 +37,7 @@ pub(super) struct Plan<'a> {
 
 /// A set of places, and its routes by the logs of topics that a message's key leads to.
 struct Place {
+    targets: Vec<Target>,
     places: Places,
     routes: SmallVec<[(SmallVec<[LogId; 1]>, RouteIndex); 1]>,
 }
@@ -66,7 +66,6 @@ impl<'a> Plan<'a> {
             routes: Routes::default(),
             places: Vec::new(),
             by_targets: HashMap::new(),
-            by_key: HashMap::new(),
             last: None,
             publication: Publication::with_capacity(messages),
             owners: Vec::with_capacity(messages),
@@ -132,7 +131,6 @@ impl<'a> Plan<'a> {
         match &self.last {
             Some((at, None)) => Some(*at),
             Some((at, Some(last))) if publish.more_keys.is_empty() && last == key => Some(*at),
-            _ if publish.more_keys.is_empty() => self.by_key.get(key).copied(),
             _ => None,
         }
     }
@@ -166,10 +164,15 @@ impl<'a> Plan<'a> {
             }
         }
         let targets = self.routes.targets();
-        let known = self.by_targets.get(targets).copied();
+        let last = self.places.last().filter(|last| last.targets == targets);
+        let known = match last {
+            Some(_) => self.places.len().checked_sub(1),
+            None => self.by_targets.get(targets).copied(),
+        };
         let at = known.unwrap_or_else(|| {
             let places = self.way.places(self.namespace, targets);
             self.places.push(Place {
+                targets: targets.to_vec(),
                 places,
                 routes: SmallVec::new(),
             });
@@ -180,10 +183,7 @@ impl<'a> Plan<'a> {
         let key = &message.routing_key;
         self.last = match self.routes.depends_on() {
             DependsOn::Nothing => Some((at, None)),
-            DependsOn::Keys if publish.more_keys.is_empty() => {
-                self.by_key.insert(key.clone(), at);
-                Some((at, Some(key.clone())))
-            }
+            DependsOn::Keys if publish.more_keys.is_empty() => Some((at, Some(key.clone()))),
             DependsOn::Keys | DependsOn::Message => None,
         };
         at
