@@ -33,7 +33,7 @@ pub(super) fn fill(point: &mut Point, plan: &Plan, brought: &Brought) {
         put(&format!("{name}_p999_us"), Some(latencies.p999_us as f64));
     }
     let messages = messages(loaded);
-    let share = processes(loaded, plan, messages, &mut put);
+    let share = processes(loaded, messages, &mut put);
     point.driver.cpu_share = share;
 }
 
@@ -100,7 +100,7 @@ fn messages(loaded: &Loaded) -> f64 {
 }
 
 /// Figures of the processes; returns the client's share of all cores.
-fn processes(loaded: &Loaded, plan: &Plan, messages: f64, put: &mut impl FnMut(&str, Option<f64>)) -> f64 {
+fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f64>)) -> f64 {
     let all = loaded.measured_s * f64::from(cores());
     let mut client_share = 0.0;
     for (kind, name) in [(ProcessKind::Broker, "broker"), (ProcessKind::Client, "client")] {
@@ -142,7 +142,7 @@ fn processes(loaded: &Loaded, plan: &Plan, messages: f64, put: &mut impl FnMut(&
         "broker_context_switches_rate",
         per_second(|sample| sample.context_switches as f64),
     );
-    put("memory_per_connection_kib", per_connection(loaded, plan));
+    put("memory_per_connection_kib", per_connection(loaded));
     client_share
 }
 
@@ -155,23 +155,22 @@ fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
         .collect()
 }
 
-/// How the broker grew with its idle connections.
-fn per_connection(loaded: &Loaded, plan: &Plan) -> Option<f64> {
-    let idle: u32 = plan
-        .roles
-        .values()
-        .filter(|role| role.does == Does::Idle)
-        .map(|role| role.clients)
-        .sum();
+/// How the broker grew with the connections that are idle in the end.
+fn per_connection(loaded: &Loaded) -> Option<f64> {
+    let idle = idle(loaded);
     if idle == 0 {
         return None;
     }
-    let broker: &ProcessSeries = loaded
-        .processes
-        .iter()
-        .find(|process| process.kind == ProcessKind::Broker)?;
+    let mut processes = loaded.processes.iter();
+    let broker: &ProcessSeries = processes.find(|process| process.kind == ProcessKind::Broker)?;
     let last = broker.samples.last()?.memory_bytes as f64;
     Some((last - broker.first_memory_bytes as f64) / f64::from(idle) / 1024.0)
+}
+
+/// Connections that were idle when the last sample was taken.
+pub(super) fn idle(loaded: &Loaded) -> u32 {
+    let last = |role: &RoleResult| role.samples.last().map_or(0, |sample| sample.clients);
+    by_role(loaded, "idle").map(last).sum()
 }
 
 #[cfg(test)]

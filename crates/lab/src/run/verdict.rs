@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate};
 use crate::results::{Ceiling, Outcome, OutcomeKind, ProcessKind};
@@ -51,13 +52,7 @@ pub(super) fn of(seen: &Seen<'_>) -> Outcome {
             reason.unwrap_or_else(|| "the system did not answer".to_owned()),
         );
     }
-    let idle: u64 = seen
-        .plan
-        .roles
-        .values()
-        .filter(|role| role.does == Does::Idle)
-        .map(|role| u64::from(role.clients))
-        .sum();
+    let idle = wanted_idle(seen.plan);
     let refused: u64 = roles
         .iter()
         .filter(|role| role.does == "idle")
@@ -86,8 +81,17 @@ pub(super) fn of(seen: &Seen<'_>) -> Outcome {
     Outcome::done()
 }
 
+fn wanted_idle(plan: &Plan) -> u64 {
+    let idle = plan.roles.values().filter(|role| role.does == Does::Idle);
+    idle.map(|role| u64::from(role.clients)).sum()
+}
+
 pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
     let mut remarks = seen.loaded.remarks.clone();
+    let (idle, wanted) = (metrics::idle(seen.loaded), wanted_idle(seen.plan));
+    if u64::from(idle) < wanted {
+        remarks.push(format!("{idle} of {wanted} connections were there in the end"));
+    }
     let failed: u64 = seen.loaded.roles.iter().map(|role| role.totals.failed).sum();
     if failed > 0 {
         let reason = seen.loaded.error.clone().unwrap_or_default();

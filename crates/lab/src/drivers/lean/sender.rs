@@ -25,6 +25,9 @@ use crate::workload::{Message, Reports};
 
 /// What a record takes besides its value: lengths and deltas, at most.
 const RECORD_OVERHEAD: usize = 24;
+/// Memory that a sender takes for all its batches beforehand, and for one at least.
+const BATCHES_BYTES: usize = 1 << 20;
+const BATCH_BYTES_FIRST: usize = 256;
 /// How long the broker may take to store a batch.
 const STORE_WITHIN_MS: i32 = 30_000;
 const TIMESTAMP_NONE: i64 = -1;
@@ -184,8 +187,10 @@ impl LeanSender {
         };
         let partition = used.turn.checked_rem(used.sequences.len()).unwrap_or(0);
         used.turn += 1;
+        // A batch that fills does not grow on the way; of many topics' batches most do not.
+        let room = (BATCHES_BYTES / self.names.names.len().max(1)).max(BATCH_BYTES_FIRST);
         let mut builder =
-            BatchBuilder::with_capacity(self.settings.codec, self.settings.batch_bytes.min(1 << 20));
+            BatchBuilder::with_capacity(self.settings.codec, self.settings.batch_bytes.min(room));
         if let (Some((id, epoch)), Some(sequence)) = (self.identity, used.sequences.get(partition)) {
             builder = builder.producer(id, epoch, *sequence);
         }
