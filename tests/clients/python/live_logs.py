@@ -41,9 +41,9 @@ def expected(first, last):
 publisher = Client("publisher")
 if sys.argv[2] == "again":
     # Where the client was, over a restart.
+    publish(publisher, 2 * COUNT + 10, 10)
     back = Client("resumes")
     back.ask("listen")
-    publish(publisher, 2 * COUNT + 10, 10)
     back.send("subscribe", topic=TOPICS, **{"from": "resume"})
     messages = [message for message in received(back, 11) if "key" in message]
     same(per_topic(messages), expected(2 * COUNT + 10, 2 * COUNT + 20))
