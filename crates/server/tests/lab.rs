@@ -110,6 +110,9 @@ fn a_short_run_accounts_for_every_message() {
         .map(|process| &process["kind"])
         .collect();
     assert_eq!(kinds, ["broker", "client"]);
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(report.trim_end(), "run/report.html");
+    assert!(folder.path().join("run/report.html").exists());
     assert!(
         !folder.path().join("run/data").exists(),
         "what the systems stored is gone"

@@ -176,7 +176,7 @@ fn find(experiment: &str) -> Result<(String, Source), Failure> {
 /// Says where the results are and how it goes on.
 fn conclude(run: &Run, out: &Path) -> Result<(), Failure> {
     let said = match run.status {
-        Status::Finished => format!("{}", out.display()),
+        Status::Finished => drawn(out),
         Status::Interrupted | Status::Running => {
             format!("interrupted; to go on: {}", resuming(run, out))
         }
@@ -191,6 +191,14 @@ fn conclude(run: &Run, out: &Path) -> Result<(), Failure> {
     };
     writeln!(io::stdout(), "{said}").context("the end cannot be printed")?;
     Ok(())
+}
+
+/// The report of a run that is done; it can be drawn again, so a run without one is still a run.
+fn drawn(out: &Path) -> String {
+    match stafett_lab::report::report(out, out) {
+        Ok(written) => written.html.display().to_string(),
+        Err(error) => format!("{}, without a report: {error}", out.display()),
+    }
 }
 
 fn resuming(run: &Run, out: &Path) -> String {
