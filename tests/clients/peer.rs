@@ -84,7 +84,7 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     works.then_some(python)
 }
 
-/// The launcher of RabbitMQ's PerfTest, once its jars are there.
+/// The launcher of RabbitMQ's `PerfTest`, once its jars are there.
 pub(crate) fn perf_test() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();
     let missing = ["java", "mvn"]

@@ -69,7 +69,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             settings.dead_letter = Some(DeadLetter {
                 exchange,
                 routing_key,
-            })
+            });
         }
         (None, Some(_)) => {
             return Err(Exception::precondition(format!(
@@ -200,7 +200,7 @@ fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
     left == right
         || match (left.and_then(Value::integer), right.and_then(Value::integer)) {
             (Some(left), Some(right)) => left == right,
-            (None, Some(_)) | (Some(_), None) | (None, None) => false,
+            (None, Some(_) | None) | (Some(_), None) => false,
         }
 }
 

@@ -244,10 +244,11 @@ impl Open {
             sent: 0,
             writing_since: None,
         };
-        match self.serve(&mut wire).await {
-            Ended::End(End::Closed) => self.last_words(&mut wire.write).await,
-            ended => ended,
+        let ended = self.serve(&mut wire).await;
+        if matches!(ended, Ended::End(End::Closed)) {
+            return self.last_words(&mut wire.write).await;
         }
+        ended
     }
 
     async fn serve(&mut self, wire: &mut Wire<'_>) -> Ended {
@@ -277,7 +278,7 @@ impl Open {
                     self.on_tick(&mut written_before)
                 }
                 Ok(Event::Drain) => {
-                    deadline.get_or_insert(Instant::now() + CLOSE_PATIENCE);
+                    deadline.get_or_insert_with(|| Instant::now() + CLOSE_PATIENCE);
                     self.session.stop().await.map_err(Ended::from)
                 }
                 Ok(Event::TooLate) => Err(Ended::NotClosed),

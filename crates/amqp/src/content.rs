@@ -238,31 +238,32 @@ fn for_others(read: &PropertiesBuilder, message: &mut Message) {
     }
     let Some(headers) = &read.headers else { return };
     for (name, value) in headers.iter() {
-        if name != KEY
-            && let Some(value) = simple(&value)
-        {
-            message.headers.push((name, value));
+        if name == KEY {
+            continue;
+        }
+        let simple = simple(&value);
+        if simple.is_some() || matches!(value, Value::Void) {
+            message.headers.push((name, simple));
         }
     }
 }
 
-/// A value as the bytes of a header: texts as they are, numbers in decimal. Tables and arrays have none.
-fn simple(value: &Value) -> Option<Option<Bytes>> {
+/// A value as the bytes of a header: texts as they are, numbers in decimal. What is void, tables and arrays have none.
+fn simple(value: &Value) -> Option<Bytes> {
     Some(match value {
-        Value::LongString(bytes) | Value::Bytes(bytes) => Some(bytes.clone()),
-        Value::Bool(value) => Some(Bytes::from_static(if *value { b"true" } else { b"false" })),
-        Value::F32(number) => Some(number.to_string().into()),
-        Value::F64(number) => Some(number.to_string().into()),
-        Value::Timestamp(seconds) => Some(seconds.to_string().into()),
-        Value::Void => None,
+        Value::LongString(bytes) | Value::Bytes(bytes) => bytes.clone(),
+        Value::Bool(value) => Bytes::from_static(if *value { b"true" } else { b"false" }),
+        Value::F32(number) => number.to_string().into(),
+        Value::F64(number) => number.to_string().into(),
+        Value::Timestamp(seconds) => seconds.to_string().into(),
         Value::I8(_)
         | Value::U8(_)
         | Value::I16(_)
         | Value::U16(_)
         | Value::I32(_)
         | Value::U32(_)
-        | Value::I64(_) => Some(value.integer()?.to_string().into()),
-        Value::Decimal(..) | Value::Array(_) | Value::Table(_) => return None,
+        | Value::I64(_) => value.integer()?.to_string().into(),
+        Value::Void | Value::Decimal(..) | Value::Array(_) | Value::Table(_) => return None,
     })
 }
 
@@ -415,7 +416,10 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
     }
     if !deaths.is_empty() {
         headers.push("x-death", &Value::Array(deaths.iter().map(told).collect()));
-        let first = deaths.iter().find(|death| death.is_first).or(deaths.last());
+        let first = deaths
+            .iter()
+            .find(|death| death.is_first)
+            .or_else(|| deaths.last());
         for (prefix, death) in [("x-first-death", first), ("x-last-death", deaths.first())] {
             let Some(death) = death else { continue };
             headers.push(&format!("{prefix}-exchange"), &death.exchange.clone().into());

@@ -49,7 +49,7 @@ pub(crate) fn not_stored(error: &NotStored, what: &str) -> Exception {
     )
 }
 
-pub(crate) fn consume(error: &ConsumeError, what: &str) -> Exception {
+pub(crate) fn consume(error: ConsumeError, what: &str) -> Exception {
     match error {
         ConsumeError::Exclusive | ConsumeError::InUse => {
             Exception::refused(format!("{what} in exclusive use"))

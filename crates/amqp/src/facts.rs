@@ -29,9 +29,10 @@ impl ReadFacts for KeptProperties {
         let headers = read(kept).headers.unwrap_or_default();
         for (name, value) in headers.iter() {
             // RabbitMQ compares times of messages in milliseconds, those of bindings in seconds.
-            let value = match value {
-                Value::Timestamp(seconds) => HeaderValue::Integer(i128::from(seconds) * 1000),
-                value => header_value(&value),
+            let value = if let Value::Timestamp(seconds) = value {
+                HeaderValue::Integer(i128::from(seconds) * 1000)
+            } else {
+                header_value(&value)
             };
             visit(name.as_bytes(), value);
         }

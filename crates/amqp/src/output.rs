@@ -67,7 +67,7 @@ impl Output {
             let piece = body.split_to(body.len().min(payload_max));
             if piece.len() < SHARED_BYTES_MIN {
                 stafett_amqp_wire::Encoder::frame(&mut self.tail, FrameKind::Body, channel, |e| {
-                    e.raw(&piece)
+                    e.raw(&piece);
                 });
             } else {
                 Frame::put_head(&mut self.tail, FrameKind::Body, channel, piece.len());

@@ -28,7 +28,7 @@ pub(crate) enum Assembly {
 pub(crate) struct Body {
     publish: basic::Publish,
     properties: Properties,
-    body: BytesMut,
+    received: BytesMut,
     bytes: usize,
     memory: Option<Permit>,
 }
@@ -85,7 +85,7 @@ impl Assembly {
         *self = Self::Body(Body {
             publish,
             properties: header.properties,
-            body: BytesMut::new(),
+            received: BytesMut::new(),
             bytes,
             memory,
         });
@@ -97,7 +97,7 @@ impl Assembly {
         let Self::Body(body) = self else {
             return Ok(None);
         };
-        let left = body.bytes - body.body.len();
+        let left = body.bytes - body.received.len();
         if piece.len() > left {
             *self = Self::Idle;
             return Err(Exception::new(
@@ -106,18 +106,18 @@ impl Assembly {
             )
             .caused_by((60, 40)));
         }
-        let whole = if body.body.is_empty() && piece.len() == body.bytes {
+        let whole = if body.received.is_empty() && piece.len() == body.bytes {
             // All in one frame: it stays where it is.
             piece
         } else {
-            if body.body.is_empty() {
-                body.body.reserve(body.bytes.min(BODY_BYTES_AHEAD));
+            if body.received.is_empty() {
+                body.received.reserve(body.bytes.min(BODY_BYTES_AHEAD));
             }
-            body.body.extend_from_slice(&piece);
-            if body.body.len() < body.bytes {
+            body.received.extend_from_slice(&piece);
+            if body.received.len() < body.bytes {
                 return Ok(None);
             }
-            body.body.split().freeze()
+            body.received.split().freeze()
         };
         let Self::Body(body) = std::mem::take(self) else {
             return Ok(None);

@@ -45,14 +45,14 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn on_consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
+    pub(super) fn on_consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
         if method.queue == replies::PSEUDO_QUEUE {
             return self.on_consume_replies(number, method);
         }
         let name = self.queue_name(number, method.queue)?;
         let queue = self.queue(&name)?;
         let tag = if method.consumer_tag.is_empty() {
-            self.generated("amq.ctag-")
+            super::generated("amq.ctag-")
         } else {
             method.consumer_tag
         };
@@ -78,7 +78,7 @@ impl Session {
             Ok(consumer) => consumer,
             Err(error) => {
                 self.holders.remove(&token);
-                return Err(self.refused_consumer(&error, &name).into());
+                return Err(self.refused_consumer(error, &name).into());
             }
         };
         if !method.no_wait {
@@ -117,11 +117,11 @@ impl Session {
         })
     }
 
-    fn refused_consumer(&self, error: &ConsumeError, name: &str) -> Exception {
+    fn refused_consumer(&self, error: ConsumeError, name: &str) -> Exception {
         error::consume(error, &error::queue_in(name, &self.namespace))
     }
 
-    pub(super) async fn on_cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Trouble> {
+    pub(super) fn on_cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Trouble> {
         let channel = self.channel(number)?;
         if let Some(tagged) = channel.consumers.remove(&method.consumer_tag) {
             drop(tagged.consumer);

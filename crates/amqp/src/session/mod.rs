@@ -83,6 +83,9 @@ impl From<End> for Trouble {
     }
 }
 
+/// What is to be settled in one queue.
+type Settlements = Vec<(DeliveryId, Settle)>;
+
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) agreed: Agreed,
@@ -102,7 +105,7 @@ pub(crate) struct Session {
     /// Handed to the broker, in order.
     groups: Groups,
     /// Settled and not told to the queues yet.
-    settlements: Vec<(Arc<Queue>, Vec<(DeliveryId, Settle)>)>,
+    settlements: Vec<(Arc<Queue>, Settlements)>,
     runs: Vec<Run>,
     events: Vec<Event>,
     /// Memory of what was read.
@@ -227,7 +230,8 @@ impl Session {
             return self.take_on_unopened_channel(kind, number, frame).await;
         };
         if channel.closing {
-            return self.take_on_closing_channel(kind, number, frame.payload);
+            self.take_on_closing_channel(kind, number, frame.payload);
+            return Ok(());
         }
         match kind {
             FrameKind::Heartbeat => Err(unexpected(&frame)),
@@ -291,14 +295,9 @@ impl Session {
         }
     }
 
-    fn take_on_closing_channel(
-        &mut self,
-        kind: FrameKind,
-        number: u16,
-        payload: Bytes,
-    ) -> Result<(), Trouble> {
+    fn take_on_closing_channel(&mut self, kind: FrameKind, number: u16, payload: Bytes) {
         if kind != FrameKind::Method {
-            return Ok(());
+            return;
         }
         match Method::decode(payload) {
             Ok(Method::Channel(ChannelMethod::CloseOk(_))) => {
@@ -310,7 +309,6 @@ impl Session {
             }
             Ok(_) | Err(_) => {}
         }
-        Ok(())
     }
 
     async fn on_method(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
@@ -341,14 +339,14 @@ impl Session {
     async fn on_basic(&mut self, number: u16, method: Basic) -> Result<(), Trouble> {
         match method {
             Basic::Qos(method) => self.on_qos(number, &method),
-            Basic::Consume(method) => self.on_consume(number, method).await,
-            Basic::Cancel(method) => self.on_cancel(number, method).await,
+            Basic::Consume(method) => self.on_consume(number, method),
+            Basic::Cancel(method) => self.on_cancel(number, method),
             Basic::Get(method) => self.on_get(number, &method).await,
             Basic::Ack(method) => self.on_settlement(number, settle::ack(&method)),
             Basic::Nack(method) => self.on_settlement(number, settle::nack(&method)),
             Basic::Reject(method) => self.on_settlement(number, settle::reject(&method)),
-            Basic::Recover(method) => self.on_recover(number, method.requeue, true).await,
-            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false).await,
+            Basic::Recover(method) => self.on_recover(number, method.requeue, true),
+            Basic::RecoverAsync(method) => self.on_recover(number, method.requeue, false),
             Basic::CancelOk(_) => Ok(()),
             other @ (Basic::Publish(_)
             | Basic::QosOk(_)
@@ -512,11 +510,11 @@ impl Session {
         }
         Ok(last)
     }
+}
 
-    /// A name that nobody has.
-    fn generated(&self, prefix: &str) -> ByteString {
-        format!("{prefix}{}", uuid::Uuid::new_v4().simple()).into()
-    }
+/// A name that nobody has.
+fn generated(prefix: &str) -> ByteString {
+    format!("{prefix}{}", uuid::Uuid::new_v4().simple()).into()
 }
 
 impl Trouble {

@@ -87,7 +87,7 @@ impl Session {
             Mode::Plain | Mode::Transactions(_) => None,
         };
         let incoming = self.fill_reply_address(number, incoming)?;
-        if self.is_direct_reply(&incoming) {
+        if super::replies::is_direct_reply(&incoming) {
             return self.reply(number, confirm, mandatory, incoming).await;
         }
         self.outgoing.push(Outgoing {

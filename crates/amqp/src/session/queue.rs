@@ -20,7 +20,7 @@ impl Session {
             QueueMethod::Declare(method) => self.on_declare(number, method).await,
             QueueMethod::Bind(method) => self.on_bind(number, method).await,
             QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
-            QueueMethod::Purge(method) => self.on_purge(number, method).await,
+            QueueMethod::Purge(method) => self.on_purge(number, method),
             QueueMethod::Delete(method) => self.on_delete(number, method).await,
             other @ (QueueMethod::DeclareOk(_)
             | QueueMethod::BindOk(_)
@@ -40,7 +40,7 @@ impl Session {
             (name, queue)
         } else {
             let name = if method.queue.is_empty() {
-                self.generated("amq.gen-")
+                super::generated("amq.gen-")
             } else {
                 method.queue.clone()
             };
@@ -137,7 +137,7 @@ impl Session {
         Ok(())
     }
 
-    async fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), Trouble> {
+    fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), Trouble> {
         let name = self.queue_name(number, method.queue)?;
         let queue = self.queue(&name)?;
         let count = queue.purge();

@@ -51,6 +51,11 @@ struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Addresses(Mutex<HashMap<ByteString, (u16, Weak<Inbox>)>>);
 
+/// Whether a message is an answer to a request, for a client that waits without a queue.
+pub(super) fn is_direct_reply(incoming: &Incoming) -> bool {
+    incoming.message.exchange.is_empty() && incoming.message.routing_key.starts_with(ADDRESS_PREFIX)
+}
+
 impl Addresses {
     fn learn(&self, address: ByteString, channel: u16, inbox: &Arc<Inbox>) {
         self.lock().insert(address, (channel, Arc::downgrade(inbox)));
@@ -109,11 +114,11 @@ impl Session {
             return Err(Exception::precondition("reply consumer already set").into());
         }
         let tag = if method.consumer_tag.is_empty() {
-            self.generated("amq.ctag-")
+            super::generated("amq.ctag-")
         } else {
             method.consumer_tag
         };
-        let address = self.generated(ADDRESS_PREFIX);
+        let address = super::generated(ADDRESS_PREFIX);
         self.shared.replies.learn(address.clone(), number, &self.replies);
         self.channel(number)?.replies = Some(Replies {
             tag: tag.clone(),
@@ -146,10 +151,6 @@ impl Session {
             return Err(Exception::precondition("fast reply consumer does not exist").into());
         };
         Ok(incoming.with_reply_to(replies.address.clone()))
-    }
-
-    pub(super) fn is_direct_reply(&self, incoming: &Incoming) -> bool {
-        incoming.message.exchange.is_empty() && incoming.message.routing_key.starts_with(ADDRESS_PREFIX)
     }
 
     pub(super) async fn reply(

@@ -102,12 +102,7 @@ impl Session {
         }
     }
 
-    pub(super) async fn on_recover(
-        &mut self,
-        number: u16,
-        requeue: bool,
-        answers: bool,
-    ) -> Result<(), Trouble> {
+    pub(super) fn on_recover(&mut self, number: u16, requeue: bool, answers: bool) -> Result<(), Trouble> {
         if !requeue {
             return Err(Exception::new(stafett_amqp_wire::ReplyCode::NotImplemented, "requeue=false").into());
         }

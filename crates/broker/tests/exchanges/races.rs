@@ -6,6 +6,7 @@ use bytes::Bytes;
 use stafett_broker::queues::{Declare, OwnerId};
 use stafett_broker::{NewBinding, NewExchange, Unbind};
 use stafett_routing::{HeaderMatch, Kind};
+use tokio::task::JoinSet;
 
 use crate::support::{World, to_queue};
 
@@ -43,10 +44,10 @@ async fn of_two_kinds_declared_at_once_one_wins_for_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_change() {
     let world = Arc::new(World::new().await);
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for worker in 0..4 {
         let world = Arc::clone(&world);
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             let durable = Declare {
                 durable: true,
                 ..Declare::default()
@@ -89,10 +90,10 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
                     }
                 }
             }
-        }));
+        });
     }
-    for task in tasks {
-        task.await.unwrap();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
     }
     let world = Arc::into_inner(world).unwrap();
     let state = |world: &World| {

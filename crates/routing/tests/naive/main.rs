@@ -1,6 +1,6 @@
 //! Every table against a model that is too simple to be wrong: a list of bindings, each of which is asked.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod graph;
 mod hashed;

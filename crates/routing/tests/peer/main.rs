@@ -3,7 +3,7 @@
 //! What is a front end's to do is done here as it has to be there: which header names count in which mode, and which
 //! types of values are one.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
 use stafett_routing::{
@@ -37,9 +37,9 @@ fn arrives(kind: Kind, pattern: &Pattern, message: &Message) -> bool {
     let mut router = Router::default();
     router.add_exchange("".into(), Spec::new(kind));
     router.bind("", pattern, Hop::Target(1)).unwrap();
-    let mut routes = Routes::default();
-    router.route("", message, &|_: &[u8]| None, &mut routes).unwrap();
-    !routes.is_nowhere()
+    let mut found = Routes::default();
+    router.route("", message, &|_: &[u8]| None, &mut found).unwrap();
+    !found.is_nowhere()
 }
 
 /// A value that was bound or, where it makes a difference, published.
