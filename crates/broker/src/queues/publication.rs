@@ -294,7 +294,8 @@ impl Groups {
                 continue;
             }
             appends.push(Append {
-                level: (!group.key.persistent).then_some(Durability::Memory),
+                // What was acknowledged can be got: so it waits to be written, and never to be synced.
+                level: (!group.key.persistent).then_some(Durability::Os),
                 pinned_bytes: body.len(),
                 frames: frames(&body, &group.logs).collect(),
                 ..Append::default()

@@ -315,7 +315,7 @@ impl Queues {
             durability: if durable {
                 durability.unwrap_or(self.durability)
             } else {
-                Durability::Memory
+                Durability::Os
             },
             retention: Retention::default(),
         }

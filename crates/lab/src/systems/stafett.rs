@@ -23,6 +23,8 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     command.args([
         "--kafka",
         "127.0.0.1:0",
+        "--amqp",
+        "127.0.0.1:0",
         "--http",
         "127.0.0.1:0",
         "--log-level",

@@ -152,7 +152,7 @@ settings! {
         listen: Listen = "127.0.0.1:7070", flag "http";
 
         /// Connections to this listener, those to live topics among them.
-        connections_max: Count = "20000", in 1..=10_000_000;
+        connections_max: Count = "10000", in 1..=10_000_000;
     }
     live: Live {
         /// Size of the largest message that is read, with a command or a list of them.
