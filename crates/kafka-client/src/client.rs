@@ -125,6 +125,12 @@ impl Client {
         self.retrying(|| self.find_coordinator(group)).await
     }
 
+    /// From now on new connections are opened. Brokers answer the requests of one connection in their order: what must not
+    /// wait behind a request that is given up goes over another.
+    pub(crate) fn reconnect(&self) {
+        self.known().connections.clear();
+    }
+
     async fn find_coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
         let connection = self.any().await?;
         let version = connection.version::<FindCoordinatorRequest>(i16::MAX)?;

@@ -44,6 +44,8 @@ pub struct Membership {
     topics: Vec<Str>,
     member: Str,
     generation: i32,
+    /// Whether a join was begun that has no answer.
+    joining: bool,
 }
 
 /// What a heartbeat says.
@@ -62,6 +64,7 @@ impl Membership {
             topics: topics.iter().copied().map(Str::copy_from).collect(),
             member: Str::default(),
             generation: -1,
+            joining: false,
         }
     }
 
@@ -73,8 +76,16 @@ impl Membership {
         format!("group `{}`", self.group)
     }
 
-    /// Joins and returns what it is given: topics and partitions. Waits for the other members as long as it takes.
+    /// Joins and returns what it is given: topics and partitions. Waits for the other members as long as it takes. It can
+    /// be dropped; then only [`Membership::leave`] is of use.
     pub async fn join(&mut self) -> Result<Vec<(Str, Vec<i32>)>, ClientError> {
+        self.joining = true;
+        let joined = self.join_in_time().await;
+        self.joining = false;
+        joined
+    }
+
+    async fn join_in_time(&mut self) -> Result<Vec<(Str, Vec<i32>)>, ClientError> {
         let mut backoff = Backoff::new(self.client.options().retry_for);
         loop {
             let error = match self.try_join().await {
@@ -270,6 +281,9 @@ impl Membership {
     pub async fn leave(self) -> Result<(), ClientError> {
         if self.member.is_empty() {
             return Ok(());
+        }
+        if self.joining {
+            self.client.reconnect();
         }
         let connection = self.client.coordinator(&self.group).await?;
         let version = connection.version::<LeaveGroupRequest>(i16::MAX)?;

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::broker::{Broker, build_folder, lines_of};
@@ -79,12 +80,7 @@ impl Cli {
 
     /// Starts, and gives the lines as they come.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut process = self
-            .command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut process = self.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(process.stdout.take().unwrap());
         Running {
             process,
@@ -123,16 +119,33 @@ impl Running {
         assert!(self.process.wait().unwrap().success());
     }
 
-    /// Ends it as Ctrl-C does (`timeout` passes the signal on), and insists on success.
+    /// Ends it as Ctrl-C does (`timeout` passes the signal on and waits for seconds only), and insists on success.
     pub(crate) fn interrupt(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        assert!(self.process.wait().unwrap().success());
+        kill_process(self.pid(), Signal::INT).unwrap();
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    /// The command stands still until it is resumed. It is in a process group that `timeout` made.
+    pub(crate) fn pause(&self) {
+        kill_process_group(self.pid(), Signal::STOP).unwrap();
+    }
+
+    pub(crate) fn resume(&self) {
+        kill_process_group(self.pid(), Signal::CONT).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            // `timeout` and what it runs.
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+        }
         drop(self.process.kill());
         drop(self.process.wait());
     }

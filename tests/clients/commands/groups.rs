@@ -108,6 +108,32 @@ pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: 
     cli.text(&["group", "delete", "--yes", "cli.g2"]);
 }
 
+/// One member does not answer, so that the group cannot share out: another that is interrupted leaves all the same.
+pub(super) fn a_member_that_waits_for_the_others_can_be_interrupted(cli: &Cli) {
+    cli.text(&["topic", "create", "cli.waiting", "-p", "1"]);
+    cli.produce(&["cli.waiting"], b"x");
+    let follow = [
+        "consume",
+        "cli.waiting",
+        "-g",
+        "cli.g3",
+        "--follow",
+        "--from",
+        "earliest",
+    ];
+    let one = cli.start(&follow);
+    assert_eq!(one.lines.recv().unwrap(), "x");
+    one.pause();
+    let two = cli.start(&follow);
+    let describe = || cli.json(&["group", "describe", "cli.g3"])[0].clone();
+    while describe()["members"].as_array().unwrap().len() < 2 {}
+    assert_ne!(describe()["state"], "Stable");
+    two.interrupt();
+    assert_eq!(describe()["members"].as_array().unwrap().len(), 1);
+    one.resume();
+    one.interrupt();
+}
+
 /// Members of Kafka's own consumer, in the protocol of KIP-848, for which there is another way to ask.
 pub(super) fn a_group_of_the_newer_protocol_is_described_and_moved(cli: &Cli) {
     let Some(mut consumer) = java::tool("org.apache.kafka.tools.consumer.ConsoleConsumer") else {

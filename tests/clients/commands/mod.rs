@@ -22,6 +22,7 @@ const EVERYWHERE: &[fn(&Cli)] = &[
     records::lines_that_cannot_be_sent_are_named,
     groups::a_group_goes_on_where_it_was_and_can_be_moved,
     groups::members_share_partitions_and_keep_others_from_moving_offsets,
+    groups::a_member_that_waits_for_the_others_can_be_interrupted,
     groups::a_group_of_the_newer_protocol_is_described_and_moved,
 ];
 
@@ -55,5 +56,6 @@ on_stafett! {
     records::lines_that_cannot_be_sent_are_named
     groups::a_group_goes_on_where_it_was_and_can_be_moved
     groups::members_share_partitions_and_keep_others_from_moving_offsets
+    groups::a_member_that_waits_for_the_others_can_be_interrupted
     groups::a_group_of_the_newer_protocol_is_described_and_moved
 }

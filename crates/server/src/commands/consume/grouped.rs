@@ -1,5 +1,7 @@
 //! Reads as a member of a group: what was printed is committed, so that the next member goes on behind it.
 
+use std::io;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use stafett_kafka_client::Str;
@@ -37,10 +39,18 @@ pub(super) async fn run(session: &Session, job: &Job, group: &str) -> anyhow::Re
     let topics: Vec<_> = job.chosen.iter().map(|chosen| chosen.topic.as_str()).collect();
     let mut membership = Membership::new(session.client.clone(), group, &topics);
     let mut output = Output::new(job);
+    // One for all that is waited for: an interrupt that comes while the group is rebalancing is not lost.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     let read = loop {
-        let given = membership.join().await?;
-        let mut share = Share::open(session, job, group, given).await?;
-        let stop = read(&mut membership, &mut share, &mut output).await;
+        let share = async {
+            let given = membership.join().await?;
+            Share::open(session, job, group, given).await
+        };
+        let mut share = tokio::select! {
+            share = share => share?,
+            _ = &mut interrupted => break Ok(()),
+        };
+        let stop = read(&mut membership, &mut share, &mut output, interrupted.as_mut()).await;
         // At least once: what was printed is out before it is committed.
         output.flush()?;
         match stop {
@@ -118,9 +128,8 @@ async fn read(
     membership: &mut Membership,
     share: &mut Share,
     output: &mut Output<'_>,
+    mut interrupted: Pin<&mut impl Future<Output = io::Result<()>>>,
 ) -> anyhow::Result<Stop> {
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(interrupted);
     let mut beats = interval(HEARTBEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut committed = Instant::now();
