@@ -127,12 +127,11 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let wishes = options.count("wishes", 100);
     let seconds = options.number("seconds", 30.0);
     let starts_per_second = stations as f64 / options.number("song_s", 240.0);
-    // Song n is on the lists of the users n * wishes / songs …, so that each has as many.
+    // Users wish for the songs in turn, so that each song is on as many lists.
     let per_user = (songs * wishes / all_users).max(1);
     let list_of = move |user: usize| {
-        (0..per_user)
-            .map(|wish| format!("song {}", (user + wish * all_users / per_user) % songs))
-            .collect()
+        let wishes = user * per_user..(user + 1) * per_user;
+        wishes.map(|wish| format!("song {}", wish % songs)).collect()
     };
     let seen = Seen::new();
     let mut writers = open(address, connections, users, list_of, &seen).await;
