@@ -210,7 +210,7 @@ impl Broker {
     }
 
     /// Groups of consumers, and how far each has come.
-    pub fn groups(&self) -> &Groups {
+    pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }
 

@@ -32,7 +32,7 @@ pub mod topics;
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Stored, Unbind};
-pub use groups::{GroupError, GroupSettings, Groups};
+pub use groups::{GroupError, GroupSettings, Groups, Migration};
 pub use live::{Live, LiveSettings};
 pub use namespace::Namespace;
 pub use overrides::{ReadGroupSettings, Scope};
