@@ -64,6 +64,7 @@ fn publish(live: &Live, topic: &str, payload: &str) -> Published {
 fn taken(outbox: &Outbox) -> Vec<String> {
     let mut sent = Sent::default();
     outbox.take(usize::MAX, &mut sent);
+    outbox.on_all_sent();
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     sent.messages.iter().map(text).collect()
 }

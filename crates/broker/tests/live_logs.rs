@@ -67,7 +67,9 @@ impl Charts {
 
     /// As after the end of a process that could not say goodbye.
     async fn kill(self) -> Self {
-        Self::start(Arc::new(self.journal.reopen())).await
+        let mut again = Self::start(Arc::new(self.journal.reopen())).await;
+        again.marks = self.marks;
+        again
     }
 
     fn live(&self) -> &Arc<Live> {

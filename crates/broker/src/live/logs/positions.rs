@@ -97,7 +97,7 @@ impl Positions {
     }
 
     /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be delivered meanwhile.
-    pub(super) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
+    pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
         if let Some(of_client) = self.lock().get_mut(&client.0) {
             of_client.listening = Some(Box::new(Listening {
                 was: of_client.stored.clone(),
