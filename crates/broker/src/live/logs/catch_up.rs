@@ -117,7 +117,7 @@ impl Live {
         let now: Vec<Offset> = follows.iter().map(|follow| follow.next).collect();
         let names = wanted.iter().map(|wanted| Arc::clone(&wanted.topic));
         let beginning = self.positions.begin(client, names, &now, logs);
-        let mut lowest = now.clone();
+        let mut lowest = now;
         let mut places = Vec::new();
         for place in concerned {
             let (Some(partition), Some(follow), Some(lowest)) = (
