@@ -71,8 +71,9 @@ impl Session {
             let text = format!("attempt to reuse consumer tag '{tag}'");
             return Err(Exception::not_allowed(text).into());
         }
-        // What was published before is there to be had.
+        // What was published before is there to be had, and what was given back is at its place.
         self.flush_published()?;
+        self.flush_settlements();
         let queue = match found {
             Found::Queue(queue) => queue,
             Found::Stream(topic) => return self.consume_stream(number, &topic, name, tag, &method),

@@ -97,6 +97,7 @@ async fn messages_come_partition_by_partition_in_order_and_are_settled_one_by_on
     assert_eq!(world.ready("q"), 600);
     let left = world.drain("q").await;
     assert!(left.iter().all(|one| one.id.offset % 2 == 0 && one.redelivered));
+    settle_down().await;
     let world = world.crash().await;
     assert_eq!(world.ready("q"), 0, "what was settled stays settled");
 }
