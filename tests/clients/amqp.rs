@@ -52,6 +52,16 @@ fn what_one_protocol_publishes_the_other_reads() {
 }
 
 #[test]
+fn pika_reads_streams_from_where_it_wants() {
+    passes("amqp_streams.py");
+}
+
+#[test]
+fn pika_settles_the_records_of_a_topic_one_by_one() {
+    passes("amqp_topic_queues.py");
+}
+
+#[test]
 fn a_client_that_never_reads_slows_nobody_and_fills_no_memory() {
     passes("amqp_never_reads.py");
 }

@@ -6,4 +6,6 @@ mod delivery;
 mod faults;
 mod limits;
 mod log_view;
+mod over;
+mod readers;
 mod support;
