@@ -39,7 +39,7 @@ pub use overrides::{ReadGroupSettings, Scope};
 pub use queues::Queues;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
-    Run, Ticket, TimeQuery, TimeTicket, Watch,
+    Run, Space, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};
 pub use topics::Topics;

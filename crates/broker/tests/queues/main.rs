@@ -6,4 +6,6 @@ mod delivery;
 mod faults;
 mod limits;
 mod log_view;
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod support;
