@@ -44,7 +44,7 @@ pub use queues::Queues;
 pub use readers::Readers;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
-    Retention, Run, Ticket, TimeQuery, TimeTicket, Watch,
+    Retention, Run, Space, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};
 pub use topics::Topics;

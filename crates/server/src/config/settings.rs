@@ -220,7 +220,8 @@ settings! {
         /// space.
         recycle_segments: Count = "2", in 0..=1024;
 
-        /// Below so much free space on the disk, appends are refused; reading and freeing go on.
+        /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused; reading
+        /// and freeing go on.
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
     log: Log {
