@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
 
 use crate::environment;
+use crate::experiment::check::speaks;
 use crate::experiment::read::TOPICS_DEFAULT;
 use crate::experiment::{Experiment, ExperimentError, Plan, Source};
 use crate::grid;
@@ -28,6 +29,11 @@ use crate::systems::{Place, System, find_peers};
 use crate::workload::load::Second;
 use point::Bench;
 
+/// The path under which the grid varies what is spoken.
+const PROTOCOL: &str = "run.protocol";
+/// Behind a system's name: where it speaks AMQP, if it speaks something else elsewhere.
+pub const OVER_AMQP: &str = "+amqp";
+
 /// What is to be run.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -36,6 +42,8 @@ pub struct Request {
     pub source: Source,
     /// Instead of those of the experiment.
     pub systems: Option<Vec<String>>,
+    /// Instead of the number of the experiment.
+    pub repetitions: Option<u32>,
     pub scale: f64,
     pub out: PathBuf,
     /// Of systems that run already.
@@ -126,7 +134,14 @@ fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
         .systems
         .clone()
         .unwrap_or_else(|| experiment.systems.clone());
-    let order = grid::order(&systems, &parameters, plan.run.repetitions, plan.run.seed);
+    let repetitions = request.repetitions.unwrap_or(plan.run.repetitions);
+    let mut order = grid::order(&systems, &parameters, repetitions, plan.run.seed);
+    // Where the protocol is varied, each system is asked in those that it speaks.
+    order.retain(|planned| {
+        let protocol = planned.parameters.get(PROTOCOL);
+        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
+        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
+    });
     std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
         path: request.out.clone(),
         source,
@@ -236,13 +251,17 @@ impl Bench {
             .request
             .source
             .plan(self.request.scale, &planned.parameters)?;
-        for (system, address) in &self.request.addresses {
-            let own = match system.as_str() {
+        for (given, address) in &self.request.addresses {
+            let protocol = given.strip_suffix(OVER_AMQP);
+            let own = match protocol.unwrap_or(given) {
                 "stafett" => &mut plan.system.stafett,
                 "kafka" => &mut plan.system.kafka,
                 _ => &mut plan.system.rabbitmq,
             };
-            own.address = Some(address.clone());
+            match protocol {
+                Some(_) => own.amqp_address = Some(address.clone()),
+                None => own.address = Some(address.clone()),
+            }
         }
         debug_assert!(!plan.topics.is_empty(), "there is at least {TOPICS_DEFAULT}");
         Ok(plan)
@@ -275,4 +294,49 @@ fn left(run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) ->
         plan.run.warmup.0 + plan.run.duration.0 + Duration::from_secs(2)
     };
     each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_protocol_is_varied_systems_are_asked_in_those_that_they_speak() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "question = \"?\"\nsystems = [\"stafett\", \"kafka\", \"rabbitmq\"]\n[run]\nrepetitions = 1\n\
+                    [roles.p]\ndoes = \"produce\"\n[grid]\n\"run.protocol\" = [\"kafka\", \"amqp\"]";
+        let request = Request {
+            name: "x".to_owned(),
+            source: Source {
+                place: "x".to_owned(),
+                text: text.to_owned(),
+            },
+            systems: None,
+            repetitions: None,
+            scale: 1.0,
+            out: folder.path().to_owned(),
+            addresses: BTreeMap::new(),
+            exe: PathBuf::new(),
+            command: String::new(),
+        };
+        let run = planned(&request, request.source.experiment().unwrap()).unwrap();
+        let mut asked: Vec<_> = run
+            .order
+            .iter()
+            .map(|planned| {
+                (
+                    planned.system.as_str(),
+                    planned.parameters[PROTOCOL].as_str().unwrap(),
+                )
+            })
+            .collect();
+        asked.sort_unstable();
+        let expected = [
+            ("kafka", "kafka"),
+            ("rabbitmq", "amqp"),
+            ("stafett", "amqp"),
+            ("stafett", "kafka"),
+        ];
+        assert_eq!(asked, expected);
+    }
 }

@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use super::process::{Process, last_words};
-use super::{Place, StartError, System, first_answer};
-use crate::experiment::{Own, Plan};
+use super::{Place, StartError, System, answer_of, protocol, there};
+use crate::experiment::{Plan, Protocol};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.stafett;
-    if let Some(address) = &own.address {
-        return there("stafett", address, own).await;
+    if own.is_there() {
+        return there("stafett", plan, own).await;
     }
+    let spoken = protocol("stafett", plan).map_err(StartError::Missing)?;
     let data = place.data.join("stafett");
     empty(&data)?;
     let mut command = Command::new(&place.exe);
@@ -42,15 +43,18 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
     }
     let started = Instant::now();
-    let mut address = None;
+    let mut found = BTreeMap::new();
     let is_ready = |line: &str| {
-        if let Some(at) = line.strip_prefix("kafka listening on ") {
-            address = Some(at.to_owned());
+        for protocol in [Protocol::Kafka, Protocol::Amqp] {
+            let at = line
+                .strip_prefix(protocol.word())
+                .and_then(|rest| rest.strip_prefix(" listening on "));
+            found.extend(at.map(|at| (protocol, at.to_owned())));
         }
-        (line == "ready").then(|| address.clone().unwrap_or_default())
+        (line == "ready").then(|| found.clone())
     };
     let launched = Process::start(command, "stafett", &place.logs, READY_WITHIN, is_ready).await;
-    let (process, address) = match launched {
+    let (process, addresses) = match launched {
         Err(StartError::Failed(_)) if !own.set.is_empty() => {
             // Its own settings are the likeliest reason: what it says about them is a refusal.
             let said = last_words(&place.logs.join("stafett.err"));
@@ -58,33 +62,15 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
         other => other?,
     };
-    let cold_start = first_answer(&address, started, READY_WITHIN).await?;
+    let address = addresses.get(&spoken).map_or("", String::as_str);
+    let answered = answer_of(&process, (spoken, address), started, READY_WITHIN).await?;
     Ok(System {
         name: "stafett".to_owned(),
-        address,
+        addresses,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
-        cold_start: Some(cold_start),
+        cold_start: Some(answered.after),
         process: Some(process),
-        key: String::new(),
-    })
-}
-
-/// A system that runs already.
-pub(super) async fn there(name: &str, address: &str, own: &Own) -> Result<System, StartError> {
-    if !own.set.is_empty() {
-        return Err(StartError::Refused(format!(
-            "{name} at {address} runs already: its own settings cannot be set from here"
-        )));
-    }
-    first_answer(address, Instant::now(), Duration::from_secs(10)).await?;
-    Ok(System {
-        name: name.to_owned(),
-        address: address.to_owned(),
-        version: String::new(),
-        settings: BTreeMap::new(),
-        cold_start: None,
-        process: None,
         key: String::new(),
     })
 }

@@ -27,7 +27,7 @@ pub mod pace;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
-mod seats;
+pub(crate) mod seats;
 pub mod size;
 
 pub use ledger::Ledger;

@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use stafett_lab::experiment::check::SYSTEMS;
 use stafett_lab::experiment::{Source, library};
 use stafett_lab::results::{Run, Status};
-use stafett_lab::run::{Request, RunError};
+use stafett_lab::run::{OVER_AMQP, Request, RunError};
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Progress;
@@ -21,6 +21,7 @@ use crate::signals::StopSignals;
 const EXPERIMENT: &str = "experiment";
 const SYSTEM: &str = "system";
 const SCALE: &str = "scale";
+const REPETITIONS: &str = "repetitions";
 const OUT: &str = "out";
 const ADDRESS: &str = "address";
 
@@ -51,6 +52,13 @@ pub(super) fn describe() -> Command {
                 .help("What durations and totals are multiplied by; below 1 the experiment's [small] holds"),
         )
         .arg(
+            Arg::new(REPETITIONS)
+                .long(REPETITIONS)
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=1000))
+                .help("How often each point is measured, instead of what the experiment says"),
+        )
+        .arg(
             Arg::new(OUT)
                 .long(OUT)
                 .value_name("DIR")
@@ -63,7 +71,10 @@ pub(super) fn describe() -> Command {
                 .value_name("SYSTEM=HOST:PORT")
                 .action(ArgAction::Append)
                 .value_parser(address)
-                .help("A system that runs already, instead of one that is started"),
+                .help(
+                    "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it \
+                     speaks AMQP",
+                ),
         )
         .after_help(
             "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
@@ -82,7 +93,10 @@ fn scale(text: &str) -> Result<f64, String> {
 }
 
 fn address(text: &str) -> Result<(String, String), String> {
-    let known = |(system, address): &(&str, &str)| SYSTEMS.contains(system) && address.contains(':');
+    let known = |(system, address): &(&str, &str)| {
+        let name = system.strip_suffix(OVER_AMQP).unwrap_or(system);
+        SYSTEMS.contains(&name) && address.contains(':')
+    };
     let found = text.split_once('=').filter(known);
     let (system, address) =
         found.ok_or_else(|| format!("expected SYSTEM=HOST:PORT, with one of {}", SYSTEMS.join(", ")))?;
@@ -145,6 +159,7 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
         name,
         source,
         systems,
+        repetitions: matches.get_one::<u32>(REPETITIONS).copied(),
         scale,
         out,
         addresses,

@@ -3,17 +3,24 @@
 use std::io::{self, Write as _};
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command};
-use stafett_lab::drivers::stub::Stub;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use stafett_lab::drivers::{amqp, stub};
 
 use crate::failure::Failure;
 
 const LISTEN: &str = "listen";
+const AMQP: &str = "amqp";
 
 pub(super) fn describe() -> Command {
     Command::new("stub")
-        .about("Answer Kafka's clients without storing anything")
+        .about("Answer clients without storing anything")
         .hide(true)
+        .arg(
+            Arg::new(AMQP)
+                .long(AMQP)
+                .action(ArgAction::SetTrue)
+                .help("RabbitMQ's clients instead of Kafka's"),
+        )
         .arg(
             Arg::new(LISTEN)
                 .long(LISTEN)
@@ -32,12 +39,24 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("no threads can be started")?;
-    let done: anyhow::Result<()> = runtime.block_on(async {
-        let stub = Stub::bind(address)
-            .await
-            .with_context(|| format!("{address} cannot be listened on"))?;
-        writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
-        stub.serve().await.context("the stub ended")
-    });
+    let done = if matches.get_flag(AMQP) {
+        runtime.block_on(serve_amqp(address))
+    } else {
+        runtime.block_on(serve_kafka(address))
+    };
     done.map_err(Failure::from)
+}
+
+async fn serve_kafka(address: &str) -> anyhow::Result<()> {
+    let stub = stub::Stub::bind(address).await;
+    let stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
+    stub.serve().await.context("the stub ended")
+}
+
+async fn serve_amqp(address: &str) -> anyhow::Result<()> {
+    let stub = amqp::stub::Stub::bind(address).await;
+    let stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    writeln!(io::stdout(), "amqp listening on {}", stub.address()?)?;
+    stub.serve().await.context("the stub ended")
 }
