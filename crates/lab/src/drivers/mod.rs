@@ -4,6 +4,7 @@
 //! before anything runs ([`Driver::lacks`]), and the point is skipped with that word.
 //!
 //! - [`lean`]: Kafka's protocol on this repository's own wire code: so little work per message that the broker is measured
+//! - [`live`]: live topics over WebSocket, in the same manner
 //! - [`stub`]: a server of Kafka's protocol that stores nothing: what a client reaches against it is the client's ceiling
 //! - [`fake`]: a system of known latency and capacity, in memory: what the instrument is calibrated with
 //!
@@ -13,6 +14,7 @@
 #[cfg(test)]
 pub mod fake;
 pub mod lean;
+pub mod live;
 pub mod stub;
 
 use std::fmt::Debug;
@@ -20,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::experiment::{Plan, Role, TopicKind};
+use crate::experiment::{LiveFormat, Plan, Role, TopicKind};
 use crate::workload::content::Contents;
 use crate::workload::{Message, Received, Reports};
 
@@ -46,6 +48,9 @@ pub struct Destinations {
     pub partitions: u32,
     /// Of each topic, in the system's own words.
     pub settings: Vec<(String, String)>,
+    /// Of live topics: there is a log behind them.
+    pub is_stored: bool,
+    pub format: LiveFormat,
 }
 
 /// What a sender or receiver needs to know.

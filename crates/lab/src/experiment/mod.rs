@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use figure::{Figure, FigureKind};
 pub use load::{
-    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, Kill, Rate, Role, Size, Steps, TopicKind,
-    Topics, Work,
+    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, Kill, LiveFormat, Rate, Role, Size,
+    Steps, TopicKind, Topics, Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};
@@ -85,6 +85,8 @@ pub struct RunSettings {
     pub seed: u64,
     /// How long consumers may go on reading when producers have ended, before what is missing is lost.
     pub settle: Span,
+    /// Other machines that run the load, each `HOST:PORT` or `NAME=HOST:PORT` of a `stafett lab agent`.
+    pub agents: Vec<String>,
 }
 
 impl Default for RunSettings {
@@ -99,6 +101,7 @@ impl Default for RunSettings {
             design: Design::Grid,
             seed: 1,
             settle: Span::seconds(10),
+            agents: Vec::new(),
         }
     }
 }
@@ -130,7 +133,8 @@ pub enum Design {
 }
 
 /// One point's settings: the experiment with values for everything that its grid varies, scaled.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     pub run: RunSettings,
     pub system: SystemSettings,

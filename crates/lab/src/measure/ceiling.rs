@@ -175,6 +175,8 @@ async fn load(
         driver: Arc::clone(driver),
         destinations,
         brokers: Vec::new(),
+        seating: Arc::default(),
+        together: None,
         ends_early: false,
         precise: true,
         stop: stop.clone(),

@@ -17,13 +17,16 @@ use std::time::{Duration, Instant};
 
 use crate::drivers::Driver;
 use crate::drivers::lean::Lean;
-use crate::experiment::{DriverKind, Plan};
+use crate::drivers::live::Live;
+use crate::experiment::{DriverKind, Plan, TopicKind};
 use crate::results::Durability;
 use process::Process;
 
 /// Where systems live.
 #[derive(Debug, Clone)]
 pub struct Place {
+    /// This machine's address, on which systems listen.
+    pub host: String,
     /// This program: Stafett is started with it.
     pub exe: PathBuf,
     /// Of everything that systems store; emptied for each start.
@@ -39,6 +42,8 @@ pub struct Place {
 pub struct System {
     pub name: String,
     pub address: String,
+    /// Where it speaks live topics, if it does and that is another address.
+    pub live_address: Option<String>,
     pub version: String,
     /// What it was told, in its own words.
     pub settings: BTreeMap<String, String>,
@@ -76,7 +81,11 @@ pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, Sta
 
 /// What a system of that name has to be started with for a plan.
 pub fn key(name: &str, plan: &Plan) -> String {
-    format!("{name} {:?}", plan.system.own(name))
+    format!(
+        "{name} {:?} {:?}",
+        plan.system.own(name),
+        stafett::rules(name, plan)
+    )
 }
 
 /// The settings of topics that give a durability, and which it is.
@@ -95,8 +104,22 @@ pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>,
         return Err("there is no driver for AMQP yet".to_owned());
     }
     match plan.run.driver {
+        _ if name == "stafett" && is_live(plan) => Ok(Arc::new(Live::new(address))),
         DriverKind::Lean => Ok(Arc::new(Lean::new(address))),
         DriverKind::Client => Err("the driver on librdkafka is not built in".to_owned()),
+    }
+}
+
+/// Whether a plan is about live topics.
+pub fn is_live(plan: &Plan) -> bool {
+    plan.topics.values().any(|topics| topics.kind == TopicKind::Live)
+}
+
+impl System {
+    /// Where the plan's topics are.
+    pub fn address(&self, plan: &Plan) -> &str {
+        let live = self.live_address.as_deref().filter(|_| is_live(plan));
+        live.unwrap_or(&self.address)
     }
 }
 

@@ -7,34 +7,39 @@ use tokio::process::Command;
 
 use super::process::{Process, last_words};
 use super::{Place, StartError, System, first_answer};
-use crate::experiment::{Own, Plan};
+use crate::drivers::live::Live;
+use crate::experiment::{Own, Plan, TopicKind};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
+/// What the names of the lab's topics begin with.
+const TOPICS: &str = "lab-";
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.stafett;
     if let Some(address) = &own.address {
-        return there("stafett", address, own).await;
+        return match super::is_live(plan) {
+            true => there_live(address, own).await,
+            false => there("stafett", address, own).await,
+        };
     }
     let data = place.data.join("stafett");
     empty(&data)?;
     let mut command = Command::new(&place.exe);
     command.arg("serve").arg("--data-dir").arg(&data);
-    command.args([
-        "--kafka",
-        "127.0.0.1:0",
-        "--amqp",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--log-level",
-        "warn",
-    ]);
+    let listen = format!("{}:0", place.host);
+    for listener in ["--kafka", "--amqp", "--http"] {
+        command.args([listener, &listen]);
+    }
+    command.args(["--log-level", "warn"]);
     let mut settings = BTreeMap::new();
     for (name, value) in &own.set {
         let value = plain(value);
         command.arg("--set").arg(format!("{name}={value}"));
         settings.insert(name.clone(), value);
+    }
+    for (name, value) in rules("stafett", plan) {
+        command.arg("--set").arg(format!("{name}={value}"));
+        settings.insert(name, value);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("STAFETT_") {
@@ -42,8 +47,11 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
     }
     let started = Instant::now();
-    let mut address = None;
+    let (mut address, mut live_address) = (None, None);
     let is_ready = |line: &str| {
+        if let Some(at) = line.strip_prefix("http listening on ") {
+            live_address = Some(at.to_owned());
+        }
         if let Some(at) = line.strip_prefix("kafka listening on ") {
             address = Some(at.to_owned());
         }
@@ -62,6 +70,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     Ok(System {
         name: "stafett".to_owned(),
         address,
+        live_address,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
         cold_start: Some(cold_start),
@@ -70,23 +79,64 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     })
 }
 
+/// What the plan's live topics are: settings of the broker, for all topics of the lab.
+pub(super) fn rules(name: &str, plan: &Plan) -> Vec<(String, String)> {
+    if name != "stafett" {
+        return Vec::new();
+    }
+    let live = || {
+        plan.topics
+            .values()
+            .filter(|topics| topics.kind == TopicKind::Live)
+    };
+    let filter = live().find_map(|topics| topics.filter);
+    let stored = live().any(|topics| topics.stored);
+    let rules = [
+        filter.map(|filter| ("live.duplicates", format!("{TOPICS}={}ms", filter.0.as_millis()))),
+        stored.then(|| ("live.logs", format!("{TOPICS}=lab"))),
+    ];
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    rules.into_iter().flatten().map(named).collect()
+}
+
 /// A system that runs already.
 pub(super) async fn there(name: &str, address: &str, own: &Own) -> Result<System, StartError> {
-    if !own.set.is_empty() {
-        return Err(StartError::Refused(format!(
-            "{name} at {address} runs already: its own settings cannot be set from here"
-        )));
-    }
+    check_own(name, address, own)?;
     first_answer(address, Instant::now(), Duration::from_secs(10)).await?;
-    Ok(System {
+    Ok(running(name, address))
+}
+
+/// One whose live topics are of interest: that is another address than that of its other topics.
+async fn there_live(address: &str, own: &Own) -> Result<System, StartError> {
+    check_own("stafett", address, own)?;
+    let pinged = tokio::time::timeout(Duration::from_secs(10), Live::new(address).ping()).await;
+    match pinged {
+        Ok(Ok(())) => Ok(running("stafett", address)),
+        Ok(Err(error)) => Err(StartError::Failed(error.to_string())),
+        Err(_) => Err(StartError::Failed(format!("{address} did not answer"))),
+    }
+}
+
+fn check_own(name: &str, address: &str, own: &Own) -> Result<(), StartError> {
+    if own.set.is_empty() {
+        return Ok(());
+    }
+    Err(StartError::Refused(format!(
+        "{name} at {address} runs already: its own settings cannot be set from here"
+    )))
+}
+
+fn running(name: &str, address: &str) -> System {
+    System {
         name: name.to_owned(),
         address: address.to_owned(),
+        live_address: None,
         version: String::new(),
         settings: BTreeMap::new(),
         cold_start: None,
         process: None,
         key: String::new(),
-    })
+    }
 }
 
 /// A folder with nothing in it.

@@ -3,12 +3,14 @@
 use std::io::{self, Write as _};
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use stafett_lab::drivers::stub::Stub;
 
 use crate::failure::Failure;
 
 const LISTEN: &str = "listen";
+const RECORDS: &str = "records";
+const PARTITIONS: &str = "partitions";
 
 pub(super) fn describe() -> Command {
     Command::new("stub")
@@ -20,6 +22,21 @@ pub(super) fn describe() -> Command {
                 .value_name("HOST:PORT")
                 .default_value("127.0.0.1:0")
                 .help("Where clients connect"),
+        )
+        .arg(
+            Arg::new(RECORDS)
+                .long(RECORDS)
+                .value_name("NUMBER")
+                .value_parser(value_parser!(i64).range(0..))
+                .help("Every topic exists, and each partition seems to hold so many records of 100 bytes"),
+        )
+        .arg(
+            Arg::new(PARTITIONS)
+                .long(PARTITIONS)
+                .value_name("NUMBER")
+                .default_value("6")
+                .value_parser(value_parser!(u16).range(1..))
+                .help("How many partitions every topic has, with --records"),
         )
 }
 
@@ -33,9 +50,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .build()
         .context("no threads can be started")?;
     let done: anyhow::Result<()> = runtime.block_on(async {
-        let stub = Stub::bind(address)
+        let mut stub = Stub::bind(address)
             .await
             .with_context(|| format!("{address} cannot be listened on"))?;
+        if let Some(records) = matches.get_one::<i64>(RECORDS) {
+            let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
+            stub.fill(partitions.into(), *records)
+                .context("no batch can be made")?;
+        }
         writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
         stub.serve().await.context("the stub ended")
     });
