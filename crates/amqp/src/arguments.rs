@@ -79,7 +79,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             "x-dead-letter-exchange" => dead_letter_exchange = Some(argument.text()?),
             "x-dead-letter-routing-key" => dead_letter_key = Some(argument.text()?),
             "x-max-priority" => settings.priority_max = argument.priority()?,
-            "x-durability" => settings.durability = Some(argument.level()?),
+            "x-stafett-durability" => settings.durability = Some(argument.level()?),
             "x-single-active-consumer" => settings.single_active_consumer = argument.switch()?,
             TOPIC => {
                 // It is looked up by who knows topics.
@@ -323,7 +323,7 @@ mod tests {
         );
         assert!(settings("x-stafett-topic", "orders").is_ok());
         assert_eq!(
-            settings("x-durability", "os").unwrap().durability,
+            settings("x-stafett-durability", "os").unwrap().durability,
             Some(Durability::Os)
         );
         assert_eq!(
@@ -346,8 +346,8 @@ mod tests {
         assert!(settings("x-expires", Value::I32(0)).is_err());
         assert!(settings("x-max-priority", Value::I32(256)).is_err());
         assert!(settings("x-overflow", "reject").is_err());
-        assert!(settings("x-durability", "fsync").is_err());
-        assert!(settings("x-durability", Value::I32(1)).is_err());
+        assert!(settings("x-stafett-durability", "fsync").is_err());
+        assert!(settings("x-stafett-durability", Value::I32(1)).is_err());
         assert!(settings("x-queue-type", "heap").is_err());
         assert!(settings("x-dead-letter-routing-key", "key").is_err());
     }
