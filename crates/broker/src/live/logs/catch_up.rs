@@ -226,8 +226,12 @@ impl Live {
             }
             Some(Err(ReadError::OutOfRange { start, .. })) if start > at => nothing_up_to(start),
             Some(Err(ReadError::Damaged { to, .. })) => nothing_up_to(to),
-            // Nothing can be read up to there, for whatever reason.
-            _ => nothing_up_to(step.limit),
+            other => {
+                // What cannot be read is not waited for.
+                let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
+                tracing::warn!(%topic, from, to, read = ?other.map(|run| run.err()), "live topics: a client cannot catch up");
+                nothing_up_to(step.limit)
+            }
         })
     }
 
