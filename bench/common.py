@@ -44,16 +44,12 @@ def work_folder():
 
 def available(subject):
     """None if the subject can be started, else why not."""
-    program = {"kafka": LAUNCHER, "stub": stub_binary()}.get(subject, stafett_binary())
+    program = {"kafka": LAUNCHER}.get(subject, stafett_binary())
     return None if program.exists() else f"{program} is missing"
 
 
 def stafett_binary():
     return Path(os.environ.get("STAFETT_BIN", TARGET / "release/stafett"))
-
-
-def stub_binary():
-    return TARGET / "release/examples/stub"
 
 
 def durability(subject):
@@ -70,13 +66,14 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.arguments = list(arguments)
         self.address = address
+        self.amqp = self.http = None
         self.process = None
         atexit.register(self.kill)
         self.start()
 
     def command(self):
         if self.subject == "stub":
-            return [str(stub_binary()), "--listen", self.address, "--records", str(STUB_RECORDS)]
+            return [str(stafett_binary()), "lab", "stub", "--listen", self.address, "--records", str(STUB_RECORDS)]
         serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]
         if self.subject == "kafka":
             return [str(LAUNCHER), *serve, *self.arguments]
@@ -92,6 +89,10 @@ class Broker:
         for line in self.process.stdout:
             if line.startswith("kafka listening on "):
                 self.address = line.split()[-1]
+            if line.startswith("amqp listening on "):
+                self.amqp = line.split()[-1]
+            if line.startswith("http listening on "):
+                self.http = line.split()[-1]
             if line.startswith(last):
                 return
         sys.exit(f"{self.subject} did not start: see {self.folder}/stderr.log")

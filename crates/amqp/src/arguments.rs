@@ -5,6 +5,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, TableBuilder, Value};
 use stafett_broker::queues::{DeadLetter, Overflow, QueueSettings};
+use stafett_model::Durability;
 
 use crate::exception::Exception;
 
@@ -78,6 +79,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             "x-dead-letter-exchange" => dead_letter_exchange = Some(argument.text()?),
             "x-dead-letter-routing-key" => dead_letter_key = Some(argument.text()?),
             "x-max-priority" => settings.priority_max = argument.priority()?,
+            "x-stafett-durability" => settings.durability = Some(argument.level()?),
             "x-single-active-consumer" => settings.single_active_consumer = argument.switch()?,
             TOPIC => {
                 // It is looked up by who knows topics.
@@ -210,6 +212,13 @@ impl Argument<'_> {
         u8::try_from(self.number(0)?).map_err(|_| self.unacceptable())
     }
 
+    /// Our own argument: the level that a persistent message has when it is confirmed.
+    fn level(&self) -> Result<Durability, Exception> {
+        let text = self.value.text().ok_or_else(|| self.unexpected("longstr"))?;
+        text.parse::<Durability>()
+            .map_err(|error| self.wrong(&format!("\"{error}\"")))
+    }
+
     fn switch(&self) -> Result<bool, Exception> {
         if let Value::Bool(value) = self.value {
             Ok(*value)
@@ -314,6 +323,10 @@ mod tests {
         );
         assert!(settings("x-stafett-topic", "orders").is_ok());
         assert_eq!(
+            settings("x-stafett-durability", "os").unwrap().durability,
+            Some(Durability::Os)
+        );
+        assert_eq!(
             settings("x-queue-mode", "lazy").unwrap(),
             QueueSettings::default()
         );
@@ -333,6 +346,8 @@ mod tests {
         assert!(settings("x-expires", Value::I32(0)).is_err());
         assert!(settings("x-max-priority", Value::I32(256)).is_err());
         assert!(settings("x-overflow", "reject").is_err());
+        assert!(settings("x-stafett-durability", "fsync").is_err());
+        assert!(settings("x-stafett-durability", Value::I32(1)).is_err());
         assert!(settings("x-queue-type", "heap").is_err());
         assert!(settings("x-dead-letter-routing-key", "key").is_err());
     }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use stafett_journal::{
     Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
-    StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
+    Space, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket,
+    Watch,
 };
 use stafett_model::{Codec, Durability, Epoch, LogId, Offset, ProducerId};
 use tokio_util::task::TaskTracker;
@@ -227,8 +228,13 @@ impl Broker {
         &self.topics
     }
 
+    /// Whether space is short: who is not to be refused waits until it is not.
+    pub fn space(&self) -> Space {
+        self.journal.space()
+    }
+
     /// Groups of consumers, and how far each has come.
-    pub fn groups(&self) -> &Groups {
+    pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }
 

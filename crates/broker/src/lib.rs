@@ -36,7 +36,7 @@ pub mod topics;
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Stored, Unbind};
-pub use groups::{GroupError, GroupSettings, Groups};
+pub use groups::{GroupError, GroupSettings, Groups, Migration};
 pub use live::{Live, LiveSettings};
 pub use namespace::Namespace;
 pub use overrides::{ReadGroupSettings, Scope};
@@ -44,7 +44,7 @@ pub use queues::Queues;
 pub use readers::Readers;
 pub use stafett_journal::{
     Append, Bounds, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket, Refusal,
-    Retention, Run, Ticket, TimeQuery, TimeTicket, Watch,
+    Retention, Run, Space, Ticket, TimeQuery, TimeTicket, Watch,
 };
 pub use topic::{Topic, TopicId, TopicSettings};
 pub use topics::Topics;

@@ -12,6 +12,7 @@
 //! behind it wait.
 
 pub(crate) mod assembly;
+mod blocked;
 pub(crate) mod channel;
 mod confirms;
 mod connection_class;
@@ -33,8 +34,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
-use stafett_broker::Namespace;
 use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Run, Settle, Source};
+use stafett_broker::{Namespace, Space};
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
 
@@ -112,6 +113,9 @@ pub(crate) struct Session {
     /// Memory of what was read.
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
+    pub(crate) space: Space,
+    /// It published while space was short.
+    blocked: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
     closing: bool,
 }
@@ -120,6 +124,7 @@ impl Session {
     pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed, budget: Arc<ByteBudget>, out: Output) -> Self {
         let namespace = Namespace::new(&agreed.virtual_host);
         let owner = shared.broker.queues().new_owner();
+        let space = shared.broker.space();
         Self {
             shared,
             agreed,
@@ -139,6 +144,8 @@ impl Session {
             events: Vec::new(),
             memory: None,
             budget,
+            space,
+            blocked: false,
             closing: false,
         }
     }
@@ -317,6 +324,7 @@ impl Session {
         match method {
             Method::Basic(Basic::Publish(publish)) => {
                 self.channel(number)?.assembly.begin(publish);
+                self.wait_for_space();
                 Ok(())
             }
             Method::Basic(method) => self.on_basic(number, method).await,
@@ -482,6 +490,7 @@ impl Session {
 
     /// Gives back everything that the connection has: at its end, however it comes.
     pub(crate) fn release(&mut self) {
+        self.forget_block();
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             if let Some(channel) = self.channels.remove(&number) {

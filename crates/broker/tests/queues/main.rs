@@ -8,4 +8,6 @@ mod limits;
 mod log_view;
 mod over;
 mod readers;
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod support;

@@ -61,6 +61,9 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
         "consume_bytes_rate",
         sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
     );
+    let arrivals = |role: &RoleResult| (role.counts.received + role.counts.duplicated) as f64;
+    let arrived = sum(loaded.roles.iter().filter(receives), arrivals);
+    put("arrival_rate", arrived.map(|arrived| arrived / loaded.measured_s));
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
 }
 
@@ -101,7 +104,9 @@ fn messages(loaded: &Loaded) -> f64 {
 
 /// Figures of the processes; returns the client's share of all cores.
 fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f64>)) -> f64 {
-    let all = loaded.measured_s * f64::from(cores());
+    // The broker runs on this machine; clients may run on others.
+    let of_broker = loaded.measured_s * f64::from(cores());
+    let of_clients = loaded.measured_s * f64::from(loaded.client_cores);
     let mut client_share = 0.0;
     for (kind, name) in [(ProcessKind::Broker, "broker"), (ProcessKind::Client, "client")] {
         let samples = counted(loaded, kind);
@@ -112,7 +117,10 @@ fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f
             .iter()
             .map(|sample| sample.cpu_user_s + sample.cpu_system_s)
             .sum();
-        let share = cpu / all;
+        let share = match kind {
+            ProcessKind::Broker => cpu / of_broker,
+            ProcessKind::Client => cpu / of_clients,
+        };
         if kind == ProcessKind::Client {
             client_share = share;
         }
@@ -155,16 +163,30 @@ fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
         .collect()
 }
 
-/// How the broker grew with the connections that are idle in the end.
+/// How the broker grew with the connections that do nothing in the end.
 fn per_connection(loaded: &Loaded) -> Option<f64> {
-    let idle = idle(loaded);
-    if idle == 0 {
+    let silent = silent(loaded);
+    if silent == 0 {
         return None;
     }
     let mut processes = loaded.processes.iter();
     let broker: &ProcessSeries = processes.find(|process| process.kind == ProcessKind::Broker)?;
     let last = broker.samples.last()?.memory_bytes as f64;
-    Some((last - broker.first_memory_bytes as f64) / f64::from(idle) / 1024.0)
+    Some((last - broker.first_memory_bytes as f64) / f64::from(silent) / 1024.0)
+}
+
+/// Connections that had nothing to do: idle ones, and consumers where nobody sends.
+fn silent(loaded: &Loaded) -> u32 {
+    let sends = ["produce", "relay", "request"];
+    if loaded
+        .roles
+        .iter()
+        .any(|role| sends.contains(&role.does.as_str()))
+    {
+        return idle(loaded);
+    }
+    let last = |role: &RoleResult| role.samples.last().map_or(0, |sample| sample.clients);
+    loaded.roles.iter().map(last).sum()
 }
 
 /// Connections that were idle when the last sample was taken.

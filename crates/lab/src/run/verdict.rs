@@ -1,11 +1,9 @@
 //! How a point ended, and whether the client was what was measured.
 
-use std::collections::BTreeMap;
-
 use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate};
-use crate::results::{Ceiling, Outcome, OutcomeKind, ProcessKind};
+use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
 use crate::workload::Loaded;
 
 /// A rate this close to what the client reaches against a stub is the client's.
@@ -103,17 +101,11 @@ pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
 }
 
 /// Why the client, rather than the system, may be what was measured.
-pub(super) fn limited(
-    plan: &Plan,
-    loaded: &Loaded,
-    ceilings: &[Ceiling],
-    parameters: &BTreeMap<String, serde_json::Value>,
-) -> Option<String> {
+pub(super) fn limited(plan: &Plan, loaded: &Loaded, ceilings: &[Ceiling], point: &Point) -> Option<String> {
     let ceiling = ceilings.iter().find(|ceiling| {
-        let concerned = ceiling.parameters.iter();
-        concerned
-            .into_iter()
-            .all(|(path, value)| parameters.get(path) == Some(value))
+        let mut concerned = ceiling.parameters.iter();
+        ceiling.driver == point.driver.name
+            && concerned.all(|(path, value)| point.parameters.get(path) == Some(value))
     });
     let rate = |does: &str| -> f64 {
         loaded
