@@ -142,6 +142,31 @@ fn perf_test_confirms_and_acknowledges_all_it_sends() {
     }
 }
 
+#[test]
+fn two_consumers_of_perf_test_read_all_of_a_stream_each() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(perf) = peer::perf_test() else { return };
+    let broker = Broker::start();
+    let uri = format!("amqp://guest:guest@{}", broker.amqp());
+    let said = peer::run_text(
+        peer::command(&perf)
+            .args(["perf", "--uri", &uri, "--stream-queue", "--queue", "perf.stream"])
+            .args([
+                "--stream-consumer-offset",
+                "first",
+                "--qos",
+                "50",
+                "--confirm",
+                "100",
+            ])
+            .args(["--producers", "1", "--consumers", "2", "--size", "100"])
+            .args(["--pmessages", "1000", "--cmessages", "1000"]),
+    );
+    assert!(said.contains("Consumer reached message limit [2]"), "{said}");
+}
+
 /// Cases and RabbitMQ's answers to them; where ours differs on purpose it stands beside, with the reason.
 const TABLE: &str = "tests/clients/odd/amqp.tsv";
 

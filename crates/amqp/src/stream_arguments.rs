@@ -50,12 +50,7 @@ pub(crate) fn settings(arguments: &Table, what: &str) -> Result<TopicSettings, E
         match name.as_ref() {
             "x-max-length-bytes" => settings.retention_bytes = Some(Some(argument.number(0)?)),
             "x-max-age" => settings.retention_age = Some(Some(age(&argument)?)),
-            "x-stream-max-segment-size-bytes" => {
-                if argument.number(0)? > SEGMENT_BYTES_MAX {
-                    let text = "Exceeded max value for x-stream-max-segment-size-bytes";
-                    return Err(Exception::precondition(text));
-                }
-            }
+            "x-stream-max-segment-size-bytes" => check_segments(&argument)?,
             other if OF_OTHERS.contains(&other) => {
                 return Err(not_of_streams(other, what));
             }
@@ -63,6 +58,14 @@ pub(crate) fn settings(arguments: &Table, what: &str) -> Result<TopicSettings, E
         }
     }
     Ok(settings)
+}
+
+fn check_segments(argument: &Argument<'_>) -> Result<(), Exception> {
+    if argument.number(0)? <= SEGMENT_BYTES_MAX {
+        return Ok(());
+    }
+    let text = "Exceeded max value for x-stream-max-segment-size-bytes";
+    Err(Exception::precondition(text))
 }
 
 fn not_of_streams(argument: &str, what: &str) -> Exception {
@@ -213,10 +216,7 @@ mod tests {
             .with("x-initial-cluster-size", Value::I32(1))
             .finish();
         let settings = settings(&table, WHAT).unwrap();
-        assert_eq!(
-            settings.retention_age,
-            Some(Some(Duration::from_secs(7 * 86_400)))
-        );
+        assert_eq!(settings.retention_age, Some(Some(Duration::from_hours(7 * 24))));
         assert_eq!(settings.retention_bytes, Some(Some(1_000_000)));
     }
 

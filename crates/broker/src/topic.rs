@@ -1,6 +1,7 @@
 //! A topic: a name with one log per partition, and how it is stored as a piece of keyed state.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -325,7 +326,12 @@ fn limit(value: &str) -> Option<Option<u64>> {
 }
 
 fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn from_hex(text: &str) -> Option<Bytes> {

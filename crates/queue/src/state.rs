@@ -179,9 +179,9 @@ impl QueueState {
     pub fn start_at(&mut self, number: u32, start: u64, changes: &mut Changes) -> u64 {
         let lane = self.lane_mut(number);
         let head = lane.head();
-        let (lost, had) = lane.start_at(start);
+        let (lost, released) = lane.start_at(start);
         changes.settled(number, head, start.saturating_sub(head));
-        for entry in had {
+        for entry in released {
             self.release(entry);
         }
         lost

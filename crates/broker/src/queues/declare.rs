@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
 use stafett_model::LogId;
 
-use super::definition::{Declare, Definition, QueueId};
+use super::definition::{Declare, QueueId};
 use super::queue::{Inner, LaneLog, Queue};
 use super::registry::{Queues, definition_frame, is};
 use crate::broker::{NotStored, only};
@@ -66,17 +66,8 @@ impl Queues {
                 None => None,
             };
             let log = self.journal.allocate(1);
-            let definition = Definition {
-                namespace: namespace.clone(),
-                name: name.into(),
-                durable: declare.durable,
-                exclusive: declare.exclusive.is_some(),
-                auto_delete: declare.auto_delete,
-                settings: declare.settings,
-                arguments: declare.arguments,
-                logs: vec![(0, log)],
-                over: declare.over.map(|over| over.topic),
-            };
+            let (owner, over) = (declare.exclusive, declare.over);
+            let definition = declare.definition(namespace, name, log);
             let mut frames = vec![
                 Frame::CreateLogs {
                     first: log,
@@ -89,10 +80,10 @@ impl Queues {
                 Arc::downgrade(self),
                 definition,
                 topic.as_deref(),
-                declare.exclusive,
+                owner,
                 now_ms,
             ));
-            if let Some(over) = declare.over {
+            if let Some(over) = over {
                 frames.push(self.begin_over(&queue, over.from_end));
             }
             let wait = if queue.outlives() {
@@ -110,7 +101,7 @@ impl Queues {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.lay_over(&queue);
         self.show(&queue, &queue.lock());
-        if let Some(owner) = declare.exclusive {
+        if let Some(owner) = queue.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             owned.entry(owner).or_default().push(Arc::clone(&queue));
         }

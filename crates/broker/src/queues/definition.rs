@@ -43,6 +43,23 @@ pub struct Declare {
     pub over: Option<Over>,
 }
 
+impl Declare {
+    /// The definition of the queue, with its first log.
+    pub(super) fn definition(self, namespace: &Namespace, name: &str, log: LogId) -> Definition {
+        Definition {
+            namespace: namespace.clone(),
+            name: name.into(),
+            durable: self.durable,
+            exclusive: self.exclusive.is_some(),
+            auto_delete: self.auto_delete,
+            settings: self.settings,
+            arguments: self.arguments,
+            logs: vec![(0, log)],
+            over: self.over.map(|over| over.topic),
+        }
+    }
+}
+
 /// The stored topic that a queue lies over: the queue has no messages of its own, and changes nothing of the topic's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {

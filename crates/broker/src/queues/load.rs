@@ -94,12 +94,17 @@ impl Queues {
         for queue in found.into_values() {
             self.adopt(&queue);
         }
+        self.free(gone);
+        Ok(())
+    }
+
+    /// Frees what is left of queues that are no more.
+    fn free(&self, gone: Vec<Frame>) {
         let mut gone = gone.into_iter().peekable();
         while gone.peek().is_some() {
             let append = Append::state(gone.by_ref().take(FRAMES_MAX), StateWait::Written);
             drop(self.journal.append(vec![append]));
         }
-        Ok(())
     }
 
     /// Takes a queue in that was loaded.

@@ -186,13 +186,12 @@ impl Queue {
         let first = definition.logs.first().map_or(LogId(0), |(_, log)| *log);
         let settings = Arc::new(definition.settings);
         let state = QueueState::new(settings.single_active_consumer, settings.delivery_limit);
-        let (state, logs) = match topic {
-            Some(topic) => (state.with_order(LaneOrder::InTurn), LaneLog::of_topic(topic, 0)),
-            None => {
-                let own = definition.logs.into_iter();
-                let own = own.map(|(priority, log)| LaneLog::new(priority.into(), log));
-                (state, own.collect())
-            }
+        let (state, logs) = if let Some(topic) = topic {
+            (state.with_order(LaneOrder::InTurn), LaneLog::of_topic(topic, 0))
+        } else {
+            let own = definition.logs.into_iter();
+            let own = own.map(|(priority, log)| LaneLog::new(priority.into(), log));
+            (state, own.collect())
         };
         Self {
             id: QueueId(first.0),
