@@ -351,7 +351,6 @@ OPEN = {
     "consume beside an exclusive one": CHANNEL + declare("odd-c2") + consume("odd-c2", "a", 4) + consume("odd-c2", "b"),
     "consume with a priority of text": CHANNEL + declare(Q) + consume(Q, "p", 0, table(("x-priority", longstr("high")))),
     "consume with a tag that is not UTF-8": CHANNEL + declare(Q) + consume(Q, b"\xff\xfe"),
-    "consume with a tag of the server's kind": CHANNEL + declare(Q) + consume(Q, "amq.ctag-mine") + method(1, 60, 30, short("amq.ctag-mine") + b"\0"),
     "a queue's name that runs over its frame": CHANNEL + method(1, 50, 10, b"\0\0\xffodd-x\0" + long(b"")),
     "cancel an unknown tag": CHANNEL + method(1, 60, 30, short("nobody") + b"\0"),
     "ack an unknown tag": CHANNEL + ack(7),
