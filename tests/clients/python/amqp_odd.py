@@ -385,7 +385,6 @@ OPEN = {
     "purge a stream": CHANNEL + stream("odd-s") + method(1, 50, 30, b"\0\0" + short("odd-s") + b"\0"),
     "delete a stream if it is empty": CHANNEL + stream("odd-s") + delete("odd-s", 2),
     "consume with a tag that is not UTF-8": CHANNEL + declare(Q) + consume(Q, b"\xff\xfe"),
-    "consume with a tag of the server's kind": CHANNEL + declare(Q) + consume(Q, "amq.ctag-mine") + method(1, 60, 30, short("amq.ctag-mine") + b"\0"),
     "a queue's name that runs over its frame": CHANNEL + method(1, 50, 10, b"\0\0\xffodd-x\0" + long(b"")),
     "cancel an unknown tag": CHANNEL + method(1, 60, 30, short("nobody") + b"\0"),
     "ack an unknown tag": CHANNEL + ack(7),
