@@ -56,13 +56,13 @@ mod tests {
         space.enough().await;
         assert!(space.set_short(true));
         assert!(!space.set_short(true));
-        let waiting = tokio::spawn({
-            let space = space.clone();
-            async move { space.enough().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(!waiting.is_finished());
+        let mut waiting = std::pin::pin!(space.enough());
+        tokio::select! {
+            biased;
+            () = &mut waiting => panic!("there is no space"),
+            () = std::future::ready(()) => {}
+        }
         assert!(space.set_short(false));
-        waiting.await.unwrap();
+        waiting.await;
     }
 }
