@@ -10,7 +10,7 @@
 //! idle     connections=C listen, and do nothing for seconds=T
 //! churn    topics=N subscribed to and unsubscribed from by one client, while messages are published for seconds=T
 //! stored   messages=M are published to topics=N, then one client subscribes to them from the beginning; the broker needs a log
-//!          behind them: live.logs = "topic=topics"
+//!          behind them, and nothing in it: live.logs = "topic=topics"
 //! filter   messages=M, each twice, to topics=N without a rule and then with one: live.duplicates = "once=1h"
 //! memory   topics=N with one subscription each, then subscriptions=S in all, per_client=P=1000
 //! restart  begun together with a broker: until it answers, with topics=N if they are named
