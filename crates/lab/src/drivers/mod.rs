@@ -5,6 +5,7 @@
 //!
 //! - [`lean`]: Kafka's protocol on this repository's own wire code: so little work per message that the broker is measured
 //! - [`amqp`]: AMQP 0-9-1 in the same manner, and a server of it that stores nothing
+//! - [`live`]: live topics over WebSocket, in the same manner
 //! - [`stub`]: a server of Kafka's protocol that stores nothing: what a client reaches against it is the client's ceiling
 //! - [`fake`]: a system of known latency and capacity, in memory: what the instrument is calibrated with
 //!
@@ -15,6 +16,7 @@ pub mod amqp;
 #[cfg(test)]
 pub mod fake;
 pub mod lean;
+pub mod live;
 pub mod stub;
 
 use std::fmt::Debug;
@@ -22,7 +24,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::experiment::{ExchangeKind, Plan, Role, TopicKind};
+use crate::experiment::{ExchangeKind, LiveFormat, Plan, Role, TopicKind};
 use crate::workload::content::Contents;
 use crate::workload::{Message, Received, Reports};
 
@@ -52,6 +54,9 @@ pub struct Destinations {
     pub exchange: Option<ExchangeKind>,
     /// With an exchange: who gets everything, each by the name of its group.
     pub audiences: Vec<String>,
+    /// Of live topics: there is a log behind them.
+    pub is_stored: bool,
+    pub format: LiveFormat,
 }
 
 /// What a sender or receiver needs to know.

@@ -20,6 +20,20 @@ pub struct Topics {
     pub exchange: Option<ExchangeKind>,
     /// How often topics are chosen: 0 all alike, else the exponent of a Zipf distribution.
     pub zipf: f64,
+    /// The same content on the same topic, from whomever, is delivered once within this time. Every duplicate begins it anew.
+    pub filter: Option<Span>,
+    /// Live topics: there is a log behind them, and who subscribes gets what was published before.
+    pub stored: bool,
+    /// Live topics: how messages are written.
+    pub format: LiveFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LiveFormat {
+    #[default]
+    Json,
+    Msgpack,
 }
 
 impl Default for Topics {
@@ -32,6 +46,9 @@ impl Default for Topics {
             length_max: None,
             exchange: None,
             zipf: 0.0,
+            filter: None,
+            stored: false,
+            format: LiveFormat::Json,
         }
     }
 }
@@ -96,6 +113,12 @@ pub struct Role {
     /// The share of messages that are sent twice, 0 to 1.
     #[serde(default)]
     pub duplicates: f64,
+    /// Every message is sent by so many of the role's clients, at the same moment; `rate` counts all of them.
+    #[serde(default = "one")]
+    pub copies: u32,
+    /// Closed loop: messages of the role that may be sent and not yet received.
+    #[serde(default)]
+    pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
     /// Bytes that go together.
@@ -120,6 +143,15 @@ pub struct Role {
     /// Every consumer gets everything, instead of a share.
     #[serde(default)]
     pub fan_out: bool,
+    /// Live topics: subscribers that share a connection.
+    #[serde(default = "one")]
+    pub users: u32,
+    /// Live topics: so many of the set's topics each subscriber follows, each topic with as many subscribers as any other.
+    #[serde(default)]
+    pub follows: Option<u32>,
+    /// The agents that its clients sit at, by name; all of them, if not given.
+    #[serde(default)]
+    pub on: Vec<String>,
     /// How often a consumer stores how far it is; never, if not given. Whoever is cut off goes on from there.
     #[serde(default)]
     pub commit: Option<Span>,

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use figure::{Figure, FigureKind};
 pub use load::{
-    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, Rate, Role, Size,
-    Steps, TopicKind, Topics, Work,
+    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat, Rate,
+    Role, Size, Steps, TopicKind, Topics, Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};
@@ -87,6 +87,8 @@ pub struct RunSettings {
     pub seed: u64,
     /// How long consumers may go on reading when producers have ended, before what is missing is lost.
     pub settle: Span,
+    /// Other machines that run the load, each `HOST:PORT` or `NAME=HOST:PORT` of a `stafett lab agent`.
+    pub agents: Vec<String>,
 }
 
 impl Default for RunSettings {
@@ -102,6 +104,7 @@ impl Default for RunSettings {
             design: Design::Grid,
             seed: 1,
             settle: Span::seconds(10),
+            agents: Vec::new(),
         }
     }
 }
@@ -123,14 +126,19 @@ pub enum Protocol {
     Kafka,
     /// AMQP 0-9-1. Over it a topic is a queue, or as many as it has partitions.
     Amqp,
+    /// Stafett's own for live topics.
+    Live,
 }
 
 impl Protocol {
+    pub const ALL: [Self; 3] = [Self::Kafka, Self::Amqp, Self::Live];
+
     /// As people write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kafka => "Kafka's protocol",
             Self::Amqp => "AMQP",
+            Self::Live => "the protocol of live topics",
         }
     }
 
@@ -139,6 +147,7 @@ impl Protocol {
         match self {
             Self::Kafka => "kafka",
             Self::Amqp => "amqp",
+            Self::Live => "http",
         }
     }
 }
@@ -160,7 +169,8 @@ pub enum Design {
 }
 
 /// One point's settings: the experiment with values for everything that its grid varies, scaled.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     pub run: RunSettings,
     pub system: SystemSettings,

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::drivers::Driver;
 use crate::drivers::amqp::Amqp;
 use crate::drivers::lean::Lean;
+use crate::drivers::live::Live;
 use crate::experiment::{Does, DriverKind, Plan, Protocol, Rate};
 use crate::grid;
 use crate::results::{Ceiling, ProcessKind};
@@ -80,7 +81,8 @@ async fn of_plan(
     let is_ours = plan.run.driver == DriverKind::Lean;
     let are_few = plan.topics.values().all(|topics| topics.count <= 1000);
     let driver = driver(protocol, "");
-    if !produces || !is_ours || !are_few || driver.lacks(plan).is_some() {
+    let has_stub = protocol != Protocol::Live;
+    if !has_stub || !produces || !is_ours || !are_few || driver.lacks(plan).is_some() {
         return None;
     }
     let mut ceiling = Ceiling {
@@ -101,6 +103,7 @@ fn driver(protocol: Protocol, address: &str) -> Arc<dyn Driver> {
     match protocol {
         Protocol::Kafka => Arc::new(Lean::new(address)),
         Protocol::Amqp => Arc::new(Amqp::new(address)),
+        Protocol::Live => Arc::new(Live::new(address)),
     }
 }
 
@@ -205,6 +208,8 @@ async fn load(
         driver: Arc::clone(driver),
         destinations,
         brokers: Vec::new(),
+        seating: Arc::default(),
+        together: None,
         ends_early: false,
         precise: true,
         stop: stop.clone(),

@@ -40,6 +40,12 @@ pub const METRICS: &[Metric] = &[
         Better::Higher,
     ),
     row("consume_rate", "received messages", "1/s", Better::Higher),
+    row(
+        "arrival_rate",
+        "messages that came, doubles included",
+        "1/s",
+        Better::Neither,
+    ),
     row("consume_bytes_rate", "received content", "B/s", Better::Higher),
     row("goodput", "messages answered in time", "1/s", Better::Higher),
     row(

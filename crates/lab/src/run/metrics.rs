@@ -61,6 +61,9 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
         "consume_bytes_rate",
         sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
     );
+    let arrivals = |role: &RoleResult| (role.counts.received + role.counts.duplicated) as f64;
+    let arrived = sum(loaded.roles.iter().filter(receives), arrivals);
+    put("arrival_rate", arrived.map(|arrived| arrived / loaded.measured_s));
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
 }
 
@@ -101,7 +104,9 @@ fn messages(loaded: &Loaded) -> f64 {
 
 /// Figures of the processes; returns the client's share of all cores.
 fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f64>)) -> f64 {
-    let all = loaded.measured_s * f64::from(cores());
+    // The broker runs on this machine; clients may run on others.
+    let of_broker = loaded.measured_s * f64::from(cores());
+    let of_clients = loaded.measured_s * f64::from(loaded.client_cores);
     let mut client_share = 0.0;
     for (kind, name) in [(ProcessKind::Broker, "broker"), (ProcessKind::Client, "client")] {
         let samples = counted(loaded, kind);
@@ -112,7 +117,10 @@ fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f
             .iter()
             .map(|sample| sample.cpu_user_s + sample.cpu_system_s)
             .sum();
-        let share = cpu / all;
+        let share = match kind {
+            ProcessKind::Broker => cpu / of_broker,
+            ProcessKind::Client => cpu / of_clients,
+        };
         if kind == ProcessKind::Client {
             client_share = share;
         }

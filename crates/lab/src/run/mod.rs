@@ -18,6 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::proof::Secret;
+use crate::agents::{AgentAddress, Crew, placing};
 use crate::environment;
 use crate::experiment::check::speaks;
 use crate::experiment::read::TOPICS_DEFAULT;
@@ -48,6 +50,12 @@ pub struct Request {
     pub out: PathBuf,
     /// Of systems that run already.
     pub addresses: BTreeMap<String, String>,
+    /// Who runs the load, instead of those of the experiment; nobody: this program itself.
+    pub agents: Vec<AgentAddress>,
+    /// What the agents want to hear.
+    pub secret: Option<Secret>,
+    /// This machine's address, on which systems that are started listen.
+    pub host: String,
     /// This program.
     pub exe: PathBuf,
     /// The command line that repeats the run.
@@ -80,6 +88,19 @@ pub enum RunError {
 /// Runs what is asked, or goes on with it. Returns the run as it was left; `stop` interrupts it.
 pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToken) -> Result<Run, RunError> {
     let experiment = request.source.experiment()?;
+    let mut request = request;
+    if request.agents.is_empty() {
+        request.agents = AgentAddress::parse_all(&experiment.run.agents)
+            .map_err(|wrong| RunError::Request(format!("run.agents: {wrong}")))?;
+    }
+    check_agents(&request, &experiment)?;
+    let crew = match request.agents.as_slice() {
+        [] => None,
+        agents => {
+            let crew = Crew::gather(agents.to_vec(), request.secret.clone()).await;
+            Some(crew.map_err(RunError::Request)?)
+        }
+    };
     let folder = Folder::new(&request.out);
     let mut run = if folder.exists() {
         resumed(&request, &folder)?
@@ -88,7 +109,11 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         folder.write_run(&run)?;
         run
     };
+    if let Some(crew) = &crew {
+        run.environment.agents = crew.describe();
+    }
     let place = Place {
+        host: request.host.clone(),
         exe: request.exe.clone(),
         data: request.out.join("data"),
         logs: request.out.join("logs"),
@@ -106,6 +131,7 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         watch,
         stop,
         system: None,
+        crew,
     };
     let ended = bench.all(&mut run, &folder).await;
     bench.put_away().await;
@@ -123,6 +149,41 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         (Status::Stopped, _) | (_, Ok(())) => Ok(run),
         (_, Err(error)) => Err(error.into()),
     }
+}
+
+/// What agents cannot do is said before anything runs.
+fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunError> {
+    let agents = &request.agents;
+    let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
+    let is_here = |address: &str| address.starts_with("127.") || address.starts_with("localhost:");
+    for parameters in grid::combinations(&request.source.grid(request.scale)?) {
+        let plan = request.source.plan(request.scale, &parameters)?;
+        let seated = placing::seat(&plan, agents);
+        if agents.is_empty() {
+            if let Some((name, _)) = plan.roles.iter().find(|(_, role)| !role.on.is_empty()) {
+                return Err(RunError::Request(format!(
+                    "roles.{name}.on names agents, and there are none: give them with --agent NAME=HOST:PORT"
+                )));
+            }
+            continue;
+        }
+        let seating = seated.map_err(RunError::Request)?;
+        placing::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;
+        let started = systems.iter().find(|system| {
+            let own = plan.system.own(system);
+            !request.addresses.contains_key(*system) && own.is_none_or(|own| !own.is_there())
+        });
+        let far = agents.iter().find(|agent| !is_here(&agent.address));
+        if let (Some(system), Some(agent)) = (started, far.filter(|_| is_here(&format!("{}:", request.host))))
+        {
+            return Err(RunError::Request(format!(
+                "agent `{}` at {} cannot reach {system}, which is started on this machine's loopback: give this \
+                 machine's address (--host), or that of a system that runs already (--address {system}=HOST:PORT)",
+                agent.name, agent.address
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A run from its beginning.
@@ -198,12 +259,16 @@ impl Bench {
     async fn all(&mut self, run: &mut Run, folder: &Folder) -> Result<(), RunError> {
         if run.network.is_none() {
             self.watch.does("measuring the network");
-            run.network = tokio::task::spawn_blocking(network::loopback)
-                .await
-                .ok()
-                .and_then(Result::ok);
+            run.network = match &self.crew {
+                Some(crew) => crew.network(),
+                None => tokio::task::spawn_blocking(network::loopback)
+                    .await
+                    .ok()
+                    .and_then(Result::ok),
+            };
         }
-        if run.ceilings.is_empty() {
+        // The clients of agents are on other machines.
+        if run.ceilings.is_empty() && self.crew.is_none() {
             self.watch
                 .does("measuring what the client reaches against a stub");
             run.ceilings = ceiling::measure(&self.request, &self.stop).await?;
@@ -316,6 +381,9 @@ mod tests {
             scale: 1.0,
             out: folder.path().to_owned(),
             addresses: BTreeMap::new(),
+            agents: Vec::new(),
+            secret: None,
+            host: "127.0.0.1".to_owned(),
             exe: PathBuf::new(),
             command: String::new(),
         };

@@ -8,10 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::verdict::{self, Seen};
 use super::{Request, Watch, metrics, now_ms};
+use crate::agents::Crew;
+use crate::agents::crew::Order;
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
+use crate::workload::load::Second;
 use crate::workload::{Load, Loaded, seats};
 
 /// Topics may take as long to be created as a point lasts, and not less than this.
@@ -24,6 +27,8 @@ pub(crate) struct Bench {
     pub(crate) watch: Arc<dyn Watch>,
     pub(crate) stop: CancellationToken,
     pub(crate) system: Option<System>,
+    /// Who runs the load, if it is not this program.
+    pub(crate) crew: Option<Crew>,
 }
 
 /// What came of a load.
@@ -178,7 +183,7 @@ impl Bench {
 
     /// Creates topics, runs the load, deletes the topics.
     async fn load(
-        &self,
+        &mut self,
         driver: &Arc<dyn Driver>,
         plan: &Arc<Plan>,
         topic_settings: &[(String, String)],
@@ -198,19 +203,12 @@ impl Bench {
         }
         let prepared = began.elapsed();
         let stop = self.stop.child_token();
+        let of_load = stop.clone();
         let process = self.system.as_ref().and_then(|system| system.process.as_ref());
         let watch = Arc::clone(&self.watch);
-        let load = Load {
-            plan: Arc::clone(plan),
-            driver: Arc::clone(driver),
-            destinations: destinations.clone(),
-            brokers: process.map(|process| process.pid).into_iter().collect(),
-            contents: Load::contents(plan).map_err(DriverError::Refused)?,
-            ends_early: true,
-            precise: true,
-            stop: stop.clone(),
-            on_second: Box::new(move |second| watch.second(second)),
-        };
+        let on_second: Box<dyn Fn(&Second) + Send + Sync> =
+            Box::new(move |second: &Second| watch.second(second));
+        let brokers = process.map(|process| process.pid).into_iter().collect();
         let ended = process.map(|process| process.ended.clone());
         let death = async move {
             match ended {
@@ -221,8 +219,46 @@ impl Bench {
             // The load sees that and ends.
             std::future::pending::<()>().await;
         };
+        let system = self.system.as_ref();
+        let system = system.map(|system| {
+            (
+                system.name.clone(),
+                system.address(plan).unwrap_or_default().to_owned(),
+            )
+        });
+        let (system, address) = system.unwrap_or_default();
+        let crew = self.crew.as_mut();
+        let running = async {
+            if let Some(crew) = crew {
+                let order = Order {
+                    plan: Arc::clone(plan),
+                    system,
+                    address,
+                    tag: tag.to_owned(),
+                    topic_settings: topic_settings.to_vec(),
+                    brokers,
+                    stop: of_load,
+                    on_second,
+                };
+                return crew.run(order).await;
+            }
+            let load = Load {
+                plan: Arc::clone(plan),
+                driver: Arc::clone(driver),
+                destinations: destinations.clone(),
+                brokers,
+                contents: Load::contents(plan).map_err(DriverError::Refused)?,
+                seating: Arc::default(),
+                together: None,
+                ends_early: true,
+                precise: true,
+                stop: of_load,
+                on_second,
+            };
+            load.run().await
+        };
         let loaded = tokio::select! {
-            loaded = load.run() => loaded?,
+            loaded = running => loaded?,
             () = death => return Err(DriverError::Failed("the system ended".to_owned())),
         };
         for set in destinations.values() {
@@ -285,6 +321,8 @@ pub(crate) fn destinations(
             settings,
             exchange,
             audiences,
+            is_stored: topics.stored,
+            format: topics.format,
         };
         (set.clone(), Arc::new(destinations))
     });

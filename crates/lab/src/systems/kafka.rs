@@ -23,7 +23,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     empty(&data)?;
     let mut command = Command::new(script);
     command.arg("serve").arg("--data-dir").arg(&data);
-    command.args(["--kafka", "127.0.0.1:0"]);
+    command.args(["--kafka", &format!("{}:0", place.host)]);
     let mut settings = BTreeMap::new();
     // Topics that a point has used are gone before the next one is measured.
     let mut properties = vec![("log.segment.delete.delay.ms".to_owned(), "1000".to_owned())];

@@ -15,9 +15,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::drivers::Driver;
 use crate::drivers::amqp::Amqp;
 use crate::drivers::lean::Lean;
+use crate::drivers::live::Live;
+use crate::drivers::{Driver, DriverError};
 use crate::experiment::check::speaks;
 use crate::experiment::{DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
@@ -26,6 +27,8 @@ use process::Process;
 /// Where systems live.
 #[derive(Debug, Clone)]
 pub struct Place {
+    /// This machine's address, on which systems listen.
+    pub host: String,
     /// This program: Stafett is started with it.
     pub exe: PathBuf,
     /// Of everything that systems store; emptied for each start.
@@ -79,7 +82,11 @@ pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, Sta
 
 /// What a system of that name has to be started with for a plan.
 pub fn key(name: &str, plan: &Plan) -> String {
-    format!("{name} {:?}", plan.system.own(name))
+    format!(
+        "{name} {:?} {:?}",
+        plan.system.own(name),
+        stafett::rules(name, plan)
+    )
 }
 
 /// The settings of topics that give a durability, and which it is.
@@ -95,11 +102,12 @@ pub fn levels(name: &str, plan: &Plan) -> (Vec<(String, String)>, Durability) {
 
 /// What is spoken to a system of that name, or why nothing can be.
 pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
-    let has_queues = plan.topics.values().any(|topics| topics.kind == TopicKind::Queue);
+    let has = |kind| plan.topics.values().any(|topics| topics.kind == kind);
     let own = match name {
         "kafka" => Protocol::Kafka,
         "rabbitmq" => Protocol::Amqp,
-        _ if has_queues => Protocol::Amqp,
+        _ if has(TopicKind::Live) => Protocol::Live,
+        _ if has(TopicKind::Queue) => Protocol::Amqp,
         _ => Protocol::Kafka,
     };
     let wanted = plan.run.protocol.unwrap_or(own);
@@ -113,6 +121,7 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
 /// A driver for a system of that name, or why there is none.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
     match (protocol(name, plan)?, plan.run.driver) {
+        (Protocol::Live, _) => Ok(Arc::new(Live::new(address))),
         (Protocol::Kafka, DriverKind::Lean) => Ok(Arc::new(Lean::new(address))),
         (Protocol::Amqp, DriverKind::Lean) => Ok(Arc::new(Amqp::new(address))),
         (Protocol::Kafka, DriverKind::Client) => Err("the driver on librdkafka is not built in".to_owned()),
@@ -162,10 +171,9 @@ pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, 
         )));
     }
     let answered = first_answer(spoken, address, Instant::now(), Duration::from_secs(10)).await?;
-    let both = [Protocol::Kafka, Protocol::Amqp];
     Ok(System {
         name: name.to_owned(),
-        addresses: both
+        addresses: Protocol::ALL
             .iter()
             .filter_map(|protocol| Some((*protocol, own.address(*protocol)?.to_owned())))
             .collect(),
@@ -209,23 +217,30 @@ pub(crate) async fn first_answer(
     patience: Duration,
 ) -> Result<Answered, StartError> {
     let mut last = "it did not answer".to_owned();
-    while since.elapsed() < patience {
-        let answered = match protocol {
-            Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),
-            Protocol::Amqp => Amqp::new(address).ping().await.map(|server| server.version),
-        };
-        match answered {
-            Ok(version) => {
+    while let Some(left) = patience.checked_sub(since.elapsed()) {
+        let asked = ask(protocol, address);
+        match tokio::time::timeout(left, asked).await {
+            Err(_) => break,
+            Ok(Ok(version)) => {
                 return Ok(Answered {
                     after: since.elapsed(),
                     version,
                 });
             }
-            Err(error) => last = error.to_string(),
+            Ok(Err(error)) => last = error.to_string(),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Err(StartError::Failed(last))
+}
+
+/// Asks once; the answer is what the system says that it is, where its protocol has a place for that.
+async fn ask(protocol: Protocol, address: &str) -> Result<String, DriverError> {
+    match protocol {
+        Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),
+        Protocol::Amqp => Amqp::new(address).ping().await.map(|server| server.version),
+        Protocol::Live => Live::new(address).ping().await.map(|()| String::new()),
+    }
 }
 
 #[cfg(test)]

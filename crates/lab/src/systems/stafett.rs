@@ -7,9 +7,11 @@ use tokio::process::Command;
 
 use super::process::{Process, last_words};
 use super::{Place, StartError, System, answer_of, protocol, there};
-use crate::experiment::{Plan, Protocol};
+use crate::experiment::{Plan, Protocol, TopicKind};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
+/// What the names of the lab's topics begin with.
+const TOPICS: &str = "lab-";
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.stafett;
@@ -21,21 +23,20 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     empty(&data)?;
     let mut command = Command::new(&place.exe);
     command.arg("serve").arg("--data-dir").arg(&data);
-    command.args([
-        "--kafka",
-        "127.0.0.1:0",
-        "--amqp",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--log-level",
-        "warn",
-    ]);
+    let listen = format!("{}:0", place.host);
+    for listener in ["--kafka", "--amqp", "--http"] {
+        command.args([listener, &listen]);
+    }
+    command.args(["--log-level", "warn"]);
     let mut settings = BTreeMap::new();
     for (name, value) in &own.set {
         let value = plain(value);
         command.arg("--set").arg(format!("{name}={value}"));
         settings.insert(name.clone(), value);
+    }
+    for (name, value) in rules("stafett", plan) {
+        command.arg("--set").arg(format!("{name}={value}"));
+        settings.insert(name, value);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("STAFETT_") {
@@ -45,7 +46,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     let started = Instant::now();
     let mut found = BTreeMap::new();
     let is_ready = |line: &str| {
-        for protocol in [Protocol::Kafka, Protocol::Amqp] {
+        for protocol in Protocol::ALL {
             let at = line
                 .strip_prefix(protocol.word())
                 .and_then(|rest| rest.strip_prefix(" listening on "));
@@ -73,6 +74,26 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         process: Some(process),
         key: String::new(),
     })
+}
+
+/// What the plan's live topics are: settings of the broker, for all topics of the lab.
+pub(super) fn rules(name: &str, plan: &Plan) -> Vec<(String, String)> {
+    if name != "stafett" {
+        return Vec::new();
+    }
+    let live = || {
+        plan.topics
+            .values()
+            .filter(|topics| topics.kind == TopicKind::Live)
+    };
+    let filter = live().find_map(|topics| topics.filter);
+    let stored = live().any(|topics| topics.stored);
+    let rules = [
+        filter.map(|filter| ("live.duplicates", format!("{TOPICS}={}ms", filter.0.as_millis()))),
+        stored.then(|| ("live.logs", format!("{TOPICS}=lab"))),
+    ];
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    rules.into_iter().flatten().map(named).collect()
 }
 
 /// A folder with nothing in it.

@@ -7,10 +7,10 @@
 //! - [`message`]: the lab's own bytes at the front of a message
 //! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
 //! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
-//! - [`ledger`]: which messages came: what is missing, what came twice
+//! - [`ledger`]: which messages came: what is missing, what came twice; [`tally`]: the same for messages that come to several
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they received
-//! - `seats`: who takes part
+//! - `seats`: who takes part; [`seating`]: on which host; [`together`]: what several hosts tell each other
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
@@ -27,8 +27,11 @@ pub mod pace;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
+pub mod seating;
 pub(crate) mod seats;
 pub mod size;
+pub mod tally;
+pub mod together;
 
 pub use ledger::Ledger;
 pub use load::{Load, Loaded};

@@ -197,10 +197,12 @@ impl Recorder {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages came: the intended moments of the new ones, their bytes, and how many came again.
-    pub fn received(&self, moments: &[(u64, u64)], bytes: u64, again: u64) {
+    /// Messages came: the intended moments of the new ones, how many new ones have their moments on another host's clock,
+    /// the bytes of all, and how many came again.
+    pub fn received(&self, moments: &[(u64, u64)], elsewhere: u64, bytes: u64, again: u64) {
         let now = self.now();
         let mut books = self.books();
+        books.totals.received += elsewhere;
         for (intended, count) in moments {
             books.totals.received += count;
             if self.counts == Clock::Acknowledgements {
@@ -262,8 +264,23 @@ impl Recorder {
         self.books().samples.last().and_then(|sample| sample.p99_us)
     }
 
-    /// Takes the sample of the `seconds` that end at `at_s`.
-    pub fn sample(&self, at_s: f64, seconds: f64, counts: bool) -> RateSample {
+    /// Streams, and which of their messages were given up.
+    pub fn all_given_up(&self) -> Vec<(u32, Vec<u64>)> {
+        let books = self.books();
+        let rows = books.given_up.iter();
+        rows.map(|(stream, set)| (*stream, set.iter().copied().collect()))
+            .collect()
+    }
+
+    /// Takes the sample of the `seconds` that end at `at_s`; with its latencies, encoded, if they are `wanted` and there
+    /// are any.
+    pub fn sample(
+        &self,
+        at_s: f64,
+        seconds: f64,
+        counts: bool,
+        wanted: bool,
+    ) -> (RateSample, Option<String>) {
         let mut books = self.books();
         let since = books.totals.since(&books.sampled);
         books.sampled = books.totals;
@@ -283,6 +300,7 @@ impl Recorder {
             max_us: of(1.0),
         };
         books.samples.push(sample);
+        let latencies = (wanted && !books.second.is_empty()).then(|| histogram::encode(&books.second));
         let Books {
             measured,
             second,
@@ -299,7 +317,7 @@ impl Recorder {
         }
         second.reset();
         lateness_second.reset();
-        sample
+        (sample, latencies)
     }
 
     /// Everything, at the end: counts of what counted, of all, the main latency, lateness and samples.

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::message::{Message, Received};
 use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
+use super::seating::Seating;
 use super::size;
 use crate::drivers::{Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::Does;
@@ -40,6 +41,7 @@ pub(super) struct Exchanger {
     pub(super) pace: Option<Pace>,
     pub(super) stream: u32,
     pub(super) sequence: Arc<AtomicU64>,
+    pub(super) seating: Arc<Seating>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
     pub(super) stop: CancellationToken,
@@ -141,19 +143,26 @@ impl Exchanger {
     fn take(&self, received: &[Received], ends: &mut Ends, outgoing: &mut Vec<Message>) {
         for message in received {
             let moment = [(message.intended, 1)];
+            // Two clocks are not compared; a question comes back to the one that its moment is of.
+            let (moment, elsewhere) = if self.seating.has_stream(message.stream) {
+                (&moment[..], 0)
+            } else {
+                (&[][..], 1)
+            };
+            let bytes = u64::from(message.size);
             match self.inbound.role.does {
                 Does::Relay => {
-                    self.recorder.received(&moment, u64::from(message.size), 0);
+                    self.recorder.received(moment, elsewhere, bytes, 0);
                     outgoing.push(self.passed_on(&mut ends.random));
                 }
                 Does::Respond => {
-                    self.recorder.received(&moment, u64::from(message.size), 0);
+                    self.recorder.received(moment, elsewhere, bytes, 0);
                     outgoing.push(self.answer(message, &mut ends.random));
                 }
                 Does::Request | Does::Produce | Does::Consume | Does::Idle => {
                     let is_ours = message.stream == self.stream;
                     if is_ours && ends.waiting.remove(&message.sequence).is_some() {
-                        self.recorder.received(&moment, u64::from(message.size), 0);
+                        self.recorder.received(moment, elsewhere, bytes, 0);
                     }
                 }
             }

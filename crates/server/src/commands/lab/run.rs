@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use stafett_lab::agents::AgentAddress;
 use stafett_lab::experiment::check::SYSTEMS;
 use stafett_lab::experiment::{Source, library};
 use stafett_lab::results::{Run, Status};
@@ -24,6 +25,8 @@ const SCALE: &str = "scale";
 const REPETITIONS: &str = "repetitions";
 const OUT: &str = "out";
 const ADDRESS: &str = "address";
+const AGENT: &str = "agent";
+const HOST: &str = "host";
 
 pub(super) fn describe() -> Command {
     Command::new("run")
@@ -75,6 +78,22 @@ pub(super) fn describe() -> Command {
                     "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it \
                      speaks AMQP",
                 ),
+        )
+        .arg(
+            Arg::new(AGENT)
+                .long(AGENT)
+                .value_name("[NAME=]HOST:PORT")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .help("A `stafett lab agent` that runs its share of the load; without any, this program runs all of it"),
+        )
+        .arg(super::agent::secret())
+        .arg(
+            Arg::new(HOST)
+                .long(HOST)
+                .value_name("HOST")
+                .default_value("127.0.0.1")
+                .help("The address of this machine at which agents find the systems that are started here"),
         )
         .after_help(
             "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
@@ -152,6 +171,9 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
     let systems: Option<Vec<String>> = matches
         .get_many::<String>(SYSTEM)
         .map(|systems| systems.cloned().collect());
+    let agents: Vec<String> = matches.get_many(AGENT).into_iter().flatten().cloned().collect();
+    let agents = AgentAddress::parse_all(&agents).map_err(Failure::Usage)?;
+    let host = matches.get_one::<String>(HOST).cloned();
     let addresses: BTreeMap<String, String> =
         matches.get_many(ADDRESS).into_iter().flatten().cloned().collect();
     let command: Vec<String> = std::env::args().skip(1).collect();
@@ -163,6 +185,9 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
         scale,
         out,
         addresses,
+        agents,
+        secret: super::agent::read_secret(matches)?,
+        host: host.unwrap_or_else(|| "127.0.0.1".to_owned()),
         exe: std::env::current_exe().context("this program's own file is not known")?,
         command: format!("stafett {}", command.join(" ")),
     })

@@ -3,13 +3,15 @@
 use std::io::{self, Write as _};
 
 use anyhow::Context;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use stafett_lab::drivers::{amqp, stub};
 
 use crate::failure::Failure;
 
 const LISTEN: &str = "listen";
 const AMQP: &str = "amqp";
+const RECORDS: &str = "records";
+const PARTITIONS: &str = "partitions";
 
 pub(super) fn describe() -> Command {
     Command::new("stub")
@@ -28,6 +30,21 @@ pub(super) fn describe() -> Command {
                 .default_value("127.0.0.1:0")
                 .help("Where clients connect"),
         )
+        .arg(
+            Arg::new(RECORDS)
+                .long(RECORDS)
+                .value_name("NUMBER")
+                .value_parser(value_parser!(i64).range(0..))
+                .help("Every topic exists, and each partition seems to hold so many records of 100 bytes"),
+        )
+        .arg(
+            Arg::new(PARTITIONS)
+                .long(PARTITIONS)
+                .value_name("NUMBER")
+                .default_value("6")
+                .value_parser(value_parser!(u16).range(1..))
+                .help("How many partitions every topic has, with --records"),
+        )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -42,14 +59,20 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let done = if matches.get_flag(AMQP) {
         runtime.block_on(serve_amqp(address))
     } else {
-        runtime.block_on(serve_kafka(address))
+        let records = matches.get_one::<i64>(RECORDS).copied();
+        let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
+        runtime.block_on(serve_kafka(address, records, partitions))
     };
     done.map_err(Failure::from)
 }
 
-async fn serve_kafka(address: &str) -> anyhow::Result<()> {
+async fn serve_kafka(address: &str, records: Option<i64>, partitions: u16) -> anyhow::Result<()> {
     let stub = stub::Stub::bind(address).await;
-    let stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    let mut stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    if let Some(records) = records {
+        stub.fill(partitions.into(), records)
+            .context("no batch can be made")?;
+    }
     writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
     stub.serve().await.context("the stub ended")
 }
