@@ -86,11 +86,7 @@ impl Bench {
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
-            .map_err(|error| match error {
-                StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
-                StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-                StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
-            })?;
+            .map_err(verdict::of_start)?;
         let Some(system) = &self.system else {
             return Ok(());
         };
@@ -191,16 +187,7 @@ impl Bench {
     ) -> Result<Brought, DriverError> {
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
-        let patience = plan.run.duration.0.max(PREPARED_WITHIN);
-        for set in destinations.values() {
-            let preparing = tokio::time::timeout(patience, driver.prepare(set));
-            preparing.await.unwrap_or_else(|_| {
-                let (count, seconds) = (set.names.len(), patience.as_secs());
-                Err(DriverError::Failed(format!(
-                    "creating {count} topics or queues took longer than {seconds} s"
-                )))
-            })?;
-        }
+        prepare(driver, plan, &destinations).await?;
         let prepared = began.elapsed();
         let stop = self.stop.child_token();
         let of_load = stop.clone();
@@ -219,14 +206,7 @@ impl Bench {
             // The load sees that and ends.
             std::future::pending::<()>().await;
         };
-        let system = self.system.as_ref();
-        let system = system.map(|system| {
-            (
-                system.name.clone(),
-                system.address(plan).unwrap_or_default().to_owned(),
-            )
-        });
-        let (system, address) = system.unwrap_or_default();
+        let (system, address) = self.whereabouts(plan);
         let crew = self.crew.as_mut();
         let running = async {
             if let Some(crew) = crew {
@@ -271,6 +251,13 @@ impl Bench {
         })
     }
 
+    /// The system's name, and where it is spoken to.
+    fn whereabouts(&self, plan: &Plan) -> (String, String) {
+        let system = self.system.as_ref();
+        let known = system.map(|system| (system.name.clone(), system.address(plan).unwrap_or_default()));
+        known.map_or_else(Default::default, |(name, address)| (name, address.to_owned()))
+    }
+
     /// No load at all: the system is there, and that is what is measured.
     async fn rest(&self, point: &mut Point, plan: &Plan) {
         let pid = self
@@ -292,6 +279,25 @@ impl Bench {
             point.outcome = verdict::of_death(&status);
         }
     }
+}
+
+/// Creates what is used, within a bound: a system that takes too long for it is a result.
+async fn prepare(
+    driver: &Arc<dyn Driver>,
+    plan: &Plan,
+    destinations: &BTreeMap<String, Arc<Destinations>>,
+) -> Result<(), DriverError> {
+    let patience = plan.run.duration.0.max(PREPARED_WITHIN);
+    for set in destinations.values() {
+        let preparing = tokio::time::timeout(patience, driver.prepare(set));
+        preparing.await.unwrap_or_else(|_| {
+            let (count, seconds) = (set.names.len(), patience.as_secs());
+            Err(DriverError::Failed(format!(
+                "creating {count} topics or queues took longer than {seconds} s"
+            )))
+        })?;
+    }
+    Ok(())
 }
 
 /// The topics of a point by their set.
