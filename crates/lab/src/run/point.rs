@@ -14,6 +14,7 @@ use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, Plan, Restart};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
+use crate::workload::filter;
 use crate::workload::load::Second;
 use crate::workload::{Load, Loaded};
 
@@ -58,7 +59,14 @@ impl Bench {
             metrics: BTreeMap::new(),
             remarks: Vec::new(),
         };
-        let plan = Arc::new(plan);
+        let filtered = filter::before(&plan, &planned.system);
+        if filtered != plan {
+            point.remarks.push(
+                "it does not filter duplicates itself: the lab's own filter before it does, and each message goes through it twice"
+                    .to_owned(),
+            );
+        }
+        let plan = Arc::new(filtered);
         if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
             point.outcome = outcome;
         }
