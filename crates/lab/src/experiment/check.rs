@@ -265,6 +265,7 @@ impl Does {
             Self::Relay => "relay",
             Self::Request => "request",
             Self::Respond => "respond",
+            Self::Filter => "filter",
             Self::Idle => "idle",
         }
     }

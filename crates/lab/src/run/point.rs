@@ -14,6 +14,7 @@ use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
+use crate::workload::filter;
 use crate::workload::load::Second;
 use crate::workload::{Load, Loaded, seats};
 
@@ -61,7 +62,14 @@ impl Bench {
             metrics: BTreeMap::new(),
             remarks: Vec::new(),
         };
-        let plan = Arc::new(plan);
+        let filtered = filter::before(&plan, &planned.system);
+        if filtered != plan {
+            point.remarks.push(
+                "it does not filter duplicates itself: the lab's own filter before it does, and each message goes through it twice"
+                    .to_owned(),
+            );
+        }
+        let plan = Arc::new(filtered);
         if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
             point.outcome = outcome;
         }
@@ -338,7 +346,7 @@ pub(crate) fn destinations(
 /// Who gets everything of a set, each by the name of its group, and what stands before them where that is needed.
 fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
     let reads = |role: &Role| {
-        matches!(role.does, Does::Consume | Does::Respond)
+        matches!(role.does, Does::Consume | Does::Respond | Does::Filter)
             && role.topics.as_deref().is_none_or(|topics| topics == set)
     };
     let mut audiences = Vec::new();

@@ -184,12 +184,19 @@ impl Producer {
         let sequence = self.made;
         self.made += 1;
         self.sequence.fetch_max(self.made, Ordering::Relaxed);
+        let topic = self.chooser.draw(random);
+        // Through a filter, the message itself says where it goes from there.
+        let (reply, topic) = if self.seat.role.via.is_some() {
+            (topic + 1, 0)
+        } else {
+            (0, topic)
+        };
         let message = Message {
             stream: self.stream,
-            reply: 0,
+            reply,
             sequence,
             intended,
-            topic: self.chooser.draw(random),
+            topic,
             size: size::draw(&self.seat.role.size, random),
         };
         messages.push(message);
