@@ -126,7 +126,7 @@ pub enum Protocol {
     Kafka,
     /// AMQP 0-9-1. Over it a topic is a queue, or as many as it has partitions.
     Amqp,
-    /// Stafett's own for live topics.
+    /// Live topics, over WebSocket.
     Live,
 }
 

@@ -56,7 +56,7 @@ pub fn kafka(asked: &str) -> Given {
     }
 }
 
-/// Over AMQP the level is that of the queue (`x-durability`); what is transient has none.
+/// Over AMQP the level is that of the queue (`x-stafett-durability`); what is transient has none.
 pub fn stafett_queues(asked: &str, plan: &Plan) -> Given {
     if asked.parse() == Ok(Level::Memory) {
         let (durable, note) = if queue_types(plan).all(|kind| kind != Some("quorum")) {
@@ -68,7 +68,7 @@ pub fn stafett_queues(asked: &str, plan: &Plan) -> Given {
         return given(asked, "memory", Some(note), &settings);
     }
     let [durable, persistent] = persistent();
-    let level = ("x-durability", asked.to_owned());
+    let level = ("x-stafett-durability", asked.to_owned());
     given(
         asked,
         asked,
@@ -177,7 +177,7 @@ mod tests {
         for level in ["os", "interval:5,6", "sync"] {
             let (settings, durability) = stafett_queues(level, &plan(""));
             assert_eq!(durability.given, level);
-            assert!(settings.contains(&("x-durability".to_owned(), level.to_owned())));
+            assert!(settings.contains(&("x-stafett-durability".to_owned(), level.to_owned())));
         }
         let (settings, durability) = stafett_queues("memory", &plan(""));
         assert_eq!(durability.given, "memory");

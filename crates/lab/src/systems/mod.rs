@@ -121,9 +121,9 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
 /// A driver for a system of that name, or why there is none.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
     match (protocol(name, plan)?, plan.run.driver) {
-        (Protocol::Live, _) => Ok(Arc::new(Live::new(address))),
         (Protocol::Kafka, DriverKind::Lean) => Ok(Arc::new(Lean::new(address))),
         (Protocol::Amqp, DriverKind::Lean) => Ok(Arc::new(Amqp::new(address))),
+        (Protocol::Live, DriverKind::Lean | DriverKind::Client) => Ok(Arc::new(Live::new(address))),
         (Protocol::Kafka, DriverKind::Client) => Err("the driver on librdkafka is not built in".to_owned()),
         (Protocol::Amqp, DriverKind::Client) => Err("the driver on lapin is not built in".to_owned()),
     }
@@ -174,8 +174,8 @@ pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, 
     Ok(System {
         name: name.to_owned(),
         addresses: Protocol::ALL
-            .iter()
-            .filter_map(|protocol| Some((*protocol, own.address(*protocol)?.to_owned())))
+            .into_iter()
+            .filter_map(|protocol| Some((protocol, own.address(protocol)?.to_owned())))
             .collect(),
         version: answered.version,
         settings: BTreeMap::new(),
@@ -218,8 +218,7 @@ pub(crate) async fn first_answer(
 ) -> Result<Answered, StartError> {
     let mut last = "it did not answer".to_owned();
     while let Some(left) = patience.checked_sub(since.elapsed()) {
-        let asked = ask(protocol, address);
-        match tokio::time::timeout(left, asked).await {
+        match tokio::time::timeout(left, ask(protocol, address)).await {
             Err(_) => break,
             Ok(Ok(version)) => {
                 return Ok(Answered {

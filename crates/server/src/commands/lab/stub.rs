@@ -59,18 +59,17 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let done = if matches.get_flag(AMQP) {
         runtime.block_on(serve_amqp(address))
     } else {
-        let records = matches.get_one::<i64>(RECORDS).copied();
-        let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
-        runtime.block_on(serve_kafka(address, records, partitions))
+        runtime.block_on(serve_kafka(address, matches))
     };
     done.map_err(Failure::from)
 }
 
-async fn serve_kafka(address: &str, records: Option<i64>, partitions: u16) -> anyhow::Result<()> {
+async fn serve_kafka(address: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     let stub = stub::Stub::bind(address).await;
     let mut stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
-    if let Some(records) = records {
-        stub.fill(partitions.into(), records)
+    if let Some(records) = matches.get_one::<i64>(RECORDS) {
+        let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
+        stub.fill(partitions.into(), *records)
             .context("no batch can be made")?;
     }
     writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
