@@ -82,7 +82,7 @@ pub(super) fn describe() -> Command {
                 .long(HOST)
                 .value_name("HOST")
                 .default_value("127.0.0.1")
-                .help("The address of this machine at which agents find the systems that are started here; whoever reaches it can use them while they run"),
+                .help("The address of this machine at which agents find the systems that are started here"),
         )
         .after_help(
             "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
