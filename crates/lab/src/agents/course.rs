@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    fn begun<'a>(plan: &'a Plan) -> Course<'a> {
+    fn begun(plan: &Plan) -> Course<'_> {
         let mut course = Course::new(plan, 2);
         course.on_progress(0, told(false, 0, 0, false));
         assert_eq!(course.orders(second(1)), [], "the other one is not connected");

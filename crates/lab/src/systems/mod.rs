@@ -11,6 +11,7 @@ pub mod rabbitmq;
 pub mod stafett;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,14 @@ pub struct Place {
     pub logs: PathBuf,
     /// The folder of the scripts that fetch and start other systems, where it was found.
     pub peers: Option<PathBuf>,
+}
+
+impl Place {
+    /// Whether systems are for this machine alone.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
 }
 
 /// A system that answers.

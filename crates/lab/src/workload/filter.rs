@@ -140,7 +140,7 @@ mod tests {
         assert!(!seen.is_new(1, 1, 18), "the window began anew at 9");
         assert!(seen.is_new(1, 2, 18));
         assert!(seen.is_new(1, 1, 28));
-        assert!(seen.clone().is_new(1, 2, 100));
+        assert!(seen.is_new(1, 2, 100));
         let books = seen.books.lock().unwrap();
         assert_eq!(
             (books.until.len(), books.order.len()),

@@ -149,13 +149,11 @@ impl Producer {
     /// The moments of the messages that are due now.
     fn due(&mut self, reports: &Reports, moments: &mut Vec<u64>) {
         let now = self.recorder.now();
-        match &mut self.pace {
-            Some(pace) => pace.due(now, CHUNK, moments),
-            None => {
-                let ahead = self.ahead.as_ref().map_or(usize::MAX, Ahead::left);
-                moments.resize(self.window_left(reports).min(ahead).min(CHUNK), now);
-            }
+        if let Some(pace) = &mut self.pace {
+            return pace.due(now, CHUNK, moments);
         }
+        let ahead = self.ahead.as_ref().map_or(usize::MAX, Ahead::left);
+        moments.resize(self.window_left(reports).min(ahead).min(CHUNK), now);
     }
 
     fn window_left(&self, reports: &Reports) -> usize {

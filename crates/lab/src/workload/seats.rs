@@ -133,12 +133,12 @@ impl Cast {
             std::mem::take(&mut *self.receivers.lock().unwrap_or_else(PoisonError::into_inner));
         for (place, actor) in self.actors.iter().enumerate() {
             let before = actor.role.after.as_deref();
-            let before = before.and_then(|name| match &load.together {
-                Some(together) => together.over.get(name),
-                None => {
-                    let found = self.actors.iter().find(|other| other.name == name);
-                    found.map(|before| &before.ended)
+            let before = before.and_then(|name| {
+                if let Some(together) = &load.together {
+                    return together.over.get(name);
                 }
+                let found = self.actors.iter().find(|other| other.name == name);
+                found.map(|before| &before.ended)
             });
             let clients = TaskTracker::new();
             for client in (0..actor.role.clients).filter(|client| load.seating.is_here(place, *client)) {
