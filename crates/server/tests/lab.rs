@@ -224,6 +224,91 @@ fn a_broker_that_dies_is_a_result_and_the_grid_goes_on() {
     assert_eq!(json(&folder, "run.json")["status"], "finished");
 }
 
+const SONGS: &str = r#"question = "Who hears of a song?"
+systems = ["stafett"]
+
+[run]
+duration = "2s"
+warmup = "200ms"
+break_in = "0s"
+repetitions = 1
+
+[topics.songs]
+kind = "live"
+count = 20
+filter = "1m"
+
+[roles.reports]
+does = "produce"
+clients = 10
+copies = 5
+rate = { fixed = 500 }
+linger = "0us"
+
+[roles.users]
+does = "consume"
+clients = 8
+users = 5
+follows = 2
+
+[[figures]]
+title = "Deliveries"
+kind = "bars"
+x = "system"
+y = ["arrival_rate"]
+"#;
+
+#[test]
+fn live_topics_deliver_each_report_once_to_whoever_follows() {
+    for format in ["json", "msgpack"] {
+        let folder = Folder::new();
+        let text = SONGS.replace("count = 20", &format!("count = 20\nformat = \"{format}\""));
+        let output = lab(&folder, &written(&folder, &text)).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let point = json(&folder, "points/0001.json");
+        assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+        assert_eq!(point["driver"]["name"], "lean live");
+        let metrics = &point["metrics"];
+        let (sent, received) = (
+            metrics["sent"].as_f64().unwrap(),
+            metrics["received"].as_f64().unwrap(),
+        );
+        // Five report each start, which four of the forty users wait for.
+        let reported = received / 4.0;
+        assert!(received > 0.0 && reported.fract() == 0.0, "{metrics}");
+        // Of the last ones some of the five were stopped before they reported them.
+        assert!(
+            reported >= sent / 5.0 && reported < sent / 5.0 + 10.0,
+            "{metrics}"
+        );
+        assert_eq!(
+            (&metrics["lost"], &metrics["duplicated"]),
+            (&0.0.into(), &0.0.into())
+        );
+        assert!(metrics["delivery_p99_us"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn live_topics_with_a_log_are_caught_up_with() {
+    let folder = Folder::new();
+    let text = SONGS
+        .replace("filter = \"1m\"", "stored = true")
+        .replace("clients = 10\ncopies = 5\nrate = { fixed = 500 }", "total = 3000")
+        .replace("clients = 8\nusers = 5\nfollows = 2", "after = \"reports\"")
+        .replace("duration = \"2s\"", "duration = \"60s\"");
+    let output = lab(&folder, &written(&folder, &text)).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let point = json(&folder, "points/0001.json");
+    assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+    let metrics = &point["metrics"];
+    assert_eq!(
+        (&metrics["sent"], &metrics["received"]),
+        (&3000.0.into(), &3000.0.into())
+    );
+    assert!(metrics["drain_s"].as_f64().unwrap() > 0.0);
+}
+
 #[test]
 fn mistakes_name_their_line_and_run_nothing() {
     let folder = Folder::new();

@@ -272,6 +272,7 @@ impl Hosts {
             ip(&format!("-n {name} link set lo up"))?;
             // All of them find the system at the first cable's end.
             ip(&format!("-n {name} route add default via {ours}"))?;
+            ip(&format!("netns exec {name} true"))?;
         }
         Ok(hosts)
     }

@@ -36,9 +36,8 @@ pub(super) struct Course<'a> {
     since: Duration,
     /// What has come, and when it changed last.
     received: (u64, Duration),
-    /// When the readers of a backlog began, and when everything had come.
-    began: Option<Duration>,
-    finished: Option<Duration>,
+    /// How long the readers of a backlog took, once everything had come.
+    drain: Option<Duration>,
     pub(super) is_drained: bool,
 }
 
@@ -52,8 +51,7 @@ impl<'a> Course<'a> {
             is_ended: false,
             since: Duration::ZERO,
             received: (0, Duration::ZERO),
-            began: None,
-            finished: None,
+            drain: None,
             is_drained: true,
         }
     }
@@ -106,7 +104,7 @@ impl<'a> Course<'a> {
 
     /// From the start of the readers of a backlog until all of it was there.
     pub(super) fn drain(&self) -> Option<Duration> {
-        self.finished?.checked_sub(self.began?)
+        self.drain
     }
 
     fn enter(&mut self, stage: Stage, now: Duration) {
@@ -127,12 +125,12 @@ impl<'a> Course<'a> {
         let mut readers = self.plan.roles.values().enumerate();
         let reader = readers.find(|(_, role)| role.does == Does::Consume && role.after.is_some());
         if let Some((place, _)) = reader
-            && self.of_role(place).any(|role| role.has_begun)
+            && self.drain.is_none()
+            && self.has_sent_all()
+            && self.has_all()
         {
-            self.began.get_or_insert(now);
-        }
-        if self.has_sent_all() && self.has_all() {
-            self.finished.get_or_insert(now);
+            // Each host by its own clock: they began together.
+            self.drain = self.of_role(place).filter_map(|role| role.spent).max();
         }
     }
 
@@ -221,12 +219,12 @@ mod tests {
     fn told(is_sent: bool, received: u64, made: u64, has_ended: bool) -> Progress {
         let consumer = RoleProgress {
             received,
-            has_begun: received > 0,
+            spent: (received > 0).then(|| second(received)),
             ..RoleProgress::default()
         };
         let producer = RoleProgress {
             made,
-            has_begun: true,
+            spent: Some(second(0)),
             has_ended,
             ..RoleProgress::default()
         };
@@ -237,7 +235,7 @@ mod tests {
         }
     }
 
-    fn begun<'a>(plan: &'a Plan) -> Course<'a> {
+    fn begun(plan: &Plan) -> Course<'_> {
         let mut course = Course::new(plan, 2);
         course.on_progress(0, told(false, 0, 0, false));
         assert_eq!(course.orders(second(1)), [], "the other one is not connected");
@@ -259,7 +257,7 @@ mod tests {
         assert_eq!(course.orders(second(6)), []);
         course.on_progress(1, told(false, 3, 5, true));
         assert_eq!(course.orders(second(8)), [ToAgent::End]);
-        assert_eq!(course.drain(), Some(second(2)));
+        assert_eq!(course.drain(), Some(second(7)), "as long as the slower one took");
         course.on_progress(0, told(true, 7, 5, true));
         course.on_progress(1, told(true, 3, 5, true));
         assert_eq!(course.orders(second(9)), [ToAgent::Stop]);

@@ -282,7 +282,7 @@ impl Crew {
     ) -> Result<Option<Share>, DriverError> {
         match said {
             FromAgent::Progress { load, progress } if load == self.loads => {
-                course.on_progress(host, progress)
+                course.on_progress(host, progress);
             }
             FromAgent::Seconds { load, roles } if load == self.loads => {
                 let known = seconds.known();
@@ -347,7 +347,7 @@ impl Crew {
             .unwrap_or_default();
         for (agent, share) in self.agents.iter().zip(shares) {
             let of_agent = |text: String| format!("{text} (agent `{}`)", agent.name);
-            error = error.or(share.error.map(of_agent));
+            error = error.or_else(|| share.error.map(of_agent));
             remarks.extend(share.remarks.into_iter().map(of_agent));
             processes.extend(share.processes.into_iter().map(|mut process| {
                 process.name = of_agent(process.name);

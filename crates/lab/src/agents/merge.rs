@@ -170,18 +170,15 @@ fn accounted(plan: &Plan, place: usize, consumer: &Role, shares: &[Share]) -> (u
         .values()
         .enumerate()
         .filter(|(_, role)| role.does == Does::Produce && set(role) == set(consumer));
-    let mut sent: Vec<(u32, u64)> = Vec::new();
+    let mut streams: Vec<(u32, u64)> = Vec::new();
     let mut given_up: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-    for (producer, _) in producers {
-        let books: Vec<&RoleBooks> = shares
-            .iter()
-            .filter_map(|share| share.books.get(producer))
-            .collect();
+    for (at, _) in producers {
+        let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
         if books.iter().any(|books| books.is_overwhelmed) {
             continue;
         }
         for books in books {
-            sent.extend(&books.streams);
+            streams.extend(&books.streams);
             for (stream, messages) in &books.given_up {
                 given_up.entry(*stream).or_default().extend(messages);
             }
@@ -191,14 +188,16 @@ fn accounted(plan: &Plan, place: usize, consumer: &Role, shares: &[Share]) -> (u
     let (mut lost, mut both) = (0, 0);
     for audience in 0..audiences {
         let mut ledger = Ledger::default();
-        sent.iter().for_each(|(stream, _)| ledger.expect(*stream));
+        for (stream, _) in &streams {
+            ledger.expect(*stream);
+        }
         for books in shares.iter().filter_map(|share| share.books.get(place)) {
             let found = books.audiences.iter().find(|(number, _)| *number == audience);
             if let Some((_, images)) = found {
                 both += ledger.absorb(images);
             }
         }
-        for (stream, count) in &sent {
+        for (stream, count) in &streams {
             lost += ledger.missing(*stream, *count, |sequence| {
                 given_up.get(stream).is_some_and(|set| set.contains(&sequence))
             });

@@ -23,6 +23,12 @@ pub fn seat(plan: &Plan, agents: &[AgentAddress]) -> Result<Seating, String> {
                 "roles.{name}: `ahead` and `follows` are accounted for on one machine: run it without agents"
             ));
         }
+        if role.does == Does::Filter {
+            return Err(
+                "topics.filter: the filter before a system without one of its own is on one machine: run it without agents"
+                    .to_owned(),
+            );
+        }
         roles.push(RoleSeats {
             hosts: hosts(name, role, agents)?,
             together: role.copies,
@@ -77,7 +83,7 @@ pub fn check_clocks(
                 continue;
             }
             Does::Relay => vec![BTreeSet::new()],
-            Does::Produce | Does::Request | Does::Respond | Does::Idle => continue,
+            Does::Produce | Does::Request | Does::Respond | Does::Filter | Does::Idle => continue,
         };
         let is_measured = senders.is_empty() || senders.iter().any(|hosts| !hosts.is_disjoint(&here));
         if !is_measured {

@@ -265,6 +265,7 @@ impl Does {
             Self::Relay => "relay",
             Self::Request => "request",
             Self::Respond => "respond",
+            Self::Filter => "filter",
             Self::Idle => "idle",
         }
     }
@@ -386,7 +387,7 @@ fn check_following(at: &str, role: &Role, topics: &Topics) -> Checked {
         follows >= 1
             && follows <= topics.count
             && followers.is_multiple_of(u64::from(topics.count))
-            && each <= u64::from(u16::MAX),
+            && u16::try_from(each).is_ok(),
         &format!("{at}.follows"),
         || {
             format!(

@@ -32,6 +32,7 @@ built_in![
     "live-topics-stored",
     "songs",
     "songs-unfiltered",
+    "songs-before-a-queue",
     "live-fan-out",
     "live-idle-connections",
     "adaptive-traffic",

@@ -149,6 +149,9 @@ pub struct Role {
     /// Live topics: so many of the set's topics each subscriber follows, each topic with as many subscribers as any other.
     #[serde(default)]
     pub follows: Option<u32>,
+    /// Where messages go first, on their way through a filter. The lab says so, experiments do not.
+    #[serde(skip)]
+    pub via: Option<String>,
     /// The agents that its clients sit at, by name; all of them, if not given.
     #[serde(default)]
     pub on: Vec<String>,
@@ -214,6 +217,9 @@ pub enum Does {
     Request,
     /// Answers requests.
     Respond,
+    /// Sends on what it has not seen before. The lab adds it (`filter` of topics), experiments do not.
+    #[serde(skip)]
+    Filter,
     /// Connects and keeps silent.
     Idle,
 }

@@ -25,6 +25,9 @@ const MEASURED: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_millis(500);
 /// Of more combinations than this the first are measured.
 const COMBINATIONS_MAX: usize = 8;
+/// The same of runs that are a look and no measurement.
+const COMBINATIONS_MAX_OF_A_LOOK: usize = 2;
+const LOOK_BELOW: f64 = 0.1;
 /// Consumers read what these messages made: batches as the producers make them.
 const FILL: u64 = 20_000;
 
@@ -42,7 +45,12 @@ pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<
         .filter_map(|(path, values)| Some((path, values.into_iter().next()?)))
         .collect();
     let mut ceilings = Vec::new();
-    for parameters in grid::combinations(&lists).into_iter().take(COMBINATIONS_MAX) {
+    let most = if request.scale < LOOK_BELOW {
+        COMBINATIONS_MAX_OF_A_LOOK
+    } else {
+        COMBINATIONS_MAX
+    };
+    for parameters in grid::combinations(&lists).into_iter().take(most) {
         if stop.is_cancelled() {
             break;
         }

@@ -140,6 +140,12 @@ pub const METRICS: &[Metric] = &[
     row("failed", "refused or unanswered", "messages", Better::Lower),
     row("lost", "lost", "messages", Better::Lower),
     row("duplicated", "received more than once", "messages", Better::Lower),
+    row(
+        "filtered",
+        "duplicates that the lab's filter dropped",
+        "messages",
+        Better::Neither,
+    ),
     row("timed_out", "not answered in time", "messages", Better::Lower),
     row("reconnects", "reconnects", "", Better::Lower),
     row(

@@ -69,7 +69,13 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
 
 /// Counts are of the whole point: what went in against what came out.
 fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>)) {
-    let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter(), |role| of(role) as f64);
+    // What passes a filter is the same messages again.
+    let passed = |role: &&RoleResult| role.does != "filter";
+    let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter().filter(passed), |role| of(role) as f64);
+    put(
+        "filtered",
+        sum(by_role(loaded, "filter"), |role| role.totals.duplicated as f64),
+    );
     put("sent", total(|role| role.totals.sent));
     put("acknowledged", total(|role| role.totals.acknowledged));
     put("received", total(|role| role.totals.received));
@@ -97,7 +103,8 @@ fn merged(roles: &[RoleResult], name: &str) -> Option<Latencies> {
 
 /// Messages through the system in the time that counts: those that went in, or where none did, those that came out.
 fn messages(loaded: &Loaded) -> f64 {
-    let acknowledged: u64 = loaded.roles.iter().map(|role| role.counts.acknowledged).sum();
+    let first = loaded.roles.iter().filter(|role| role.does != "filter");
+    let acknowledged: u64 = first.map(|role| role.counts.acknowledged).sum();
     let received: u64 = loaded.roles.iter().map(|role| role.counts.received).sum();
     (if acknowledged > 0 { acknowledged } else { received }) as f64
 }

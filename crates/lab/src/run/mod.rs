@@ -171,7 +171,7 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
         placing::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;
         let started = systems.iter().find(|system| {
             let own = plan.system.own(system);
-            !request.addresses.contains_key(*system) && own.is_none_or(|own| own.address.is_none())
+            !request.addresses.contains_key(*system) && own.is_none_or(|own| !own.is_there())
         });
         let far = agents.iter().find(|agent| !is_here(&agent.address));
         if let (Some(system), Some(agent)) = (started, far.filter(|_| is_here(&format!("{}:", request.host))))
@@ -381,6 +381,9 @@ mod tests {
             scale: 1.0,
             out: folder.path().to_owned(),
             addresses: BTreeMap::new(),
+            agents: Vec::new(),
+            secret: None,
+            host: "127.0.0.1".to_owned(),
             exe: PathBuf::new(),
             command: String::new(),
         };

@@ -14,6 +14,7 @@ use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
+use crate::workload::filter;
 use crate::workload::load::Second;
 use crate::workload::{Load, Loaded, seats};
 
@@ -61,7 +62,14 @@ impl Bench {
             metrics: BTreeMap::new(),
             remarks: Vec::new(),
         };
-        let plan = Arc::new(plan);
+        let filtered = filter::before(&plan, &planned.system);
+        if filtered != plan {
+            point.remarks.push(
+                "it does not filter duplicates itself: the lab's own filter before it does, and each message goes through it twice"
+                    .to_owned(),
+            );
+        }
+        let plan = Arc::new(filtered);
         if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
             point.outcome = outcome;
         }
@@ -86,11 +94,7 @@ impl Bench {
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
-            .map_err(|error| match error {
-                StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
-                StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-                StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
-            })?;
+            .map_err(verdict::of_start)?;
         let Some(system) = &self.system else {
             return Ok(());
         };
@@ -191,16 +195,7 @@ impl Bench {
     ) -> Result<Brought, DriverError> {
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
-        let patience = plan.run.duration.0.max(PREPARED_WITHIN);
-        for set in destinations.values() {
-            let preparing = tokio::time::timeout(patience, driver.prepare(set));
-            preparing.await.unwrap_or_else(|_| {
-                let (count, seconds) = (set.names.len(), patience.as_secs());
-                Err(DriverError::Failed(format!(
-                    "creating {count} topics or queues took longer than {seconds} s"
-                )))
-            })?;
-        }
+        prepare(driver, plan, &destinations).await?;
         let prepared = began.elapsed();
         let stop = self.stop.child_token();
         let of_load = stop.clone();
@@ -219,13 +214,7 @@ impl Bench {
             // The load sees that and ends.
             std::future::pending::<()>().await;
         };
-        let (system, address) = match &self.system {
-            Some(system) => {
-                let address = system.address(plan).map_err(DriverError::Failed)?;
-                (system.name.clone(), address.to_owned())
-            }
-            None => <(String, String)>::default(),
-        };
+        let (system, address) = self.whereabouts(plan);
         let crew = self.crew.as_mut();
         let running = async {
             if let Some(crew) = crew {
@@ -270,6 +259,13 @@ impl Bench {
         })
     }
 
+    /// The system's name, and where it is spoken to.
+    fn whereabouts(&self, plan: &Plan) -> (String, String) {
+        let system = self.system.as_ref();
+        let known = system.map(|system| (system.name.clone(), system.address(plan).unwrap_or_default()));
+        known.map_or_else(Default::default, |(name, address)| (name, address.to_owned()))
+    }
+
     /// No load at all: the system is there, and that is what is measured.
     async fn rest(&self, point: &mut Point, plan: &Plan) {
         let pid = self
@@ -291,6 +287,25 @@ impl Bench {
             point.outcome = verdict::of_death(&status);
         }
     }
+}
+
+/// Creates what is used, within a bound: a system that takes too long for it is a result.
+async fn prepare(
+    driver: &Arc<dyn Driver>,
+    plan: &Plan,
+    destinations: &BTreeMap<String, Arc<Destinations>>,
+) -> Result<(), DriverError> {
+    let patience = plan.run.duration.0.max(PREPARED_WITHIN);
+    for set in destinations.values() {
+        let preparing = tokio::time::timeout(patience, driver.prepare(set));
+        preparing.await.unwrap_or_else(|_| {
+            let (count, seconds) = (set.names.len(), patience.as_secs());
+            Err(DriverError::Failed(format!(
+                "creating {count} topics or queues took longer than {seconds} s"
+            )))
+        })?;
+    }
+    Ok(())
 }
 
 /// The topics of a point by their set.
@@ -317,11 +332,11 @@ pub(crate) fn destinations(
             kind: topics.kind,
             names,
             partitions: topics.partitions,
-            settings: settings.to_vec(),
-            is_stored: topics.stored,
-            format: topics.format,
+            settings,
             exchange,
             audiences,
+            is_stored: topics.stored,
+            format: topics.format,
         };
         (set.clone(), Arc::new(destinations))
     });
@@ -331,7 +346,7 @@ pub(crate) fn destinations(
 /// Who gets everything of a set, each by the name of its group, and what stands before them where that is needed.
 fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
     let reads = |role: &Role| {
-        matches!(role.does, Does::Consume | Does::Respond)
+        matches!(role.does, Does::Consume | Does::Respond | Does::Filter)
             && role.topics.as_deref().is_none_or(|topics| topics == set)
     };
     let mut audiences = Vec::new();

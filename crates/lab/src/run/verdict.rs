@@ -4,6 +4,7 @@ use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
+use crate::systems::StartError;
 use crate::workload::Loaded;
 
 /// A rate this close to what the client reaches against a stub is the client's.
@@ -17,6 +18,15 @@ pub(super) struct Seen<'a> {
     pub(super) loaded: &'a Loaded,
     /// How the system ended.
     pub(super) died: Option<String>,
+}
+
+/// What a system that is not there makes of a point.
+pub(super) fn of_start(error: StartError) -> Outcome {
+    match error {
+        StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
+        StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
+        StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+    }
 }
 
 pub(super) fn of_error(error: &DriverError) -> Outcome {

@@ -11,14 +11,15 @@ pub mod rabbitmq;
 pub mod stafett;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::drivers::Driver;
 use crate::drivers::amqp::Amqp;
 use crate::drivers::lean::Lean;
 use crate::drivers::live::Live;
+use crate::drivers::{Driver, DriverError};
 use crate::experiment::check::speaks;
 use crate::experiment::{DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
@@ -37,6 +38,14 @@ pub struct Place {
     pub logs: PathBuf,
     /// The folder of the scripts that fetch and start other systems, where it was found.
     pub peers: Option<PathBuf>,
+}
+
+impl Place {
+    /// Whether systems are for this machine alone.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
 }
 
 /// A system that answers.
@@ -217,24 +226,29 @@ pub(crate) async fn first_answer(
     patience: Duration,
 ) -> Result<Answered, StartError> {
     let mut last = "it did not answer".to_owned();
-    while since.elapsed() < patience {
-        let answered = match protocol {
-            Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),
-            Protocol::Amqp => Amqp::new(address).ping().await.map(|server| server.version),
-            Protocol::Live => Live::new(address).ping().await.map(|()| String::new()),
-        };
-        match answered {
-            Ok(version) => {
+    while let Some(left) = patience.checked_sub(since.elapsed()) {
+        match tokio::time::timeout(left, ask(protocol, address)).await {
+            Err(_) => break,
+            Ok(Ok(version)) => {
                 return Ok(Answered {
                     after: since.elapsed(),
                     version,
                 });
             }
-            Err(error) => last = error.to_string(),
+            Ok(Err(error)) => last = error.to_string(),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Err(StartError::Failed(last))
+}
+
+/// Asks once; the answer is what the system says that it is, where its protocol has a place for that.
+async fn ask(protocol: Protocol, address: &str) -> Result<String, DriverError> {
+    match protocol {
+        Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),
+        Protocol::Amqp => Amqp::new(address).ping().await.map(|server| server.version),
+        Protocol::Live => Live::new(address).ping().await.map(|()| String::new()),
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
     empty(&data)?;
     let mut command = Command::new(script);
     command.arg("serve").arg("--data-dir").arg(&data);
-    command.args(["--amqp", "127.0.0.1:0"]);
+    command.args(["--amqp", &format!("{}:0", place.host)]);
     let mut settings = BTreeMap::new();
     for (name, value) in &own.set {
         let value = plain(value);

@@ -28,6 +28,10 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         command.args([listener, &listen]);
     }
     command.args(["--log-level", "warn"]);
+    if !place.is_loopback() {
+        // Agents have to reach it, and it lives as long as the run.
+        command.args(["--set", "allow_unauthenticated=true"]);
+    }
     let mut settings = BTreeMap::new();
     for (name, value) in &own.set {
         let value = plain(value);

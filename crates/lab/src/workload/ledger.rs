@@ -282,7 +282,7 @@ mod tests {
             base: 63,
             words: vec![u64::MAX],
         };
-        assert_eq!(ledger.absorb(&[foreign.clone()]), 0);
+        assert_eq!(ledger.absorb(std::slice::from_ref(&foreign)), 0);
         ledger.expect(9);
         assert_eq!(ledger.absorb(&[foreign]), 0);
         assert_eq!(ledger.missing(9, 70, |_| false), 6);

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::adaptive::{Search, Trial};
 use super::choose::Chooser;
 use super::content::Contents;
+use super::filter::Seen;
 use super::ledger::Ledger;
 use super::pace::SharedRate;
 use super::recorder::Recorder;
@@ -116,6 +117,8 @@ pub(super) struct Actor {
     /// When its first client began, in nanoseconds since the load began.
     pub(super) began: AtomicU64,
     pub(super) chooser: OnceLock<Chooser>,
+    /// Of those that filter.
+    pub(super) seen: Option<Seen>,
 }
 
 impl Actor {

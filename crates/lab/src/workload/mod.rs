@@ -10,6 +10,7 @@
 //! - [`ledger`]: which messages came: what is missing, what came twice; [`tally`]: the same for messages that come to several
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they received
+//! - [`filter`]: what drops duplicates before a system that does not do it itself
 //! - `seats`: who takes part; [`seating`]: on which host; [`together`]: what several hosts tell each other
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
@@ -19,6 +20,7 @@ mod calibration;
 pub mod choose;
 pub mod consumer;
 pub mod content;
+pub mod filter;
 pub mod idle;
 pub mod ledger;
 pub mod load;

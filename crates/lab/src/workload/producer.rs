@@ -149,13 +149,11 @@ impl Producer {
     /// The moments of the messages that are due now.
     fn due(&mut self, reports: &Reports, moments: &mut Vec<u64>) {
         let now = self.recorder.now();
-        match &mut self.pace {
-            Some(pace) => pace.due(now, CHUNK, moments),
-            None => {
-                let ahead = self.ahead.as_ref().map_or(usize::MAX, Ahead::left);
-                moments.resize(self.window_left(reports).min(ahead).min(CHUNK), now);
-            }
+        if let Some(pace) = &mut self.pace {
+            return pace.due(now, CHUNK, moments);
         }
+        let ahead = self.ahead.as_ref().map_or(usize::MAX, Ahead::left);
+        moments.resize(self.window_left(reports).min(ahead).min(CHUNK), now);
     }
 
     fn window_left(&self, reports: &Reports) -> usize {
@@ -184,12 +182,19 @@ impl Producer {
         let sequence = self.made;
         self.made += 1;
         self.sequence.fetch_max(self.made, Ordering::Relaxed);
+        let topic = self.chooser.draw(random);
+        // Through a filter, the message itself says where it goes from there.
+        let (reply, topic) = if self.seat.role.via.is_some() {
+            (topic + 1, 0)
+        } else {
+            (0, topic)
+        };
         let message = Message {
             stream: self.stream,
-            reply: 0,
+            reply,
             sequence,
             intended,
-            topic: self.chooser.draw(random),
+            topic,
             size: size::draw(&self.seat.role.size, random),
         };
         messages.push(message);

@@ -40,6 +40,8 @@ struct Books {
     error: Option<String>,
     given_up: BTreeMap<u32, BTreeSet<u64>>,
     given_up_count: usize,
+    /// When a message came last, in nanoseconds since the load began.
+    latest: u64,
 }
 
 /// What a role's latency is the latency of.
@@ -179,6 +181,7 @@ impl Recorder {
                 error: None,
                 given_up: BTreeMap::new(),
                 given_up_count: 0,
+                latest: 0,
             }),
         }
     }
@@ -202,6 +205,7 @@ impl Recorder {
     pub fn received(&self, moments: &[(u64, u64)], elsewhere: u64, bytes: u64, again: u64) {
         let now = self.now();
         let mut books = self.books();
+        books.latest = now;
         books.totals.received += elsewhere;
         for (intended, count) in moments {
             books.totals.received += count;
@@ -247,6 +251,11 @@ impl Recorder {
         let books = self.books();
         let found = books.given_up.get(&stream);
         found.is_some_and(|set| set.contains(&sequence))
+    }
+
+    /// When a message came last, in nanoseconds since the load began.
+    pub fn latest(&self) -> u64 {
+        self.books().latest
     }
 
     /// How many different messages were given up.

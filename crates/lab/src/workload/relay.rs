@@ -4,6 +4,7 @@
 //!   So many messages as the role's window says (1) start at each client and go round for ever.
 //! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its patience is
 //!   counted as such, and the next request goes out.
+//! - A *filter* sends on what none of its role has seen before, as it came.
 //! - A *responder* sends back who asked, which question it was and when it was meant to be asked.
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::filter::Seen;
 use super::message::{Message, Received};
 use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
@@ -42,6 +44,8 @@ pub(super) struct Exchanger {
     pub(super) stream: u32,
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) seating: Arc<Seating>,
+    /// Of those that filter: what all of them have seen.
+    pub(super) seen: Option<Seen>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
     pub(super) stop: CancellationToken,
@@ -155,6 +159,16 @@ impl Exchanger {
                     self.recorder.received(moment, elsewhere, bytes, 0);
                     outgoing.push(self.passed_on(&mut ends.random));
                 }
+                Does::Filter => {
+                    let now = self.recorder.now();
+                    let is_new = |seen: &Seen| seen.is_new(message.stream, message.sequence, now);
+                    if self.seen.as_ref().is_none_or(is_new) {
+                        self.recorder.received(moment, elsewhere, bytes, 0);
+                        outgoing.push(filtered(message));
+                    } else {
+                        self.recorder.received(&[], 0, bytes, 1);
+                    }
+                }
                 Does::Respond => {
                     self.recorder.received(moment, elsewhere, bytes, 0);
                     outgoing.push(self.answer(message, &mut ends.random));
@@ -230,5 +244,17 @@ impl Exchanger {
                 size: size::draw(&self.outbound.role.size, &mut ends.random),
             });
         }
+    }
+}
+
+/// The message as it came, to where its sender wants it: what it says of an answer's way is that of its own.
+fn filtered(message: &Received) -> Message {
+    Message {
+        stream: message.stream,
+        reply: 0,
+        sequence: message.sequence,
+        intended: message.intended,
+        topic: message.reply.saturating_sub(1),
+        size: message.size,
     }
 }

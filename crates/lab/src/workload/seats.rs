@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::choose::Chooser;
 use super::consumer::Consumer;
 use super::content::Contents;
+use super::filter::Seen;
 use super::idle;
 use super::ledger::Ledger;
 use super::load::{Actor, Load};
@@ -132,12 +133,12 @@ impl Cast {
             std::mem::take(&mut *self.receivers.lock().unwrap_or_else(PoisonError::into_inner));
         for (place, actor) in self.actors.iter().enumerate() {
             let before = actor.role.after.as_deref();
-            let before = before.and_then(|name| match &load.together {
-                Some(together) => together.over.get(name),
-                None => {
-                    let found = self.actors.iter().find(|other| other.name == name);
-                    found.map(|before| &before.ended)
+            let before = before.and_then(|name| {
+                if let Some(together) = &load.together {
+                    return together.over.get(name);
                 }
+                let found = self.actors.iter().find(|other| other.name == name);
+                found.map(|before| &before.ended)
             });
             let clients = TaskTracker::new();
             for client in (0..actor.role.clients).filter(|client| load.seating.is_here(place, *client)) {
@@ -195,7 +196,8 @@ impl Cast {
         let (role, stop) = (&actor.role, self.stop_of(actor));
         let driver = Arc::clone(&load.driver);
         let recorder = Arc::clone(&actor.recorder);
-        let here = seat(load, &actor.name, role, role.topics.as_deref(), client);
+        let first = role.via.as_deref().or(role.topics.as_deref());
+        let here = seat(load, &actor.name, role, first, client);
         let seed = load.plan.run.seed;
         let start = u64::try_from(delay(role, client).as_nanos()).unwrap_or(0);
         // Those that send the same keep the same time.
@@ -218,7 +220,9 @@ impl Cast {
                     .topics
                     .get(actor.set(&load.plan))
                     .map_or(0.0, |topics| topics.zipf);
-                let count = u32::try_from(here.destinations.names.len()).unwrap_or(u32::MAX);
+                let set = load.destinations.get(actor.set(&load.plan));
+                let names = set.map_or(1, |set| set.names.len());
+                let count = u32::try_from(names).unwrap_or(u32::MAX);
                 let producer = Producer {
                     ahead: self.ahead(actor, &load.plan),
                     driver,
@@ -253,7 +257,7 @@ impl Cast {
                 };
                 Box::pin(consumer.run(receiver))
             }
-            Does::Relay | Does::Request | Does::Respond => {
+            Does::Relay | Does::Request | Does::Respond | Does::Filter => {
                 let there = seat(
                     load,
                     &actor.name,
@@ -276,6 +280,7 @@ impl Cast {
                     stream,
                     sequence,
                     seating,
+                    seen: actor.seen.clone(),
                     timer,
                     seed,
                     stop,
@@ -351,9 +356,15 @@ impl Actor {
         RoleProgress {
             made: self.made(),
             received: self.recorder.totals().received,
-            has_begun: self.began.load(Ordering::Relaxed) != u64::MAX,
+            spent: self.spent(),
             has_ended: self.ended.is_cancelled(),
         }
+    }
+
+    fn spent(&self) -> Option<Duration> {
+        let began = self.began.load(Ordering::Relaxed);
+        let latest = self.recorder.latest();
+        (began != u64::MAX).then(|| Duration::from_nanos(latest.saturating_sub(began)))
     }
 
     /// Message by message, for who puts the books of all hosts together.
@@ -399,7 +410,7 @@ impl Actor {
             Does::Produce => "acknowledged",
             Does::Consume | Does::Relay | Does::Respond => "delivery",
             Does::Request => "round_trip",
-            Does::Idle => "none",
+            Does::Filter | Does::Idle => "none",
         };
         let latencies = [(main, finished.latency), ("lateness", finished.lateness)];
         let present = latencies
@@ -433,7 +444,7 @@ fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
             let share = counts.acknowledged as f64 / counts.sent.max(1) as f64;
             (counts.acknowledged as f64, counts.bytes_sent as f64 * share)
         }
-        Does::Consume | Does::Relay | Does::Request | Does::Respond | Does::Idle => {
+        Does::Consume | Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => {
             (counts.received as f64, counts.bytes_received as f64)
         }
     };
@@ -509,6 +520,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         tasks: TaskTracker::new(),
         ended: CancellationToken::new(),
         began: AtomicU64::new(u64::MAX),
+        seen: (role.does == Does::Filter).then(|| Seen::new(window(&load.plan, role))),
         chooser: std::sync::OnceLock::new(),
     }
 }
@@ -533,6 +545,13 @@ fn each(plan: &Plan, role: &Role) -> u16 {
     u16::try_from(each).unwrap_or(u16::MAX)
 }
 
+/// How long a filter remembers: as the topics behind it want it.
+fn window(plan: &Plan, role: &Role) -> Duration {
+    let topics = role.to.as_ref().and_then(|set| plan.topics.get(set));
+    let filter = topics.and_then(|topics| topics.filter);
+    filter.map_or(Duration::ZERO, |filter| filter.0)
+}
+
 /// When a client comes.
 fn delay(role: &Role, client: u32) -> Duration {
     match &role.arrive {
@@ -552,7 +571,7 @@ fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u3
     let reads = match role.does {
         _ if role.fan_out => Reads::All,
         Does::Relay | Does::Request => Reads::One(client),
-        Does::Produce | Does::Consume | Does::Respond | Does::Idle => Reads::Share,
+        Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Idle => Reads::Share,
     };
     let contents = load.contents.get(name).cloned();
     let party = client / role.copies.max(1);

@@ -44,8 +44,8 @@ pub struct RoleProgress {
     /// Different messages that were made and not given up.
     pub made: u64,
     pub received: u64,
-    /// Its first client has begun.
-    pub has_begun: bool,
+    /// Since its first client began, until the latest message came; on the host's own clock.
+    pub spent: Option<Duration>,
     /// Its clients here have ended.
     pub has_ended: bool,
 }

@@ -207,7 +207,9 @@ impl AmqpSender {
 
 fn parcel_of(messages: &[Message]) -> Parcel {
     let mut parcel = Parcel::default();
-    messages.iter().for_each(|message| parcel.push(message));
+    for message in messages {
+        parcel.push(message);
+    }
     parcel
 }
 

@@ -15,27 +15,27 @@ use crate::workload::recorder::Clock;
 use crate::workload::{Message, Recorder, Reports};
 
 /// The set `main` and the seat of the first client of a role.
-fn seat(roles: &str, role: &str, reads: Reads) -> (Arc<Destinations>, Seat) {
+fn place(roles: &str, role: &str, reads: Reads) -> (Arc<Destinations>, Seat) {
     let source = Source {
         place: "test".to_owned(),
         text: format!("question = \"?\"\nsystems = [\"stafett\"]\n[topics.main]\nkind = \"queue\"\n{roles}"),
     };
     let plan = source.plan(1.0, &BTreeMap::new()).unwrap();
-    let set = Arc::clone(&destinations(&plan, &[], "test")["main"]);
+    let topics = Arc::clone(&destinations(&plan, &[], "test")["main"]);
     let group = match reads {
         Reads::All => format!("{role}-0"),
         Reads::Share | Reads::One(_) => role.to_owned(),
     };
-    let seat = Seat {
+    let here = Seat {
         role: Arc::new(plan.roles[role].clone()),
-        destinations: Arc::clone(&set),
+        destinations: Arc::clone(&topics),
         client: 0,
         clients: 1,
         reads,
         contents: Contents::constant(),
         group,
     };
-    (set, seat)
+    (topics, here)
 }
 
 fn messages(count: u64) -> Vec<Message> {
@@ -67,11 +67,11 @@ async fn driver() -> (tokio::task::JoinHandle<()>, Amqp) {
 async fn every_message_is_confirmed_once_and_no_more_than_allowed_are_under_way() {
     let (_serving, driver) = driver().await;
     let roles = "[roles.p]\ndoes = \"produce\"\nin_flight = 1\nbatch = 2000";
-    let (set, seat) = seat(roles, "p", Reads::Share);
-    driver.prepare(&set).await.unwrap();
+    let (topics, here) = place(roles, "p", Reads::Share);
+    driver.prepare(&topics).await.unwrap();
     let (recorder, messages) = (recorder(), messages(1000));
     let reports = Reports::new(&recorder);
-    let mut sender = driver.sender(&seat, reports.clone()).await.unwrap();
+    let mut sender = driver.sender(&here, reports.clone()).await.unwrap();
     for chunk in messages.chunks(256) {
         reports.sent(chunk);
         sender.send(chunk).await.unwrap();
@@ -81,17 +81,17 @@ async fn every_message_is_confirmed_once_and_no_more_than_allowed_are_under_way(
     let totals = recorder.totals();
     assert_eq!((totals.sent, totals.acknowledged, totals.failed), (1000, 1000, 0));
     assert_eq!(reports.outstanding(), 0);
-    driver.discard(&set).await.unwrap();
+    driver.discard(&topics).await.unwrap();
 }
 
 #[tokio::test]
 async fn at_most_once_counts_what_was_written_and_ends_in_order() {
     let (_serving, driver) = driver().await;
     let roles = "[roles.p]\ndoes = \"produce\"\ndelivery = \"at-most-once\"";
-    let (_, seat) = seat(roles, "p", Reads::Share);
+    let (_, here) = place(roles, "p", Reads::Share);
     let (recorder, messages) = (recorder(), messages(300));
     let reports = Reports::new(&recorder);
-    let mut sender = driver.sender(&seat, reports.clone()).await.unwrap();
+    let mut sender = driver.sender(&here, reports.clone()).await.unwrap();
     reports.sent(&messages);
     sender.send(&messages).await.unwrap();
     sender.finish().await.unwrap();
@@ -102,27 +102,26 @@ async fn at_most_once_counts_what_was_written_and_ends_in_order() {
 async fn a_consumer_goes_on_beyond_its_prefetch_by_acknowledging() {
     let (_serving, driver) = driver().await;
     let roles = "[roles.p]\ndoes = \"produce\"\n[roles.c]\ndoes = \"consume\"\nfan_out = true\nclients = 2\nprefetch = 10";
-    let (set, publisher) = seat(roles, "p", Reads::Share);
-    driver.prepare(&set).await.unwrap();
+    let (topics, publisher) = place(roles, "p", Reads::Share);
+    driver.prepare(&topics).await.unwrap();
     let recorder = recorder();
     let mut sender = driver.sender(&publisher, Reports::new(&recorder)).await.unwrap();
-    let sent = messages(1);
-    Reports::new(&recorder).sent(&sent);
-    sender.send(&sent).await.unwrap();
+    let one = messages(1);
+    Reports::new(&recorder).sent(&one);
+    sender.send(&one).await.unwrap();
     sender.finish().await.unwrap();
-    let (_, consumer) = seat(roles, "c", Reads::All);
+    let (_, consumer) = place(roles, "c", Reads::All);
     let mut receiver = driver.receiver(&consumer).await.unwrap();
-    let mut received = Vec::new();
-    while received.len() < 100 {
-        let before = received.len();
+    let mut came = Vec::new();
+    while came.len() < 100 {
+        let before = came.len();
         let mut some = Vec::new();
         receiver.receive(&mut some).await.unwrap();
-        received.append(&mut some);
-        assert!(received.len() <= before + 10, "the prefetch holds");
+        came.append(&mut some);
+        assert!(came.len() <= before + 10, "the prefetch holds");
     }
     assert!(
-        received
-            .iter()
+        came.iter()
             .all(|message| (message.stream, message.sequence, message.size) == (7, 0, 100))
     );
     receiver.settle().await.unwrap();
@@ -132,16 +131,16 @@ async fn a_consumer_goes_on_beyond_its_prefetch_by_acknowledging() {
 async fn what_a_broker_takes_to_its_grave_is_counted_as_failed() {
     let stub = Stub::bind("127.0.0.1:0").await.unwrap();
     let driver = Amqp::new(stub.address().unwrap().to_string());
-    let (_, seat) = seat("[roles.p]\ndoes = \"produce\"", "p", Reads::Share);
+    let (_, here) = place("[roles.p]\ndoes = \"produce\"", "p", Reads::Share);
     let (recorder, messages) = (recorder(), messages(100));
     let reports = Reports::new(&recorder);
-    let sent = async {
-        let sender = driver.sender(&seat, reports.clone()).await.unwrap();
+    let opened = async {
+        let sender = driver.sender(&here, reports.clone()).await.unwrap();
         reports.sent(&messages);
         sender
     };
     let mut sender = tokio::select! {
-        sender = sent => sender,
+        sender = opened => sender,
         () = stub.serve_one() => panic!("it serves"),
     };
     // The connection went with the server.

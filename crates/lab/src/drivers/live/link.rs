@@ -29,6 +29,8 @@ const BINARY: u8 = 0x82;
 const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
+/// Beside a length.
+const MASKED: u8 = 0x80;
 
 /// A connection that speaks live topics.
 #[derive(Debug)]
@@ -183,13 +185,13 @@ fn put_frame(kind: u8, content: &[u8], out: &mut BytesMut) {
     out.reserve(content.len() + 14);
     out.put_u8(kind);
     match (u8::try_from(content.len()), u16::try_from(content.len())) {
-        (Ok(short @ 0..126), _) => out.put_u8(0x80 | short),
+        (Ok(short @ 0..126), _) => out.put_u8(MASKED | short),
         (_, Ok(length)) => {
-            out.put_u8(0x80 | 126);
+            out.put_u8(MASKED | 0x7e);
             out.put_u16(length);
         }
         _ => {
-            out.put_u8(0x80 | 127);
+            out.put_u8(MASKED | 0x7f);
             out.put_u64(content.len() as u64);
         }
     }
@@ -202,7 +204,7 @@ fn frame(bytes: &[u8]) -> Result<Option<Frame>, DriverError> {
     let Some([kind, second]) = bytes.first_chunk().copied() else {
         return Ok(None);
     };
-    if !matches!(kind, TEXT | BINARY | CLOSE | PING | PONG) || second & 0x80 != 0 {
+    if !matches!(kind, TEXT | BINARY | CLOSE | PING | PONG) || second & MASKED != 0 {
         return Err(DriverError::Failed(format!(
             "a frame came that a server does not send: {kind:#04x} {second:#04x}"
         )));

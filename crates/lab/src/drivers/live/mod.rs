@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use self::link::Link;
 use self::receiver::{LiveReceiver, answers};
 use self::sender::LiveSender;
-use self::words::{Command, write};
+use self::words::{Order, write};
 use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
 use crate::experiment::{Codec, Delivery, LiveFormat, Plan, TopicKind};
 use crate::workload::Reports;
@@ -141,11 +141,11 @@ impl Live {
 }
 
 fn put(link: &mut Link, command: &str, client: &str, all: Option<bool>) -> Result<(), DriverError> {
-    let command = Command {
+    let command = Order {
         command,
         client_id: client,
         all,
-        ..Command::default()
+        ..Order::default()
     };
     let mut message = Vec::new();
     write(&command, link.format, &mut message)?;

@@ -1,7 +1,7 @@
 //! Receives what is broadcast: one connection, with one subscriber or several.
 
 use super::link::Link;
-use super::words::{Command, Heard, hear, write};
+use super::words::{Heard, Order, hear, write};
 use super::{Known, LIST, UNANSWERED_MAX};
 use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
 use crate::workload::Received;
@@ -25,23 +25,23 @@ impl LiveReceiver {
                 false if is_stored => Some("earliest"),
                 _ => None,
             };
-            let listen = Command {
+            let listen = Order {
                 command: "listen",
                 client_id: &client,
                 outbox_bytes: Some(seat.role.fetch_bytes.0),
-                ..Command::default()
+                ..Order::default()
             };
             write(&listen, link.format, &mut scratch)?;
             link.put(&scratch);
             let mut unanswered = 1;
             let topics = topics(seat, user);
             for list in topics.chunks(LIST) {
-                let subscribe = Command {
+                let subscribe = Order {
                     command: "subscribe",
                     client_id: &client,
                     topic: Some(list),
                     from,
-                    ..Command::default()
+                    ..Order::default()
                 };
                 write(&subscribe, link.format, &mut scratch)?;
                 link.put(&scratch);
@@ -70,7 +70,7 @@ pub(super) async fn answers(
         link.read(|message| match hear(message, format) {
             Ok(Heard::Answer(answer)) => {
                 count += 1;
-                wrong = wrong.take().or(answer.err().map(DriverError::Refused));
+                wrong = wrong.take().or_else(|| answer.err().map(DriverError::Refused));
             }
             Ok(Heard::Message(message)) => early.push(message),
             Ok(Heard::Dropped(_) | Heard::Other) => {}

@@ -19,7 +19,7 @@ const HEADER_LETTERS: usize = HEADER_BYTES.div_ceil(3) * 4;
 
 /// A command; what is absent is not said.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Command<'a> {
+pub(super) struct Order<'a> {
     pub(super) command: &'a str,
     pub(super) client_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,12 +217,12 @@ pub(super) fn hear(message: &[u8], format: LiveFormat) -> Result<Heard, DriverEr
         LiveFormat::Json => {
             let said: Said<'_, &str> =
                 serde_json::from_slice(message).map_err(|error| failed(error.to_string()))?;
-            Ok(sort(&said, |text| of_text(text)))
+            Ok(sort(&said, of_text))
         }
         LiveFormat::Msgpack => {
             let said: Said<'_, &[u8]> =
                 rmp_serde::from_slice(message).map_err(|error| failed(error.to_string()))?;
-            Ok(sort(&said, |bytes| Received::read(bytes)))
+            Ok(sort(&said, Received::read))
         }
     }
 }
@@ -274,12 +274,12 @@ mod tests {
 
     fn broadcast(content: &[u8], format: LiveFormat) -> Vec<u8> {
         #[derive(Serialize)]
-        struct Broadcast<'a> {
+        struct Delivered<'a> {
             key: &'a str,
             broadcast: Payload<'a>,
             offset: u64,
         }
-        let broadcast = Broadcast {
+        let broadcast = Delivered {
             key: "a \"topic\"",
             broadcast: Payload { content, format },
             offset: 5,

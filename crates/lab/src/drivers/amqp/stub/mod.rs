@@ -87,9 +87,8 @@ async fn converse(stream: TcpStream, samples: Arc<Samples>) -> Result<(), Ended>
         }
         if session.looks_out() {
             // Either something comes, or it is time to look again.
-            match timeout(LOOK, socket.read()).await {
-                Ok(read) => read?,
-                Err(_) => {}
+            if let Ok(read) = timeout(LOOK, socket.read()).await {
+                read?;
             }
         } else if session.delivers() {
             socket.read_or_write().await?;
