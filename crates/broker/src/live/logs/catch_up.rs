@@ -229,7 +229,7 @@ impl Live {
             other => {
                 // What cannot be read is not waited for.
                 let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
-                tracing::warn!(%topic, from, to, read = ?other.map(|run| run.err()), "live topics: a client cannot catch up");
+                tracing::warn!(%topic, from, to, read = ?other.map(Result::err), "live topics: a client cannot catch up");
                 nothing_up_to(step.limit)
             }
         })
