@@ -29,7 +29,7 @@ const AGENT: &str = "agent";
 const HOST: &str = "host";
 
 pub(super) fn describe() -> Command {
-    Command::new("run")
+    let command = Command::new("run")
         .about("Run an experiment, or go on with one that was interrupted")
         .arg(
             Arg::new(EXPERIMENT)
@@ -78,7 +78,18 @@ pub(super) fn describe() -> Command {
                     "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it \
                      speaks AMQP",
                 ),
+        );
+    with_agents(command)
+        .after_help(
+            "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
+             stafett lab run peak --scale 0.1\n  stafett lab run peak --system stafett --system kafka --out peak\n  \
+             stafett lab run mine.toml --address kafka=broker:9092",
         )
+}
+
+/// Where the load runs.
+fn with_agents(command: Command) -> Command {
+    command
         .arg(
             Arg::new(AGENT)
                 .long(AGENT)
@@ -94,11 +105,6 @@ pub(super) fn describe() -> Command {
                 .value_name("HOST")
                 .default_value("127.0.0.1")
                 .help("The address of this machine at which agents find the systems that are started here"),
-        )
-        .after_help(
-            "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
-             stafett lab run peak --scale 0.1\n  stafett lab run peak --system stafett --system kafka --out peak\n  \
-             stafett lab run mine.toml --address kafka=broker:9092",
         )
 }
 
