@@ -66,6 +66,7 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.arguments = list(arguments)
         self.address = address
+        self.amqp = self.http = None
         self.process = None
         atexit.register(self.kill)
         self.start()
@@ -88,6 +89,10 @@ class Broker:
         for line in self.process.stdout:
             if line.startswith("kafka listening on "):
                 self.address = line.split()[-1]
+            if line.startswith("amqp listening on "):
+                self.amqp = line.split()[-1]
+            if line.startswith("http listening on "):
+                self.http = line.split()[-1]
             if line.startswith(last):
                 return
         sys.exit(f"{self.subject} did not start: see {self.folder}/stderr.log")

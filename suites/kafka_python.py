@@ -1,7 +1,7 @@
 """kafka-python's integration tests, from its source package, against a running broker.
 
 The package leaves out `test/service.py`, which starts brokers; `kafka_python_plugin.py` stands in for what the tests use
-of it with a broker that runs already, and writes down what each test came to.
+of it with a broker that runs already; `pytest_results.py` writes down what each test came to.
 """
 
 import json
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 
+PROTOCOL = "kafka"
 PACKAGE = "kafka-python==3.0.12"
 NEEDS = ["pytest==9.2.0", "pytest-mock==3.17.0", "pytest-timeout==2.4.0", "py==1.11.0", "crc32c==2.9.post0"]
 CODECS = ["lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0"]
@@ -49,7 +50,7 @@ def run(work, start_broker, options):
         "PYTHONPATH": os.pathsep.join([str(source), os.path.dirname(os.path.abspath(__file__))]),
         "SUITES_FOUND": str(found),
     }
-    command = [str(python), "-m", "pytest", "-q", "--tb=short", "-p", "kafka_python_plugin", "-o", "addopts=", "-o", "log_level=WARNING"]
+    command = [str(python), "-m", "pytest", "-q", "--tb=short", "-p", "kafka_python_plugin", "-p", "pytest_results", "-o", "addopts=", "-o", "log_level=WARNING"]
     command += [f"--timeout={options.timeout}", "--timeout-method=signal", "test/integration"]
     if options.tests:
         command += ["-k", " or ".join(options.tests)]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from results import tidy
 
+PROTOCOL = "kafka"
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 HERE = Path(__file__).resolve().parent
 SMOKE = ["0000", "0001", "0004", "0012", "0017", "0022", "0030", "0039", "0049", "0087", "0103"]

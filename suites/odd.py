@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 
+PROTOCOL = "kafka"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TEST = "odd_requests_are_answered_as_kafka_answers_them"
 

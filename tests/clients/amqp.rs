@@ -52,8 +52,62 @@ fn what_one_protocol_publishes_the_other_reads() {
 }
 
 #[test]
+fn pika_reads_streams_from_where_it_wants() {
+    passes("amqp_streams.py");
+}
+
+#[test]
+fn pika_settles_the_records_of_a_topic_one_by_one() {
+    passes("amqp_topic_queues.py");
+}
+
+#[test]
 fn a_client_that_never_reads_slows_nobody_and_fills_no_memory() {
     passes("amqp_never_reads.py");
+}
+
+#[test]
+fn a_disk_that_runs_full_blocks_publishers_until_there_is_space() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let settings = &["journal.segment_bytes=1MiB", "journal.disk_free_bytes_min=16MiB"];
+    let Some(broker) = Broker::start_on_small_disk(64, settings) else {
+        peer::skip(
+            "no small disk can be mounted",
+            "allow user namespaces: unshare -rm",
+        );
+        return;
+    };
+    let script = root().join("tests/clients/python/amqp_full_disk.py");
+    println!(
+        "{}",
+        peer::run_text(peer::command(&python).arg(script).arg(broker.amqp()))
+    );
+}
+
+#[test]
+fn channels_and_connections_that_come_and_go_leave_nothing_behind() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let broker = Broker::start_at("os");
+    let script = root().join("tests/clients/python/amqp_churn.py");
+    let pid = broker.pid().unwrap().to_string();
+    let said = peer::run_text(peer::command(&python).arg(script).args([
+        broker.amqp(),
+        broker.http(),
+        &pid,
+        "10000",
+        "1000",
+    ]));
+    println!("{said}");
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Broker {
     durability: &'static str,
     /// `KEY=VALUE`, as for `--set`.
     settings: &'static [&'static str],
+    /// MiB of a disk of its own, in memory; it goes with the process.
+    disk_mib: Option<u32>,
     kafka: String,
     amqp: String,
     http: String,
@@ -52,20 +54,37 @@ impl Broker {
                 folder: PathBuf::new(),
                 durability,
                 settings,
+                disk_mib: None,
                 kafka: address,
                 amqp: String::new(),
                 http: String::new(),
             };
         }
-        Self::start_program(binary(), durability, settings)
+        Self::start_program(binary(), durability, settings, None)
+    }
+
+    /// Starts a broker on a small disk in memory that nobody else uses; nothing where none can be had.
+    pub(crate) fn start_on_small_disk(disk_mib: u32, settings: &'static [&'static str]) -> Option<Self> {
+        let probe = on_own_disk(1, &scratch())
+            .arg("true")
+            .stdin(Stdio::null())
+            .output();
+        probe
+            .is_ok_and(|probe| probe.status.success())
+            .then(|| Self::start_program(binary(), "sync", settings, Some(disk_mib)))
     }
 
     /// Starts Apache Kafka behind the command line of ours.
     pub(crate) fn start_kafka(launcher: PathBuf) -> Self {
-        Self::start_program(launcher, "os", &[])
+        Self::start_program(launcher, "os", &[], None)
     }
 
-    fn start_program(program: PathBuf, durability: &'static str, settings: &'static [&'static str]) -> Self {
+    fn start_program(
+        program: PathBuf,
+        durability: &'static str,
+        settings: &'static [&'static str],
+        disk_mib: Option<u32>,
+    ) -> Self {
         let name = format!(
             "broker-{}-{}",
             process::id(),
@@ -79,6 +98,7 @@ impl Broker {
             folder,
             durability,
             settings,
+            disk_mib,
             kafka: "127.0.0.1:0".to_owned(),
             amqp: "127.0.0.1:0".to_owned(),
             http: "127.0.0.1:0".to_owned(),
@@ -100,6 +120,11 @@ impl Broker {
     /// `HOST:PORT` of the HTTP listener. It stays the same over a restart.
     pub(crate) fn http(&self) -> &str {
         &self.http
+    }
+
+    /// The process, if the test has started it.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
     }
 
     /// A folder that goes away with the broker, for the files of a test.
@@ -185,7 +210,16 @@ impl Broker {
             .open(self.log_path())
             .unwrap();
         // A broker must not outlive its test, however that ends.
-        let mut process = Command::new("setpriv")
+        let data = self.folder.join("data");
+        let mut command = match self.disk_mib {
+            Some(mib) => {
+                let mut command = on_own_disk(mib, &data);
+                command.arg("setpriv");
+                command
+            }
+            None => Command::new("setpriv"),
+        };
+        let mut process = command
             .args(["--pdeathsig", "KILL"])
             .arg(&self.program)
             .args([
@@ -200,7 +234,7 @@ impl Broker {
                 self.durability,
             ])
             .arg("--data-dir")
-            .arg(self.folder.join("data"))
+            .arg(&data)
             .args(self.settings.iter().flat_map(|setting| ["--set", setting]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -257,6 +291,14 @@ impl Drop for Broker {
             drop(fs::remove_dir_all(&self.folder));
         }
     }
+}
+
+/// A command whose arguments are run with a disk of its own, in memory, on a folder.
+fn on_own_disk(mib: u32, folder: &Path) -> Command {
+    let mount = format!("mkdir -p \"$0\" && mount -t tmpfs -o size={mib}m none \"$0\" && exec \"$@\"");
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", &mount]).arg(folder);
+    command
 }
 
 /// The lines of a process as they come. Once the receiver is dropped, the rest is read and thrown away, so that the

@@ -12,6 +12,7 @@
 mod admin;
 mod amqp;
 mod amqp_kill;
+mod amqp_languages;
 mod assigned;
 mod broker;
 mod commands;

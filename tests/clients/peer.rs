@@ -84,6 +84,43 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     works.then_some(python)
 }
 
+/// The program with amqplib.
+pub(crate) fn amqplib() -> Option<Command> {
+    let Some(node) = on_path("node") else {
+        skip("Node is not installed", "apt-get install nodejs npm");
+        return None;
+    };
+    let modules = root().join("target/clients/node/node_modules");
+    if !modules.join("amqplib").exists() {
+        skip("amqplib for Node is not there", "scripts/setup");
+        return None;
+    }
+    let mut command = command(&node);
+    command
+        .env("NODE_PATH", modules)
+        .arg(root().join("tests/clients/node/amqp.js"));
+    Some(command)
+}
+
+/// The program with amqp091-go.
+pub(crate) fn amqp091_go() -> Option<Command> {
+    built("target/clients/go/amqp", "amqp091-go")
+}
+
+/// The program with lapin.
+pub(crate) fn lapin() -> Option<Command> {
+    built("target/clients/lapin/debug/stafett-lapin-test", "lapin")
+}
+
+fn built(program: &str, name: &str) -> Option<Command> {
+    let program = root().join(program);
+    if !program.exists() {
+        skip(&format!("the program with {name} is not built"), "scripts/setup");
+        return None;
+    }
+    Some(command(&program))
+}
+
 /// The launcher of RabbitMQ's `PerfTest`, once its jars are there.
 pub(crate) fn perf_test() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();

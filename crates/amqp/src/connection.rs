@@ -10,6 +10,7 @@ use std::time::Duration;
 use stafett_amqp_wire::frame;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode};
+use stafett_broker::Space;
 use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -195,6 +196,7 @@ enum Event {
     Read(Option<Permit>),
     Stored,
     Filled,
+    Space,
     Tick,
     Drain,
     TooLate,
@@ -207,6 +209,7 @@ struct Wire<'a> {
     budget: Arc<ByteBudget>,
     drain: CancellationToken,
     metrics: Arc<ListenerMetrics>,
+    space: Space,
     /// Bytes that are counted as sent.
     sent: u64,
     /// Since when something waits to be written.
@@ -241,6 +244,7 @@ impl Open {
             budget: Arc::clone(&connection.budget),
             drain: connection.drain.clone(),
             metrics: Arc::clone(&connection.metrics),
+            space: self.session.space.clone(),
             sent: 0,
             writing_since: None,
         };
@@ -273,6 +277,10 @@ impl Open {
                 Ok(Event::Stored | Event::Filled) => Ok(()),
                 Ok(Event::Read(None)) => Err(Ended::Left),
                 Ok(Event::Read(Some(permit))) => self.on_read(permit, &wire.metrics).await,
+                Ok(Event::Space) => {
+                    self.session.unblock();
+                    self.execute().await
+                }
                 Ok(Event::Tick) => {
                     tick.as_mut().reset(Instant::now() + half);
                     self.on_tick(&mut written_before)
@@ -326,7 +334,8 @@ impl Open {
             is_reading,
             ..
         } = self;
-        let may_read = *is_reading && session.out.len() < READ_BELOW && !session.is_full();
+        let is_blocked = session.is_blocked();
+        let may_read = *is_reading && session.out.len() < READ_BELOW && !session.is_full() && !is_blocked;
         let has_heartbeat = !session.agreed.heartbeat.is_zero();
         let has_groups = session.has_groups();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
@@ -344,15 +353,16 @@ impl Open {
             () = groups.ready(), if has_groups => Ok(Event::Stored),
             () = outbox.filled(), if may_deliver => Ok(Event::Filled),
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
+            () = wire.space.enough(), if is_blocked => Ok(Event::Space),
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
             () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
             () = tokio::time::sleep_until(deadline.unwrap_or(begun)), if deadline.is_some() => Ok(Event::TooLate),
         }
     }
 
-    /// Executes everything that was read.
+    /// Executes everything that was read; the rest later, if the connection has to wait for space.
     async fn execute(&mut self) -> Result<(), Ended> {
-        loop {
+        while !self.session.is_blocked() {
             match frame::split(&mut self.input.buffer, self.session.agreed.frame_bytes_max) {
                 Ok(Some(frame)) => self.session.on_frame(frame).await?,
                 Ok(None) => break,
@@ -369,7 +379,12 @@ impl Open {
     }
 
     fn on_tick(&mut self, written_before: &mut u64) -> Result<(), Ended> {
-        self.missed += 1;
+        // Of who is blocked nothing is read.
+        self.missed = if self.session.is_blocked() {
+            0
+        } else {
+            self.missed + 1
+        };
         if self.missed > MISSED_MAX {
             return Err(Ended::Silent);
         }

@@ -31,6 +31,7 @@ pub(crate) struct Metrics {
     pub delivered: Counter,
     pub settled: Counter,
     pub channels: Gauge,
+    pub blocked: Gauge,
     exceptions: Family<ExceptionLabels, Counter>,
     read: Histogram,
     deliver: Histogram,
@@ -55,6 +56,7 @@ impl Metrics {
             delivered: Counter::default(),
             settled: Counter::default(),
             channels: Gauge::default(),
+            blocked: Gauge::default(),
             exceptions: Family::default(),
             read: stage("execute"),
             deliver: stage("deliver"),
@@ -83,6 +85,11 @@ impl Metrics {
         );
         registry.register("delivered", "Messages sent to consumers", it.delivered.clone());
         registry.register("settled", "Deliveries settled by consumers", it.settled.clone());
+        registry.register(
+            "blocked_connections",
+            "Connections that published while space was short, and wait",
+            it.blocked.clone(),
+        );
         registry.register("channels", "Channels that are open now", it.channels.clone());
         registry.register(
             "exceptions",

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_model::{Durability, Epoch, LogId, Offset, ProducerId};
 
+use crate::space::Space;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -60,6 +61,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
 
     /// Lets `watch` hear of growth of `log` under `token`. False if there is no such log.
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool;
+
+    /// Whether space is short, and when it is not any more.
+    fn space(&self) -> Space;
 
     /// Visits what a space of keyed state held when the journal was opened: the values, by key, and then the deltas,
     /// those of a key in the order in which they were appended. Call it before the first append.

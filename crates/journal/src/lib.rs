@@ -5,7 +5,7 @@
 //!
 //! - [`contract`]: the trait and what it speaks of
 //! - [`ticket`]: what a caller holds until the journal knows
-//! - [`watch`]: growth as a subscription
+//! - [`watch`]: growth as a subscription; [`space`]: shortage of space as one
 //! - [`disk`]: the provider on local disk
 //! - [`memory`]: the provider in memory
 //! - [`metrics`]: what it counts and times
@@ -19,6 +19,7 @@ pub mod metrics;
 mod requests;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
+pub mod space;
 pub mod ticket;
 #[cfg(any(test, feature = "testing"))]
 pub mod undecided;
@@ -32,6 +33,7 @@ pub use contract::{
 pub use disk::{DiskJournal, OpenError, RecoveryReport, Settings};
 pub use memory::MemoryJournal;
 pub use metrics::Metrics;
+pub use space::Space;
 pub use ticket::{Glance, ReadTicket, Ticket, TimeTicket};
 #[cfg(any(test, feature = "testing"))]
 pub use undecided::UndecidedJournal;

@@ -21,6 +21,7 @@ use crate::contract::{
 };
 use crate::disk::producers::{Numbered, Verdict};
 use crate::requests::Requests;
+use crate::space::Space;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -162,6 +163,10 @@ impl Journal for MemoryJournal {
         };
         log.watchers.add(watch.watcher(token));
         true
+    }
+
+    fn space(&self) -> Space {
+        Space::default()
     }
 
     fn load_state(

@@ -14,6 +14,7 @@ pub struct Metrics {
     pub(crate) appends: Counter,
     pub(crate) refused: Counter,
     pub(crate) disk_full: Counter,
+    pub(crate) space_short: Gauge,
     pub(crate) segments_started: Counter,
     pub(crate) rewritten_bytes: Counter,
     pub(crate) cold_reads: Counter,
@@ -41,6 +42,7 @@ impl Metrics {
             appends: Counter::default(),
             refused: Counter::default(),
             disk_full: Counter::default(),
+            space_short: Gauge::default(),
             segments_started: Counter::default(),
             rewritten_bytes: Counter::default(),
             cold_reads: Counter::default(),
@@ -79,6 +81,11 @@ impl Metrics {
             "disk_full",
             "Appends refused because the disk is full",
             self.disk_full.clone(),
+        );
+        registry.register(
+            "space_short",
+            "1 while no space can be taken ahead on the disk, so that publishers have to wait",
+            self.space_short.clone(),
         );
         registry.register(
             "segments_started",

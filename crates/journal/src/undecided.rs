@@ -12,6 +12,7 @@ use crate::contract::{
     StateUnreadable, TimeQuery,
 };
 use crate::memory::MemoryJournal;
+use crate::space::Space;
 use crate::ticket::{ReadTicket, Settler, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -20,6 +21,7 @@ use crate::watch::Watch;
 pub struct UndecidedJournal {
     behind: Arc<MemoryJournal>,
     taken: Mutex<Taken>,
+    space: Space,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +35,13 @@ impl UndecidedJournal {
         Self {
             behind,
             taken: Mutex::default(),
+            space: Space::default(),
         }
+    }
+
+    /// Says that space is short, or that there is enough again; appends are not refused for that.
+    pub fn set_space_short(&self, is_short: bool) {
+        self.space.set_short(is_short);
     }
 
     /// From now on appends wait to be decided.
@@ -116,6 +124,10 @@ impl Journal for UndecidedJournal {
 
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
         self.behind.watch_log(watch, log, token)
+    }
+
+    fn space(&self) -> Space {
+        self.space.clone()
     }
 
     fn load_state(

@@ -211,6 +211,14 @@ def get(queue, flags=0):
     return method(1, 60, 70, b"\0\0" + short(queue) + bytes([flags]))
 
 
+def stream(name, flags=2, *more):
+    return declare(name, flags, table(("x-queue-type", longstr("stream")), *more))
+
+
+def qos(count, is_global=0):
+    return method(1, 60, 10, struct.pack(">IHB", 0, count, is_global))
+
+
 def ack(tag, multiple=0):
     return method(1, 60, 80, struct.pack(">QB", tag, multiple))
 
@@ -290,6 +298,10 @@ OPEN = {
     "headers with an unknown type": CHANNEL + publish(key=Q, properties=properties(0x2000, table(("a", b"y")))),
     "headers that lie about their length": CHANNEL + publish(key=Q, properties=b"\x20\x00" + long(b"\x01aS\x00\x00\x00\x09x")),
     "headers nested 40 deep": CHANNEL + publish(key=Q, properties=properties(0x2000, nested(40))),
+    "headers nested 3000 deep": CHANNEL + publish(key=Q, properties=properties(0x2000, nested(3000))),
+    "a header's name that is not UTF-8": CHANNEL + publish(key=Q, properties=properties(0x2000, table((b"\xff\xfe", b"V")))),
+    "a property that is not UTF-8": CHANNEL + publish(key=Q, properties=properties(0x8000, short(b"\xff\xfe"))),
+    "a property that runs over its frame": CHANNEL + publish(key=Q, properties=properties(0x8000, b"\xfftext/plain")),
     "bad expiration": CHANNEL + publish(key=Q, properties=properties(0x0100, short("soon"))),
     "negative expiration": CHANNEL + publish(key=Q, properties=properties(0x0100, short("-1"))),
     "somebody else's user-id": CHANNEL + publish(key=Q, properties=properties(0x0010, short("root"))),
@@ -319,6 +331,7 @@ OPEN = {
     "declare a transient quorum queue": CHANNEL + declare("odd-x", 0, table(("x-queue-type", longstr("quorum")))),
     "declare an exclusive quorum queue": CHANNEL + declare("odd-x", 6, table(("x-queue-type", longstr("quorum")))),
     "declare with a table 40 deep": CHANNEL + declare("odd-deep", 8, nested(40)),
+    "declare with a table 3000 deep": CHANNEL + declare("odd-x", 8, nested(3000)),
     "declare with a bad type in its table": CHANNEL + declare("odd-x", 0, table(("a", b"y"))),
     "no queue declared before": CHANNEL + get(""),
     "delete an absent queue": CHANNEL + delete("absent"),
@@ -345,12 +358,43 @@ OPEN = {
     "consume exclusively beside others": CHANNEL + declare("odd-c") + consume("odd-c", "a") + consume("odd-c", "b", 4),
     "consume beside an exclusive one": CHANNEL + declare("odd-c2") + consume("odd-c2", "a", 4) + consume("odd-c2", "b"),
     "consume with a priority of text": CHANNEL + declare(Q) + consume(Q, "p", 0, table(("x-priority", longstr("high")))),
+    "declare a stream": CHANNEL + stream("odd-s"),
+    "declare a transient stream": CHANNEL + stream("odd-x", 0),
+    "declare an exclusive stream": CHANNEL + stream("odd-x", 6),
+    "declare an auto-delete stream": CHANNEL + stream("odd-x", 10),
+    "declare a stream without a name": CHANNEL + stream(""),
+    "declare a stream with a ttl": CHANNEL + stream("odd-x", 2, ("x-message-ttl", b"I\0\0\0\5")),
+    "declare a stream with a dead-letter key": CHANNEL + stream("odd-x", 2, ("x-dead-letter-routing-key", longstr("k"))),
+    "declare a stream with an age without a unit": CHANNEL + stream("odd-x", 2, ("x-max-age", longstr("7"))),
+    "declare a stream with an age of no text": CHANNEL + stream("odd-x", 2, ("x-max-age", b"I\0\0\0\7")),
+    "declare a stream with an age that is none": CHANNEL + stream("odd-x", 2, ("x-max-age", longstr("soon"))),
+    "declare a stream with too large segments": CHANNEL + stream("odd-x", 2, ("x-stream-max-segment-size-bytes", b"l\0\0\0\0\xb2\xd0\x5e\x01")),
+    "declare a stream again, transient": CHANNEL + stream("odd-s") + stream("odd-s", 0),
+    "declare a stream again, exclusive": CHANNEL + stream("odd-s") + stream("odd-s", 6),
+    "declare a stream again, auto-delete": CHANNEL + stream("odd-s") + stream("odd-s", 10),
+    "declare a stream again, as classic": CHANNEL + stream("odd-s") + declare("odd-s", 2),
+    "declare a stream again, with an age": CHANNEL + stream("odd-s") + stream("odd-s", 2, ("x-max-age", longstr("1D"))),
+    "declare a classic queue again, as a stream": CHANNEL + declare("odd-ack2", 2) + stream("odd-ack2"),
+    "consume a stream without prefetch": CHANNEL + stream("odd-s") + consume("odd-s"),
+    "consume a stream without acks": CHANNEL + stream("odd-s") + qos(1) + consume("odd-s", flags=2),
+    "consume a stream without acks or prefetch": CHANNEL + stream("odd-s") + consume("odd-s", flags=2),
+    "consume a stream with global prefetch": CHANNEL + stream("odd-s") + qos(1) + qos(1, 1) + consume("odd-s"),
+    "consume a stream with a priority": CHANNEL + stream("odd-s") + qos(1) + consume("odd-s", arguments=table(("x-priority", b"I\0\0\0\5"))),
+    "consume a stream from nowhere": CHANNEL + stream("odd-s") + qos(1) + consume("odd-s", arguments=table(("x-stream-offset", longstr("soon")))),
+    "get from a stream": CHANNEL + stream("odd-s") + get("odd-s"),
+    "purge a stream": CHANNEL + stream("odd-s") + method(1, 50, 30, b"\0\0" + short("odd-s") + b"\0"),
+    "delete a stream if it is empty": CHANNEL + stream("odd-s") + delete("odd-s", 2),
+    "consume with a tag that is not UTF-8": CHANNEL + declare(Q) + consume(Q, b"\xff\xfe"),
+    "consume with a tag of the server's kind": CHANNEL + declare(Q) + consume(Q, "amq.ctag-mine") + method(1, 60, 30, short("amq.ctag-mine") + b"\0"),
+    "a queue's name that runs over its frame": CHANNEL + method(1, 50, 10, b"\0\0\xffodd-x\0" + long(b"")),
     "cancel an unknown tag": CHANNEL + method(1, 60, 30, short("nobody") + b"\0"),
     "ack an unknown tag": CHANNEL + ack(7),
     "ack tag 0": CHANNEL + ack(0),
     "ack tag 0, multiple": CHANNEL + ack(0, 1),
     "ack an unknown tag, multiple": CHANNEL + ack(7, 1),
     "ack twice": CHANNEL + declare("odd-ack") + publish(key="odd-ack") + get("odd-ack") + ack(1) + ack(1),
+    "ack and nack": CHANNEL + declare("odd-ack") + publish(key="odd-ack") + get("odd-ack") + ack(1) + method(1, 60, 120, struct.pack(">QB", 1, 2)),
+    "nack all, nothing in hand": CHANNEL + method(1, 60, 120, struct.pack(">QB", 0, 1)),
     "nack an unknown tag": CHANNEL + method(1, 60, 120, struct.pack(">QB", 3, 0)),
     "reject an unknown tag": CHANNEL + method(1, 60, 90, struct.pack(">QB", 3, 1)),
     "qos with a size": CHANNEL + method(1, 60, 10, struct.pack(">IHB", 5, 0, 0)),
@@ -371,7 +415,7 @@ OPEN = {
 
 
 CLEAN = ["odd-queue", "odd-again", "odd-excl", "odd-ttl", "odd-ttl2", "odd-x", "odd-deep", "odd-full", "odd-used", "odd-c",
-         "odd-c2", "odd-ack"]
+         "odd-c2", "odd-ack", "odd-ack2", "odd-s"]
 
 
 def clean(address):

@@ -12,6 +12,7 @@
 //! behind it wait.
 
 pub(crate) mod assembly;
+mod blocked;
 pub(crate) mod channel;
 mod confirms;
 mod connection_class;
@@ -23,6 +24,7 @@ mod publish;
 mod queue;
 pub(crate) mod replies;
 mod settle;
+mod stream;
 mod transactions;
 pub(crate) mod unacked;
 
@@ -32,8 +34,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
-use stafett_broker::Namespace;
-use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle};
+use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Run, Settle, Source};
+use stafett_broker::{Namespace, Space};
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
 
@@ -83,7 +85,7 @@ impl From<End> for Trouble {
     }
 }
 
-/// What is to be settled in one queue.
+/// What is to be settled of one queue or stream.
 type Settlements = Vec<(DeliveryId, Settle)>;
 
 pub(crate) struct Session {
@@ -105,12 +107,15 @@ pub(crate) struct Session {
     /// Handed to the broker, in order.
     groups: Groups,
     /// Settled and not told to the queues yet.
-    settlements: Vec<(Arc<Queue>, Settlements)>,
+    settlements: Vec<(Source, Settlements)>,
     runs: Vec<Run>,
     events: Vec<Event>,
     /// Memory of what was read.
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
+    pub(crate) space: Space,
+    /// It published while space was short.
+    blocked: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
     closing: bool,
 }
@@ -119,6 +124,7 @@ impl Session {
     pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed, budget: Arc<ByteBudget>, out: Output) -> Self {
         let namespace = Namespace::new(&agreed.virtual_host);
         let owner = shared.broker.queues().new_owner();
+        let space = shared.broker.space();
         Self {
             shared,
             agreed,
@@ -138,6 +144,8 @@ impl Session {
             events: Vec::new(),
             memory: None,
             budget,
+            space,
+            blocked: false,
             closing: false,
         }
     }
@@ -316,6 +324,7 @@ impl Session {
         match method {
             Method::Basic(Basic::Publish(publish)) => {
                 self.channel(number)?.assembly.begin(publish);
+                self.wait_for_space();
                 Ok(())
             }
             Method::Basic(method) => self.on_basic(number, method).await,
@@ -481,6 +490,7 @@ impl Session {
 
     /// Gives back everything that the connection has: at its end, however it comes.
     pub(crate) fn release(&mut self) {
+        self.forget_block();
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             if let Some(channel) = self.channels.remove(&number) {

@@ -22,6 +22,8 @@ pub enum DeclareError {
     Differs { what: &'static str },
     #[error("the queue belongs to somebody else")]
     Locked,
+    #[error("there is no such topic that it could lie over")]
+    NoSuchTopic,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }
@@ -58,6 +60,11 @@ impl Queues {
                 let result = self.declare_again(&queue, &declare).map(|()| queue);
                 return declaring(result, None);
             }
+            let topic = match declare.over.map(|over| self.topics.with_id(over.topic)) {
+                Some(None) => return declaring(Err(DeclareError::NoSuchTopic), None),
+                Some(Some(topic)) => Some(topic),
+                None => None,
+            };
             let log = self.journal.allocate(1);
             let definition = Definition {
                 namespace: namespace.clone(),
@@ -68,8 +75,9 @@ impl Queues {
                 settings: declare.settings,
                 arguments: declare.arguments,
                 logs: vec![(0, log)],
+                over: declare.over.map(|over| over.topic),
             };
-            let frames = [
+            let mut frames = vec![
                 Frame::CreateLogs {
                     first: log,
                     count: 1,
@@ -80,20 +88,27 @@ impl Queues {
             let queue = Arc::new(Queue::new(
                 Arc::downgrade(self),
                 definition,
+                topic.as_deref(),
                 declare.exclusive,
                 now_ms,
             ));
+            if let Some(over) = declare.over {
+                frames.push(self.begin_over(&queue, over.from_end));
+            }
             let wait = if queue.outlives() {
                 StateWait::Synced
             } else {
                 StateWait::Written
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
-            self.shards.watch(&*self.journal, &queue, LogId(queue.id.0));
+            for lane in &queue.lock().logs {
+                self.shards.watch(&*self.journal, &queue, lane.log);
+            }
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
         };
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.lay_over(&queue);
         self.show(&queue, &queue.lock());
         if let Some(owner) = declare.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,16 +144,13 @@ impl Queues {
         if queue.is_deleted() {
             return None;
         }
-        let lowest = inner.logs.iter().map(|lane| lane.priority + 1).max().unwrap_or(0);
+        let own = queue.own_logs(inner);
+        let lowest = own.iter().map(|(priority, _)| priority + 1).max().unwrap_or(0);
         let count = u32::from(highest.checked_sub(lowest)?) + 1;
         let first = self.journal.allocate(count);
         for (priority, log) in (lowest..=highest).zip(first.0..) {
             let log = LogId(log);
-            inner.logs.push(LaneLog {
-                priority,
-                log,
-                freed: 0,
-            });
+            inner.logs.push(LaneLog::new(priority.into(), log));
         }
         let create = Frame::CreateLogs {
             first,
@@ -155,7 +167,7 @@ impl Queues {
             self.shards.watch(&*self.journal, queue, LogId(log));
         }
         self.show(queue, inner);
-        inner.log(highest)
+        inner.log(highest.into())
     }
 }
 

@@ -4,7 +4,11 @@
 
 mod definitions;
 mod delayed;
+mod faults;
+mod faults_delayed;
 mod publish;
 mod races;
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod support;
 mod topics;

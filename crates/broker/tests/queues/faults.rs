@@ -9,11 +9,12 @@ use smallvec::smallvec;
 use stafett_broker::queues::{
     Appended, ConsumerSpec, DeliveryId, Outbox, Publication, Queue, Settle, Targets,
 };
-use stafett_broker::{Broker, BrokerSettings, Namespace};
+use stafett_broker::{Broker, Namespace};
 use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
-use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
+use stafett_journal::{DiskJournal, Journal};
 use stafett_model::Message;
 
+use crate::simulated::on_disk;
 use crate::support::{durable, message, spec};
 
 /// What was done with messages, by their numbers.
@@ -27,59 +28,12 @@ struct Ledger {
     settled_for_good: BTreeSet<u32>,
 }
 
-fn settings(boots: u8) -> Settings {
-    Settings {
-        segment_bytes: 64 << 10,
-        tail_cache_bytes: 4 << 10,
-        disk_free_bytes_min: 0,
-        boot: [boots; 16],
-        threads: false,
-        ..Settings::default()
-    }
-}
-
-/// Runs on a disk until the work is done or nothing goes on.
-fn on_disk<T>(
-    disk: &SimulatedDisk,
-    boots: u8,
-    work: impl AsyncFnOnce(&Arc<Broker>, &DiskJournal) -> T,
-) -> Option<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let journal = DiskJournal::open_on(disk.storage(), settings(boots), Metrics::new()).ok()?;
-        let journal = Arc::new(journal);
-        let pumped = Arc::clone(&journal);
-        let pump = async move {
-            loop {
-                pumped.pump();
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let body = async {
-            let broker = Broker::start(
-                Arc::clone(&journal) as Arc<dyn Journal>,
-                BrokerSettings::default(),
-            );
-            let broker = Arc::new(broker.await.ok()?);
-            Some(work(&broker, &journal).await)
-        };
-        tokio::select! {
-            biased;
-            done = tokio::time::timeout(Duration::from_mins(1), body) => done.ok().flatten(),
-            () = pump => None,
-        }
-    })
-}
-
 async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u32>, ledger: &mut Ledger) {
     let mut publication = Publication::default();
     let route = publication.route(Targets {
         queues: smallvec![Arc::clone(queue)],
         logs: smallvec![],
+        append_time: false,
     });
     for number in numbers.clone() {
         let persistent = number % 5 != 4;

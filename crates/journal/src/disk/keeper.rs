@@ -21,6 +21,8 @@ const PRODUCER_MS: i64 = 86_400_000;
 const RETENTION_EVERY: Duration = Duration::from_secs(30);
 /// How long an idle journal waits before what it changed is in a checkpoint.
 const IDLE_CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
+/// The same while space is short.
+const SHORT_CHECKPOINT_AFTER: Duration = Duration::from_secs(2);
 
 /// Keeps house until the journal is closed and nothing is left to do.
 pub(crate) fn run(core: &Core) {
@@ -40,7 +42,13 @@ pub(crate) fn run(core: &Core) {
             retention::enforce(core);
             retention_at = Instant::now();
         }
-        checkpoint |= checkpoint_at.elapsed() >= IDLE_CHECKPOINT_AFTER && core.pending().bytes > 0;
+        // What the checkpoint covers can be used again.
+        let wait = if core.pool.shortage().is_short() {
+            SHORT_CHECKPOINT_AFTER
+        } else {
+            IDLE_CHECKPOINT_AFTER
+        };
+        checkpoint |= checkpoint_at.elapsed() >= wait && core.pending().bytes > 0;
         // Whoever holds the turn may be waiting for a sidecar: then later.
         if checkpoint
             && !closed
@@ -82,8 +90,11 @@ fn do_chores(core: &Core, chores: ChoreList) {
         Pool::refill
     };
     if let Err(error) = refill(&core.pool) {
-        tracing::warn!(%error, "no spare segment could be made");
+        tracing::debug!(%error, "no spare segment could be made");
     }
+    core.metrics
+        .space_short
+        .set(i64::from(core.pool.shortage().is_short()));
     core.metrics
         .tail_bytes
         .set(i64::try_from(core.tail.pinned_bytes()).unwrap_or(i64::MAX));

@@ -39,12 +39,14 @@ mod log;
 #[cfg(test)]
 mod lowered;
 mod overtake;
+mod part;
 mod pool;
 mod position;
 mod prepare;
 pub(crate) mod producers;
 mod queue;
 mod read;
+mod read_buffers;
 pub mod real;
 mod recovery;
 mod retention;
@@ -96,6 +98,7 @@ use crate::contract::{
 };
 use crate::metrics::Metrics;
 use crate::requests::{self, Requests};
+use crate::space::Space;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
@@ -240,6 +243,7 @@ fn start(
     let core = Core {
         files: Files::new(Arc::clone(&storage)),
         tail: TailCache::new(settings.tail_cache_bytes),
+        read_buffers: Arc::default(),
         settings,
         storage,
         logs: recovered.logs,
@@ -303,9 +307,8 @@ fn prepare_pool(
         pool.recycle(*spare)?;
     }
     storage.sync_names()?;
-    if let Err(error) = pool.refill() {
-        tracing::warn!(%error, "no spare segments could be made");
-    }
+    // What is missing is made when there is space, and whoever asks is told that it is short.
+    let _ = pool.refill();
     Ok(pool)
 }
 
@@ -398,6 +401,10 @@ impl Journal for DiskJournal {
         };
         log.lock().watchers.add(watch.watcher(token));
         true
+    }
+
+    fn space(&self) -> Space {
+        self.core.pool.shortage()
     }
 
     fn load_state(

@@ -12,6 +12,7 @@ use super::codec::{u32_of, usize_of};
 use super::position::SegmentId;
 use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
 use super::storage::{FILL_ALIGN, Storage, StorageFile};
+use crate::space::Space;
 
 /// Bytes of a write group in large segments, if no single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -35,6 +36,7 @@ pub(crate) struct Pool {
     spares: Mutex<VecDeque<Spare>>,
     /// Bytes of the spares, less what is staged takes of them at most. What is kept back counts.
     space: AtomicI64,
+    shortage: Space,
 }
 
 #[derive(Debug)]
@@ -68,7 +70,13 @@ impl Pool {
             next_id: AtomicU32::new(next_id),
             spares: Mutex::default(),
             space: AtomicI64::new(0),
+            shortage: Space::default(),
         }
+    }
+
+    /// Whether spares are missing that cannot be made.
+    pub(crate) fn shortage(&self) -> Space {
+        self.shortage.clone()
     }
 
     /// An id that no segment has had.
@@ -119,6 +127,9 @@ impl Pool {
         let is_taken = taken(&self.space).is_ok()
             || (0..=self.kept_back + AHEAD)
                 .any(|_| self.add_spare(self.free_bytes_min).is_ok() && taken(&self.space).is_ok());
+        if !is_taken && self.shortage.set_short(true) {
+            tracing::warn!("space is short: an append was refused");
+        }
         is_taken.then_some(charge)
     }
 
@@ -147,16 +158,25 @@ impl Pool {
 
     /// Brings the spares up to their number at once.
     pub(crate) fn refill(&self) -> Result<(), NoSpare> {
-        while self.wants() {
-            self.add_spare(self.free_bytes_min)?;
-        }
-        Ok(())
+        self.refill_with(|| self.add_spare(self.free_bytes_min))
     }
 
     /// Brings the spares up to their number in peace.
     pub(crate) fn refill_written(&self) -> Result<(), NoSpare> {
+        self.refill_with(|| self.add_written_spare())
+    }
+
+    fn refill_with(&self, add: impl Fn() -> Result<(), NoSpare>) -> Result<(), NoSpare> {
         while self.wants() {
-            self.add_written_spare()?;
+            if let Err(error) = add() {
+                if self.shortage.set_short(true) {
+                    tracing::warn!(%error, "space is short: no segment can be made ahead");
+                }
+                return Err(error);
+            }
+        }
+        if self.shortage.set_short(false) {
+            tracing::info!("there is space again");
         }
         Ok(())
     }

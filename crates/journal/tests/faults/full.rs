@@ -122,6 +122,32 @@ fn appends_are_refused_reads_go_on_and_space_makes_it_work_again() {
 }
 
 #[test]
+fn space_is_short_before_anything_is_refused_and_there_is_enough_again() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity_bytes(CAPACITY_BYTES);
+    let journal = open(&disk, 1);
+    let space = journal.space();
+    let log = create(&journal, Durability::Sync);
+    assert!(!space.is_short());
+    let mut taken_since = 0;
+    loop {
+        match append(&journal, Append::batch(log, body(900))) {
+            Outcome::Committed(_) => taken_since += usize::from(space.is_short()),
+            Outcome::Refused(Refusal::DiskFull) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(
+        taken_since > 50,
+        "only {taken_since} batches found room behind the warning"
+    );
+    assert!(space.is_short());
+    disk.set_capacity_bytes(2 * CAPACITY_BYTES);
+    journal.pump();
+    assert!(!space.is_short());
+}
+
+#[test]
 fn truncation_and_deletion_free_space_on_a_full_disk() {
     let disk = SimulatedDisk::new();
     disk.set_capacity_bytes(CAPACITY_BYTES);

@@ -6,7 +6,7 @@ use stafett_model::Durability;
 
 use super::figure::{Figure, FigureKind};
 use super::load::{Does, Rate, Role, Size, TopicKind, Topics};
-use super::{Design, Distribution, Experiment, Plan, Restart};
+use super::{Design, Distribution, Experiment, Plan, Protocol, Restart};
 use crate::results::metric;
 
 /// The systems that an experiment can ask.
@@ -60,6 +60,14 @@ pub fn experiment(experiment: &Experiment) -> Checked {
         unless(seen.insert(system), "systems", || {
             format!("`{system}` stands there twice")
         })?;
+        if let Some(protocol) = experiment.run.protocol {
+            unless(speaks(system, protocol), "systems", || {
+                format!(
+                    "`{system}` does not speak {}, which is the protocol",
+                    protocol.name()
+                )
+            })?;
+        }
     }
     if experiment.run.design == Design::Factorial {
         for (path, values) in &experiment.grid {
@@ -74,6 +82,15 @@ pub fn experiment(experiment: &Experiment) -> Checked {
         check_figure(figure, experiment)?;
     }
     Ok(())
+}
+
+/// Whether a system of that name can be spoken to so.
+pub fn speaks(system: &str, protocol: Protocol) -> bool {
+    match system {
+        "kafka" => protocol == Protocol::Kafka,
+        "rabbitmq" => protocol == Protocol::Amqp,
+        _ => true,
+    }
 }
 
 fn check_figure(figure: &Figure, experiment: &Experiment) -> Checked {
@@ -132,6 +149,7 @@ pub fn plan(plan: &Plan) -> Checked {
     check_live(plan)?;
     for (name, topics) in &plan.topics {
         check_topics(&format!("topics.{name}"), topics)?;
+        check_protocol(&format!("topics.{name}.kind"), topics.kind, run.protocol)?;
     }
     for (name, role) in &plan.roles {
         check_role(&format!("roles.{name}"), role)?;
@@ -205,10 +223,38 @@ fn check_topics(at: &str, topics: &Topics) -> Checked {
         || "only a queue has a bound: kind = \"queue\"".to_owned(),
     )?;
     unless(
+        is_queue || topics.exchange.is_none(),
+        &format!("{at}.exchange"),
+        || "only queues are behind an exchange: kind = \"queue\"".to_owned(),
+    )?;
+    let types = [None, Some("classic"), Some("quorum")];
+    unless(
+        types.contains(&topics.queue_type.as_deref()),
+        &format!("{at}.queue_type"),
+        || "a queue is classic or quorum".to_owned(),
+    )?;
+    unless(
         !is_queue || topics.partitions == 1,
         &format!("{at}.partitions"),
         || "a queue has no partitions: count gives more queues".to_owned(),
     )
+}
+
+fn check_protocol(at: &str, kind: TopicKind, protocol: Option<Protocol>) -> Checked {
+    let Some(protocol) = protocol else {
+        return Ok(());
+    };
+    let fits = match kind {
+        TopicKind::Topic => protocol != Protocol::Live,
+        TopicKind::Queue => protocol == Protocol::Amqp,
+        TopicKind::Live => protocol == Protocol::Live,
+    };
+    unless(fits, at, || {
+        format!(
+            "{} has no such kind of topics, and it is the protocol",
+            protocol.name()
+        )
+    })
 }
 
 impl Does {
@@ -261,6 +307,11 @@ fn check_role(at: &str, role: &Role) -> Checked {
     unless((64..=64 << 20).contains(&role.batch.0), &path("batch"), || {
         "batches are 64 B to 64 MiB".to_owned()
     })?;
+    unless(
+        role.prefetch.is_none_or(|prefetch| prefetch <= u16::MAX.into()),
+        &path("prefetch"),
+        || "a prefetch is at most 65,535".to_owned(),
+    )?;
     unless(
         role.does == Does::Consume || role.work.is_none(),
         &path("work"),

@@ -16,6 +16,8 @@ pub struct Topics {
     pub queue_type: Option<String>,
     /// Messages that a queue holds at most.
     pub length_max: Option<u64>,
+    /// Of queues: what messages are published to, where every audience has a queue of its own. `fanout` where several have.
+    pub exchange: Option<ExchangeKind>,
     /// How often topics are chosen: 0 all alike, else the exponent of a Zipf distribution.
     pub zipf: f64,
     /// The same content on the same topic, from whomever, is delivered once within this time. Every duplicate begins it anew.
@@ -42,6 +44,7 @@ impl Default for Topics {
             partitions: 1,
             queue_type: None,
             length_max: None,
+            exchange: None,
             zipf: 0.0,
             filter: None,
             stored: false,
@@ -60,6 +63,28 @@ pub enum TopicKind {
     Queue,
     /// Not stored: goes to whoever is subscribed.
     Live,
+}
+
+/// How an exchange finds the queues of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExchangeKind {
+    /// All that are bound to it.
+    Fanout,
+    /// Those that are bound with the message's routing key.
+    Direct,
+    /// Those that are bound with a pattern that the routing key fits.
+    Topic,
+}
+
+impl ExchangeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fanout => "fanout",
+            Self::Direct => "direct",
+            Self::Topic => "topic",
+        }
+    }
 }
 
 /// What some clients do, all alike.
@@ -107,7 +132,7 @@ pub struct Role {
     pub in_flight: u32,
     #[serde(default)]
     pub compression: Codec,
-    /// Messages that a consumer may hold unsettled.
+    /// Messages of a queue that a consumer may hold unsettled; 0 is no bound. 1,000 by default, without a bound where there is a `commit`.
     #[serde(default)]
     pub prefetch: Option<u32>,
     /// How long a fetch may wait for something to come.

@@ -170,16 +170,30 @@ fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
         .collect()
 }
 
-/// How the broker grew with the connections that are idle in the end.
+/// How the broker grew with the connections that do nothing in the end.
 fn per_connection(loaded: &Loaded) -> Option<f64> {
-    let idle = idle(loaded);
-    if idle == 0 {
+    let silent = silent(loaded);
+    if silent == 0 {
         return None;
     }
     let mut processes = loaded.processes.iter();
     let broker: &ProcessSeries = processes.find(|process| process.kind == ProcessKind::Broker)?;
     let last = broker.samples.last()?.memory_bytes as f64;
-    Some((last - broker.first_memory_bytes as f64) / f64::from(idle) / 1024.0)
+    Some((last - broker.first_memory_bytes as f64) / f64::from(silent) / 1024.0)
+}
+
+/// Connections that had nothing to do: idle ones, and consumers where nobody sends.
+fn silent(loaded: &Loaded) -> u32 {
+    let sends = ["produce", "relay", "request"];
+    if loaded
+        .roles
+        .iter()
+        .any(|role| sends.contains(&role.does.as_str()))
+    {
+        return idle(loaded);
+    }
+    let last = |role: &RoleResult| role.samples.last().map_or(0, |sample| sample.clients);
+    loaded.roles.iter().map(last).sum()
 }
 
 /// Connections that were idle when the last sample was taken.

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::proof::Secret;
 use crate::agents::{AgentAddress, Crew, placing};
 use crate::environment;
+use crate::experiment::check::speaks;
 use crate::experiment::read::TOPICS_DEFAULT;
 use crate::experiment::{Experiment, ExperimentError, Plan, Source};
 use crate::grid;
@@ -30,6 +31,11 @@ use crate::systems::{Place, System, find_peers};
 use crate::workload::load::Second;
 use point::Bench;
 
+/// The path under which the grid varies what is spoken.
+const PROTOCOL: &str = "run.protocol";
+/// Behind a system's name: where it speaks AMQP, if it speaks something else elsewhere.
+pub const OVER_AMQP: &str = "+amqp";
+
 /// What is to be run.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -38,6 +44,8 @@ pub struct Request {
     pub source: Source,
     /// Instead of those of the experiment.
     pub systems: Option<Vec<String>>,
+    /// Instead of the number of the experiment.
+    pub repetitions: Option<u32>,
     pub scale: f64,
     pub out: PathBuf,
     /// Of systems that run already.
@@ -163,7 +171,7 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
         placing::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;
         let started = systems.iter().find(|system| {
             let own = plan.system.own(system);
-            !request.addresses.contains_key(*system) && own.is_none_or(|own| own.address.is_none())
+            !request.addresses.contains_key(*system) && own.is_none_or(|own| !own.is_there())
         });
         let far = agents.iter().find(|agent| !is_here(&agent.address));
         if let (Some(system), Some(agent)) = (started, far.filter(|_| is_here(&format!("{}:", request.host))))
@@ -187,7 +195,14 @@ fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
         .systems
         .clone()
         .unwrap_or_else(|| experiment.systems.clone());
-    let order = grid::order(&systems, &parameters, plan.run.repetitions, plan.run.seed);
+    let repetitions = request.repetitions.unwrap_or(plan.run.repetitions);
+    let mut order = grid::order(&systems, &parameters, repetitions, plan.run.seed);
+    // Where the protocol is varied, each system is asked in those that it speaks.
+    order.retain(|planned| {
+        let protocol = planned.parameters.get(PROTOCOL);
+        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
+        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
+    });
     std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
         path: request.out.clone(),
         source,
@@ -301,13 +316,17 @@ impl Bench {
             .request
             .source
             .plan(self.request.scale, &planned.parameters)?;
-        for (system, address) in &self.request.addresses {
-            let own = match system.as_str() {
+        for (given, address) in &self.request.addresses {
+            let protocol = given.strip_suffix(OVER_AMQP);
+            let own = match protocol.unwrap_or(given) {
                 "stafett" => &mut plan.system.stafett,
                 "kafka" => &mut plan.system.kafka,
                 _ => &mut plan.system.rabbitmq,
             };
-            own.address = Some(address.clone());
+            match protocol {
+                Some(_) => own.amqp_address = Some(address.clone()),
+                None => own.address = Some(address.clone()),
+            }
         }
         debug_assert!(!plan.topics.is_empty(), "there is at least {TOPICS_DEFAULT}");
         Ok(plan)
@@ -340,4 +359,52 @@ fn left(run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) ->
         plan.run.warmup.0 + plan.run.duration.0 + Duration::from_secs(2)
     };
     each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_protocol_is_varied_systems_are_asked_in_those_that_they_speak() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "question = \"?\"\nsystems = [\"stafett\", \"kafka\", \"rabbitmq\"]\n[run]\nrepetitions = 1\n\
+                    [roles.p]\ndoes = \"produce\"\n[grid]\n\"run.protocol\" = [\"kafka\", \"amqp\"]";
+        let request = Request {
+            name: "x".to_owned(),
+            source: Source {
+                place: "x".to_owned(),
+                text: text.to_owned(),
+            },
+            systems: None,
+            repetitions: None,
+            scale: 1.0,
+            out: folder.path().to_owned(),
+            addresses: BTreeMap::new(),
+            agents: Vec::new(),
+            secret: None,
+            host: "127.0.0.1".to_owned(),
+            exe: PathBuf::new(),
+            command: String::new(),
+        };
+        let run = planned(&request, request.source.experiment().unwrap()).unwrap();
+        let mut asked: Vec<_> = run
+            .order
+            .iter()
+            .map(|planned| {
+                (
+                    planned.system.as_str(),
+                    planned.parameters[PROTOCOL].as_str().unwrap(),
+                )
+            })
+            .collect();
+        asked.sort_unstable();
+        let expected = [
+            ("kafka", "kafka"),
+            ("rabbitmq", "amqp"),
+            ("stafett", "amqp"),
+            ("stafett", "kafka"),
+        ];
+        assert_eq!(asked, expected);
+    }
 }

@@ -11,12 +11,15 @@ use super::{Request, Watch, metrics, now_ms};
 use crate::agents::Crew;
 use crate::agents::crew::Order;
 use crate::drivers::{Destinations, Driver, DriverError};
-use crate::experiment::{Does, Plan, Restart};
+use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
 use crate::workload::filter;
 use crate::workload::load::Second;
-use crate::workload::{Load, Loaded};
+use crate::workload::{Load, Loaded, seats};
+
+/// Topics may take as long to be created as a point lasts, and not less than this.
+const PREPARED_WITHIN: Duration = Duration::from_mins(1);
 
 /// The lab at work: what was asked, and the system that is up.
 pub(crate) struct Bench {
@@ -91,11 +94,7 @@ impl Bench {
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
-            .map_err(|error| match error {
-                StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
-                StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-                StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
-            })?;
+            .map_err(verdict::of_start)?;
         let Some(system) = &self.system else {
             return Ok(());
         };
@@ -111,7 +110,10 @@ impl Bench {
             self.rest(point, plan).await;
             return Ok(());
         }
-        let driver = systems::driver(&point.system, system.address(plan), plan).map_err(skipped)?;
+        let address = system
+            .address(plan)
+            .map_err(|reason| Outcome::because(OutcomeKind::Failed, reason))?;
+        let driver = systems::driver(&point.system, address, plan).map_err(skipped)?;
         if is_fresh && has_break_in(plan) {
             self.watch.does(&format!("warming {} up", point.system));
             let short = Arc::new(shortened(plan));
@@ -137,7 +139,7 @@ impl Bench {
             Ok(brought) => {
                 let loaded = &brought.loaded;
                 metrics::fill(point, plan, &brought);
-                point.driver.limited = verdict::limited(plan, loaded, ceilings, &point.parameters);
+                point.driver.limited = verdict::limited(plan, loaded, ceilings, point);
                 let seen = Seen { plan, loaded, died };
                 point.outcome = verdict::of(&seen);
                 point.remarks.extend(verdict::remarks(&seen));
@@ -160,7 +162,7 @@ impl Bench {
             lives && system.key == systems::key(name, plan)
         });
         let own = plan.system.own(name);
-        let is_ours = own.is_none_or(|own| own.address.is_none());
+        let is_ours = own.is_none_or(|own| !own.is_there());
         if fits && (plan.run.restart == Restart::Settings || !is_ours) {
             return Ok(false);
         }
@@ -193,9 +195,7 @@ impl Bench {
     ) -> Result<Brought, DriverError> {
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
-        for set in destinations.values() {
-            driver.prepare(set).await?;
-        }
+        prepare(driver, plan, &destinations).await?;
         let prepared = began.elapsed();
         let stop = self.stop.child_token();
         let of_load = stop.clone();
@@ -214,9 +214,7 @@ impl Bench {
             // The load sees that and ends.
             std::future::pending::<()>().await;
         };
-        let system = self.system.as_ref();
-        let system = system.map(|system| (system.name.clone(), system.address(plan).to_owned()));
-        let (system, address) = system.unwrap_or_default();
+        let (system, address) = self.whereabouts(plan);
         let crew = self.crew.as_mut();
         let running = async {
             if let Some(crew) = crew {
@@ -261,6 +259,13 @@ impl Bench {
         })
     }
 
+    /// The system's name, and where it is spoken to.
+    fn whereabouts(&self, plan: &Plan) -> (String, String) {
+        let system = self.system.as_ref();
+        let known = system.map(|system| (system.name.clone(), system.address(plan).unwrap_or_default()));
+        known.map_or_else(Default::default, |(name, address)| (name, address.to_owned()))
+    }
+
     /// No load at all: the system is there, and that is what is measured.
     async fn rest(&self, point: &mut Point, plan: &Plan) {
         let pid = self
@@ -284,6 +289,25 @@ impl Bench {
     }
 }
 
+/// Creates what is used, within a bound: a system that takes too long for it is a result.
+async fn prepare(
+    driver: &Arc<dyn Driver>,
+    plan: &Plan,
+    destinations: &BTreeMap<String, Arc<Destinations>>,
+) -> Result<(), DriverError> {
+    let patience = plan.run.duration.0.max(PREPARED_WITHIN);
+    for set in destinations.values() {
+        let preparing = tokio::time::timeout(patience, driver.prepare(set));
+        preparing.await.unwrap_or_else(|_| {
+            let (count, seconds) = (set.names.len(), patience.as_secs());
+            Err(DriverError::Failed(format!(
+                "creating {count} topics or queues took longer than {seconds} s"
+            )))
+        })?;
+    }
+    Ok(())
+}
+
 /// The topics of a point by their set.
 pub(crate) fn destinations(
     plan: &Plan,
@@ -294,17 +318,52 @@ pub(crate) fn destinations(
         let names = (0..topics.count)
             .map(|place| format!("lab-{tag}-{set}-{place}"))
             .collect();
+        let mut settings = settings.to_vec();
+        let own = [
+            ("x-queue-type", topics.queue_type.clone()),
+            ("x-max-length", topics.length_max.map(|most| most.to_string())),
+        ];
+        settings.extend(
+            own.into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+        );
+        let (exchange, audiences) = audiences(plan, set, topics);
         let destinations = Destinations {
             kind: topics.kind,
             names,
             partitions: topics.partitions,
-            settings: settings.to_vec(),
+            settings,
+            exchange,
+            audiences,
             is_stored: topics.stored,
             format: topics.format,
         };
         (set.clone(), Arc::new(destinations))
     });
     sets.collect()
+}
+
+/// Who gets everything of a set, each by the name of its group, and what stands before them where that is needed.
+fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
+    let reads = |role: &Role| {
+        matches!(role.does, Does::Consume | Does::Respond | Does::Filter)
+            && role.topics.as_deref().is_none_or(|topics| topics == set)
+    };
+    let mut audiences = Vec::new();
+    let mut fans_out = false;
+    for (name, role) in plan.roles.iter().filter(|(_, role)| reads(role)) {
+        fans_out |= role.fan_out;
+        if role.fan_out {
+            audiences.extend((0..role.clients).map(|client| seats::group(name, role, client)));
+        } else {
+            audiences.push(seats::group(name, role, 0));
+        }
+    }
+    match topics.exchange {
+        Some(kind) => (Some(kind), audiences),
+        None if fans_out || audiences.len() > 1 => (Some(ExchangeKind::Fanout), audiences),
+        None => (None, Vec::new()),
+    }
 }
 
 fn has_break_in(plan: &Plan) -> bool {

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use super::process::{Process, last_words};
-use super::{Place, StartError, System, first_answer};
-use crate::drivers::live::Live;
-use crate::experiment::{Own, Plan, TopicKind};
+use super::{Place, StartError, System, answer_of, protocol, there};
+use crate::experiment::{Plan, Protocol, TopicKind};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 /// What the names of the lab's topics begin with.
@@ -16,12 +15,10 @@ const TOPICS: &str = "lab-";
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.stafett;
-    if let Some(address) = &own.address {
-        if super::is_live(plan) {
-            return there_live(address, own).await;
-        }
-        return there("stafett", address, own).await;
+    if own.is_there() {
+        return there("stafett", plan, own).await;
     }
+    let spoken = protocol("stafett", plan).map_err(StartError::Missing)?;
     let data = place.data.join("stafett");
     empty(&data)?;
     let mut command = Command::new(&place.exe);
@@ -51,18 +48,18 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
     }
     let started = Instant::now();
-    let (mut address, mut live_address) = (None, None);
+    let mut found = BTreeMap::new();
     let is_ready = |line: &str| {
-        if let Some(at) = line.strip_prefix("http listening on ") {
-            live_address = Some(at.to_owned());
+        for protocol in Protocol::ALL {
+            let at = line
+                .strip_prefix(protocol.word())
+                .and_then(|rest| rest.strip_prefix(" listening on "));
+            found.extend(at.map(|at| (protocol, at.to_owned())));
         }
-        if let Some(at) = line.strip_prefix("kafka listening on ") {
-            address = Some(at.to_owned());
-        }
-        (line == "ready").then(|| address.clone().unwrap_or_default())
+        (line == "ready").then(|| found.clone())
     };
     let launched = Process::start(command, "stafett", &place.logs, READY_WITHIN, is_ready).await;
-    let (process, address) = match launched {
+    let (process, addresses) = match launched {
         Err(StartError::Failed(_)) if !own.set.is_empty() => {
             // Its own settings are the likeliest reason: what it says about them is a refusal.
             let said = last_words(&place.logs.join("stafett.err"));
@@ -70,14 +67,14 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
         other => other?,
     };
-    let cold_start = first_answer(&address, started, READY_WITHIN).await?;
+    let address = addresses.get(&spoken).map_or("", String::as_str);
+    let answered = answer_of(&process, (spoken, address), started, READY_WITHIN).await?;
     Ok(System {
         name: "stafett".to_owned(),
-        address,
-        live_address,
+        addresses,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
-        cold_start: Some(cold_start),
+        cold_start: Some(answered.after),
         process: Some(process),
         key: String::new(),
     })
@@ -101,46 +98,6 @@ pub(super) fn rules(name: &str, plan: &Plan) -> Vec<(String, String)> {
     ];
     let named = |(name, value): (&str, String)| (name.to_owned(), value);
     rules.into_iter().flatten().map(named).collect()
-}
-
-/// A system that runs already.
-pub(super) async fn there(name: &str, address: &str, own: &Own) -> Result<System, StartError> {
-    check_own(name, address, own)?;
-    first_answer(address, Instant::now(), Duration::from_secs(10)).await?;
-    Ok(running(name, address))
-}
-
-/// One whose live topics are of interest: that is another address than that of its other topics.
-async fn there_live(address: &str, own: &Own) -> Result<System, StartError> {
-    check_own("stafett", address, own)?;
-    let pinged = tokio::time::timeout(Duration::from_secs(10), Live::new(address).ping()).await;
-    match pinged {
-        Ok(Ok(())) => Ok(running("stafett", address)),
-        Ok(Err(error)) => Err(StartError::Failed(error.to_string())),
-        Err(_) => Err(StartError::Failed(format!("{address} did not answer"))),
-    }
-}
-
-fn check_own(name: &str, address: &str, own: &Own) -> Result<(), StartError> {
-    if own.set.is_empty() {
-        return Ok(());
-    }
-    Err(StartError::Refused(format!(
-        "{name} at {address} runs already: its own settings cannot be set from here"
-    )))
-}
-
-fn running(name: &str, address: &str) -> System {
-    System {
-        name: name.to_owned(),
-        address: address.to_owned(),
-        live_address: None,
-        version: String::new(),
-        settings: BTreeMap::new(),
-        cold_start: None,
-        process: None,
-        key: String::new(),
-    }
 }
 
 /// A folder with nothing in it.

@@ -30,7 +30,7 @@ pub mod producer;
 pub mod recorder;
 pub mod relay;
 pub mod seating;
-mod seats;
+pub(crate) mod seats;
 pub mod size;
 pub mod tally;
 pub mod together;

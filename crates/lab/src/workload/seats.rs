@@ -583,11 +583,16 @@ fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u3
         clients: role.clients,
         reads,
         contents,
-        group: if role.fan_out {
-            format!("{name}-{client}")
-        } else {
-            name.to_owned()
-        },
+        group: group(name, role, client),
+    }
+}
+
+/// What the clients of a role that share what comes have in common.
+pub(crate) fn group(name: &str, role: &Role, client: u32) -> String {
+    if role.fan_out {
+        format!("{name}-{client}")
+    } else {
+        name.to_owned()
     }
 }
 

@@ -11,7 +11,7 @@ use super::definition::Definition;
 use super::error::ConfigError;
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
-    Switch, Time, TimeLimit,
+    MigrationPolicy, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -132,6 +132,10 @@ settings! {
         /// Such members of one group.
         consumer_members_max: Count = "10000", in 1..=1_000_000;
 
+        /// Which groups may move between the classic protocol and that of consumer groups while they have members:
+        /// `upgrade` to the newer one, `downgrade` back, both (`bidirectional`), or none (`disabled`).
+        consumer_migration: MigrationPolicy = "bidirectional";
+
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;
 
@@ -216,7 +220,8 @@ settings! {
         /// space.
         recycle_segments: Count = "2", in 0..=1024;
 
-        /// Below so much free space on the disk, appends are refused; reading and freeing go on.
+        /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused; reading
+        /// and freeing go on.
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
     log: Log {

@@ -27,6 +27,7 @@ pub(super) fn section(run: &Run) -> Markup {
                             " with " (topics.partitions) @if topics.partitions == 1 { " partition" } @else { " partitions" }
                         }
                         @if let Some(kind) = &topics.queue_type { ", " (kind) }
+                        @if let Some(kind) = topics.exchange { ", behind a " (kind.name()) " exchange" }
                     }
                 }
             }
@@ -35,6 +36,7 @@ pub(super) fn section(run: &Run) -> Markup {
             }
             div { dt { "Duration" } dd {
                 (settings.duration) " measured after " (settings.warmup) " of warm-up, "
+                @if let Some(protocol) = settings.protocol { "over " (protocol.name()) ", " }
                 (settings.repetitions) @if settings.repetitions == 1 { " repetition" } @else { " repetitions" }
                 @if (run.scale - 1.0).abs() > 1e-9 { ", times shortened or stretched by " (run.scale) }
             } }

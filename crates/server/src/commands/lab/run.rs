@@ -11,7 +11,7 @@ use stafett_lab::agents::AgentAddress;
 use stafett_lab::experiment::check::SYSTEMS;
 use stafett_lab::experiment::{Source, library};
 use stafett_lab::results::{Run, Status};
-use stafett_lab::run::{Request, RunError};
+use stafett_lab::run::{OVER_AMQP, Request, RunError};
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Progress;
@@ -22,6 +22,7 @@ use crate::signals::StopSignals;
 const EXPERIMENT: &str = "experiment";
 const SYSTEM: &str = "system";
 const SCALE: &str = "scale";
+const REPETITIONS: &str = "repetitions";
 const OUT: &str = "out";
 const ADDRESS: &str = "address";
 const AGENT: &str = "agent";
@@ -54,6 +55,13 @@ pub(super) fn describe() -> Command {
                 .help("What durations and totals are multiplied by; below 1 the experiment's [small] holds"),
         )
         .arg(
+            Arg::new(REPETITIONS)
+                .long(REPETITIONS)
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=1000))
+                .help("How often each point is measured, instead of what the experiment says"),
+        )
+        .arg(
             Arg::new(OUT)
                 .long(OUT)
                 .value_name("DIR")
@@ -66,7 +74,10 @@ pub(super) fn describe() -> Command {
                 .value_name("SYSTEM=HOST:PORT")
                 .action(ArgAction::Append)
                 .value_parser(address)
-                .help("A system that runs already, instead of one that is started"),
+                .help(
+                    "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it \
+                     speaks AMQP",
+                ),
         )
         .arg(
             Arg::new(AGENT)
@@ -101,7 +112,10 @@ fn scale(text: &str) -> Result<f64, String> {
 }
 
 fn address(text: &str) -> Result<(String, String), String> {
-    let known = |(system, address): &(&str, &str)| SYSTEMS.contains(system) && address.contains(':');
+    let known = |(system, address): &(&str, &str)| {
+        let name = system.strip_suffix(OVER_AMQP).unwrap_or(system);
+        SYSTEMS.contains(&name) && address.contains(':')
+    };
     let found = text.split_once('=').filter(known);
     let (system, address) =
         found.ok_or_else(|| format!("expected SYSTEM=HOST:PORT, with one of {}", SYSTEMS.join(", ")))?;
@@ -167,6 +181,7 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
         name,
         source,
         systems,
+        repetitions: matches.get_one::<u32>(REPETITIONS).copied(),
         scale,
         out,
         addresses,

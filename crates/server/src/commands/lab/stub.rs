@@ -3,19 +3,26 @@
 use std::io::{self, Write as _};
 
 use anyhow::Context;
-use clap::{Arg, ArgMatches, Command, value_parser};
-use stafett_lab::drivers::stub::Stub;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use stafett_lab::drivers::{amqp, stub};
 
 use crate::failure::Failure;
 
 const LISTEN: &str = "listen";
+const AMQP: &str = "amqp";
 const RECORDS: &str = "records";
 const PARTITIONS: &str = "partitions";
 
 pub(super) fn describe() -> Command {
     Command::new("stub")
-        .about("Answer Kafka's clients without storing anything")
+        .about("Answer clients without storing anything")
         .hide(true)
+        .arg(
+            Arg::new(AMQP)
+                .long(AMQP)
+                .action(ArgAction::SetTrue)
+                .help("RabbitMQ's clients instead of Kafka's"),
+        )
         .arg(
             Arg::new(LISTEN)
                 .long(LISTEN)
@@ -49,17 +56,29 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("no threads can be started")?;
-    let done: anyhow::Result<()> = runtime.block_on(async {
-        let mut stub = Stub::bind(address)
-            .await
-            .with_context(|| format!("{address} cannot be listened on"))?;
-        if let Some(records) = matches.get_one::<i64>(RECORDS) {
-            let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
-            stub.fill(partitions.into(), *records)
-                .context("no batch can be made")?;
-        }
-        writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
-        stub.serve().await.context("the stub ended")
-    });
+    let done = if matches.get_flag(AMQP) {
+        runtime.block_on(serve_amqp(address))
+    } else {
+        runtime.block_on(serve_kafka(address, matches))
+    };
     done.map_err(Failure::from)
+}
+
+async fn serve_kafka(address: &str, matches: &ArgMatches) -> anyhow::Result<()> {
+    let stub = stub::Stub::bind(address).await;
+    let mut stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    if let Some(records) = matches.get_one::<i64>(RECORDS) {
+        let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
+        stub.fill(partitions.into(), *records)
+            .context("no batch can be made")?;
+    }
+    writeln!(io::stdout(), "kafka listening on {}", stub.address()?)?;
+    stub.serve().await.context("the stub ended")
+}
+
+async fn serve_amqp(address: &str) -> anyhow::Result<()> {
+    let stub = amqp::stub::Stub::bind(address).await;
+    let stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    writeln!(io::stdout(), "amqp listening on {}", stub.address()?)?;
+    stub.serve().await.context("the stub ended")
 }

@@ -1,0 +1,284 @@
+//! Who publishes while space is short waits, and loses nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use prometheus_client::registry::Registry;
+use stafett_amqp::{Amqp, AmqpSettings};
+use stafett_amqp_wire::methods::{
+    Basic, Channel, Connection, Queue, basic, channel, confirm, connection, queue,
+};
+use stafett_amqp_wire::{
+    ContentHeader, Encoder, Frame, FrameKind, Method, Properties, ReplyCode, TableBuilder, Value, frame,
+};
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::UndecidedJournal;
+use stafett_net::{BudgetSettings, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::task::TaskTracker;
+
+/// Nothing takes this long: a test that waits for longer hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Server {
+    journal: Arc<UndecidedJournal>,
+    address: SocketAddr,
+    shutdown: Shutdown,
+    tasks: TaskTracker,
+    registry: Registry,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let journal = Arc::new(UndecidedJournal::default());
+        let broker = Broker::start(journal.clone(), BrokerSettings::default())
+            .await
+            .unwrap();
+        let mut registry = Registry::default();
+        let amqp = Amqp::new(Arc::new(broker), AmqpSettings::default(), &mut registry);
+        let net = NetMetrics::register(&mut registry);
+        let loopback = ["127.0.0.1:0".parse().unwrap()];
+        let listener = Listener::bind(&loopback, ListenerSettings::new("amqp", 100), &net).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = Shutdown::new();
+        let budget = ByteBudget::new(BudgetSettings { bytes: 64 << 20 });
+        let tasks = TaskTracker::new();
+        tasks.spawn(stafett_net::serve(
+            listener,
+            Arc::new(amqp),
+            Shared::new(shutdown.clone(), budget),
+        ));
+        Self {
+            journal,
+            address,
+            shutdown,
+            tasks,
+            registry,
+        }
+    }
+
+    /// How many connections are blocked now.
+    fn blocked(&self) -> u64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("amqp_blocked_connections "));
+        line.unwrap().parse().unwrap()
+    }
+
+    async fn client(&self, can_be_told: bool) -> Client {
+        Client::open(self.address, can_be_told).await
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    buffer: BytesMut,
+}
+
+impl Client {
+    /// An open connection with channel 1.
+    async fn open(address: SocketAddr, can_be_told: bool) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut client = Self {
+            stream,
+            buffer: BytesMut::new(),
+        };
+        client.stream.write_all(&frame::PROTOCOL_HEADER).await.unwrap();
+        client.method().await;
+        let capabilities = TableBuilder::new()
+            .with("connection.blocked", Value::Bool(can_be_told))
+            .finish();
+        let start = connection::StartOk {
+            client_properties: TableBuilder::new().with("capabilities", capabilities).finish(),
+            mechanism: "PLAIN".into(),
+            response: Bytes::from_static(b"\0guest\0guest"),
+            locale: "en_US".into(),
+        };
+        client.send(0, start).await;
+        client.method().await;
+        let tune = connection::TuneOk {
+            channel_max: 10,
+            frame_max: 131_072,
+            heartbeat: 0,
+        };
+        client.send(0, tune).await;
+        let open = connection::Open {
+            virtual_host: "/".into(),
+            ..connection::Open::default()
+        };
+        client.send(0, open).await;
+        client.method().await;
+        client.send(1, channel::Open::default()).await;
+        let opened = client.method().await;
+        assert!(
+            matches!(opened, Method::Channel(Channel::OpenOk(_))),
+            "{opened:?}"
+        );
+        client
+    }
+
+    async fn send(&mut self, channel: u16, method: impl Into<Method>) {
+        let mut out = BytesMut::new();
+        method.into().encode(channel, &mut out);
+        self.stream.write_all(&out).await.unwrap();
+    }
+
+    async fn frame(&mut self) -> Frame {
+        loop {
+            if let Some(frame) = frame::split(&mut self.buffer, 0).unwrap() {
+                return frame;
+            }
+            let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await;
+            assert_ne!(read.unwrap().unwrap(), 0, "the connection has ended");
+        }
+    }
+
+    async fn method(&mut self) -> Method {
+        Method::decode(self.frame().await.payload).unwrap()
+    }
+
+    /// Declares the queue `q`; how many messages wait in it.
+    async fn waiting(&mut self) -> u32 {
+        let declare = queue::Declare {
+            queue: "q".into(),
+            durable: true,
+            ..queue::Declare::default()
+        };
+        self.send(1, declare).await;
+        match self.method().await {
+            Method::Queue(Queue::DeclareOk(declared)) => declared.message_count,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn want_confirms(&mut self) {
+        self.send(1, confirm::Select::default()).await;
+        let selected = self.method().await;
+        assert!(matches!(selected, Method::Confirm(_)), "{selected:?}");
+    }
+
+    /// Publishes to `q`, all at once.
+    async fn publish(&mut self, bodies: &[&'static str]) {
+        let mut out = BytesMut::new();
+        for body in bodies {
+            let publish = basic::Publish {
+                routing_key: "q".into(),
+                ..basic::Publish::default()
+            };
+            Method::from(publish).encode(1, &mut out);
+            let header = ContentHeader {
+                body_size: body.len() as u64,
+                properties: Properties::NONE,
+            };
+            Encoder::frame(&mut out, FrameKind::Header, 1, |e| header.encode(e));
+            Encoder::frame(&mut out, FrameKind::Body, 1, |e| e.raw(body.as_bytes()));
+        }
+        self.stream.write_all(&out).await.unwrap();
+    }
+
+    /// Waits until so many messages are confirmed.
+    async fn confirmed(&mut self, count: u64) {
+        let mut last = 0;
+        while last < count {
+            match self.method().await {
+                Method::Basic(Basic::Ack(ack)) => last = ack.delivery_tag,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn is_blocked(&mut self) {
+        match self.method().await {
+            Method::Connection(Connection::Blocked(blocked)) => assert_eq!(blocked.reason, "low on disk"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn is_unblocked(&mut self) {
+        let unblocked = self.method().await;
+        assert!(
+            matches!(unblocked, Method::Connection(Connection::Unblocked(_))),
+            "{unblocked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn who_publishes_while_space_is_short_is_told_waits_and_goes_on() {
+    let server = Server::start().await;
+    let (mut publisher, mut consumer) = (server.client(true).await, server.client(true).await);
+    assert_eq!(publisher.waiting().await, 0);
+    publisher.want_confirms().await;
+    publisher.publish(&["before"]).await;
+    publisher.confirmed(1).await;
+
+    server.journal.set_space_short(true);
+    publisher.publish(&["one", "two", "three"]).await;
+    publisher.is_blocked().await;
+    publisher.publish(&["four"]).await;
+    // Who consumes goes on, and sees nothing of it.
+    assert_eq!(consumer.waiting().await, 1);
+    let get = basic::Get {
+        queue: "q".into(),
+        no_ack: true,
+        ..basic::Get::default()
+    };
+    consumer.send(1, get).await;
+    let got = consumer.method().await;
+    assert!(matches!(got, Method::Basic(Basic::GetOk(_))), "{got:?}");
+    consumer.frame().await;
+    assert_eq!(consumer.frame().await.payload, "before");
+    assert_eq!(server.blocked(), 1);
+
+    server.journal.set_space_short(false);
+    publisher.is_unblocked().await;
+    publisher.confirmed(5).await;
+    assert_eq!(consumer.waiting().await, 4);
+    assert_eq!(server.blocked(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_be_told_waits_as_well() {
+    let server = Server::start().await;
+    let (mut publisher, mut other) = (server.client(false).await, server.client(true).await);
+    assert_eq!(publisher.waiting().await, 0);
+    publisher.want_confirms().await;
+    server.journal.set_space_short(true);
+    publisher.publish(&["one"]).await;
+    // Nothing tells this test when it is blocked, but this: it is counted.
+    while server.blocked() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(other.waiting().await, 0);
+    server.journal.set_space_short(false);
+    publisher.confirmed(1).await;
+    assert_eq!(other.waiting().await, 1);
+}
+
+#[tokio::test]
+async fn a_blocked_connection_ends_with_the_process_and_is_not_counted_any_more() {
+    let server = Server::start().await;
+    let mut publisher = server.client(true).await;
+    assert_eq!(publisher.waiting().await, 0);
+    server.journal.set_space_short(true);
+    publisher.publish(&["one"]).await;
+    publisher.is_blocked().await;
+    server.shutdown.drain();
+    match publisher.method().await {
+        Method::Connection(Connection::Close(close)) => {
+            assert_eq!(close.reply_code, ReplyCode::ConnectionForced.code());
+        }
+        other => panic!("{other:?}"),
+    }
+    publisher.send(0, connection::CloseOk {}).await;
+    server.tasks.close();
+    tokio::time::timeout(PATIENCE, server.tasks.wait()).await.unwrap();
+    assert_eq!(server.blocked(), 0);
+}

@@ -1,0 +1,5 @@
+module stafett/clients
+
+go 1.20
+
+require github.com/rabbitmq/amqp091-go v1.10.0

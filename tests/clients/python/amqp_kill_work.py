@@ -1,0 +1,100 @@
+"""Publishes 0, 1, 2, … to a durable queue and takes them out again, until a line comes in on stdin.
+
+Whenever the broker goes away, what was acknowledged long before is settled for good: it must not come again. In the end a
+file has, by number, what was `confirmed`, what was ever acknowledged (`taken`) and what is `settled` for good. The number
+of acknowledgements since the last line goes to stdout.
+"""
+
+import asyncio
+import sys
+import threading
+import time
+
+import aio_pika
+from amqp_common import AMQP, LIMIT
+
+QUEUE, PATH = sys.argv[2], sys.argv[3]
+AT_ONCE = 50
+# A settlement is written within some milliseconds; only what had as long as this is counted on.
+LONG_SECONDS = 1
+
+
+class Ledger:
+    def __init__(self):
+        self.confirmed, self.settled, self.taken = set(), set(), {}
+        self.again = []
+
+    def on_message(self, number):
+        if number in self.settled:
+            self.again.append(number)
+
+    def on_loss(self):
+        long_ago = time.monotonic() - LONG_SECONDS
+        self.settled.update(number for number, at in self.taken.items() if at < long_ago)
+
+
+async def take(channel, ledger):
+    """Acknowledges whatever comes."""
+    await channel.set_qos(prefetch_count=100)
+    queue = await channel.declare_queue(QUEUE, durable=True)
+    taken = 0
+
+    async def on_message(message):
+        nonlocal taken
+        number = int(message.body)
+        ledger.on_message(number)
+        await message.ack()
+        ledger.taken[number] = time.monotonic()
+        taken += 1
+        if taken % 50 == 0:
+            print(50, flush=True)
+
+    await queue.consume(on_message)
+
+
+async def publish(channel, number):
+    message = aio_pika.Message(b"%d" % number, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+    await channel.default_exchange.publish(message, QUEUE)
+    return number
+
+
+async def work(stop, ledger):
+    pending, following = [], 0
+    while not stop.is_set():
+        try:
+            connection = await asyncio.wait_for(aio_pika.connect(f"amqp://guest:guest@{AMQP}/"), LIMIT)
+            channel = await connection.channel(publisher_confirms=True)
+            await channel.declare_queue(QUEUE, durable=True)
+            await take(await connection.channel(), ledger)
+        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
+            await asyncio.sleep(0.02)
+            continue
+        while not stop.is_set():
+            more = AT_ONCE - len(pending)
+            pending.extend(range(following, following + more))
+            following += more
+            sent = [publish(channel, number) for number in pending]
+            confirmed = [done for done in await asyncio.gather(*sent, return_exceptions=True) if isinstance(done, int)]
+            ledger.confirmed.update(confirmed)
+            pending = sorted(set(pending) - set(confirmed))
+            if pending:
+                ledger.on_loss()
+                break
+        try:
+            await asyncio.wait_for(connection.close(), LIMIT)
+        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
+            pass
+    assert not ledger.again, f"{len(ledger.again)} settled messages came again, the first is {ledger.again[0]}"
+
+
+def main():
+    stop = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+    ledger = Ledger()
+    asyncio.run(work(stop, ledger))
+    with open(PATH, "w", encoding="ascii") as log:
+        for what in ("confirmed", "taken", "settled"):
+            log.writelines(f"{what} {number}\n" for number in sorted(getattr(ledger, what)))
+
+
+main()
