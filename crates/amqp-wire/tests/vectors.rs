@@ -12,11 +12,10 @@ use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Method, Table, TableB
 const CHANNEL: u16 = 7;
 
 fn bytes_of(hex: &str) -> Bytes {
-    let digits: Vec<u8> = hex
-        .chars()
-        .map(|digit| u8::try_from(digit.to_digit(16).unwrap()).unwrap())
-        .collect();
-    digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(hex.get(at..at + 2).unwrap(), 16).unwrap())
+        .collect()
 }
 
 /// The fields of a value as Rust shows it, without the names around them.
@@ -27,7 +26,10 @@ fn fields(shown: &str) -> &str {
 
 /// As in `Queue.DeclareOk`.
 fn written_name(name: &str) -> String {
-    let word = |word: &str| word[..1].to_uppercase() + &word[1..];
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    };
     let (class, method) = name.split_once('.').unwrap();
     let method: String = method.split('-').map(word).collect();
     format!("{}.{method}", word(class))

@@ -43,7 +43,7 @@ fn number(delivery: &Delivery) -> u32 {
 
 fn delayed(number: u32) -> Publish {
     Message {
-        delay_ms: Some(DELAYS_MS[number as usize % DELAYS_MS.len()]),
+        delay_ms: DELAYS_MS.into_iter().cycle().nth(number as usize),
         value: Bytes::from(number.to_string()),
         ..message("a")
     }
