@@ -44,16 +44,12 @@ def work_folder():
 
 def available(subject):
     """None if the subject can be started, else why not."""
-    program = {"kafka": LAUNCHER, "stub": stub_binary()}.get(subject, stafett_binary())
+    program = {"kafka": LAUNCHER}.get(subject, stafett_binary())
     return None if program.exists() else f"{program} is missing"
 
 
 def stafett_binary():
     return Path(os.environ.get("STAFETT_BIN", TARGET / "release/stafett"))
-
-
-def stub_binary():
-    return TARGET / "release/examples/stub"
 
 
 def durability(subject):
@@ -77,7 +73,7 @@ class Broker:
 
     def command(self):
         if self.subject == "stub":
-            return [str(stub_binary()), "--listen", self.address, "--records", str(STUB_RECORDS)]
+            return [str(stafett_binary()), "lab", "stub", "--listen", self.address, "--records", str(STUB_RECORDS)]
         serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]
         if self.subject == "kafka":
             return [str(LAUNCHER), *serve, *self.arguments]

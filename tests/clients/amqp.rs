@@ -52,6 +52,16 @@ fn what_one_protocol_publishes_the_other_reads() {
 }
 
 #[test]
+fn pika_reads_streams_from_where_it_wants() {
+    passes("amqp_streams.py");
+}
+
+#[test]
+fn pika_settles_the_records_of_a_topic_one_by_one() {
+    passes("amqp_topic_queues.py");
+}
+
+#[test]
 fn a_client_that_never_reads_slows_nobody_and_fills_no_memory() {
     passes("amqp_never_reads.py");
 }
@@ -130,6 +140,31 @@ fn perf_test_confirms_and_acknowledges_all_it_sends() {
         );
         assert!(said.contains("test stopped"), "{said}");
     }
+}
+
+#[test]
+fn two_consumers_of_perf_test_read_all_of_a_stream_each() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(perf) = peer::perf_test() else { return };
+    let broker = Broker::start();
+    let uri = format!("amqp://guest:guest@{}", broker.amqp());
+    let said = peer::run_text(
+        peer::command(&perf)
+            .args(["perf", "--uri", &uri, "--stream-queue", "--queue", "perf.stream"])
+            .args([
+                "--stream-consumer-offset",
+                "first",
+                "--qos",
+                "50",
+                "--confirm",
+                "100",
+            ])
+            .args(["--producers", "1", "--consumers", "2", "--size", "100"])
+            .args(["--pmessages", "1000", "--cmessages", "1000"]),
+    );
+    assert!(said.contains("Consumer reached message limit [2]"), "{said}");
 }
 
 /// Cases and RabbitMQ's answers to them; where ours differs on purpose it stands beside, with the reason.

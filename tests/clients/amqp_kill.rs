@@ -1,5 +1,5 @@
 //! The process is killed under load from a publisher that waits for confirms, and from a worker that acknowledges: nothing
-//! that was confirmed is lost, and nothing that was settled long before comes back.
+//! that was confirmed is lost, and nothing that was settled long before comes back; also in a stream, and in a queue over it.
 
 use crate::broker::{Broker, is_stafett};
 use crate::kill::{kill, survives_at};
@@ -20,6 +20,21 @@ fn kills_lose_nothing_that_was_confirmed() {
         "sync",
         "killed",
         ["amqp_kill_load.py", "amqp_kill_verify.py"],
+        CONFIRMED_MAX,
+        kill,
+    );
+}
+
+#[test]
+fn kills_lose_nothing_of_a_stream_and_bring_back_nothing_that_a_queue_over_it_settled() {
+    if !is_stafett() || peer::python_with_amqp().is_none() {
+        return;
+    }
+    survives_at(
+        Broker::amqp,
+        "sync",
+        "killed",
+        ["amqp_kill_stream_load.py", "amqp_kill_stream_verify.py"],
         CONFIRMED_MAX,
         kill,
     );

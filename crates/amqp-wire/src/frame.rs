@@ -85,14 +85,31 @@ pub enum FrameError {
     BadEnd { kind: u8, channel: u16, found: u8 },
 }
 
-/// Takes the first frame out of `buffer`, if all of it is there. `frame_max` counts the whole frame; 0 is no limit.
+/// A frame where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameRef<'a> {
+    /// As it came: what is no kind is an error that depends on where it came.
+    pub kind: u8,
+    pub channel: u16,
+    pub payload: &'a [u8],
+}
+
+impl FrameRef<'_> {
+    /// With what is around its payload.
+    #[must_use]
+    pub fn whole_bytes(&self) -> usize {
+        self.payload.len() + FRAME_OVERHEAD
+    }
+}
+
+/// The first frame of `buffer`, if all of it is there. `frame_max` counts the whole frame; 0 is no limit.
 ///
 /// A frame that is too large is refused as soon as its head is there.
 ///
 /// # Errors
 /// After an error nothing that follows can be understood.
-pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, FrameError> {
-    let Some((&[kind, channel_high, channel_low, s0, s1, s2, s3], _)) =
+pub fn first(buffer: &[u8], frame_max: u32) -> Result<Option<FrameRef<'_>>, FrameError> {
+    let Some((&[kind, channel_high, channel_low, s0, s1, s2, s3], behind)) =
         buffer.split_first_chunk::<HEAD_BYTES>()
     else {
         return Ok(None);
@@ -109,7 +126,7 @@ pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, Fra
             max,
         });
     }
-    let Some(&end) = buffer.get(HEAD_BYTES + size) else {
+    let Some((payload, &[end, ..])) = behind.split_at_checked(size) else {
         return Ok(None);
     };
     if end != FRAME_END {
@@ -119,7 +136,23 @@ pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, Fra
             found: end,
         });
     }
-    let mut whole = buffer.split_to(HEAD_BYTES + size + 1).freeze();
+    Ok(Some(FrameRef {
+        kind,
+        channel,
+        payload,
+    }))
+}
+
+/// Takes the first frame out of `buffer`, if all of it is there: see [`first`].
+///
+/// # Errors
+/// After an error nothing that follows can be understood.
+pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, FrameError> {
+    let Some(found) = first(buffer, frame_max)? else {
+        return Ok(None);
+    };
+    let (kind, channel, size) = (found.kind, found.channel, found.payload.len());
+    let mut whole = buffer.split_to(size + FRAME_OVERHEAD).freeze();
     let payload = whole.split_off(HEAD_BYTES).split_to(size);
     Ok(Some(Frame {
         kind,

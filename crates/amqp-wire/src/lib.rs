@@ -32,7 +32,7 @@ pub mod value;
 pub use content::{ContentHeader, Properties, PropertiesBuilder};
 pub use decode::{DecodeError, Decoder};
 pub use encode::Encoder;
-pub use frame::{Frame, FrameError, FrameKind};
+pub use frame::{Frame, FrameError, FrameKind, FrameRef};
 pub use methods::Method;
 pub use reply_code::ReplyCode;
 pub use table::{Array, Table, TableBuilder};

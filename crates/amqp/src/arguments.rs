@@ -5,6 +5,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, TableBuilder, Value};
 use stafett_broker::queues::{DeadLetter, Overflow, QueueSettings};
+use stafett_model::Durability;
 
 use crate::exception::Exception;
 
@@ -12,6 +13,17 @@ use crate::exception::Exception;
 const PRIORITY_MAX: i64 = 255;
 /// RabbitMQ's redelivery limit of quorum queues that say nothing else.
 const QUORUM_DELIVERY_LIMIT: u32 = 20;
+
+/// The stored topic that a queue lies over, and from where it takes messages: our own arguments.
+const TOPIC: &str = "x-stafett-topic";
+const FROM: &str = "x-stafett-from";
+/// What a queue that keeps no messages of its own cannot promise.
+const NOT_OVER_TOPICS: [&str; 4] = [
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-overflow",
+    "x-max-priority",
+];
 
 /// What kind of queue was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,6 +35,14 @@ pub(crate) enum QueueType {
 }
 
 impl QueueType {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+            Self::Stream => "stream",
+        }
+    }
+
     pub(crate) fn of(arguments: &Table) -> Self {
         match arguments.get("x-queue-type") {
             Some(value) => match value.text() {
@@ -59,7 +79,16 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             "x-dead-letter-exchange" => dead_letter_exchange = Some(argument.text()?),
             "x-dead-letter-routing-key" => dead_letter_key = Some(argument.text()?),
             "x-max-priority" => settings.priority_max = argument.priority()?,
+            "x-stafett-durability" => settings.durability = Some(argument.level()?),
             "x-single-active-consumer" => settings.single_active_consumer = argument.switch()?,
+            TOPIC => {
+                // It is looked up by who knows topics.
+                argument.text()?;
+            }
+            FROM => {
+                from_end(argument.text()?.as_ref())
+                    .ok_or_else(|| argument.wrong("\"expected first or next\""))?;
+            }
             "x-delivery-limit" if kind == QueueType::Quorum => settings.delivery_limit = argument.limit()?,
             _ => {}
         }
@@ -81,6 +110,31 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
     Ok((kind, settings))
 }
 
+/// The topic that a queue is to lie over, and whether it begins behind what is there.
+pub(crate) fn over_topic(arguments: &Table, what: &str) -> Result<Option<(ByteString, bool)>, Exception> {
+    let text = |name| {
+        arguments
+            .get(name)
+            .and_then(|value| value.text().map(ByteString::from))
+    };
+    let Some(topic) = text(TOPIC) else { return Ok(None) };
+    if let Some(name) = NOT_OVER_TOPICS.iter().find(|name| arguments.get(name).is_some()) {
+        return Err(Exception::precondition(format!(
+            "invalid arg '{name}' for {what}: it keeps no messages beside those of topic '{topic}'"
+        )));
+    }
+    let from_end = text(FROM).and_then(|from| from_end(&from)).unwrap_or(false);
+    Ok(Some((topic, from_end)))
+}
+
+fn from_end(text: &str) -> Option<bool> {
+    match text {
+        "first" => Some(false),
+        "next" => Some(true),
+        _ => None,
+    }
+}
+
 fn queue_type(arguments: &Table, what: &str) -> Result<QueueType, Exception> {
     let Some(value) = arguments.get("x-queue-type") else {
         return Ok(QueueType::Classic);
@@ -100,14 +154,14 @@ fn queue_type(arguments: &Table, what: &str) -> Result<QueueType, Exception> {
 }
 
 /// An argument, and whose it is.
-struct Argument<'a> {
-    name: &'a str,
-    value: &'a Value,
-    what: &'a str,
+pub(crate) struct Argument<'a> {
+    pub name: &'a str,
+    pub value: &'a Value,
+    pub what: &'a str,
 }
 
 impl Argument<'_> {
-    fn wrong(&self, why: &str) -> Exception {
+    pub(crate) fn wrong(&self, why: &str) -> Exception {
         let Self { name, what, .. } = self;
         Exception::precondition(format!("invalid arg '{name}' for {what}: {why}"))
     }
@@ -128,7 +182,7 @@ impl Argument<'_> {
         number.ok_or_else(|| self.unexpected("integer"))
     }
 
-    fn number(&self, min: i64) -> Result<u64, Exception> {
+    pub(crate) fn number(&self, min: i64) -> Result<u64, Exception> {
         let number = self.integer()?;
         if number < min {
             let why = if number < 0 {
@@ -158,6 +212,13 @@ impl Argument<'_> {
         u8::try_from(self.number(0)?).map_err(|_| self.unacceptable())
     }
 
+    /// Our own argument: the level that a persistent message has when it is confirmed.
+    fn level(&self) -> Result<Durability, Exception> {
+        let text = self.value.text().ok_or_else(|| self.unexpected("longstr"))?;
+        text.parse::<Durability>()
+            .map_err(|error| self.wrong(&format!("\"{error}\"")))
+    }
+
     fn switch(&self) -> Result<bool, Exception> {
         if let Value::Bool(value) = self.value {
             Ok(*value)
@@ -166,7 +227,7 @@ impl Argument<'_> {
         }
     }
 
-    fn text(&self) -> Result<ByteString, Exception> {
+    pub(crate) fn text(&self) -> Result<ByteString, Exception> {
         self.value
             .text()
             .map(ByteString::from)
@@ -260,6 +321,11 @@ mod tests {
             settings("x-queue-type", "quorum").unwrap().delivery_limit,
             Some(20)
         );
+        assert!(settings("x-stafett-topic", "orders").is_ok());
+        assert_eq!(
+            settings("x-stafett-durability", "os").unwrap().durability,
+            Some(Durability::Os)
+        );
         assert_eq!(
             settings("x-queue-mode", "lazy").unwrap(),
             QueueSettings::default()
@@ -280,8 +346,33 @@ mod tests {
         assert!(settings("x-expires", Value::I32(0)).is_err());
         assert!(settings("x-max-priority", Value::I32(256)).is_err());
         assert!(settings("x-overflow", "reject").is_err());
+        assert!(settings("x-stafett-durability", "fsync").is_err());
+        assert!(settings("x-stafett-durability", Value::I32(1)).is_err());
         assert!(settings("x-queue-type", "heap").is_err());
         assert!(settings("x-dead-letter-routing-key", "key").is_err());
+    }
+
+    #[test]
+    fn a_queue_over_a_topic_says_which_and_from_where() {
+        let over = |table: TableBuilder| {
+            over_topic(&table.finish(), "q")
+                .map(|over| over.map(|(topic, from_end)| (topic.to_string(), from_end)))
+                .map_err(|exception| exception.text)
+        };
+        let topic = || TableBuilder::new().with("x-stafett-topic", "orders");
+        assert_eq!(over(TableBuilder::new()), Ok(None));
+        assert_eq!(over(topic()), Ok(Some(("orders".to_owned(), false))));
+        assert_eq!(
+            over(topic().with("x-stafett-from", "next")),
+            Ok(Some(("orders".to_owned(), true)))
+        );
+        assert!(
+            over(topic().with("x-max-length", Value::I32(1)))
+                .unwrap_err()
+                .contains("x-max-length")
+        );
+        assert!(settings("x-stafett-from", "last").is_err());
+        assert!(settings("x-stafett-topic", Value::I32(1)).is_err());
     }
 
     #[test]

@@ -16,6 +16,9 @@ use crate::session::assembly::Content;
 pub(crate) const PROPERTIES: &str = "stafett.amqp";
 /// The name that a record's key has among the headers of AMQP.
 pub(crate) const KEY: &str = "stafett-key";
+/// Where in a stream a message is.
+const STREAM_OFFSET: &str = "x-stream-offset";
+const PARTITION: &str = "x-stafett-partition";
 /// RabbitMQ's name for a time in milliseconds.
 const TIME_MS: &str = "timestamp_in_ms";
 const PERSISTENT: u8 = 2;
@@ -287,11 +290,13 @@ pub(crate) struct Additions {
     pub delivery_count: Option<u32>,
     /// Its offset, where a stream is read.
     pub stream_offset: Option<u64>,
+    /// Its partition, where a stream has several.
+    pub partition: Option<u32>,
 }
 
 impl Additions {
     fn is_empty(self) -> bool {
-        self.delivery_count.is_none() && self.stream_offset.is_none()
+        self.delivery_count.is_none() && self.stream_offset.is_none() && self.partition.is_none()
     }
 }
 
@@ -407,19 +412,28 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
     let replaced = |name: &str| {
         (!deaths.is_empty() && DEATH_HEADERS.contains(&name))
             || (additions.delivery_count.is_some() && name == "x-delivery-count")
-            || (additions.stream_offset.is_some() && name == "x-stream-offset")
+            || (additions.stream_offset.is_some() && name == STREAM_OFFSET)
+            || (additions.partition.is_some() && name == PARTITION)
     };
-    for (name, value) in read.headers.take().unwrap_or_default().iter() {
+    let came = read.headers.take();
+    for (name, value) in came.clone().unwrap_or_default().iter() {
         if !replaced(&name) {
             headers.push(&name, &value);
         }
     }
     if !deaths.is_empty() {
-        headers.push("x-death", &Value::Array(deaths.iter().map(told).collect()));
         let first = deaths
             .iter()
             .find(|death| death.is_first)
             .or_else(|| deaths.last());
+        let more_keys = came.as_ref().map(carbon_keys).unwrap_or_default();
+        // A queue's own key for its dead letters replaces all keys that a message came with.
+        let keys_of = |death: &Death| match first {
+            Some(first) if first.routing_key == death.routing_key => more_keys.as_slice(),
+            _ => &[],
+        };
+        let told = deaths.iter().map(|death| told(death, keys_of(death)));
+        headers.push("x-death", &Value::Array(told.collect()));
         for (prefix, death) in [("x-first-death", first), ("x-last-death", deaths.first())] {
             let Some(death) = death else { continue };
             headers.push(&format!("{prefix}-exchange"), &death.exchange.clone().into());
@@ -434,9 +448,12 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
     }
     if let Some(offset) = additions.stream_offset {
         headers.push(
-            "x-stream-offset",
+            STREAM_OFFSET,
             &Value::I64(i64::try_from(offset).unwrap_or(i64::MAX)),
         );
+    }
+    if let Some(partition) = additions.partition {
+        headers.push(PARTITION, &Value::I64(partition.into()));
     }
     let headers = headers.finish();
     if !headers.is_empty() {
@@ -445,8 +462,9 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
 }
 
 /// One entry of `x-death`.
-fn told(death: &Death) -> Value {
-    let keys = std::iter::once(Value::from(death.routing_key.clone())).collect();
+fn told(death: &Death, more_keys: &[ByteString]) -> Value {
+    let keys = std::iter::once(&death.routing_key).chain(more_keys);
+    let keys = keys.map(|key| Value::from(key.clone())).collect();
     let mut entry = TableBuilder::new()
         .with(
             "count",

@@ -1,11 +1,13 @@
 //! From every error of the core to what AMQP says, and to what ends.
 
+use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_amqp_wire::ReplyCode;
+use stafett_amqp_wire::{ReplyCode, Table};
 use stafett_broker::Namespace;
 use stafett_broker::broker::NotStored;
 use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
 
+use crate::arguments::{self, QueueType};
 use crate::exception::Exception;
 
 /// A queue as RabbitMQ's messages name it.
@@ -41,6 +43,24 @@ pub(crate) fn inequivalent(
     ))
 }
 
+/// Arguments of a declaration have to be those of what is there; of the kinds of queues that is said first.
+pub(crate) fn check_arguments(received: &Table, current: &Bytes, what: &str) -> Result<(), Exception> {
+    let there = Table::decode(current.clone()).unwrap_or_default();
+    let (new, old) = (QueueType::of(received), QueueType::of(&there));
+    if new != old {
+        let differs = (
+            "x-queue-type".into(),
+            format!("'{}'", new.name()),
+            format!("'{}'", old.name()),
+        );
+        return Err(inequivalent(&differs, what));
+    }
+    match arguments::difference(&arguments::canonical(received), current) {
+        Some(difference) => Err(inequivalent(&difference, what)),
+        None => Ok(()),
+    }
+}
+
 /// A change is not stored: the disk is full, or the journal has failed.
 pub(crate) fn not_stored(error: &NotStored, what: &str) -> Exception {
     Exception::new(
@@ -66,6 +86,7 @@ pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
             Exception::precondition(format!("inequivalent {part} for {what}"))
         }
         DeclareError::Locked => locked(what),
+        DeclareError::NoSuchTopic => Exception::not_found(format!("no topic that {what} could lie over")),
         DeclareError::NotStored(cause) => not_stored(cause, what),
     }
 }

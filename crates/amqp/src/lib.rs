@@ -15,7 +15,7 @@
 //! - `handshake`, `auth`: how a connection begins
 //! - `session`: what an open connection does; one file per class of methods
 //! - `content`: messages of AMQP as messages of the core, and back
-//! - `arguments`, `exchange_kinds`: queues and exchanges as AMQP describes them
+//! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them
 //! - `facts`: what of a message decides its way when it is routed again
 //! - `exception`: what ends a channel or a connection; `error`: from every error of the core to that
 //! - `metrics`, `settings`
@@ -39,6 +39,7 @@ mod metrics;
 mod output;
 mod session;
 mod settings;
+mod stream_arguments;
 
 pub use amqp::Amqp;
 pub use settings::AmqpSettings;

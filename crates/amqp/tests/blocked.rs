@@ -1,10 +1,6 @@
 //! Who publishes while space is short waits, and loses nothing.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "whatever else comes is shown when the test fails"
-)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -156,10 +152,11 @@ impl Client {
             ..queue::Declare::default()
         };
         self.send(1, declare).await;
-        match self.method().await {
-            Method::Queue(Queue::DeclareOk(declared)) => declared.message_count,
-            other => panic!("{other:?}"),
-        }
+        let declared = self.method().await;
+        let Method::Queue(Queue::DeclareOk(declared)) = declared else {
+            panic!("{declared:?}");
+        };
+        declared.message_count
     }
 
     async fn want_confirms(&mut self) {
@@ -191,18 +188,20 @@ impl Client {
     async fn confirmed(&mut self, count: u64) {
         let mut last = 0;
         while last < count {
-            match self.method().await {
-                Method::Basic(Basic::Ack(ack)) => last = ack.delivery_tag,
-                other => panic!("{other:?}"),
-            }
+            let confirmed = self.method().await;
+            let Method::Basic(Basic::Ack(ack)) = confirmed else {
+                panic!("{confirmed:?}");
+            };
+            last = ack.delivery_tag;
         }
     }
 
     async fn is_blocked(&mut self) {
-        match self.method().await {
-            Method::Connection(Connection::Blocked(blocked)) => assert_eq!(blocked.reason, "low on disk"),
-            other => panic!("{other:?}"),
-        }
+        let blocked = self.method().await;
+        let Method::Connection(Connection::Blocked(blocked)) = blocked else {
+            panic!("{blocked:?}");
+        };
+        assert_eq!(blocked.reason, "low on disk");
     }
 
     async fn is_unblocked(&mut self) {
@@ -275,12 +274,11 @@ async fn a_blocked_connection_ends_with_the_process_and_is_not_counted_any_more(
     publisher.publish(&["one"]).await;
     publisher.is_blocked().await;
     server.shutdown.drain();
-    match publisher.method().await {
-        Method::Connection(Connection::Close(close)) => {
-            assert_eq!(close.reply_code, ReplyCode::ConnectionForced.code());
-        }
-        other => panic!("{other:?}"),
-    }
+    let closed = publisher.method().await;
+    let Method::Connection(Connection::Close(close)) = closed else {
+        panic!("{closed:?}");
+    };
+    assert_eq!(close.reply_code, ReplyCode::ConnectionForced.code());
     publisher.send(0, connection::CloseOk {}).await;
     server.tasks.close();
     tokio::time::timeout(PATIENCE, server.tasks.wait()).await.unwrap();

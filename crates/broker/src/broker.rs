@@ -24,6 +24,7 @@ use crate::overrides::Overrides;
 use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
 use crate::queues::load::LoadQueuesError;
+use crate::readers::Readers;
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Topics;
 
@@ -45,13 +46,14 @@ pub struct Broker {
     pub(crate) queues: Arc<Queues>,
     pub(crate) way: Way,
     pub(crate) delayed: Releasing,
+    readers: Arc<Readers>,
     live: Arc<Live>,
     producer_ids: ProducerIds,
     cluster_id: u128,
     /// As it was started.
     base: BrokerSettings,
     /// What holds now: those with what was set since.
-    settings: RwLock<BrokerSettings>,
+    settings: Arc<RwLock<BrokerSettings>>,
     pub(crate) overrides: Overrides,
     pub(crate) no_settings: Arc<TopicSettings>,
     /// Changes of definitions that are under way.
@@ -87,6 +89,20 @@ impl Default for BrokerSettings {
             codec: None,
             partitions: 1,
             groups: GroupSettings::default(),
+        }
+    }
+}
+
+impl BrokerSettings {
+    /// What a topic's batches have to be like.
+    pub(crate) fn rules(&self, topic: &Topic) -> Rules {
+        let own = &*topic.settings;
+        Rules {
+            message_bytes_max: own.message_bytes_max.unwrap_or(self.message_bytes_max),
+            append_time: own.append_time.unwrap_or(self.append_time),
+            earlier_ms_max: own.earlier_ms_max.unwrap_or(self.earlier_ms_max),
+            later_ms_max: own.later_ms_max.unwrap_or(self.later_ms_max),
+            codec: own.codec.unwrap_or(self.codec),
         }
     }
 }
@@ -179,8 +195,10 @@ impl Broker {
         let overrides = Overrides::load(&*journal)?;
         // Everything is loaded before anything is appended.
         let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
-        let (way, delayed) = open_way(&journal, &topics, settings.logs.durability)?;
+        let now = Arc::new(RwLock::new(overrides.over(settings)));
+        let (way, delayed) = open_way(&journal, &topics, settings.logs.durability, &now)?;
         let broker = Self {
+            readers: Readers::new(Arc::clone(&journal)),
             journal,
             topics,
             groups,
@@ -192,7 +210,7 @@ impl Broker {
             producer_ids,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             base: settings,
-            settings: RwLock::new(overrides.over(settings)),
+            settings: now,
             overrides,
             no_settings,
             changes: TaskTracker::new(),
@@ -216,7 +234,7 @@ impl Broker {
     }
 
     /// Groups of consumers, and how far each has come.
-    pub fn groups(&self) -> &Groups {
+    pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
     }
 
@@ -225,10 +243,11 @@ impl Broker {
         &self.exchanges
     }
 
-    /// What is counted of messages on their way through exchanges, and of those that wait there.
+    /// What is counted of messages on their way through exchanges, of those that wait there, and of those that are read.
     pub fn register_routing_metrics(&self, registry: &mut Registry) {
         self.exchanges.metrics.register(registry);
         self.delayed.metrics().register(registry);
+        self.readers.register_metrics(registry);
     }
 
     /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
@@ -257,6 +276,11 @@ impl Broker {
     /// All queues.
     pub fn queues(&self) -> &Arc<Queues> {
         &self.queues
+    }
+
+    /// Those who read stored topics from places of their own.
+    pub fn readers(&self) -> &Arc<Readers> {
+        &self.readers
     }
 
     /// Live topics.
@@ -322,14 +346,7 @@ impl Broker {
 
     /// What a topic's batches have to be like.
     pub fn rules(&self, topic: &Topic) -> Rules {
-        let (own, all) = (&*topic.settings, self.settings());
-        Rules {
-            message_bytes_max: own.message_bytes_max.unwrap_or(all.message_bytes_max),
-            append_time: own.append_time.unwrap_or(all.append_time),
-            earlier_ms_max: own.earlier_ms_max.unwrap_or(all.earlier_ms_max),
-            later_ms_max: own.later_ms_max.unwrap_or(all.later_ms_max),
-            codec: own.codec.unwrap_or(all.codec),
-        }
+        self.settings().rules(topic)
     }
 
     /// Frees what lies before an offset, log by log; durable when this returns.
@@ -396,6 +413,7 @@ fn open_way(
     journal: &Arc<dyn Journal>,
     topics: &Arc<Topics>,
     durability: Durability,
+    settings: &Arc<RwLock<BrokerSettings>>,
 ) -> Result<(Way, Releasing), StartError> {
     let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
     let delayed = Arc::new(Delayed::open(Arc::clone(journal))?);
@@ -405,6 +423,7 @@ fn open_way(
         queues,
         topics: Arc::clone(topics),
         delayed,
+        settings: Arc::clone(settings),
     };
     way.queues.set_router(Arc::new(WayBack::of(&way)));
     let exists =

@@ -122,6 +122,7 @@ impl Broker {
         self.changes.close();
         self.changes.wait().await;
         self.delayed.stop().await;
+        self.readers().finish().await;
         self.queues.finish().await;
         self.live().finish_changes().await;
     }
@@ -210,6 +211,8 @@ impl Broker {
             let deleted = broker.store(frames).await;
             if deleted.is_ok() {
                 broker.topics.remove(&topic);
+                broker.readers().on_deleted(id);
+                broker.queues.on_topic_deleted(id);
                 broker.groups.on_topic_deleted();
                 broker.exchanges.forget_topic(&topic.name);
             }
@@ -230,6 +233,8 @@ impl Broker {
                 Ok(grown) => {
                     broker.topics.insert(Arc::clone(grown));
                     broker.catch_up(grown, spec);
+                    broker.readers().on_grown(grown);
+                    broker.queues.on_topic_grown(grown);
                 }
                 Err(_) => broker.topics.release(&topic.name),
             }
@@ -265,7 +270,13 @@ impl Broker {
             let topic = broker.topics.claim_existing(id).await;
             let topic = topic.ok_or(AlterError::NoSuchTopic)?;
             let altered = match edit(&topic.settings) {
-                Ok(settings) => broker.alter(&topic, settings).await.map_err(AlterError::from),
+                Ok(settings) => {
+                    let settings = TopicSettings {
+                        declared: topic.settings.declared.clone(),
+                        ..settings
+                    };
+                    broker.alter(&topic, settings).await.map_err(AlterError::from)
+                }
                 Err(why) => Err(AlterError::Unwanted(why)),
             };
             match &altered {

@@ -1,9 +1,11 @@
 //! A topic: a name with one log per partition, and how it is stored as a piece of keyed state.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use stafett_journal::{LogSpec, Retention};
 use stafett_model::{Codec, Durability, LogId};
 
@@ -72,6 +74,8 @@ pub struct TopicSettings {
     pub later_ms_max: Option<u64>,
     /// What batches are compressed with; `Some(None)` keeps them as their producer made them.
     pub codec: Option<Option<Codec>>,
+    /// What a front end that declared the topic said of it: compared and given back, not understood, and never altered.
+    pub declared: Option<Bytes>,
     /// Settings that only a front end knows; kept for it, in its own words.
     pub other: BTreeMap<Box<str>, Box<str>>,
 }
@@ -123,6 +127,12 @@ impl Topic {
             index -= count;
         }
         None
+    }
+
+    /// Whether a log is one of its partitions.
+    pub fn has_log(&self, log: LogId) -> bool {
+        self.log_runs()
+            .any(|(first, count)| (first.0..first.0 + u64::from(*count)).contains(&log.0))
     }
 
     pub fn partitions(&self) -> u32 {
@@ -217,6 +227,7 @@ impl TopicSettings {
             earlier_ms_max: self.earlier_ms_max.or(below.earlier_ms_max),
             later_ms_max: self.later_ms_max.or(below.later_ms_max),
             codec: self.codec.or(below.codec),
+            declared: self.declared.clone().or_else(|| below.declared.clone()),
             other,
         }
     }
@@ -225,7 +236,7 @@ impl TopicSettings {
     ///
     /// ```text
     /// u8 settings; each: u8 which, text value (1 durability, 2 retention ms, 3 retention bytes, 4 message bytes,
-    /// 5 append time, 6 ms earlier, 7 ms later, 8 codec); u32 other settings, each: name, value
+    /// 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits); u32 other settings, each: name, value
     /// ```
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let age = self
@@ -243,6 +254,7 @@ impl TopicSettings {
             (6, self.earlier_ms_max.map(|ms| ms.to_string())),
             (7, self.later_ms_max.map(|ms| ms.to_string())),
             (8, self.codec.map(|codec| codec_name(codec).to_owned())),
+            (9, self.declared.as_deref().map(to_hex)),
         ];
         let set: Vec<_> = known
             .into_iter()
@@ -275,6 +287,7 @@ impl TopicSettings {
                 6 => settings.earlier_ms_max = Some(value.parse().ok()?),
                 7 => settings.later_ms_max = Some(value.parse().ok()?),
                 8 => settings.codec = Some(CODECS.iter().find(|(name, _)| **name == *value)?.1),
+                9 => settings.declared = Some(from_hex(&value)?),
                 _ => return None,
             }
         }
@@ -310,6 +323,27 @@ fn limit(value: &str) -> Option<Option<u64>> {
     } else {
         value.parse().ok().map(Some)
     }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn from_hex(text: &str) -> Option<Bytes> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs
+        .iter()
+        .map(byte)
+        .collect::<Option<Vec<_>>>()
+        .map(Bytes::from)
 }
 
 fn put_u32(number: usize, out: &mut Vec<u8>) {
@@ -354,6 +388,7 @@ mod tests {
             earlier_ms_max: Some(u64::MAX),
             later_ms_max: Some(5),
             codec: Some(Some(Codec::Zstd)),
+            declared: Some(Bytes::from_static(b"\0\xff")),
             other: [("a.b".into(), "c".into())].into(),
         };
         let topic = Topic::new(TopicId(5), "orders".into(), LogId(9), 3, Arc::new(settings));

@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    fn groups(&self) -> &Groups {
+    fn groups(&self) -> &Arc<Groups> {
         self.broker.groups()
     }
 
@@ -184,6 +184,28 @@ async fn a_group_whose_deletion_is_refused_stays() {
     world.journal.let_go();
     broker.groups().delete("g").unwrap().durable().await.unwrap_err();
     assert_eq!(world.committed(0), Some(7));
+}
+
+#[tokio::test]
+async fn a_group_whose_deletion_is_refused_later_comes_back() {
+    let world = World::start().await;
+    drop(world.commit(&[0, 1], 7));
+    assert!(world.journal.commit(0));
+    let deletion = world.groups().delete("g").unwrap();
+    assert!(world.groups().state("g").is_none());
+    assert!(world.journal.refuse(0));
+    deletion.durable().await.unwrap_err();
+    assert_eq!((world.committed(0), world.committed(1)), (Some(7), Some(7)));
+
+    // Also into a new group of its name, which counts where both know something, and when nobody waits.
+    let deletion = world.groups().delete("g").unwrap();
+    drop(world.commit(&[1, 2], 8));
+    assert!(world.journal.commit(1) && world.journal.refuse(0));
+    deletion.durable().await.unwrap_err();
+    let committed = [0, 1, 2].map(|partition| world.committed(partition));
+    assert_eq!(committed, [Some(7), Some(8), Some(8)]);
+    let expected = BTreeMap::from([(0, 7), (1, 8), (2, 8)]);
+    assert_eq!(world.after_restart().await, expected);
 }
 
 #[tokio::test]

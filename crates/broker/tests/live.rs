@@ -64,6 +64,7 @@ fn publish(live: &Live, topic: &str, payload: &str) -> Published {
 fn taken(outbox: &Outbox) -> Vec<String> {
     let mut sent = Sent::default();
     outbox.take(usize::MAX, &mut sent);
+    outbox.on_all_sent();
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     sent.messages.iter().map(text).collect()
 }
@@ -133,7 +134,7 @@ async fn the_second_to_listen_takes_over_and_the_first_is_told() {
     let client = live.listen(&number(1), &one).unwrap();
     live.listen(&number(1), &two).unwrap();
     subscribe(&live, 1, &["a"]).await.unwrap();
-    live.leave(client, &one, &[]);
+    live.leave(client, &one, true);
     publish(&live, "a", "1");
     let mut sent = Sent::default();
     one.take(usize::MAX, &mut sent);
@@ -275,7 +276,7 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
     assert_eq!(subscribed, Ok(3));
     publish_all(1000, 1100);
     assert_eq!(wait_for(&one, 1100).await, numbered(0, 1100));
-    live.leave(client, &one, &[]);
+    live.leave(client, &one, true);
 
     publish_all(1100, 1110);
     let two = outbox(live);

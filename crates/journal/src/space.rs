@@ -48,8 +48,6 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Waker};
-
     use super::*;
 
     #[tokio::test]
@@ -58,9 +56,12 @@ mod tests {
         space.enough().await;
         assert!(space.set_short(true));
         assert!(!space.set_short(true));
-        let mut waiting = pin!(space.enough());
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        let mut waiting = std::pin::pin!(space.enough());
+        tokio::select! {
+            biased;
+            () = &mut waiting => panic!("there is no space"),
+            () = std::future::ready(()) => {}
+        }
         assert!(space.set_short(false));
         waiting.await;
     }

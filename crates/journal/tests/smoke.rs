@@ -2,22 +2,29 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use smallvec::SmallVec;
 use stafett_journal::{
-    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest, Settings,
-    StateWait,
+    Append, BatchFrame, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, ReadFrom, ReadRequest,
+    Selection, Settings, StateWait, Target,
 };
 use stafett_model::{BatchBuilder, Codec, LogId, Offset, Record};
 
 fn batch(text: &str) -> bytes::Bytes {
+    batch_of(&[text.to_owned()])
+}
+
+fn batch_of(texts: &[String]) -> bytes::Bytes {
     let mut builder = BatchBuilder::new(Codec::None);
-    builder
-        .push(&Record {
-            key: None,
-            value: Some(text.as_bytes()),
-            headers: &[],
-            timestamp: 5,
-        })
-        .unwrap();
+    for text in texts {
+        builder
+            .push(&Record {
+                key: None,
+                value: Some(text.as_bytes()),
+                headers: &[],
+                timestamp: 5,
+            })
+            .unwrap();
+    }
     builder.finish().unwrap()
 }
 
@@ -37,9 +44,9 @@ fn read_all(journal: &DiskJournal, log: LogId) -> Vec<String> {
             logs: vec![ReadFrom {
                 log,
                 offset,
-                bytes_max: 10_000,
+                bytes_max: 100_000,
             }],
-            bytes_max: 10_000,
+            bytes_max: 100_000,
             first_batch_whole: true,
         };
         let run = journal.read(request).wait().unwrap().remove(0).unwrap();
@@ -100,4 +107,55 @@ fn what_goes_in_comes_out_also_after_a_restart() {
             std::fs::remove_file(directory.path().join("lock")).unwrap();
         }
     }
+}
+
+/// Batches of several records of so many bytes each, in logs that share them wholly and in part.
+#[test]
+fn what_several_logs_share_is_the_same_from_memory_and_from_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let metrics = Metrics::new();
+    let mut registry = prometheus_client::registry::Registry::default();
+    metrics.register(&mut registry);
+    let journal = DiskJournal::open(directory.path(), settings(), metrics.clone()).unwrap();
+    let first = journal.allocate(3);
+    let create = Frame::CreateLogs {
+        first,
+        count: 3,
+        spec: LogSpec::default(),
+    };
+    journal
+        .append(vec![Append::state([create], StateWait::Synced)])
+        .wait();
+    let logs = [first, LogId(first.0 + 1), LogId(first.0 + 2)];
+    // The largest lie in memory as their publisher sent them, apart from the frame around them.
+    for bytes in [1, 1_000, 10_000] {
+        let texts: Vec<_> = (0..3).map(|n| n.to_string().repeat(bytes)).collect();
+        let records = [
+            Selection::All,
+            Selection::All,
+            Selection::Range { first: 1, count: 2 },
+        ];
+        let targets = logs.into_iter().zip(records);
+        let shared = BatchFrame {
+            body: batch_of(&texts),
+            targets: targets.map(|(log, records)| Target { log, records }).collect(),
+        };
+        let append = Append {
+            frames: SmallVec::from_iter([Frame::Batch(shared)]),
+            ..Append::default()
+        };
+        journal
+            .append(vec![append, Append::batch(logs[1], batch("alone"))])
+            .wait();
+    }
+    let from_memory = logs.map(|log| read_all(&journal, log));
+    assert_eq!(from_memory.each_ref().map(Vec::len), [9, 12, 6]);
+    let mut said = String::new();
+    prometheus_client::encoding::text::encode(&mut said, &registry).unwrap();
+    assert!(said.contains("cold_reads_total 0\n"), "{said}");
+    journal.close();
+    drop(journal);
+    let journal = DiskJournal::open(directory.path(), settings(), Metrics::new()).unwrap();
+    assert_eq!(logs.map(|log| read_all(&journal, log)), from_memory);
+    journal.close();
 }

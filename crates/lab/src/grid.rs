@@ -44,7 +44,7 @@ pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64)
             for parameters in points {
                 number += 1;
                 by_settings
-                    .entry(of_system(parameters))
+                    .entry(of_system(system, parameters))
                     .or_default()
                     .push(Planned {
                         number,
@@ -64,11 +64,12 @@ pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64)
     order
 }
 
-/// The part of the parameters for which a system has to be started anew.
-fn of_system(parameters: &Values) -> String {
+/// The part of the parameters for which a system has to be started anew. Levels of durability are its topics'.
+fn of_system(system: &str, parameters: &Values) -> String {
+    let prefix = format!("system.{system}.");
     let own: Values = parameters
         .iter()
-        .filter(|(path, _)| path.starts_with("system."))
+        .filter(|(path, _)| path.starts_with(&prefix))
         .map(|(path, value)| (path.clone(), value.clone()))
         .collect();
     format!("{own:?}")
@@ -81,7 +82,7 @@ mod tests {
     fn lists() -> BTreeMap<String, Vec<serde_json::Value>> {
         BTreeMap::from([
             ("roles.a.size".to_owned(), vec![1.into(), 2.into(), 3.into()]),
-            ("system.durability".to_owned(), vec!["os".into(), "sync".into()]),
+            ("system.kafka.heap".to_owned(), vec!["1g".into(), "2g".into()]),
         ])
     }
 
@@ -112,12 +113,13 @@ mod tests {
         let mut numbers: Vec<u32> = planned.iter().map(|planned| planned.number).collect();
         numbers.sort_unstable();
         assert!(numbers.iter().copied().eq(1..=36));
-        // Two settings of two systems: within a block no more than four starts.
+        // Two settings of one of two systems: within a block no more than three starts.
         for block in planned.chunks(12) {
             let starts = block.chunk_by(|a, b| {
-                a.system == b.system && of_system(&a.parameters) == of_system(&b.parameters)
+                let of = |planned: &Planned| of_system(&planned.system, &planned.parameters);
+                a.system == b.system && of(a) == of(b)
             });
-            assert_eq!(starts.count(), 4);
+            assert!(starts.count() <= 3);
         }
     }
 }

@@ -8,12 +8,14 @@
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: how messages get in and out
+//! - [`agents`]: load from several machines
 //! - [`measure`]: processes, the network, ceilings
 //! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
 //! - [`run`]: all points, one after the other
 //! - [`report`]: draws what was measured
 //! - [`results`]: what is measured, as it lies on the disk
 
+pub mod agents;
 pub mod drivers;
 pub mod environment;
 pub mod experiment;

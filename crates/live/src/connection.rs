@@ -97,12 +97,15 @@ pub async fn run(
     times: Times,
     ending: Ending,
 ) {
+    let inbound = BytesMut::from(&received[..]);
+    // However little of it there is: it keeps the buffer of the protocol before.
+    drop(received);
     let mut running = Running {
         live,
         connection,
         session,
         decoder: Decoder::new(message_bytes_max),
-        inbound: BytesMut::from(&received[..]),
+        inbound,
         permit: None,
         held: None,
         working: None,

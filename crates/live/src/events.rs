@@ -232,6 +232,8 @@ impl Listening {
         }
         let mut out = BytesMut::new();
         let mut sent = Sent::default();
+        // Who asks for the next piece has taken the one before.
+        self.outbox.on_all_sent();
         loop {
             self.outbox.take(SEND_BYTES, &mut sent);
             if sent.dropped > 0 {
@@ -263,7 +265,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.live.leave(self.number, &self.outbox, &[]);
+        self.live.leave(self.number, &self.outbox, true);
     }
 }
 

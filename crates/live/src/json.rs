@@ -1,5 +1,7 @@
 //! What is sent, as JSON: answers, errors, broadcasts, notices.
 
+use std::io::Write;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -7,7 +9,7 @@ use serde_json::Value;
 use stafett_broker::live::{ClientName, Format, Message, Payload};
 
 use crate::fault::Fault;
-use crate::ws::frame::message_frame;
+use crate::ws::frame::text_frame;
 
 /// `{"key": topic, "broadcast": payload}`, in a text frame.
 #[derive(Debug)]
@@ -19,16 +21,31 @@ impl Format for JsonFormat {
     }
 
     fn encode(&self, message: &Message<'_>) -> Bytes {
-        message_frame(true, &broadcast(message))
+        text_frame(most_of(message), |out| put_broadcast(message, out))
     }
 }
 
 /// `{"key": topic, "broadcast": payload}`; with `broadcast_base64` for bytes, and with `offset` and `timestamp` where there
 /// is a log behind the topic.
 pub fn broadcast(message: &Message<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + message.topic.len() + message.payload.bytes().len());
+    let mut out = Vec::with_capacity(most_of(message));
+    put_broadcast(message, &mut out);
+    out
+}
+
+/// Bytes that a broadcast takes, about: most take no more.
+fn most_of(message: &Message<'_>) -> usize {
+    let payload = match message.payload {
+        Payload::Json(json) => json.len(),
+        Payload::Bytes(bytes) => bytes.len().div_ceil(3) * 4,
+    };
+    let offset = if message.offset.is_some() { 64 } else { 0 };
+    48 + message.topic.len() + payload + offset
+}
+
+fn put_broadcast(message: &Message<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"key\":");
-    put_text(message.topic, &mut out);
+    put_text(message.topic, out);
     match message.payload {
         Payload::Json(json) => {
             out.extend_from_slice(b",\"broadcast\":");
@@ -41,17 +58,17 @@ pub fn broadcast(message: &Message<'_>) -> Vec<u8> {
         }
     }
     if let Some(offset) = message.offset {
-        out.extend_from_slice(format!(",\"offset\":{offset}").as_bytes());
+        // Writing into memory does not fail.
+        let _ = write!(out, ",\"offset\":{offset}");
         if let Some(timestamp) = message.timestamp {
-            out.extend_from_slice(format!(",\"timestamp\":{timestamp}").as_bytes());
+            let _ = write!(out, ",\"timestamp\":{timestamp}");
         }
     }
     out.push(b'}');
-    out
 }
 
 fn put_text(text: &str, out: &mut Vec<u8>) {
-    // Writing into memory does not fail, and a text is always JSON.
+    // A text is always JSON.
     drop(serde_json::to_writer(out, text));
 }
 

@@ -10,8 +10,8 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use stafett_broker::live::hub::{Published, Subscription};
 use stafett_broker::live::{
-    ChangeError, ClientName, ClientNumber, Format, From, Mark, Message, NameList, Outbox, OutboxBound,
-    Payload, Sent, Staged, SubscriptionChange, What,
+    ChangeError, ClientName, ClientNumber, Format, From, Message, NameList, Outbox, OutboxBound, Payload,
+    Sent, Staged, SubscriptionChange, What,
 };
 use stafett_broker::{Live, Outcome, Ticket};
 
@@ -52,8 +52,8 @@ pub struct Session {
     ids: Vec<Option<Box<str>>>,
     /// What to answer messages with that are being stored.
     acks: Vec<(Option<Box<str>>, Counts)>,
-    /// What was taken out of the outbox and is not sent yet.
-    unsent: Vec<Mark>,
+    /// Something of logs was taken out of the outbox and is not sent yet.
+    unsent: bool,
 }
 
 /// What has to be stored.
@@ -155,7 +155,7 @@ impl Session {
             work: Work::default(),
             ids: Vec::new(),
             acks: Vec::new(),
-            unsent: Vec::new(),
+            unsent: false,
         }
     }
 
@@ -285,7 +285,8 @@ impl Session {
         let Some(outbox) = &self.outbox else { return };
         self.clients.retain(|(name, number)| {
             if name == client {
-                self.live.leave(*number, outbox, &self.unsent);
+                // What was taken is sent before the answer is.
+                self.live.leave(*number, outbox, false);
             }
             name != client
         });
@@ -329,7 +330,11 @@ impl Session {
 
     /// All that was put out so far is sent.
     pub fn on_all_sent(&mut self) {
-        self.unsent.clear();
+        if std::mem::take(&mut self.unsent)
+            && let Some(outbox) = &self.outbox
+        {
+            outbox.on_all_sent();
+        }
     }
 
     pub fn outbox(&self) -> Option<&Arc<Outbox>> {
@@ -348,7 +353,7 @@ impl Session {
             let more = [("count", Value::from(sent.dropped))];
             (self.dialect.frame)(&json::notice("dropped", &more), out);
         }
-        self.unsent.append(&mut sent.marks);
+        self.unsent |= sent.from_logs;
         for message in sent.messages.drain(..) {
             out.extend_from_slice(&message);
         }
@@ -364,7 +369,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(outbox) = &self.outbox {
             for (_, number) in &self.clients {
-                self.live.leave(*number, outbox, &self.unsent);
+                self.live.leave(*number, outbox, true);
             }
         }
     }

@@ -3,18 +3,20 @@
 //! Numbers have seven bits a byte, low bits first.
 //!
 //! ```text
-//! changes: u8 version = 1, then, until the end:
-//!   u8 1, u8 priority, number first, number count      these are settled
-//!   u8 2, u8 priority, number below                    nothing from here on was handed out
-//!   u8 3, u8 priority, number offset, number times     came back so often
+//! changes: u8 version = 2, then, until the end:
+//!   u8 1, number lane, number first, number count      these are settled
+//!   u8 2, number lane, number below                    nothing from here on was handed out
+//!   u8 3, number lane, number offset, number times     came back so often
 //!   u8 4                                               there may be messages that end with this run of the program
-//!   u8 5, u8 priority, number below                    the mark, as low as it can be, on a stop in good order
+//!   u8 5, number lane, number below                    the mark, as low as it can be, on a stop in good order
 //!
-//! whole:   u8 version = 1, u8 flags (1: as change 4), number lanes, each:
-//!   u8 priority, number head, number mark
+//! whole:   u8 version = 2, u8 flags (1: as change 4), number lanes, each:
+//!   number lane, number head, number mark
 //!   number runs settled, each: number offsets since the run before (or the head), number count
 //!   number messages that came back, each: number offset, number times
 //! ```
+//!
+//! In version 1, which is still read, a lane is one byte.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +25,9 @@ use stafett_model::{read_number, write_number};
 use crate::offset_set::OffsetSet;
 use crate::state::QueueState;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Lanes were priorities, of one byte.
+const BYTE_LANES: u8 = 1;
 const SETTLED: u8 = 1;
 const MARK: u8 = 2;
 const RETURNED: u8 = 3;
@@ -36,9 +40,9 @@ const RUN_MAX: u64 = 1 << 36;
 /// Changes of a queue's state that are to be stored, gathered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    settled: Vec<(u8, u64, u64)>,
-    returned: Vec<(u8, u64, u32)>,
-    marks: Vec<(u8, u64, bool)>,
+    settled: Vec<(u32, u64, u64)>,
+    returned: Vec<(u32, u64, u32)>,
+    marks: Vec<(u32, u64, bool)>,
     transient: bool,
 }
 
@@ -59,27 +63,27 @@ impl Changes {
     }
 
     /// So many messages from `first` on are settled.
-    pub fn settled(&mut self, priority: u8, first: u64, count: u64) {
+    pub fn settled(&mut self, lane: u32, first: u64, count: u64) {
         match self.settled.last_mut() {
             _ if count == 0 => {}
-            Some((lane, start, had)) if *lane == priority && *start + *had == first => *had += count,
-            _ => self.settled.push((priority, first, count)),
+            Some((known, start, had)) if *known == lane && *start + *had == first => *had += count,
+            _ => self.settled.push((lane, first, count)),
         }
     }
 
     /// A message came back, for the so many-th time.
-    pub fn returned(&mut self, priority: u8, offset: u64, times: u32) {
-        self.returned.push((priority, offset, times));
+    pub fn returned(&mut self, lane: u32, offset: u64, times: u32) {
+        self.returned.push((lane, offset, times));
     }
 
     /// Nothing at or behind `below` is handed out before another mark is stored.
-    pub fn mark(&mut self, priority: u8, below: u64) {
-        self.marks.push((priority, below, false));
+    pub fn mark(&mut self, lane: u32, below: u64) {
+        self.marks.push((lane, below, false));
     }
 
     /// The same, on a stop in good order.
-    pub fn exact_mark(&mut self, priority: u8, below: u64) {
-        self.marks.push((priority, below, true));
+    pub fn exact_mark(&mut self, lane: u32, below: u64) {
+        self.marks.push((lane, below, true));
     }
 
     /// Messages may be there that end with this run of the program.
@@ -91,17 +95,20 @@ impl Changes {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(2 + 8 * (self.settled.len() + self.returned.len()));
         out.push(VERSION);
-        for (priority, first, count) in &self.settled {
-            out.extend_from_slice(&[SETTLED, *priority]);
+        for (lane, first, count) in &self.settled {
+            out.push(SETTLED);
+            write_number((*lane).into(), &mut out);
             write_number(*first, &mut out);
             write_number(*count, &mut out);
         }
-        for (priority, below, exact) in &self.marks {
-            out.extend_from_slice(&[if *exact { EXACT_MARK } else { MARK }, *priority]);
+        for (lane, below, exact) in &self.marks {
+            out.push(if *exact { EXACT_MARK } else { MARK });
+            write_number((*lane).into(), &mut out);
             write_number(*below, &mut out);
         }
-        for (priority, offset, times) in &self.returned {
-            out.extend_from_slice(&[RETURNED, *priority]);
+        for (lane, offset, times) in &self.returned {
+            out.push(RETURNED);
+            write_number((*lane).into(), &mut out);
             write_number(*offset, &mut out);
             write_number((*times).into(), &mut out);
         }
@@ -117,8 +124,8 @@ impl QueueState {
     pub fn encode(&self, transient: bool) -> Vec<u8> {
         let mut out = vec![VERSION, transient.into()];
         write_number(self.lanes().count() as u64, &mut out);
-        for (priority, lane) in self.lanes() {
-            out.push(priority);
+        for (number, lane) in self.lanes() {
+            write_number(number.into(), &mut out);
             write_number(lane.head(), &mut out);
             write_number(lane.mark, &mut out);
             write_number(lane.settled.runs().count() as u64, &mut out);
@@ -140,11 +147,13 @@ impl QueueState {
 
     /// Restores what [`Self::encode`] made; true if there may be messages that do not outlive a restart.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
-        let ([VERSION, flags @ 0..=1], mut rest) = bytes.split_first_chunk::<2>().ok_or(Malformed)? else {
+        let (version, rest) = bytes.split_first().ok_or(Malformed)?;
+        let lane = lane_reader(*version)?;
+        let (flags @ 0..=1, mut rest) = rest.split_first().ok_or(Malformed)? else {
             return Err(Malformed);
         };
         for _ in 0..number(&mut rest)? {
-            let priority = byte(&mut rest)?;
+            let of = lane(&mut rest)?;
             let (head, mark) = (number(&mut rest)?, number(&mut rest)?);
             let (mut settled, mut at) = (OffsetSet::default(), head);
             for _ in 0..number(&mut rest)? {
@@ -156,7 +165,7 @@ impl QueueState {
             for _ in 0..number(&mut rest)? {
                 counts.insert(number(&mut rest)?, times(&mut rest)?);
             }
-            self.restore_lane(priority, head, settled, mark, counts);
+            self.restore_lane(of, head, settled, mark, counts);
         }
         Ok(*flags == 1)
     }
@@ -164,9 +173,8 @@ impl QueueState {
     /// Restores what [`Changes::encode`] made on top of what is there; true if there may be messages that do not
     /// outlive a restart.
     pub fn apply(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
-        let (&VERSION, mut rest) = bytes.split_first().ok_or(Malformed)? else {
-            return Err(Malformed);
-        };
+        let (version, mut rest) = bytes.split_first().ok_or(Malformed)?;
+        let lane = lane_reader(*version)?;
         let mut transient = false;
         while !rest.is_empty() {
             let which = byte(&mut rest)?;
@@ -174,24 +182,40 @@ impl QueueState {
                 transient = true;
                 continue;
             }
-            let priority = byte(&mut rest)?;
+            let of = lane(&mut rest)?;
             let offset = number(&mut rest)?;
             match which {
                 SETTLED => {
                     let end = behind(offset, number(&mut rest)?)?;
-                    self.lane_mut(priority).settle(offset..end);
+                    self.lane_mut(of).settle(offset..end);
                 }
-                MARK => self.lane_mut(priority).restore_mark(offset),
-                EXACT_MARK => self.lane_mut(priority).restore_exact_mark(offset),
+                MARK => self.lane_mut(of).restore_mark(offset),
+                EXACT_MARK => self.lane_mut(of).restore_exact_mark(offset),
                 RETURNED => {
                     let times = times(&mut rest)?;
-                    self.lane_mut(priority).restore_count(offset, times);
+                    self.lane_mut(of).restore_count(offset, times);
                 }
                 _ => return Err(Malformed),
             }
         }
         Ok(transient)
     }
+}
+
+/// Reads the number of a lane.
+type ReadLane = fn(&mut &[u8]) -> Result<u32, Malformed>;
+
+/// How a version writes the number of a lane.
+fn lane_reader(version: u8) -> Result<ReadLane, Malformed> {
+    match version {
+        BYTE_LANES => Ok(byte_lane),
+        VERSION => Ok(times),
+        _ => Err(Malformed),
+    }
+}
+
+fn byte_lane(rest: &mut &[u8]) -> Result<u32, Malformed> {
+    byte(rest).map(u32::from)
 }
 
 fn byte(rest: &mut &[u8]) -> Result<u8, Malformed> {

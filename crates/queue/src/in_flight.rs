@@ -55,15 +55,16 @@ impl InFlightSet {
         Some(taken)
     }
 
-    /// Forgets all below an offset.
-    pub(crate) fn remove_below(&mut self, offset: u64) {
-        while let Some((at, entry)) = self.line.front()
-            && *at < offset
-        {
+    /// Takes out all below an offset.
+    pub(crate) fn remove_below(&mut self, offset: u64) -> Vec<InFlight> {
+        let mut removed = Vec::new();
+        while let Some((_, entry)) = self.line.pop_front_if(|(at, _)| *at < offset) {
             self.in_line -= usize::from(entry.is_some());
-            self.line.pop_front();
+            removed.extend(entry);
         }
-        self.beside = self.beside.split_off(&offset);
+        let left = self.beside.split_off(&offset);
+        removed.extend(std::mem::replace(&mut self.beside, left).into_values());
+        removed
     }
 
     /// All entries, in no order.
@@ -113,7 +114,7 @@ mod tests {
         );
         set.insert(500, entry(1));
         assert_eq!((set.get(500), set.len()), (Some(entry(1)), 3));
-        set.remove_below(600);
+        assert_eq!(set.remove_below(600).len(), 2);
         assert_eq!(set.iter().map(|(at, _)| at).collect::<Vec<_>>(), [999]);
     }
 }

@@ -99,14 +99,15 @@ impl Lane {
         self.end = self.end.max(end);
     }
 
-    /// The log begins here: what was before is gone. How many messages that waited or were in flight are lost.
-    pub fn start_at(&mut self, start: u64) -> u64 {
+    /// The log begins here: what was before is gone. How many messages are lost that nobody had, and those that
+    /// somebody had.
+    pub(crate) fn start_at(&mut self, start: u64) -> (u64, Vec<InFlight>) {
         if start <= self.head {
-            return 0;
+            return (0, Vec::new());
         }
         self.grow(start);
-        let lost = (start - self.head) - self.settled.count(self.head..start);
-        self.in_flight.remove_below(start);
+        let had = self.in_flight.remove_below(start);
+        let lost = (start - self.head) - self.settled.count(self.head..start) - had.len() as u64;
         self.returned = self.returned.split_off(&start);
         self.counts = self.counts.split_off(&start);
         self.settle(self.head..start);
@@ -115,7 +116,7 @@ impl Lane {
             self.settled_ahead = self.settled.count(start..u64::MAX);
             self.pass_settled();
         }
-        lost
+        (lost, had)
     }
 
     /// Messages that wait.

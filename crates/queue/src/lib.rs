@@ -30,4 +30,4 @@ pub use consumers::{ConsumerKey, ConsumerRules, Consumers};
 pub use lane::Lane;
 pub use offset_set::OffsetSet;
 pub use settings::{DeadLetter, Overflow, QueueSettings};
-pub use state::{DeliveryId, HandedOut, QueueState, Ready, Returned};
+pub use state::{DeliveryId, HandedOut, LaneOrder, QueueState, Ready, Returned};

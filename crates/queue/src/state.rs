@@ -1,4 +1,4 @@
-//! All lanes of a queue, and the order between them: the highest priority first, in each the lowest offset first.
+//! All lanes of a queue, and the order between them: the highest first, or each in turn; in each the lowest offset first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,8 @@ use crate::offset_set::OffsetSet;
 /// Names a message of a queue for as long as it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId {
-    pub priority: u8,
+    /// Its lane: the priority, or the partition where the queue lies over a topic.
+    pub lane: u32,
     pub offset: u64,
 }
 
@@ -41,11 +42,27 @@ pub enum Returned {
     TooOften,
 }
 
+/// Which lane is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LaneOrder {
+    /// The highest that has something: lanes are priorities.
+    #[default]
+    HighestFirst,
+    /// Each for some messages, then the next one: lanes are partitions.
+    InTurn,
+}
+
+/// Messages that a lane hands out before the next one has its turn.
+const TURN_MESSAGES: u32 = 256;
+
 /// The delivery state of a queue.
 #[derive(Debug, Clone, Default)]
 pub struct QueueState {
-    /// By priority, the highest first.
-    lanes: Vec<(u8, Lane)>,
+    /// By number, the highest first.
+    lanes: Vec<(u32, Lane)>,
+    order: LaneOrder,
+    /// Where among the lanes the one is whose turn it is, and messages that it has handed out in it.
+    turn: (usize, u32),
     pub consumers: Consumers,
     in_flight: usize,
     /// Bytes of bodies that wait, about.
@@ -62,36 +79,43 @@ impl QueueState {
         }
     }
 
+    /// The same with another order between its lanes.
+    #[must_use]
+    pub fn with_order(self, order: LaneOrder) -> Self {
+        Self { order, ..self }
+    }
+
     /// Adds what was stored of a lane.
     pub fn restore_lane(
         &mut self,
-        priority: u8,
+        number: u32,
         head: u64,
         settled: OffsetSet,
         mark: u64,
         counts: BTreeMap<u64, u32>,
     ) {
-        *self.lane_mut(priority) = Lane::restored(head, settled, mark, counts);
+        *self.lane_mut(number) = Lane::restored(head, settled, mark, counts);
     }
 
-    pub fn lane(&self, priority: u8) -> Option<&Lane> {
-        let at = self.lanes.iter().find(|(known, _)| *known == priority);
-        at.map(|(_, lane)| lane)
+    pub fn lane(&self, number: u32) -> Option<&Lane> {
+        let at = self.lanes.partition_point(|(known, _)| *known > number);
+        let (_, lane) = self.lanes.get(at).filter(|(known, _)| *known == number)?;
+        Some(lane)
     }
 
-    /// The lane of a priority, made if need be.
-    pub fn lane_mut(&mut self, priority: u8) -> &mut Lane {
-        let at = self.lanes.partition_point(|(known, _)| *known > priority);
-        if self.lanes.get(at).is_none_or(|(known, _)| *known != priority) {
+    /// The lane of a number, made if need be.
+    pub fn lane_mut(&mut self, number: u32) -> &mut Lane {
+        let at = self.lanes.partition_point(|(known, _)| *known > number);
+        if self.lanes.get(at).is_none_or(|(known, _)| *known != number) {
             self.lanes.reserve_exact(1);
-            self.lanes.insert(at, (priority, Lane::default()));
+            self.lanes.insert(at, (number, Lane::default()));
         }
         &mut self.lanes.get_mut(at).expect("it is there or was just made").1
     }
 
-    /// The lanes, the highest priority first.
-    pub fn lanes(&self) -> impl Iterator<Item = (u8, &Lane)> {
-        self.lanes.iter().map(|(priority, lane)| (*priority, lane))
+    /// The lanes, the highest first.
+    pub fn lanes(&self) -> impl Iterator<Item = (u32, &Lane)> {
+        self.lanes.iter().map(|(number, lane)| (*number, lane))
     }
 
     /// Messages that wait.
@@ -123,22 +147,52 @@ impl QueueState {
 
     /// The message that is next.
     pub fn first_ready(&self) -> Option<Ready> {
-        self.lanes.iter().find_map(|(priority, lane)| {
+        let (later, first) = self.lanes.split_at_checked(self.turn.0).unwrap_or_default();
+        first.iter().chain(later).find_map(|(number, lane)| {
             let (offset, came_back) = lane.first_ready()?;
             let id = DeliveryId {
-                priority: *priority,
+                lane: *number,
                 offset,
             };
             Some(Ready { id, came_back })
         })
     }
 
-    /// The first message that waits of each lane, the highest priority first.
+    /// A message of a lane is no longer the next one: after some of them, another lane has its turn.
+    fn pass_turn(&mut self, number: u32) {
+        if self.order == LaneOrder::HighestFirst {
+            return;
+        }
+        let at = self.lanes.partition_point(|(known, _)| *known > number);
+        if self.turn.0 != at {
+            // Those before it had nothing.
+            self.turn = (at, 0);
+        }
+        self.turn.1 += 1;
+        if self.turn.1 >= TURN_MESSAGES {
+            self.turn = ((at + 1) % self.lanes.len().max(1), 0);
+        }
+    }
+
+    /// The log of a lane begins at `start`: what was before is gone, and nobody has it any more. How many messages
+    /// are lost that nobody had.
+    pub fn start_at(&mut self, number: u32, start: u64, changes: &mut Changes) -> u64 {
+        let lane = self.lane_mut(number);
+        let head = lane.head();
+        let (lost, released) = lane.start_at(start);
+        changes.settled(number, head, start.saturating_sub(head));
+        for entry in released {
+            self.release(entry);
+        }
+        lost
+    }
+
+    /// The first message that waits of each lane, the highest first.
     pub fn heads(&self) -> impl Iterator<Item = DeliveryId> {
-        self.lanes.iter().filter_map(|(priority, lane)| {
+        self.lanes.iter().filter_map(|(number, lane)| {
             let (offset, _) = lane.first_ready()?;
             Some(DeliveryId {
-                priority: *priority,
+                lane: *number,
                 offset,
             })
         })
@@ -146,13 +200,14 @@ impl QueueState {
 
     /// There is no such message, nor any other in its lane before `to`: the log has a hole there.
     pub fn skip(&mut self, missing: Ready, to: u64, changes: &mut Changes) {
-        let DeliveryId { priority, offset } = missing.id;
+        let DeliveryId { lane: number, offset } = missing.id;
+        self.pass_turn(number);
         if missing.came_back {
-            self.lane_mut(priority).take_settled(offset);
-            changes.settled(priority, offset, 1);
+            self.lane_mut(number).take_settled(offset);
+            changes.settled(number, offset, 1);
         } else {
-            self.lane_mut(priority).skip_to(to);
-            changes.settled(priority, offset, to.saturating_sub(offset));
+            self.lane_mut(number).skip_to(to);
+            changes.settled(number, offset, to.saturating_sub(offset));
         }
     }
 
@@ -165,7 +220,7 @@ impl QueueState {
         bytes: u32,
         changes: &mut Changes,
     ) -> HandedOut {
-        let lane = self.lane_mut(id.priority);
+        let lane = self.lane_mut(id.lane);
         let redelivered = lane.was_handed_out(id.offset);
         let returns = if settles {
             let taken = lane.take(id.offset, consumer, bytes);
@@ -173,9 +228,10 @@ impl QueueState {
             taken.returns
         } else {
             let returns = lane.take_settled(id.offset);
-            changes.settled(id.priority, id.offset, 1);
+            changes.settled(id.lane, id.offset, 1);
             returns
         };
+        self.pass_turn(id.lane);
         if let Some(consumer) = consumer {
             self.consumers.gave(consumer);
         }
@@ -185,36 +241,37 @@ impl QueueState {
 
     /// Settles a message that waits and nobody gets: it expired, or there are too many.
     pub fn drop_ready(&mut self, id: DeliveryId, bytes: u32, changes: &mut Changes) {
-        self.lane_mut(id.priority).take_settled(id.offset);
-        changes.settled(id.priority, id.offset, 1);
+        self.lane_mut(id.lane).take_settled(id.offset);
+        self.pass_turn(id.lane);
+        changes.settled(id.lane, id.offset, 1);
         self.take_bytes(bytes);
     }
 
     /// A message in flight.
     pub fn taken(&self, id: DeliveryId) -> Option<InFlight> {
-        self.lane(id.priority)?.taken(id.offset)
+        self.lane(id.lane)?.taken(id.offset)
     }
 
     /// Settles a message in flight. False if it is not.
     pub fn complete(&mut self, id: DeliveryId, changes: &mut Changes) -> bool {
-        let Some(entry) = self.lane_mut(id.priority).complete(id.offset) else {
+        let Some(entry) = self.lane_mut(id.lane).complete(id.offset) else {
             return false;
         };
         self.release(entry);
-        changes.settled(id.priority, id.offset, 1);
+        changes.settled(id.lane, id.offset, 1);
         true
     }
 
     /// Gives back a message in flight. `None` if it is not.
     pub fn requeue(&mut self, id: DeliveryId, changes: &mut Changes) -> Option<Returned> {
         let limit = self.delivery_limit;
-        let lane = self.lane_mut(id.priority);
+        let lane = self.lane_mut(id.lane);
         let returns = lane.taken(id.offset)?.returns.saturating_add(1);
         if limit.is_some_and(|limit| returns > limit) {
             return Some(Returned::TooOften);
         }
         let entry = lane.put_back(id.offset)?;
-        changes.returned(id.priority, id.offset, returns);
+        changes.returned(id.lane, id.offset, returns);
         self.release(entry);
         self.add_bytes(entry.bytes.into());
         Some(Returned::Waits)
@@ -230,11 +287,11 @@ impl QueueState {
     /// Settles all that waits; how many messages that were.
     pub fn purge(&mut self, changes: &mut Changes) -> u64 {
         let mut purged = 0;
-        for (priority, lane) in &mut self.lanes {
+        for (number, lane) in &mut self.lanes {
             let (count, runs) = lane.purge();
             purged += count;
             for Range { start, end } in runs {
-                changes.settled(*priority, start, end - start);
+                changes.settled(*number, start, end - start);
             }
         }
         self.bytes_ready = 0;

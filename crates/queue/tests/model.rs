@@ -10,13 +10,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use stafett_queue::{Changes, ConsumerKey, ConsumerRules, DeliveryId, QueueState, Ready, Returned};
+use stafett_queue::{
+    Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueState, Ready, Returned,
+};
 
 /// A queue as one would write it if size did not matter: every message is an entry.
 #[derive(Debug, Default, Clone)]
 struct Naive {
-    messages: BTreeMap<(std::cmp::Reverse<u8>, u64), Place>,
-    ends: BTreeMap<u8, u64>,
+    messages: BTreeMap<(std::cmp::Reverse<u32>, u64), Place>,
+    ends: BTreeMap<u32, u64>,
     limit: Option<u32>,
 }
 
@@ -33,27 +35,27 @@ enum Place {
 }
 
 impl Naive {
-    fn append(&mut self, priority: u8, count: u64) -> u64 {
-        let end = self.ends.entry(priority).or_default();
+    fn append(&mut self, lane: u32, count: u64) -> u64 {
+        let end = self.ends.entry(lane).or_default();
         for at in *end..*end + count {
             let place = Place::Waits {
                 came_back: false,
                 returns: 0,
             };
-            self.messages.insert((std::cmp::Reverse(priority), at), place);
+            self.messages.insert((std::cmp::Reverse(lane), at), place);
         }
         *end += count;
         *end
     }
 
     fn first(&self) -> Option<Ready> {
-        self.messages.iter().find_map(|((priority, offset), place)| {
+        self.messages.iter().find_map(|((lane, offset), place)| {
             let Place::Waits { came_back, .. } = place else {
                 return None;
             };
             Some(Ready {
                 id: DeliveryId {
-                    priority: priority.0,
+                    lane: lane.0,
                     offset: *offset,
                 },
                 came_back: *came_back,
@@ -70,26 +72,25 @@ impl Naive {
         let taken = self.messages.iter();
         taken
             .filter(|(_, place)| matches!(place, Place::InFlight { .. }))
-            .map(|((priority, offset), _)| DeliveryId {
-                priority: priority.0,
+            .map(|((lane, offset), _)| DeliveryId {
+                lane: lane.0,
                 offset: *offset,
             })
             .collect()
     }
 
     fn place(&mut self, id: DeliveryId) -> Option<&mut Place> {
-        self.messages
-            .get_mut(&(std::cmp::Reverse(id.priority), id.offset))
+        self.messages.get_mut(&(std::cmp::Reverse(id.lane), id.offset))
     }
 
     fn remove(&mut self, id: DeliveryId) {
-        self.messages.remove(&(std::cmp::Reverse(id.priority), id.offset));
+        self.messages.remove(&(std::cmp::Reverse(id.lane), id.offset));
     }
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Append { priority: u8, count: u64 },
+    Append { lane: u32, count: u64 },
     Give { settles: bool },
     Complete(usize),
     Requeue(usize),
@@ -106,7 +107,7 @@ struct Both {
     stored: Vec<Vec<u8>>,
     whole: Option<Vec<u8>>,
     /// As far as messages were ever handed out, by what is stored.
-    marks: BTreeMap<u8, u64>,
+    marks: BTreeMap<u32, u64>,
     since_restart: BTreeSet<DeliveryId>,
 }
 
@@ -128,9 +129,9 @@ impl Both {
     fn step(&mut self, step: Step) {
         let mut changes = Changes::default();
         match step {
-            Step::Append { priority, count } => {
-                let end = self.naive.append(priority, count);
-                self.state.lane_mut(priority).grow(end);
+            Step::Append { lane, count } => {
+                let end = self.naive.append(lane, count);
+                self.state.lane_mut(lane).grow(end);
             }
             Step::Give { settles } => self.give(settles, &mut changes),
             Step::Complete(which) => {
@@ -150,7 +151,7 @@ impl Both {
             Step::Skip(count) => {
                 if let Some(ready) = self.state.first_ready().filter(|ready| !ready.came_back) {
                     let to = ready.id.offset + count;
-                    let to = to.min(self.naive.ends[&ready.id.priority]);
+                    let to = to.min(self.naive.ends[&ready.id.lane]);
                     self.state.skip(ready, to, &mut changes);
                     for offset in ready.id.offset..to {
                         let id = DeliveryId { offset, ..ready.id };
@@ -182,9 +183,9 @@ impl Both {
         let Some(ready) = self.state.first_ready() else {
             return;
         };
-        if let Some(mark) = self.state.lane_mut(ready.id.priority).mark_ahead() {
-            changes.mark(ready.id.priority, mark);
-            self.marks.insert(ready.id.priority, mark);
+        if let Some(mark) = self.state.lane_mut(ready.id.lane).mark_ahead() {
+            changes.mark(ready.id.lane, mark);
+            self.marks.insert(ready.id.lane, mark);
         }
         let handed = self.state.hand_out(ready.id, None, settles, 1, changes);
         let place = self.naive.place(ready.id).unwrap();
@@ -238,18 +239,18 @@ impl Both {
         for delta in &self.stored {
             assert_eq!(state.apply(delta), Ok(false));
         }
-        for (priority, end) in &self.naive.ends {
-            state.lane_mut(*priority).grow(*end);
+        for (lane, end) in &self.naive.ends {
+            state.lane_mut(*lane).grow(*end);
         }
         self.state = state;
-        for ((priority, offset), place) in &mut self.naive.messages {
+        for ((lane, offset), place) in &mut self.naive.messages {
             let (returns, had) = match *place {
                 Place::Waits { came_back, returns } => (returns, came_back),
                 Place::InFlight { returns, .. } => (returns, true),
             };
             if had {
                 self.since_restart.insert(DeliveryId {
-                    priority: priority.0,
+                    lane: lane.0,
                     offset: *offset,
                 });
             }
@@ -264,15 +265,15 @@ impl Both {
         assert_eq!(self.state.first_ready(), self.naive.first());
         assert_eq!(self.state.ready(), self.naive.ready());
         assert_eq!(self.state.in_flight(), self.naive.in_flight().len());
-        for (priority, lane) in self.state.lanes() {
+        for (number, lane) in self.state.lanes() {
             let first = self
                 .naive
                 .messages
                 .keys()
-                .filter(|(known, _)| known.0 == priority)
+                .filter(|(known, _)| known.0 == number)
                 .map(|(_, offset)| *offset)
                 .min();
-            let end = self.naive.ends.get(&priority).copied().unwrap_or(0);
+            let end = self.naive.ends.get(&number).copied().unwrap_or(0);
             assert_eq!(lane.head(), first.unwrap_or(end), "all below the head is settled");
         }
     }
@@ -280,7 +281,7 @@ impl Both {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (0..3_u8, 1..6_u64).prop_map(|(priority, count)| Step::Append { priority, count }),
+        3 => (0..3_u32, 1..6_u64).prop_map(|(lane, count)| Step::Append { lane, count }),
         6 => any::<bool>().prop_map(|settles| Step::Give { settles }),
         4 => any::<usize>().prop_map(Step::Complete),
         3 => any::<usize>().prop_map(Step::Requeue),
@@ -316,14 +317,8 @@ proptest! {
 #[test]
 fn every_small_history_does_what_a_naive_queue_does() {
     const STEPS: [Step; 8] = [
-        Step::Append {
-            priority: 0,
-            count: 2,
-        },
-        Step::Append {
-            priority: 1,
-            count: 1,
-        },
+        Step::Append { lane: 0, count: 2 },
+        Step::Append { lane: 1, count: 1 },
         Step::Give { settles: true },
         Step::Give { settles: false },
         Step::Complete(1),
@@ -334,10 +329,7 @@ fn every_small_history_does_what_a_naive_queue_does() {
     const LENGTH: u32 = 6;
     for number in 0..STEPS.len().pow(LENGTH) {
         let mut both = Both::new(Some(1));
-        both.step(Step::Append {
-            priority: 0,
-            count: 3,
-        });
+        both.step(Step::Append { lane: 0, count: 3 });
         let mut rest = number;
         for _ in 0..LENGTH {
             both.step(STEPS[rest % STEPS.len()]);
@@ -358,14 +350,90 @@ fn a_hundred_million_waiting_messages_take_no_memory_and_raggedness_takes_a_bit_
         state.hand_out(ready.id, Some(consumer), true, 1, &mut changes);
     }
     for offset in (1..100_000).step_by(2) {
-        let id = DeliveryId { priority: 0, offset };
+        let id = DeliveryId { lane: 0, offset };
         assert!(state.complete(id, &mut changes));
     }
     assert_eq!(state.in_flight(), 50_000);
     for offset in (0..100_000).step_by(2) {
-        let id = DeliveryId { priority: 0, offset };
+        let id = DeliveryId { lane: 0, offset };
         assert!(state.complete(id, &mut changes));
     }
     assert_eq!(state.lane(0).unwrap().head(), 100_000);
     assert!(state.encode(false).len() < 20);
+}
+
+#[test]
+fn lanes_in_turn_all_go_on_and_each_keeps_its_order() {
+    let mut state = QueueState::new(false, None).with_order(LaneOrder::InTurn);
+    let mut changes = Changes::default();
+    for lane in [0, 1, 300] {
+        state.lane_mut(lane).grow(1000);
+    }
+    let (mut last, mut turns) = (BTreeMap::new(), Vec::new());
+    while let Some(ready) = state.first_ready() {
+        assert_eq!(
+            state.first_ready(),
+            Some(ready),
+            "it stays the next until it goes"
+        );
+        state.hand_out(ready.id, None, false, 1, &mut changes);
+        let DeliveryId { lane, offset } = ready.id;
+        assert_eq!(last.insert(lane, offset), offset.checked_sub(1), "in order");
+        if turns.last() != Some(&lane) {
+            turns.push(lane);
+        }
+    }
+    assert_eq!(last.values().sum::<u64>(), 3 * 999);
+    assert_eq!(turns[..6], [300, 1, 0, 300, 1, 0]);
+    let mut again = QueueState::new(false, None).with_order(LaneOrder::InTurn);
+    again.apply(&changes.encode()).unwrap();
+    assert_eq!(
+        again.encode(false),
+        state.encode(false),
+        "lanes beyond a byte are stored"
+    );
+}
+
+#[test]
+fn what_the_log_loses_is_lost_and_gives_its_credit_back() {
+    let mut state = QueueState::new(false, None);
+    let mut changes = Changes::default();
+    let rules = ConsumerRules {
+        credit: Some(2),
+        settles: true,
+        ..ConsumerRules::default()
+    };
+    let consumer = state.consumers.add(rules).unwrap();
+    state.lane_mut(0).grow(10);
+    for offset in 0..2 {
+        state.hand_out(
+            DeliveryId { lane: 0, offset },
+            Some(consumer),
+            true,
+            1,
+            &mut changes,
+        );
+    }
+    assert!(!state.consumers.any_ready());
+    assert_eq!(
+        state.start_at(0, 5, &mut changes),
+        3,
+        "two of five were with somebody"
+    );
+    assert_eq!((state.in_flight(), state.ready()), (0, 5));
+    assert!(state.consumers.any_ready());
+    let had = DeliveryId { lane: 0, offset: 1 };
+    assert!(!state.complete(had, &mut changes) && state.requeue(had, &mut changes).is_none());
+    let mut again = QueueState::default();
+    again.apply(&changes.encode()).unwrap();
+    assert_eq!(again.lane(0).unwrap().head(), 5);
+}
+
+#[test]
+fn state_of_version_1_is_read() {
+    let mut state = QueueState::default();
+    assert_eq!(state.restore(&[1, 0, 1, 200, 5, 0, 0, 0]), Ok(false));
+    assert_eq!(state.apply(&[1, 1, 200, 5, 2, 5, 200, 9]), Ok(false));
+    let lane = state.lane(200).unwrap();
+    assert_eq!(lane.head(), 7);
 }

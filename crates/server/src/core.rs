@@ -142,6 +142,7 @@ fn group_settings(settings: &Settings) -> GroupSettings {
             members_max: size(groups.consumer_members_max),
         },
         heartbeats_per_second: u32::try_from(groups.consumer_heartbeats_per_second).unwrap_or(u32::MAX),
+        migration: groups.consumer_migration,
         groups_max: size(groups.groups_max),
         memory_bytes_max: size(groups.memory_bytes_max),
         commit_text_bytes_max: size(groups.commit_text_bytes_max),

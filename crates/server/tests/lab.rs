@@ -119,6 +119,196 @@ fn a_short_run_accounts_for_every_message() {
     );
 }
 
+/// The same over queues: three audiences, each with everything.
+fn queues() -> String {
+    SHORT
+        .replace("partitions = 2", "kind = \"queue\"\nexchange = \"topic\"")
+        .replace(
+            "does = \"consume\"",
+            "does = \"consume\"\nclients = 3\nfan_out = true\nprefetch = 100",
+        )
+        .replace("[\"os\"]", "[\"memory\", \"os\"]")
+}
+
+#[test]
+fn queues_are_driven_over_amqp_and_every_audience_gets_everything() {
+    let folder = Folder::new();
+    let output = lab(&folder, &written(&folder, &queues())).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let run = json(&folder, "run.json");
+    assert_eq!(run["ceilings"][0]["driver"], "lean-amqp");
+    for rate in ["produce_rate", "consume_rate"] {
+        assert!(
+            run["ceilings"][0][rate].as_f64().is_some_and(|rate| rate > 0.0),
+            "{}",
+            run["ceilings"]
+        );
+    }
+    for (number, level) in [(1, "memory"), (2, "os")] {
+        let point = json(&folder, &format!("points/{number:04}.json"));
+        assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+        assert_eq!(point["durability"]["given"], level);
+        assert_eq!(point["driver"]["name"], "lean-amqp");
+        let metrics = &point["metrics"];
+        let count = |name: &str| metrics[name].as_f64().unwrap();
+        assert!(count("sent") > 0.0);
+        assert_eq!(metrics["acknowledged"], metrics["sent"]);
+        assert!((count("received") - 3.0 * count("sent")).abs() < 0.5, "{metrics}");
+        assert_eq!((count("lost"), count("duplicated")), (0.0, 0.0), "{metrics}");
+    }
+}
+
+#[test]
+fn one_system_can_be_asked_over_both_protocols() {
+    let folder = Folder::new();
+    let varied = SHORT.replace(
+        "\"system.durability\" = [\"os\"]",
+        "\"run.protocol\" = [\"kafka\", \"amqp\"]",
+    );
+    let output = lab(&folder, &written(&folder, &varied)).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let run = json(&folder, "run.json");
+    let drivers: Vec<_> = run["ceilings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ceiling| ceiling["driver"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(drivers, ["lean", "lean-amqp"]);
+    for (number, driver) in [(1, "lean"), (2, "lean-amqp")] {
+        let point = json(&folder, &format!("points/{number:04}.json"));
+        assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+        assert_eq!(point["driver"]["name"], driver);
+        assert_eq!(point["metrics"]["received"], point["metrics"]["sent"]);
+    }
+}
+
+/// The process of the broker that a lab has started.
+fn broker_of(lab: u32) -> Option<Pid> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let parent = stat
+            .rsplit_once(')')?
+            .1
+            .split_ascii_whitespace()
+            .nth(1)?
+            .to_owned();
+        let command = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let is_it = parent == lab.to_string() && command.contains("\0serve\0");
+        is_it.then(|| Pid::from_raw(pid)).flatten()
+    })
+}
+
+#[test]
+fn a_broker_that_dies_is_a_result_and_the_grid_goes_on() {
+    let folder = Folder::new();
+    let long = queues().replace("duration = \"1s\"", "duration = \"60s\"");
+    let long = long.replace("[\"memory\", \"os\"]", "[\"os\"]");
+    let child = lab(&folder, &written(&folder, &long)).spawn().unwrap();
+    let out = folder.path().join("run/logs/0001/stafett.out");
+    while !fs::read_to_string(&out).is_ok_and(|said| said.lines().any(|line| line == "ready")) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(broker_of(child.id()).unwrap(), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let outcome = &json(&folder, "points/0001.json")["outcome"];
+    assert_eq!(outcome["kind"], "failed", "{outcome}");
+    assert!(
+        outcome["reason"]
+            .as_str()
+            .is_some_and(|reason| !reason.is_empty()),
+        "{outcome}"
+    );
+    assert_eq!(json(&folder, "run.json")["status"], "finished");
+}
+
+const SONGS: &str = r#"question = "Who hears of a song?"
+systems = ["stafett"]
+
+[run]
+duration = "2s"
+warmup = "200ms"
+break_in = "0s"
+repetitions = 1
+
+[topics.songs]
+kind = "live"
+count = 20
+filter = "1m"
+
+[roles.reports]
+does = "produce"
+clients = 10
+copies = 5
+rate = { fixed = 500 }
+linger = "0us"
+
+[roles.users]
+does = "consume"
+clients = 8
+users = 5
+follows = 2
+
+[[figures]]
+title = "Deliveries"
+kind = "bars"
+x = "system"
+y = ["arrival_rate"]
+"#;
+
+#[test]
+fn live_topics_deliver_each_report_once_to_whoever_follows() {
+    for format in ["json", "msgpack"] {
+        let folder = Folder::new();
+        let text = SONGS.replace("count = 20", &format!("count = 20\nformat = \"{format}\""));
+        let output = lab(&folder, &written(&folder, &text)).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let point = json(&folder, "points/0001.json");
+        assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+        assert_eq!(point["driver"]["name"], "lean live");
+        let metrics = &point["metrics"];
+        let (sent, received) = (
+            metrics["sent"].as_f64().unwrap(),
+            metrics["received"].as_f64().unwrap(),
+        );
+        // Five report each start, which four of the forty users wait for.
+        let reported = received / 4.0;
+        assert!(received > 0.0 && reported.fract() == 0.0, "{metrics}");
+        // Of the last ones some of the five were stopped before they reported them.
+        assert!(
+            reported >= sent / 5.0 && reported < sent / 5.0 + 10.0,
+            "{metrics}"
+        );
+        assert_eq!(
+            (&metrics["lost"], &metrics["duplicated"]),
+            (&0.0.into(), &0.0.into())
+        );
+        assert!(metrics["delivery_p99_us"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn live_topics_with_a_log_are_caught_up_with() {
+    let folder = Folder::new();
+    let text = SONGS
+        .replace("filter = \"1m\"", "stored = true")
+        .replace("clients = 10\ncopies = 5\nrate = { fixed = 500 }", "total = 3000")
+        .replace("clients = 8\nusers = 5\nfollows = 2", "after = \"reports\"")
+        .replace("duration = \"2s\"", "duration = \"60s\"");
+    let output = lab(&folder, &written(&folder, &text)).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let point = json(&folder, "points/0001.json");
+    assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+    let metrics = &point["metrics"];
+    assert_eq!(
+        (&metrics["sent"], &metrics["received"]),
+        (&3000.0.into(), &3000.0.into())
+    );
+    assert!(metrics["drain_s"].as_f64().unwrap() > 0.0);
+}
+
 #[test]
 fn mistakes_name_their_line_and_run_nothing() {
     let folder = Folder::new();
@@ -131,6 +321,14 @@ fn mistakes_name_their_line_and_run_nothing() {
         said(&output)
     );
     assert!(!folder.path().join("run").exists());
+    let contradiction = queues().replace("[topics.main]", "protocol = \"kafka\"\n\n[topics.main]");
+    let output = lab(&folder, &written(&folder, &contradiction)).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("short.toml:13: Kafka's protocol has no such kind of topics"),
+        "{}",
+        said(&output)
+    );
     let output = lab(&folder, Path::new("peek")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(

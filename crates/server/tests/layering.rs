@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka", &["broker", "kafka-wire", "model", "net"]),
     ("kafka-client", &["kafka-wire", "model"]),
     ("http", &["net"]),
-    ("lab", &["kafka-client", "kafka-wire", "model"]),
+    ("lab", &["amqp-wire", "kafka-client", "kafka-wire", "model"]),
     ("live", &["broker", "net"]),
     (
         "server",

@@ -27,9 +27,15 @@ fn decode(decoder: &mut Decoder, bytes: &mut Vec<u8>, out: &mut Vec<String>) -> 
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((size, data)) = data.split_first() else { return };
+    let Some((size, data)) = data.split_first() else {
+        return;
+    };
     let (mut whole, mut pieces) = (Vec::new(), Vec::new());
-    decode(&mut Decoder::new(MESSAGE_BYTES_MAX), &mut data.to_vec(), &mut whole);
+    decode(
+        &mut Decoder::new(MESSAGE_BYTES_MAX),
+        &mut data.to_vec(),
+        &mut whole,
+    );
     let (mut decoder, mut received) = (Decoder::new(MESSAGE_BYTES_MAX), Vec::new());
     for piece in data.chunks(usize::from(*size) + 1) {
         received.extend_from_slice(piece);

@@ -1,10 +1,13 @@
-"""What RabbitMQ's clients publish, read by Kafka's, and the other way round: docs/conversions.md, row by row."""
+"""What RabbitMQ's clients publish, read by Kafka's, and the other way round: docs/conversions.md, row by row.
+
+From and to queues, topics, streams, and queues over topics.
+"""
 
 import sys
 import time
 
 import pika
-from amqp_common import LIMIT, connect
+from amqp_common import LIMIT, connect, take
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -19,6 +22,12 @@ channel.exchange_declare("crossing", "topic", durable=True)
 channel.queue_bind("crossing", "crossing", "#", arguments={"x-destination": "topic"})
 channel.queue_declare("crossing.queue", durable=True)
 channel.queue_bind("crossing.queue", "crossing", "#")
+# A stream, and a queue over each of the topics.
+channel.queue_declare("crossing.stream", durable=True, arguments={"x-queue-type": "stream"})
+channel.queue_bind("crossing.stream", "crossing", "#")
+OVER = {"over.topic": "crossing", "over.stream": "crossing.stream"}
+for name, topic in OVER.items():
+    channel.queue_declare(name, durable=True, arguments={"x-stafett-topic": topic})
 body = bytes(range(256))
 properties = pika.BasicProperties(
     content_type="application/json",
@@ -80,6 +89,7 @@ def check(records):
 # The topic that was bound, and the queue itself, which is a topic for log clients.
 check(read("crossing", 2))
 check(read("queue.crossing.queue", 2))
+check(read("crossing.stream", 2))
 
 # On the way back nothing has changed.
 _, back, same = channel.basic_get("crossing.queue", auto_ack=True)
@@ -87,17 +97,53 @@ assert same == body and back == properties, back
 
 channel.basic_get("crossing.queue", auto_ack=True)
 
+
+def check_back(method, back, same):
+    assert same == body and (method.exchange, method.routing_key) == ("crossing", "a.b")
+    assert back == properties, back
+
+
+for name in OVER:
+    check_back(*take(channel, name, 2)[0])
+channel.basic_qos(prefetch_count=10)
+for name in ("crossing", "crossing.stream"):
+    method, back, same = take(channel, name, 2, arguments={"x-stream-offset": "first"})[0]
+    # It is all that a stream adds.
+    assert back.headers.pop("x-stream-offset") == 0
+    check_back(method, back, same)
+channel.basic_qos(prefetch_count=0)
+
 # The other way: a record that a Kafka client writes into the queue.
 producer = Producer({"bootstrap.servers": KAFKA})
 headers = [("content-type", b"text/plain"), ("trace", b"\xff\x00"), ("text", "å".encode()), ("empty", None)]
-producer.produce("queue.crossing.queue", b"value", b"key-2", headers=headers, timestamp=1_700_000_000_123)
+for topic in ("queue.crossing.queue", "crossing", "crossing.stream"):
+    producer.produce(topic, b"value", b"key-2", headers=headers, timestamp=1_700_000_000_123)
 assert producer.flush(LIMIT) == 0
 deadline = time.monotonic() + LIMIT
 method = None
 while method is None:
     assert time.monotonic() < deadline, "the record does not come out of the queue"
     method, back, same = channel.basic_get("crossing.queue", auto_ack=True)
-assert same == b"value" and (method.exchange, method.routing_key) == ("", "")
-assert (back.content_type, back.delivery_mode, back.timestamp) == ("text/plain", 2, 1_700_000_000), back
 expected = {"stafett-key": b"key-2", "timestamp_in_ms": 1_700_000_000_123, "trace": b"\xff\x00", "text": "å", "empty": None}
-assert back.headers == expected, back.headers
+
+
+def check_foreign(method, back, same, routing_key, **more):
+    assert same == b"value" and (method.exchange, method.routing_key) == ("", routing_key)
+    assert (back.content_type, back.delivery_mode, back.timestamp) == ("text/plain", 2, 1_700_000_000), back
+    assert back.headers == {**expected, **more}, back.headers
+
+
+check_foreign(method, back, same, "")
+for name in OVER:
+    check_foreign(*take(channel, name, 1)[0], "")
+channel.basic_qos(prefetch_count=10)
+for name in ("crossing", "crossing.stream"):
+    check_foreign(*take(channel, name, 1, arguments={"x-stream-offset": 2})[0], name, **{"x-stream-offset": 2})
+channel.basic_qos(prefetch_count=0)
+
+# And back to Kafka's clients, by way of a queue that an AMQP client forwards: nothing is lost.
+channel.basic_publish("crossing", "again", same, back)
+again = read("crossing", 4)[3]
+own = [(name, value) for name, value in again.headers() if not name.startswith("stafett.")]
+assert again.value() == b"value" and again.key() == b"key-2" and again.timestamp()[1] == 1_700_000_000_000
+assert sorted(own) == sorted([*headers, ("timestamp_in_ms", b"1700000000123")]), own

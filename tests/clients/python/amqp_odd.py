@@ -211,6 +211,14 @@ def get(queue, flags=0):
     return method(1, 60, 70, b"\0\0" + short(queue) + bytes([flags]))
 
 
+def stream(name, flags=2, *more):
+    return declare(name, flags, table(("x-queue-type", longstr("stream")), *more))
+
+
+def qos(count, is_global=0):
+    return method(1, 60, 10, struct.pack(">IHB", 0, count, is_global))
+
+
 def ack(tag, multiple=0):
     return method(1, 60, 80, struct.pack(">QB", tag, multiple))
 
@@ -350,6 +358,32 @@ OPEN = {
     "consume exclusively beside others": CHANNEL + declare("odd-c") + consume("odd-c", "a") + consume("odd-c", "b", 4),
     "consume beside an exclusive one": CHANNEL + declare("odd-c2") + consume("odd-c2", "a", 4) + consume("odd-c2", "b"),
     "consume with a priority of text": CHANNEL + declare(Q) + consume(Q, "p", 0, table(("x-priority", longstr("high")))),
+    "declare a stream": CHANNEL + stream("odd-s"),
+    "declare a transient stream": CHANNEL + stream("odd-x", 0),
+    "declare an exclusive stream": CHANNEL + stream("odd-x", 6),
+    "declare an auto-delete stream": CHANNEL + stream("odd-x", 10),
+    "declare a stream without a name": CHANNEL + stream(""),
+    "declare a stream with a ttl": CHANNEL + stream("odd-x", 2, ("x-message-ttl", b"I\0\0\0\5")),
+    "declare a stream with a dead-letter key": CHANNEL + stream("odd-x", 2, ("x-dead-letter-routing-key", longstr("k"))),
+    "declare a stream with an age without a unit": CHANNEL + stream("odd-x", 2, ("x-max-age", longstr("7"))),
+    "declare a stream with an age of no text": CHANNEL + stream("odd-x", 2, ("x-max-age", b"I\0\0\0\7")),
+    "declare a stream with an age that is none": CHANNEL + stream("odd-x", 2, ("x-max-age", longstr("soon"))),
+    "declare a stream with too large segments": CHANNEL + stream("odd-x", 2, ("x-stream-max-segment-size-bytes", b"l\0\0\0\0\xb2\xd0\x5e\x01")),
+    "declare a stream again, transient": CHANNEL + stream("odd-s") + stream("odd-s", 0),
+    "declare a stream again, exclusive": CHANNEL + stream("odd-s") + stream("odd-s", 6),
+    "declare a stream again, auto-delete": CHANNEL + stream("odd-s") + stream("odd-s", 10),
+    "declare a stream again, as classic": CHANNEL + stream("odd-s") + declare("odd-s", 2),
+    "declare a stream again, with an age": CHANNEL + stream("odd-s") + stream("odd-s", 2, ("x-max-age", longstr("1D"))),
+    "declare a classic queue again, as a stream": CHANNEL + declare("odd-ack2", 2) + stream("odd-ack2"),
+    "consume a stream without prefetch": CHANNEL + stream("odd-s") + consume("odd-s"),
+    "consume a stream without acks": CHANNEL + stream("odd-s") + qos(1) + consume("odd-s", flags=2),
+    "consume a stream without acks or prefetch": CHANNEL + stream("odd-s") + consume("odd-s", flags=2),
+    "consume a stream with global prefetch": CHANNEL + stream("odd-s") + qos(1) + qos(1, 1) + consume("odd-s"),
+    "consume a stream with a priority": CHANNEL + stream("odd-s") + qos(1) + consume("odd-s", arguments=table(("x-priority", b"I\0\0\0\5"))),
+    "consume a stream from nowhere": CHANNEL + stream("odd-s") + qos(1) + consume("odd-s", arguments=table(("x-stream-offset", longstr("soon")))),
+    "get from a stream": CHANNEL + stream("odd-s") + get("odd-s"),
+    "purge a stream": CHANNEL + stream("odd-s") + method(1, 50, 30, b"\0\0" + short("odd-s") + b"\0"),
+    "delete a stream if it is empty": CHANNEL + stream("odd-s") + delete("odd-s", 2),
     "consume with a tag that is not UTF-8": CHANNEL + declare(Q) + consume(Q, b"\xff\xfe"),
     "a queue's name that runs over its frame": CHANNEL + method(1, 50, 10, b"\0\0\xffodd-x\0" + long(b"")),
     "cancel an unknown tag": CHANNEL + method(1, 60, 30, short("nobody") + b"\0"),
@@ -380,7 +414,7 @@ OPEN = {
 
 
 CLEAN = ["odd-queue", "odd-again", "odd-excl", "odd-ttl", "odd-ttl2", "odd-x", "odd-deep", "odd-full", "odd-used", "odd-c",
-         "odd-c2", "odd-ack"]
+         "odd-c2", "odd-ack", "odd-ack2", "odd-s"]
 
 
 def clean(address):

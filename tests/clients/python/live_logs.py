@@ -41,12 +41,12 @@ def expected(first, last):
 publisher = Client("publisher")
 if sys.argv[2] == "again":
     # Where the client was, over a restart.
-    publish(publisher, 2 * COUNT + 10, 10)
+    publish(publisher, 2 * COUNT + 30, 10)
     back = Client("resumes")
     back.ask("listen")
     back.send("subscribe", topic=TOPICS, **{"from": "resume"})
     messages = [message for message in received(back, 11) if "key" in message]
-    same(per_topic(messages), expected(2 * COUNT + 10, 2 * COUNT + 20))
+    same(per_topic(messages), expected(2 * COUNT + 30, 2 * COUNT + 40))
     back.silent()
     sys.exit()
 
@@ -88,14 +88,29 @@ resumes.ask("listen")
 resumes.send("subscribe", topic=TOPICS, **{"from": "resume"})
 messages = [message for message in received(resumes, 11) if "key" in message]
 same(per_topic(messages), expected(2 * COUNT, 2 * COUNT + 10))
-received(early, 10)
-late.next()
+
+# What comes between listen and resume comes once, and resuming again brings nothing more.
+resumes.close()
+while publisher.ask("presence", topic="charts/0")["listening"] > 1:
+    pass
+publish(publisher, 2 * COUNT + 10, 10)
+resumes = Client("resumes")
+resumes.ask("listen")
+publish(publisher, 2 * COUNT + 20, 10)
+for _ in range(2):
+    resumes.send("subscribe", topic=TOPICS, **{"from": "resume"})
+messages = [message for message in received(resumes, 22) if "key" in message]
+numbers = {topic: sorted(numbers) for topic, numbers in per_topic(messages).items()}
+same(numbers, expected(2 * COUNT + 10, 2 * COUNT + 30))
+resumes.silent()
+received(early, 30)
+received(late, 3)
 
 # Kafka's clients read them and publish to them.
 consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": "charts", "auto.offset.reset": "earliest"})
 consumer.assign([TopicPartition("charts", partition, 0) for partition in range(2)])
 records = []
-while len(records) < 2 * COUNT + 13:
+while len(records) < 2 * COUNT + 35:
     found = consumer.consume(1000, timeout=60)
     assert found, len(records)
     records += [(record.key().decode(), json.loads(record.value())) for record in found]
@@ -104,7 +119,7 @@ numbers = {}
 for key, number in records:
     if key != "charts/end":
         numbers.setdefault(key, []).append(number)
-same(numbers, expected(0, 2 * COUNT + 10))
+same(numbers, expected(0, 2 * COUNT + 30))
 
 producer = Producer({"bootstrap.servers": KAFKA})
 producer.produce("charts", key="charts/0", value=b'{"from": "a log"}')

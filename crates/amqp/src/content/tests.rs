@@ -217,7 +217,7 @@ fn deaths_and_returns_are_told_in_headers() {
     });
     let additions = Additions {
         delivery_count: Some(3),
-        stream_offset: None,
+        ..Additions::default()
     };
     let headers = delivered(&stored(&message), additions).headers.unwrap();
     assert_eq!(headers.get("own"), Some("kept".into()));
@@ -233,4 +233,65 @@ fn deaths_and_returns_are_told_in_headers() {
     assert_eq!(death.get("count"), Some(Value::I64(2)));
     assert_eq!(death.get("time"), Some(Value::Timestamp(1_600_000_000)));
     assert_eq!(death.get("original-expiration"), Some("30".into()));
+}
+
+#[test]
+fn deaths_tell_all_keys_that_a_message_was_published_with() {
+    let more = |keys: [&'static str; 2]| Value::Array(keys.into_iter().map(Value::from).collect());
+    let headers = TableBuilder::new()
+        .with("CC", more(["c1", "c2"]))
+        .with("BCC", more(["b1", "b2"]));
+    let mut message = received(&with_headers(headers.finish())).message;
+    let death = |queue: &'static str, key: &'static str, is_first| Death {
+        queue: queue.into(),
+        reason: DeathReason::Rejected,
+        count: 1,
+        first_ms: 0,
+        exchange: "".into(),
+        routing_key: key.into(),
+        ttl_ms: None,
+        is_first,
+    };
+    message.deaths = vec![death("second", "own", false), death("first", "a.b", true)];
+    let headers = delivered(&stored(&message), Additions::default())
+        .headers
+        .unwrap();
+    let Some(Value::Array(deaths)) = headers.get("x-death") else {
+        panic!("there are deaths");
+    };
+    let keys: Vec<Vec<String>> = deaths
+        .iter()
+        .map(|death| {
+            let Value::Table(death) = death else {
+                panic!("a death is a table")
+            };
+            let Some(Value::Array(keys)) = death.get("routing-keys") else {
+                panic!("it has keys")
+            };
+            keys.iter().map(|key| key.text().unwrap().to_owned()).collect()
+        })
+        .collect();
+    assert_eq!(keys[1], ["a.b", "c1", "c2"], "and none that nobody may see");
+    assert_eq!(
+        keys[0],
+        ["own"],
+        "the key of a queue for its dead letters replaces them"
+    );
+}
+
+#[test]
+fn a_message_of_a_stream_tells_where_it_is() {
+    let message = received(&with_headers(
+        TableBuilder::new().with("x-stream-offset", "forged").finish(),
+    ))
+    .message;
+    let additions = Additions {
+        stream_offset: Some(7),
+        partition: Some(2),
+        ..Additions::default()
+    };
+    let headers = delivered(&stored(&message), additions).headers.unwrap();
+    assert_eq!(headers.get("x-stream-offset"), Some(Value::I64(7)));
+    assert_eq!(headers.get("x-stafett-partition"), Some(Value::I64(2)));
+    assert_eq!(headers.iter().count(), 2);
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_broker::queues::{Consumer, Credit, DeliveryId, Queue};
+use stafett_broker::queues::{Consumer, Credit, DeliveryId, Source};
+use stafett_broker::readers::Reading;
 use std::collections::HashMap;
 
 use super::assembly::{Assembly, Content};
@@ -73,17 +74,32 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Tagged {
     pub token: u64,
-    /// Nothing for those that are no consumers of a queue.
-    pub consumer: Option<Consumer>,
+    /// Nothing for those that consume neither a queue nor a stream.
+    pub consumer: Option<Taking>,
+}
+
+/// What a consumer takes from; dropping it ends that.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are held, and end when they are dropped")]
+pub(crate) enum Taking {
+    Queue(Consumer),
+    Reader(Reading),
 }
 
 /// A delivery that is to be settled.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
-    pub queue: Arc<Queue>,
+    pub source: Source,
     pub id: DeliveryId,
     /// Whose it is; none: it was asked for.
     pub token: Option<u64>,
+}
+
+impl Unsettled {
+    /// Whether it took of the credit that the consumers of its channel share.
+    pub(crate) fn takes_shared_credit(&self) -> bool {
+        self.token.is_some() && matches!(self.source, Source::Queue(_))
+    }
 }
 
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
 use stafett_broker::queues::{ConsumeError, ConsumerSpec, Credit, Queue};
 
-use super::channel::Tagged;
+use super::channel::{Tagged, Taking};
+use super::stream::Found;
 use super::{Session, Trouble, replies};
 use crate::amqp::Shared;
 use crate::arguments::QueueType;
@@ -23,6 +24,16 @@ pub(crate) struct Holder {
     pub settles: bool,
     /// Its queue tells how often a message came back.
     pub counts_deliveries: bool,
+    /// What it reads, where that is a stream.
+    pub stream: Option<StreamHolder>,
+}
+
+/// What a consumer of a stream is told with each message.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamHolder {
+    pub name: ByteString,
+    /// There are several, and each message tells whose it is.
+    pub has_partitions: bool,
 }
 
 impl Session {
@@ -49,19 +60,24 @@ impl Session {
         if method.queue == replies::PSEUDO_QUEUE {
             return self.on_consume_replies(number, method);
         }
-        let name = self.queue_name(number, method.queue)?;
-        let queue = self.queue(&name)?;
+        let name = self.queue_name(number, method.queue.clone())?;
+        let found = self.found(&name)?;
         let tag = if method.consumer_tag.is_empty() {
             super::generated("amq.ctag-")
         } else {
-            method.consumer_tag
+            method.consumer_tag.clone()
         };
         if self.channel(number)?.consumers.contains_key(&tag) {
             let text = format!("attempt to reuse consumer tag '{tag}'");
             return Err(Exception::not_allowed(text).into());
         }
-        // What was published before is there to be had.
+        // What was published before is there to be had, and what was given back is at its place.
         self.flush_published()?;
+        self.flush_settlements();
+        let queue = match found {
+            Found::Queue(queue) => queue,
+            Found::Stream(topic) => return self.consume_stream(number, &topic, name, tag, &method),
+        };
         self.last_token += 1;
         let token = self.last_token;
         let what = error::queue_in(&name, &self.namespace);
@@ -71,6 +87,7 @@ impl Session {
             tag: tag.clone(),
             settles: spec.settles,
             counts_deliveries: Shared::queue_type(&queue) == QueueType::Quorum,
+            stream: None,
         };
         self.holders.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
@@ -87,7 +104,7 @@ impl Session {
         }
         let tagged = Tagged {
             token,
-            consumer: Some(consumer),
+            consumer: Some(Taking::Queue(consumer)),
         };
         self.channel(number)?.consumers.insert(tag, tagged);
         Ok(())

@@ -1,7 +1,6 @@
 //! From the outbox to the client.
 
 use bytes::BytesMut;
-use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Encoder, FrameKind};
 use stafett_broker::queues::{Delivery, Event, Run};
@@ -38,7 +37,7 @@ impl Session {
             // Its consumer has gone meanwhile.
             for delivery in run.deliveries {
                 let unsettled = Unsettled {
-                    queue: run.queue.clone(),
+                    source: run.source.clone(),
                     id: delivery.id,
                     token: Some(run.token),
                 };
@@ -52,7 +51,7 @@ impl Session {
             let tag = channel.last_delivery_tag;
             if holder.settles {
                 let unsettled = Unsettled {
-                    queue: run.queue.clone(),
+                    source: run.source.clone(),
                     id: delivery.id,
                     token: Some(run.token),
                 };
@@ -63,7 +62,7 @@ impl Session {
                 frame_bytes_max: self.agreed.frame_bytes_max,
             };
             let additions = additions(&delivery, holder);
-            write_deliver(self.out.tail(), head, &holder.tag, tag, &delivery);
+            write_deliver(self.out.tail(), head, holder, tag, &delivery);
             write_message(&mut self.out, head, &delivery.message, additions);
         }
     }
@@ -80,19 +79,31 @@ fn additions(delivery: &Delivery, holder: &Holder) -> Additions {
     Additions {
         delivery_count: (holder.counts_deliveries && delivery.delivery_count > 0)
             .then_some(delivery.delivery_count),
-        stream_offset: None,
+        stream_offset: holder.stream.as_ref().map(|_| delivery.id.offset),
+        partition: holder
+            .stream
+            .as_ref()
+            .and_then(|stream| stream.has_partitions.then_some(delivery.id.lane)),
     }
 }
 
-fn write_deliver(out: &mut BytesMut, head: Head, consumer_tag: &ByteString, tag: u64, delivery: &Delivery) {
+fn write_deliver(out: &mut BytesMut, head: Head, holder: &Holder, tag: u64, delivery: &Delivery) {
+    let (exchange, mut routing_key) = (delivery.message.exchange(), delivery.message.routing_key());
+    if let Some(stream) = &holder.stream
+        && exchange.is_empty()
+        && routing_key.is_empty()
+    {
+        // It was published by its name, as it were.
+        routing_key = &stream.name;
+    }
     Encoder::frame(out, FrameKind::Method, head.channel, |e| {
         e.u16(60);
         e.u16(60);
-        e.short_string(consumer_tag);
+        e.short_string(&holder.tag);
         e.u64(tag);
         e.bit(delivery.redelivered);
-        e.short_string(delivery.message.exchange());
-        e.short_string(delivery.message.routing_key());
+        e.short_string(exchange);
+        e.short_string(routing_key);
     });
 }
 

@@ -1,13 +1,16 @@
 //! `basic.get`: one message, if there is one.
 
 use stafett_amqp_wire::methods::basic;
+use stafett_broker::queues::Source;
 
 use super::channel::Unsettled;
 use super::deliver::{Head, get_ok, write_message};
+use super::stream::{Found, not_for_streams};
 use super::{Session, Trouble, replies};
 use crate::amqp::Shared;
 use crate::arguments::QueueType;
 use crate::content::Additions;
+use crate::error;
 use crate::exception::Exception;
 
 impl Session {
@@ -16,7 +19,13 @@ impl Session {
             return Err(Exception::precondition("direct replies are consumed, not asked for").into());
         }
         let name = self.queue_name(number, method.queue.clone())?;
-        let queue = self.queue(&name)?;
+        let queue = match self.found(&name)? {
+            Found::Queue(queue) => queue,
+            Found::Stream(_) => {
+                let what = error::queue_in(&name, &self.namespace);
+                return Err(not_for_streams("basic.get not supported by stream queues", &what).into());
+            }
+        };
         // What this connection has published before is to be found, and what it gave back as well.
         self.settle_published().await?;
         self.flush_settlements();
@@ -35,13 +44,13 @@ impl Session {
         let counts = Shared::queue_type(&queue) == QueueType::Quorum && delivery.delivery_count > 0;
         let additions = Additions {
             delivery_count: counts.then_some(delivery.delivery_count),
-            stream_offset: None,
+            ..Additions::default()
         };
         write_message(&mut self.out, head, &delivery.message, additions);
         self.shared.metrics.delivered.inc();
         if !method.no_ack {
             let unsettled = Unsettled {
-                queue,
+                source: Source::Queue(queue),
                 id: delivery.id,
                 token: None,
             };

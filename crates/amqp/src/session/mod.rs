@@ -24,6 +24,7 @@ mod publish;
 mod queue;
 pub(crate) mod replies;
 mod settle;
+mod stream;
 mod transactions;
 pub(crate) mod unacked;
 
@@ -33,7 +34,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
-use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle};
+use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Run, Settle, Source};
 use stafett_broker::{Namespace, Space};
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
@@ -84,7 +85,7 @@ impl From<End> for Trouble {
     }
 }
 
-/// What is to be settled in one queue.
+/// What is to be settled of one queue or stream.
 type Settlements = Vec<(DeliveryId, Settle)>;
 
 pub(crate) struct Session {
@@ -106,7 +107,7 @@ pub(crate) struct Session {
     /// Handed to the broker, in order.
     groups: Groups,
     /// Settled and not told to the queues yet.
-    settlements: Vec<(Arc<Queue>, Settlements)>,
+    settlements: Vec<(Source, Settlements)>,
     runs: Vec<Run>,
     events: Vec<Event>,
     /// Memory of what was read.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
-use stafett_amqp_wire::{Method, ReplyCode, Table, Value};
+use stafett_amqp_wire::{Method, Table, Value};
 use stafett_broker::Destination;
-use stafett_broker::queues::{Declare, Queue};
+use stafett_broker::queues::{Declare, Over, Queue};
 
 use super::exchange::{BindingName, check_name};
+use super::stream::{Found, not_for_streams};
 use super::{Session, Trouble};
 use crate::arguments::{self, QueueType};
 use crate::error;
-use crate::exception::{Exception, Scope};
+use crate::exception::Exception;
 
 impl Session {
     pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
@@ -34,33 +35,40 @@ impl Session {
         if method.queue.starts_with(super::replies::PSEUDO_QUEUE) {
             return self.on_declare_replies(number, &method);
         }
-        let (name, queue) = if method.passive {
+        let (name, found) = if method.passive {
             let name = self.queue_name(number, method.queue.clone())?;
-            let queue = self.queue(&name)?;
-            (name, queue)
+            let found = self.found(&name)?;
+            (name, found)
         } else {
             let name = if method.queue.is_empty() {
                 super::generated("amq.gen-")
             } else {
                 method.queue.clone()
             };
-            let queue = self.declare(&name, &method).await?;
-            (name, queue)
+            let found = self.declare(&name, &method).await?;
+            (name, found)
         };
         self.channel(number)?.last_queue = name.clone();
         if !method.no_wait {
-            let counts = queue.counts();
+            let (messages, consumers) = match &found {
+                Found::Queue(queue) => {
+                    let counts = queue.counts();
+                    (counts.ready, counts.consumers)
+                }
+                // RabbitMQ does not count a stream's consumers here either.
+                Found::Stream(topic) => (self.stream_length(topic), 0),
+            };
             let declared = queue::DeclareOk {
                 queue: name,
-                message_count: u32::try_from(counts.ready).unwrap_or(u32::MAX),
-                consumer_count: u32::try_from(counts.consumers).unwrap_or(u32::MAX),
+                message_count: u32::try_from(messages).unwrap_or(u32::MAX),
+                consumer_count: u32::try_from(consumers).unwrap_or(u32::MAX),
             };
             self.out.send(number, declared);
         }
         Ok(())
     }
 
-    async fn declare(&mut self, name: &ByteString, method: &queue::Declare) -> Result<Arc<Queue>, Trouble> {
+    async fn declare(&mut self, name: &ByteString, method: &queue::Declare) -> Result<Found, Trouble> {
         let vhost = self.namespace.clone();
         let what = error::queue_in(name, &vhost);
         let queues = self.shared.broker.queues();
@@ -73,6 +81,20 @@ impl Session {
         } else if !method.queue.is_empty() {
             check_name(name, "queue", false)?;
         }
+        if QueueType::of(&method.arguments) == QueueType::Stream {
+            if method.queue.is_empty() {
+                let text = "Cannot declare a server-named queue for type rabbit_stream_queue";
+                return Err(Exception::precondition(text).into());
+            }
+            return self.declare_stream(name, method).await.map(Found::Stream);
+        }
+        if let Some(stream) = self
+            .stream(name)
+            .filter(|topic| topic.settings.declared.is_some())
+        {
+            self.check_stream(&stream, method, &stream.settings, &what)?;
+            return Ok(Found::Stream(stream));
+        }
         let (kind, settings) = arguments::queue_settings(&method.arguments, &what)?;
         check_kind(kind, method, &what)?;
         let declare = Declare {
@@ -80,6 +102,7 @@ impl Session {
             exclusive: method.exclusive.then_some(self.owner),
             auto_delete: method.auto_delete,
             settings,
+            over: self.over(&method.arguments, &what)?,
             // Those of the queue where they mean the same.
             arguments: match &existing {
                 Some(existing) => existing.arguments.clone(),
@@ -92,9 +115,30 @@ impl Session {
         {
             // It is there; what is published to it is stored behind it.
             drop(declaring);
-            return Ok(queue);
+            return Ok(Found::Queue(queue));
         }
-        Ok(declaring.await.map_err(|error| error::declare(&error, &what))?)
+        Ok(declaring
+            .await
+            .map(Found::Queue)
+            .map_err(|error| error::declare(&error, &what))?)
+    }
+
+    /// The stored topic that a queue is to lie over.
+    fn over(&self, arguments: &Table, what: &str) -> Result<Option<Over>, Exception> {
+        let Some((name, from_end)) = arguments::over_topic(arguments, what)? else {
+            return Ok(None);
+        };
+        let topics = self.shared.broker.topics();
+        let named = topics.named(&name).filter(|topic| !topic.id.is_queue());
+        match named.or_else(|| topics.in_namespace(&self.namespace, &name)) {
+            Some(topic) => Ok(Some(Over {
+                topic: topic.id,
+                from_end,
+            })),
+            None => Err(Exception::not_found(format!(
+                "no topic '{name}' that {what} could lie over"
+            ))),
+        }
     }
 
     async fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
@@ -117,14 +161,20 @@ impl Session {
         if leads_to_topic(arguments) {
             return Ok(Destination::Topic(Arc::from(name)));
         }
-        self.queue(name)?;
-        Ok(Destination::Queue(Arc::from(name)))
+        Ok(match self.found(name)? {
+            Found::Queue(_) => Destination::Queue(Arc::from(name)),
+            Found::Stream(topic) => Destination::Topic(Arc::from(&*topic.name)),
+        })
     }
 
     async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), Trouble> {
         let name = self.queue_name(number, method.queue)?;
         let is_queue = !leads_to_topic(&method.arguments);
-        if !is_queue || self.shared.broker.queues().get(&self.namespace, &name).is_some() {
+        let exists = || {
+            let queues = self.shared.broker.queues();
+            queues.get(&self.namespace, &name).is_some() || self.stream(&name).is_some()
+        };
+        if !is_queue || exists() {
             let binding = BindingName {
                 source: method.exchange,
                 destination: self.destination(&name, &method.arguments)?,
@@ -139,8 +189,13 @@ impl Session {
 
     fn on_purge(&mut self, number: u16, method: queue::Purge) -> Result<(), Trouble> {
         let name = self.queue_name(number, method.queue)?;
-        let queue = self.queue(&name)?;
-        let count = queue.purge();
+        let count = match self.found(&name)? {
+            Found::Queue(queue) => queue.purge(),
+            Found::Stream(_) => {
+                let what = error::queue_in(&name, &self.namespace);
+                return Err(not_for_streams("queue.purge not supported by stream queues", &what).into());
+            }
+        };
         if !method.no_wait {
             let message_count = u32::try_from(count).unwrap_or(u32::MAX);
             self.out.send(number, queue::PurgeOk { message_count });
@@ -152,6 +207,10 @@ impl Session {
         let name = self.queue_name(number, method.queue)?;
         let vhost = self.namespace.clone();
         let mut message_count = 0;
+        if let Some(topic) = self.stream(&name) {
+            let what = error::queue_in(&name, &vhost);
+            self.delete_stream(&topic, &what).await?;
+        }
         // Deleting what is not there is no mistake (RabbitMQ since 3.2).
         if self.shared.broker.queues().get(&vhost, &name).is_some() {
             self.queue(&name)?;
@@ -211,12 +270,7 @@ fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<()
         )))
     };
     match kind {
-        QueueType::Classic => Ok(()),
-        QueueType::Stream => Err(Exception::new(
-            ReplyCode::NotImplemented,
-            format!("{what} cannot be of the type stream"),
-        )
-        .ending(Scope::Channel)),
+        QueueType::Classic | QueueType::Stream => Ok(()),
         QueueType::Quorum => {
             if !method.durable {
                 return wrong("non-durable");
@@ -249,8 +303,5 @@ fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Resu
             ));
         }
     }
-    match arguments::difference(&arguments::canonical(&method.arguments), &queue.arguments) {
-        Some(difference) => Err(error::inequivalent(&difference, what)),
-        None => Ok(()),
-    }
+    error::check_arguments(&method.arguments, &queue.arguments, what)
 }

@@ -1,7 +1,5 @@
 //! `basic.ack`, `basic.nack`, `basic.reject`, `basic.recover`: gathered while frames come in, told to each queue once.
 
-use std::sync::Arc;
-
 use stafett_amqp_wire::methods::basic;
 use stafett_broker::queues::Settle;
 
@@ -65,7 +63,10 @@ impl Session {
             return Err(Exception::precondition(format!("unknown delivery tag {tag}")).into());
         }
         self.shared.metrics.settled.inc_by(taken.len() as u64);
-        let count = taken.iter().filter(|unsettled| unsettled.token.is_some()).count();
+        let count = taken
+            .iter()
+            .filter(|unsettled| unsettled.takes_shared_credit())
+            .count();
         if let Some(credit) = &self.channel(number)?.prefetch.shared {
             credit.release(u32::try_from(count).unwrap_or(u32::MAX));
         }
@@ -88,17 +89,17 @@ impl Session {
             .iter_mut()
             .rev()
             .take(QUEUES_MAX)
-            .find(|(queue, _)| Arc::ptr_eq(queue, &unsettled.queue));
+            .find(|(source, _)| source.is(&unsettled.source));
         match known {
             Some((_, entries)) => entries.push(entry),
-            None => self.settlements.push((unsettled.queue, vec![entry])),
+            None => self.settlements.push((unsettled.source, vec![entry])),
         }
     }
 
     /// Tells the queues.
     pub(crate) fn flush_settlements(&mut self) {
-        for (queue, entries) in self.settlements.drain(..) {
-            queue.settle(&entries);
+        for (source, entries) in self.settlements.drain(..) {
+            source.settle(&entries);
         }
     }
 
@@ -107,7 +108,10 @@ impl Session {
             return Err(Exception::new(stafett_amqp_wire::ReplyCode::NotImplemented, "requeue=false").into());
         }
         let all = self.channel(number)?.unacked.take_all();
-        let count = all.iter().filter(|unsettled| unsettled.token.is_some()).count();
+        let count = all
+            .iter()
+            .filter(|unsettled| unsettled.takes_shared_credit())
+            .count();
         if let Some(credit) = &self.channel(number)?.prefetch.shared {
             credit.release(u32::try_from(count).unwrap_or(u32::MAX));
         }

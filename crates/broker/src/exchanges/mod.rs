@@ -97,8 +97,8 @@ impl Exchanges {
         Ok((!exists, stored))
     }
 
-    /// Deletes a namespace with its exchanges and bindings.
-    pub fn delete_namespace(&self, namespace: &Namespace) -> Result<Stored, NamespaceError> {
+    /// Deletes a namespace with its exchanges and bindings, which is the last thing that there is of it.
+    pub(crate) fn delete_namespace(&self, namespace: &Namespace) -> Result<Stored, NamespaceError> {
         if namespace.as_str() == Namespace::DEFAULT {
             return Err(NamespaceError::IsDefault);
         }

@@ -9,7 +9,7 @@ use stafett_routing::{DependsOn, Router, Routes};
 
 use super::Target;
 use super::facts::{Facts, Seen};
-use super::publish::{Publish, PublishError, PublishTicket, Published};
+use super::publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use super::way::{Places, Way, by_name};
 use crate::delayed::Waiting;
 use crate::namespace::Namespace;
@@ -93,6 +93,12 @@ impl<'a> Plan<'a> {
             }
             return;
         }
+        if publish.message.bytes() > place.places.message_bytes_max {
+            if let Some(published) = self.published.last_mut() {
+                *published = Published::Refused(PublishRefusal::TooLarge);
+            }
+            return;
+        }
         let route = place.route(&publish, &mut self.publication);
         self.publication.push(publish.message, route);
         self.owners.push(u32::try_from(index).unwrap_or(u32::MAX));
@@ -108,6 +114,7 @@ impl<'a> Plan<'a> {
                 publication.route(Targets {
                     queues: SmallVec::new(),
                     logs: SmallVec::from_buf([waiting.log]),
+                    append_time: false,
                 })
             });
             publication.push(waiting.message, *route);
@@ -200,6 +207,7 @@ impl Place {
         let route = publication.route(Targets {
             queues: self.places.queues.clone(),
             logs: logs.clone(),
+            append_time: self.places.append_time,
         });
         self.routes.push((logs, route));
         route

@@ -1,10 +1,11 @@
 //! From routes to where messages are stored: queues and logs of topics, found by name.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_journal::Frame;
+use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{LogId, Message};
 use stafett_routing::Routes;
 
@@ -12,6 +13,7 @@ use super::binding::Destination;
 use super::facts::Seen;
 use super::partition::log_of;
 use super::{Exchanges, Target};
+use crate::broker::BrokerSettings;
 use crate::delayed::Delayed;
 use crate::namespace::Namespace;
 use crate::queues::registry::Route;
@@ -29,23 +31,51 @@ pub(crate) struct Way {
     pub(crate) queues: Arc<Queues>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) delayed: Arc<Delayed>,
+    pub(crate) settings: Arc<RwLock<BrokerSettings>>,
 }
 
 /// Where messages of one set of targets go.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) queues: SmallVec<[Arc<Queue>; 1]>,
     pub(crate) topics: SmallVec<[Arc<Topic>; 1]>,
+    /// Bytes of the largest message that all topics take.
+    pub(crate) message_bytes_max: usize,
+    /// A topic wants the time of arrival instead of the messages' own.
+    pub(crate) append_time: bool,
 }
 
 impl Way {
     /// Finds what routing named. What is not there any more is left out.
     pub(crate) fn places(&self, namespace: &Namespace, targets: &[Target]) -> Places {
-        let mut places = Places::default();
+        let mut places = Places {
+            queues: SmallVec::new(),
+            topics: SmallVec::new(),
+            message_bytes_max: usize::MAX,
+            append_time: false,
+        };
         for target in targets {
             match target {
-                Target::Queue(name) => places.queues.extend(self.queues.get(namespace, name)),
+                Target::Queue(name) => {
+                    let queue = self.queues.get(namespace, name);
+                    match queue.as_ref().and_then(|queue| queue.over) {
+                        // What goes to a queue over a topic goes into the topic.
+                        Some(topic) => places.topics.extend(self.topics.with_id(topic)),
+                        None => places.queues.extend(queue),
+                    }
+                }
                 Target::Topic(name) => places.topics.extend(self.topics.named(name)),
+            }
+        }
+        if !places.topics.is_empty() {
+            let settings = *self.settings.read().unwrap_or_else(PoisonError::into_inner);
+            for topic in &places.topics {
+                let rules = settings.rules(topic);
+                let bytes_max = usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX);
+                // What the batch around a message takes.
+                let bytes_max = bytes_max.saturating_sub(HEADER_BYTES);
+                places.message_bytes_max = places.message_bytes_max.min(bytes_max);
+                places.append_time |= rules.append_time;
             }
         }
         places
@@ -81,17 +111,20 @@ impl Places {
         Targets {
             queues: self.queues.clone(),
             logs: self.logs(message),
+            append_time: self.append_time,
         }
     }
 }
 
-/// Finds queues for the exchange whose routing keys are their names.
+/// Finds queues, and stored topics, for the exchange whose routing keys are their names.
 pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u8]) -> Option<Target> + 'a {
     move |name| {
         let name = std::str::from_utf8(name).ok()?;
-        way.queues
-            .get(namespace, name)
-            .map(|_| Target::Queue(name.into()))
+        if way.queues.get(namespace, name).is_some() {
+            return Some(Target::Queue(name.into()));
+        }
+        let topic = way.topics.in_namespace(namespace, name)?;
+        Some(Target::Topic((*topic.name).into()))
     }
 }
 
@@ -133,6 +166,7 @@ pub(crate) struct WayBack {
     queues: Weak<Queues>,
     topics: Arc<Topics>,
     delayed: Arc<Delayed>,
+    settings: Arc<RwLock<BrokerSettings>>,
 }
 
 impl WayBack {
@@ -142,6 +176,7 @@ impl WayBack {
             queues: Arc::downgrade(&way.queues),
             topics: Arc::clone(&way.topics),
             delayed: Arc::clone(&way.delayed),
+            settings: Arc::clone(&way.settings),
         }
     }
 
@@ -152,6 +187,7 @@ impl WayBack {
             queues: self.queues.upgrade()?,
             topics: Arc::clone(&self.topics),
             delayed: Arc::clone(&self.delayed),
+            settings: Arc::clone(&self.settings),
         })
     }
 }
@@ -163,11 +199,16 @@ impl Route for WayBack {
         exchange: &str,
         routing_key: &str,
         message: &Message,
+        by_more_keys: bool,
     ) -> Targets {
         let Some(way) = self.way() else {
             return Targets::default();
         };
-        let more_keys = way.exchanges.facts().more_keys(message);
+        let more_keys = if by_more_keys {
+            way.exchanges.facts().more_keys(message)
+        } else {
+            Vec::new()
+        };
         route_again(&way, namespace, exchange, &more_keys, routing_key, message)
     }
 

@@ -1,4 +1,4 @@
-//! Committing offsets, forgetting them, and deleting groups.
+//! Committing offsets, and forgetting them.
 //!
 //! A commit is seen and acknowledged when it is as durable as the broker's settings say. One that the journal refuses
 //! was never there.
@@ -9,11 +9,12 @@ use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Ticket};
 
 use super::commits::{Changes, Committed, PartitionChange};
+use super::deletion::forgetting;
 use super::error::GroupError;
-use super::group::{Group, GroupState, Kind, Stepped};
+use super::group::{Group, GroupState, Kind};
 use super::moment::wall_ms;
 use super::registry::{Absent, Groups};
-use super::stored::{self, COMMIT_SPACE, GROUP_SPACE};
+use super::stored::{self, COMMIT_SPACE};
 use crate::broker::NotStored;
 use crate::topic::TopicId;
 
@@ -151,21 +152,6 @@ impl Groups {
         Ok(stepped.value)
     }
 
-    /// Deletes a group without members, and its commits.
-    pub fn delete(&self, name: &str) -> Result<Stepped<()>, GroupError> {
-        let mut shard = self.lock(self.shard(name));
-        let group = shard.get(name).ok_or(GroupError::NoSuchGroup)?;
-        if !group.kind.is_empty() {
-            return Err(GroupError::NotEmpty);
-        }
-        let frames = forgetting(group);
-        let stored = (!frames.is_empty()).then(|| self.stage(frames));
-        if stored.as_ref().and_then(|ticket| ticket.glance().committed()) != Some(false) {
-            self.remove(&mut shard, name);
-        }
-        Ok(Stepped { value: (), stored })
-    }
-
     /// Forgets commits that have expired or whose topics are gone, and groups of which nothing is left.
     pub(super) fn sweep(&self) {
         let now = wall_ms();
@@ -216,28 +202,13 @@ impl Groups {
     }
 }
 
-fn frame(group: &str, (topic, partition, committed): &PartitionChange) -> Frame {
+pub(super) fn frame(group: &str, (topic, partition, committed): &PartitionChange) -> Frame {
     let key = stored::commit_key(group, *topic, *partition);
     let change = match committed {
         Some(committed) => Change::Put(stored::encode_commit(committed)),
         None => Change::Delete,
     };
     stored::change(COMMIT_SPACE, key, change)
-}
-
-/// What makes the journal forget a group.
-pub(super) fn forgetting(group: &Group) -> Vec<Frame> {
-    let state = group.is_stored.then(|| {
-        let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
-        stored::change(GROUP_SPACE, key, Change::Delete)
-    });
-    let settled = group.commits.topics().flat_map(|(topic, partitions)| {
-        let index = partitions.iter().map(|(index, _)| *index);
-        index.map(move |index| (topic, index))
-    });
-    let places = settled.chain(group.commits.staged_places());
-    let commits = places.map(|(topic, partition)| frame(&group.name, &(topic, partition, None)));
-    state.into_iter().chain(commits).collect()
 }
 
 /// From when a group's commits may expire, beside their own time: not while it has members.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::assigned::AssignedGroup;
-use super::commit::forgetting;
 use super::consumer::{Answer, EPOCH_JOIN, Heartbeat, HeartbeatError, Rules};
+use super::deletion::forgetting;
 use super::error::GroupError;
 use super::group::{Group, GroupKind, Stepped};
 use super::pace;
@@ -50,7 +50,9 @@ impl Groups {
             let kind = group.become_consumer(|| self.rules(&name), beat.epoch == EPOCH_JOIN)?;
             let answer = kind.heartbeat(beat, &*self.topics, now, effects);
             let rules = *kind.rules();
-            group.kind.downgrade_if_classic(now, effects);
+            group
+                .kind
+                .downgrade_if_classic(self.settings.migration, now, effects);
             Ok::<_, ConsumerError>((answer?, rules))
         })?;
         if value.is_err() {

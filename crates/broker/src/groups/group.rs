@@ -14,6 +14,7 @@ use super::consumer::Rules;
 use super::effects::{Answer, Effects, Wait};
 use super::error::GroupError;
 use super::moment::Moment;
+use super::settings::Migration;
 use super::stored;
 use crate::broker::NotStored;
 
@@ -157,12 +158,12 @@ impl GroupKind {
     }
 
     /// Does what is due.
-    pub(super) fn tick(&mut self, now: Moment, effects: &mut Effects) {
+    pub(super) fn tick(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
         match self {
             Self::Classic(group) => group.tick(now, effects),
             Self::Consumer(group) => group.tick(now, effects),
         }
-        self.downgrade_if_classic(now, effects);
+        self.downgrade_if_classic(migration, now, effects);
     }
 
     /// Whether this member may commit now. A commit is also a sign of life.

@@ -121,7 +121,9 @@ impl Groups {
         let stepped = self.try_step(group, absent, |group, now, effects| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
                 let left = kind.leave_all(leaves, effects);
-                group.kind.downgrade_if_classic(now, effects);
+                group
+                    .kind
+                    .downgrade_if_classic(self.settings.migration, now, effects);
                 return Ok(left);
             }
             Ok(group.classic()?.leave(leaves, now, effects))

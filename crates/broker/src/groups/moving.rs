@@ -2,7 +2,7 @@
 //!
 //! A classic group becomes a consumer group when the first member of the new protocol joins, if its members speak a
 //! [`Language`] that is known; they go on, and are told to join again. When the last member of the new protocol has
-//! gone, the group is a classic one again, which asks everybody to join.
+//! gone, the group is a classic one again, which asks everybody to join. [`Migration`] says which of the two may happen.
 
 use super::assigned::AssignedGroup;
 use super::classic::{ClassicGroup, Join, Joined, Leave, NotJoined, Sync, Synced};
@@ -14,6 +14,7 @@ use super::group::{Group, GroupKind};
 use super::language::{Language, Named};
 use super::moment::Moment;
 use super::registry::Groups;
+use super::settings::Migration;
 use crate::topics::Topics;
 
 impl Groups {
@@ -33,6 +34,10 @@ impl Groups {
             return Ok(());
         };
         let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        if !self.settings.migration.upgrades() {
+            tracing::info!(group = %group.name, "a classic group may not become a consumer group, as set");
+            return Err(GroupError::OtherKind);
+        }
         if classic.purpose() != Some(language.purpose()) {
             return Err(GroupError::OtherKind);
         }
@@ -176,9 +181,9 @@ impl Groups {
 
 impl GroupKind {
     /// Makes a classic group of a consumer group that has only members of the classic protocol left.
-    pub(super) fn downgrade_if_classic(&mut self, now: Moment, effects: &mut Effects) {
+    pub(super) fn downgrade_if_classic(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
         let Self::Consumer(kind) = self else { return };
-        if !kind.group().is_all_classic() {
+        if !migration.downgrades() || !kind.group().is_all_classic() {
             return;
         }
         let classic = ClassicGroup::revived(kind.group(), now);

@@ -53,10 +53,10 @@ pub struct Groups {
     overrides: RwLock<BTreeMap<Box<str>, GroupOverrides>>,
     /// How long changes wait before they are acknowledged.
     wait: StateWait,
-    /// Tasks that give answers once something is stored.
     /// What members of the classic protocol speak.
     pub(super) language: OnceLock<Box<dyn Language>>,
-    tasks: TaskTracker,
+    /// Those that wait until something is stored.
+    pub(super) tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -228,7 +228,7 @@ impl Groups {
     }
 
     /// Adds a group. Its name must not be taken.
-    fn insert<'a>(&self, shard: &'a mut Shard, group: Group) -> &'a mut Group {
+    pub(super) fn insert<'a>(&self, shard: &'a mut Shard, group: Group) -> &'a mut Group {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.metrics.on_state(None, Some(group.shown));
         shard.entry(Arc::clone(&group.name)).or_insert(group)
@@ -358,7 +358,7 @@ impl Groups {
         }
         group.queued = None;
         let mut effects = Effects::default();
-        group.kind.tick(self.now(), &mut effects);
+        group.kind.tick(self.settings.migration, self.now(), &mut effects);
         drop(self.follow(group, effects));
     }
 

@@ -18,6 +18,8 @@ pub struct GroupSettings {
     /// Members of such groups are told to report less often, the more there are, to keep all of them at so many reports
     /// a second, as far as [`Rules::heartbeat_ms`] allows.
     pub heartbeats_per_second: u32,
+    /// Which groups may move between the protocols while they run.
+    pub migration: Migration,
     /// Groups there may be.
     pub groups_max: usize,
     /// Bytes of a group's name.
@@ -45,6 +47,7 @@ impl Default for GroupSettings {
             members_max: 10_000,
             consumer: Rules::default(),
             heartbeats_per_second: 2_000,
+            migration: Migration::default(),
             groups_max: 1_000_000,
             name_bytes_max: 32_767,
             member_bytes_max: 16 << 20,
@@ -54,6 +57,44 @@ impl Default for GroupSettings {
             commit_retention: Some(Duration::from_hours(7 * 24)),
             sweep_every: Duration::from_mins(10),
         }
+    }
+}
+
+/// Which groups may move between the protocols while they have members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Migration {
+    #[default]
+    Bidirectional,
+    /// From the classic protocol to that of consumer groups, and not back.
+    Upgrade,
+    /// Only back.
+    Downgrade,
+    Disabled,
+}
+
+impl Migration {
+    pub const ALL: [Self; 4] = [
+        Self::Bidirectional,
+        Self::Upgrade,
+        Self::Downgrade,
+        Self::Disabled,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bidirectional => "bidirectional",
+            Self::Upgrade => "upgrade",
+            Self::Downgrade => "downgrade",
+            Self::Disabled => "disabled",
+        }
+    }
+
+    pub(super) fn upgrades(self) -> bool {
+        matches!(self, Self::Bidirectional | Self::Upgrade)
+    }
+
+    pub(super) fn downgrades(self) -> bool {
+        matches!(self, Self::Bidirectional | Self::Downgrade)
     }
 }
 

@@ -135,6 +135,8 @@ impl Live {
 
     /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs is delivered
     /// first, and then what comes, without a gap or a double.
+    ///
+    /// It goes on to its end also when nobody waits for it any more.
     pub async fn subscribe_from(
         self: &Arc<Self>,
         client: ClientName,
@@ -142,21 +144,15 @@ impl Live {
         from: From,
         outbox: &Arc<Outbox>,
     ) -> Result<usize, ChangeError> {
-        let number = self.clients().find(&client);
-        let number = number.filter(|number| self.is_listening(*number, outbox));
-        let holds = number.and_then(|number| self.hold(number, &topics, from));
-        let what = What::Subscribe(topics);
-        let mut results = self.change(vec![SubscriptionChange { client, what }]).await;
-        let result = results.pop().unwrap_or_else(|| Err(NotStored::Unknown.into()));
-        match (holds, &result) {
-            (Some(holds), Ok(_)) => self.catch_up(holds, outbox),
-            (Some(holds), Err(_)) => self.release(&holds),
-            (None, _) => {}
-        }
-        result
+        let whole = Arc::clone(self).subscribe_and_catch_up(client, topics, from, Arc::clone(outbox));
+        let ended = self.changes.spawn(whole).await;
+        ended.unwrap_or_else(|_| Err(NotStored::Unknown.into()))
     }
 
-    async fn change_all(&self, changes: Vec<SubscriptionChange>) -> Vec<Result<usize, ChangeError>> {
+    pub(crate) async fn change_all(
+        &self,
+        changes: Vec<SubscriptionChange>,
+    ) -> Vec<Result<usize, ChangeError>> {
         let mut results = Vec::with_capacity(changes.len());
         let mut rest = changes.as_slice();
         while !rest.is_empty() {
@@ -264,27 +260,29 @@ impl Live {
         row: &mut RowBuilder,
     ) -> Result<usize, ChangeError> {
         let max = self.settings.subscriptions_max;
-        let mut names = names.iter();
+        let mut names = names.iter().peekable();
         let mut changed = 0;
-        loop {
+        while names.peek().is_some() {
             // Others are let in now and then.
             let mut clients = self.clients_mut();
             let Some(client) = clients.get_mut(number) else {
                 return Ok(changed);
             };
-            for _ in 0..NAMES_AT_ONCE {
-                let Some(name) = names.next() else {
-                    return Ok(changed);
-                };
+            let begins = self.logs.get().is_some() && self.positions.is_listening(number);
+            for name in names.by_ref().take(NAMES_AT_ONCE) {
                 if self.step(number, client, step, name) {
                     row.push(step, name);
                     changed += 1;
+                    if begins {
+                        self.positions.on_step(number, name, step == Step::Subscribe);
+                    }
                     if step == Step::Subscribe && client.subscriptions() > max {
                         return Err(ChangeError::TooManySubscriptions { max });
                     }
                 }
             }
         }
+        Ok(changed)
     }
 
     /// Adds or takes away one topic; false if nothing changed by that.

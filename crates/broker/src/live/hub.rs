@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
 use super::duplicates::{Duplicates, Seen};
-use super::logs::{Hold, LiveLogs, Mark, Positions, Staged, is_held};
+use super::logs::{Follow, LiveLogs, Mark, Positions, Staged};
 use super::message::{Encoded, Message};
 use super::metrics::LiveMetrics;
 use super::outbox::Outbox;
@@ -158,13 +158,13 @@ impl Live {
         }
     }
 
-    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and what is held back.
-    pub(crate) fn fan_out(&self, message: Message<'_>, log: Option<(usize, &Vec<Hold>)>) -> usize {
+    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and who is behind.
+    pub(crate) fn fan_out(&self, message: Message<'_>, log: Option<(usize, &Follow)>) -> usize {
         let mut encoded = Encoded::new(message);
         let mut receivers = 0;
         let mut deliver = |listeners: &[Option<Arc<Outbox>>], client: u32| {
             if let Some(Some(outbox)) = listeners.get(position(ClientNumber(client))) {
-                if log.is_some_and(|(_, holds)| is_held(holds, client, message.topic)) {
+                if log.is_some_and(|(_, follow)| follow.is_held(client, outbox, message.topic)) {
                     return;
                 }
                 let mark = log.zip(message.offset).map(|((place, _), offset)| Mark {
@@ -205,66 +205,78 @@ impl Live {
 
     /// Lets a client listen with an outbox. If it listened with another one, that is told and gets nothing more.
     pub fn listen(&self, name: &ClientName, outbox: &Arc<Outbox>) -> Result<ClientNumber, TooManyClients> {
-        self.store_position_before_takeover(name, outbox);
-        let mut clients = self.clients_mut();
-        if clients.len() >= self.settings.clients_max && clients.find(name).is_none() {
-            return Err(TooManyClients(clients.len()));
-        }
-        let number = clients.find_or_add(name);
-        let mut listeners = self.listeners_mut();
-        let place = position(number);
-        if listeners.len() <= place {
-            listeners.resize(place + 1, None);
-        }
-        let Some(slot) = listeners.get_mut(place) else {
-            return Ok(number);
+        let number = {
+            let mut clients = self.clients_mut();
+            if clients.len() >= self.settings.clients_max && clients.find(name).is_none() {
+                return Err(TooManyClients(clients.len()));
+            }
+            let number = clients.find_or_add(name);
+            clients.pin(number);
+            number
         };
-        match slot.replace(Arc::clone(outbox)) {
+        let before = self.take_place(number, outbox);
+        match before {
+            // It keeps the pin.
             None => {
-                clients.pin(number);
                 self.metrics.listening.inc();
             }
-            Some(before) if Arc::ptr_eq(&before, outbox) => {}
             Some(before) => {
-                self.metrics.taken_over.inc();
-                before.on_taken_over(name.clone());
-                before.on_left();
+                self.clients_mut().unpin(number);
+                if !Arc::ptr_eq(&before, outbox) {
+                    self.metrics.taken_over.inc();
+                    before.on_taken_over(name.clone());
+                    before.on_left();
+                }
             }
         }
         Ok(number)
     }
 
-    /// Who listens elsewhere by now is as far as that connection has taken what waited for it.
-    fn store_position_before_takeover(&self, name: &ClientName, outbox: &Arc<Outbox>) {
-        let Some(number) = self.clients().find(name) else {
-            return;
+    /// Delivers to `outbox` what is for a client from now on; gives the outbox to which it went before.
+    fn take_place(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
+        let logs = self.logs.get();
+        let mut still = logs.map(LiveLogs::stand_still);
+        let place = position(number);
+        let before = {
+            let mut listeners = self.listeners_mut();
+            if listeners.len() <= place {
+                listeners.resize(place + 1, None);
+            }
+            listeners.get_mut(place)?.replace(Arc::clone(outbox))
         };
-        let before = self.listeners().get(position(number)).cloned().flatten();
-        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, outbox)) {
-            let mut left = Vec::new();
-            before.marks(number, &mut left);
-            self.store_position(number, &left);
+        let is_new = before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, outbox));
+        let mut left = None;
+        if let Some((logs, still)) = logs.zip(still.as_mut()).filter(|_| is_new) {
+            left = before
+                .as_ref()
+                .map(|before| self.leave_logs(logs, still, number, before, true));
+            let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
+            self.positions.on_listen(number, &now);
         }
+        drop((still, left));
+        before
     }
 
-    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes. `unsent` is what
-    /// was taken out of the outbox and not sent.
-    pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, unsent: &[Mark]) {
-        if self.is_listening(number, outbox) {
-            let mut left = unsent.to_vec();
-            outbox.marks(number, &mut left);
-            self.store_position(number, &left);
+    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes. `is_gone` says that
+    /// what was taken out of the outbox and is not known to be sent will not be.
+    pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) {
+        let logs = self.logs.get();
+        let mut still = logs.map(LiveLogs::stand_still);
+        let is_here = {
+            let mut listeners = self.listeners_mut();
+            let slot = listeners.get_mut(position(number));
+            let slot = slot.filter(|slot| slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox)));
+            slot.is_some_and(|slot| slot.take().is_some())
+        };
+        let mut left = None;
+        if let Some((logs, still)) = logs.zip(still.as_mut()).filter(|_| is_here) {
+            left = Some(self.leave_logs(logs, still, number, outbox, is_gone));
         }
-        let mut clients = self.clients_mut();
-        let mut listeners = self.listeners_mut();
-        if let Some(slot) = listeners.get_mut(position(number))
-            && slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox))
-        {
-            *slot = None;
+        drop((still, left));
+        if is_here {
             self.metrics.listening.dec();
-            clients.unpin(number);
+            self.clients_mut().unpin(number);
         }
-        drop((clients, listeners));
         outbox.on_left();
     }
 
@@ -390,6 +402,17 @@ impl Live {
 
     fn listeners_mut(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Outbox>>>> {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a client has a pattern that matches a topic.
+    pub(crate) fn has_pattern_for(&self, topic: &str, number: ClientNumber) -> bool {
+        if !self.any_patterns.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut found = false;
+        self.patterns()
+            .matching(topic, |subscribers| found |= subscribers.contains(number.0));
+        found
     }
 
     fn patterns(&self) -> RwLockReadGuard<'_, Patterns> {

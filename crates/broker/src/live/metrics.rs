@@ -13,6 +13,7 @@ pub struct LiveMetrics {
     pub(crate) duplicates: Counter,
     pub(crate) duplicates_forgotten: Counter,
     pub(crate) taken_over: Counter,
+    pub(crate) caught_up_bytes: Counter,
     pub(crate) listening: Gauge,
     pub(crate) topics: Gauge,
     pub(crate) subscriptions: Gauge,
@@ -22,9 +23,14 @@ pub struct LiveMetrics {
 }
 
 impl LiveMetrics {
+    /// Bytes of logs that were read for clients that catch up.
+    pub fn caught_up_bytes(&self) -> u64 {
+        self.caught_up_bytes.get()
+    }
+
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("live");
-        let counters: [(&str, &str, &Counter); 8] = [
+        let counters: [(&str, &str, &Counter); 9] = [
             ("published", "Messages published", &self.published),
             (
                 "unheard",
@@ -51,6 +57,11 @@ impl LiveMetrics {
                 "taken_over",
                 "Clients that began to listen elsewhere",
                 &self.taken_over,
+            ),
+            (
+                "caught_up_bytes",
+                "Bytes of logs read for clients that catch up",
+                &self.caught_up_bytes,
             ),
             (
                 "rewrites",

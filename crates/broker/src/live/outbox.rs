@@ -54,10 +54,21 @@ struct Waiting {
     bound: OutboxBound,
     messages: VecDeque<Message>,
     bytes: usize,
+    /// Of what was taken and is not known to be sent.
+    taken: Vec<Mark>,
     /// Since it was last told.
     dropped: u64,
     overflowed: bool,
     taken_over: Vec<ClientName>,
+}
+
+/// What became of a message that was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offered {
+    Taken,
+    /// It is larger than all the room that there is, and was dropped as the policies say.
+    Dropped,
+    NoRoom,
 }
 
 /// What there is to be sent.
@@ -65,8 +76,8 @@ struct Waiting {
 pub struct Sent {
     /// In their order.
     pub messages: Vec<Bytes>,
-    /// Of those that are from logs.
-    pub marks: Vec<Mark>,
+    /// Some of them are from logs: [`Outbox::on_all_sent`] is to be called.
+    pub from_logs: bool,
     /// How many were dropped before (the oldest policy) or behind them.
     pub dropped: u64,
     /// Clients that listen elsewhere now.
@@ -83,6 +94,7 @@ impl Outbox {
                 bound,
                 messages: VecDeque::new(),
                 bytes: 0,
+                taken: Vec::new(),
                 dropped: 0,
                 overflowed: false,
                 taken_over: Vec::new(),
@@ -116,8 +128,9 @@ impl Outbox {
             bytes += message.len();
             waiting.bytes -= message.len() + MESSAGE_OVERHEAD;
             sent.messages.push(message);
-            sent.marks.extend(mark);
+            waiting.taken.extend(mark);
         }
+        sent.from_logs = !waiting.taken.is_empty();
         sent.dropped = std::mem::take(&mut waiting.dropped);
         sent.taken_over = std::mem::take(&mut waiting.taken_over);
         sent.overflowed = waiting.overflowed;
@@ -128,6 +141,11 @@ impl Outbox {
         }
         drop(waiting);
         self.moved.notify_waiters();
+    }
+
+    /// All that was taken is sent.
+    pub fn on_all_sent(&self) {
+        self.lock().taken = Vec::new();
     }
 
     /// Bytes that wait.
@@ -196,17 +214,58 @@ impl Outbox {
         self.moved.notified()
     }
 
-    /// Whether at least half of it is free.
+    /// Whether at least three quarters of it are free.
     pub(crate) fn has_room(&self) -> bool {
         let waiting = self.lock();
-        waiting.bytes * 2 <= waiting.bound.bytes
+        waiting.bytes * 4 <= waiting.bound.bytes
     }
 
-    /// What of logs waits for a client.
-    pub(crate) fn marks(&self, client: ClientNumber, marks: &mut Vec<Mark>) {
-        let waiting = self.lock();
-        let of_client = waiting.messages.iter().filter_map(|(_, mark)| *mark);
-        marks.extend(of_client.filter(|mark| mark.client == client.0));
+    /// Adds a message of those that a client catches up with. They take one half: the other is for what comes live, and
+    /// nothing is dropped for them.
+    pub(crate) fn offer(&self, message: Bytes, mark: Mark) -> Offered {
+        let cost = message.len() + MESSAGE_OVERHEAD;
+        let mut waiting = self.lock();
+        let was_empty = waiting.messages.is_empty();
+        if waiting.overflowed || (!was_empty && (waiting.bytes + cost) * 2 > waiting.bound.bytes) {
+            return Offered::NoRoom;
+        }
+        let fits = waiting.bytes + cost <= waiting.bound.bytes;
+        if fits {
+            waiting.bytes += cost;
+            waiting.messages.push_back((message, Some(mark)));
+        } else {
+            // Larger than the whole bound.
+            waiting.dropped += 1;
+            self.metrics.dropped.inc();
+        }
+        drop(waiting);
+        if was_empty {
+            self.ready.notify_one();
+        }
+        if fits { Offered::Taken } else { Offered::Dropped }
+    }
+
+    /// Takes out what of logs waits for a client that listens here no more, and gives the marks of all that it was not sent. Of
+    /// what was taken, `is_gone` says whether it will not be sent either.
+    pub(crate) fn forget(&self, client: ClientNumber, is_gone: bool) -> Vec<Mark> {
+        let mut waiting = self.lock();
+        let waiting = &mut *waiting;
+        let mut unsent = Vec::new();
+        let is_of_client = |mark: &Mark| mark.client == client.0;
+        if is_gone {
+            unsent.extend(waiting.taken.iter().filter(|mark| is_of_client(mark)));
+        }
+        let mut bytes = waiting.bytes;
+        waiting.messages.retain(|(message, mark)| {
+            let Some(mark) = mark.filter(is_of_client) else {
+                return true;
+            };
+            bytes -= message.len() + MESSAGE_OVERHEAD;
+            unsent.push(mark);
+            false
+        });
+        waiting.bytes = bytes;
+        unsent
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -262,6 +321,31 @@ mod tests {
             assert!(!outbox.push(vec![0; 1000].into(), None));
             assert_eq!(fill(&outbox, 1), (vec![0], 1, false), "{overflow:?}");
         }
+    }
+
+    #[test]
+    fn what_is_caught_up_with_takes_one_half_and_what_was_not_sent_is_known() {
+        let outbox = outbox(Overflow::DropOldest);
+        let mark = |offset| Mark {
+            client: 1,
+            place: 0,
+            offset: stafett_model::Offset(offset),
+        };
+        assert_eq!(outbox.offer(vec![0].into(), mark(5)), Offered::Taken);
+        assert_eq!(outbox.offer(vec![0].into(), mark(6)), Offered::NoRoom);
+        outbox.push(vec![1].into(), None);
+        outbox.push(vec![2].into(), Some(mark(9)));
+        assert_eq!(outbox.offer(vec![0; 1000].into(), mark(6)), Offered::NoRoom);
+        let mut sent = Sent::default();
+        outbox.take(1, &mut sent);
+        assert_eq!((sent.messages.len(), sent.from_logs), (1, true));
+        assert_eq!(outbox.forget(ClientNumber(2), true), []);
+        assert_eq!(outbox.forget(ClientNumber(1), true), [mark(5), mark(9)]);
+        outbox.on_all_sent();
+        assert_eq!(outbox.forget(ClientNumber(1), true), []);
+        assert_eq!(fill(&outbox, 0), (vec![1], 0, false));
+        assert_eq!(outbox.bytes(), 0);
+        assert_eq!(outbox.offer(vec![0; 1000].into(), mark(6)), Offered::Dropped);
     }
 
     #[test]

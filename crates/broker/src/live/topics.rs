@@ -32,8 +32,7 @@ impl TopicShards {
     pub(crate) fn subscribe(&self, name: &str, client: u32) -> (TopicId, bool) {
         let hash = self.hash.hash_one(name);
         let shard = shard_of(hash);
-        let rehash = |name: &str| self.hash.hash_one(name);
-        let (slot, added) = self.write(shard).subscribe(hash, name, client, rehash);
+        let (slot, added) = self.write(shard).subscribe(hash, name, client);
         (TopicId((slot.0 << SHARD_BITS) | shard), added)
     }
 
@@ -49,6 +48,11 @@ impl TopicShards {
     pub(crate) fn subscribers<R>(&self, name: &str, visit: impl FnOnce(&IdSet) -> R) -> Option<R> {
         let hash = self.hash.hash_one(name);
         self.read(shard_of(hash)).subscribers(hash, name).map(visit)
+    }
+
+    /// Whether a client subscribes to a topic.
+    pub(crate) fn has(&self, name: &str, client: u32) -> bool {
+        self.subscribers(name, |ids| ids.contains(client)) == Some(true)
     }
 
     /// Lets `visit` see a topic's name.
@@ -83,7 +87,7 @@ impl TopicShards {
     }
 }
 
-/// The tables inside use the lowest and the highest bits.
+/// The tables inside use the lower half.
 fn shard_of(hash: u64) -> u32 {
     u32::try_from(hash >> 32 & u64::from(SHARDS - 1)).unwrap_or(0)
 }

@@ -1,11 +1,9 @@
 //! Credit that several consumers share: messages that they may have in flight together.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use stafett_queue::ConsumerKey;
-
-use super::queue::Queue;
+use super::source::Waiter;
 
 /// Credit over several consumers. Who settles gives it back ([`Credit::release`]).
 #[derive(Debug, Default)]
@@ -13,7 +11,7 @@ pub struct Credit {
     /// 0: no limit.
     limit: AtomicU32,
     used: AtomicU32,
-    waiting: Mutex<Vec<(Weak<Queue>, ConsumerKey)>>,
+    waiting: Mutex<Vec<Waiter>>,
 }
 
 impl Credit {
@@ -38,13 +36,18 @@ impl Credit {
         self.wake();
     }
 
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.limit.load(Ordering::Acquire) != 0
+    }
+
     /// Messages in flight.
     pub fn used(&self) -> u32 {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Takes credit for a message. If there is none, `consumer` is told once there is.
-    pub(super) fn take(&self, queue: &Arc<Queue>, consumer: ConsumerKey) -> bool {
+    /// Takes credit for a message. If there is none, `waiter` is told once there is.
+    pub(crate) fn take(&self, waiter: impl FnOnce() -> Waiter) -> bool {
         if self.try_take() {
             return true;
         }
@@ -53,7 +56,7 @@ impl Credit {
         if self.try_take() {
             return true;
         }
-        waiting.push((Arc::downgrade(queue), consumer));
+        waiting.push(waiter());
         false
     }
 
@@ -67,10 +70,8 @@ impl Credit {
 
     fn wake(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        for (queue, consumer) in waiting {
-            if let Some(queue) = queue.upgrade() {
-                queue.unblock(consumer);
-            }
+        for waiter in waiting {
+            waiter.go_on();
         }
     }
 }

@@ -14,7 +14,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// A place in a log from which messages are read in order.
 #[derive(Debug)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     pieces: VecDeque<Bytes>,
     batch: Option<(Records, Epoch)>,
     next: Option<(u64, StoredMessage, Epoch)>,
@@ -28,11 +28,11 @@ pub(super) struct Cursor {
 
 /// Bytes that all cursors keep in memory.
 #[derive(Debug, Default)]
-pub(super) struct Kept(AtomicUsize);
+pub(crate) struct Kept(AtomicUsize);
 
 /// What a cursor has at an offset.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(crate) enum Look {
     /// The message, and the start of the program that stored it.
     Message(StoredMessage, Epoch),
     /// Nothing, until there.
@@ -42,13 +42,13 @@ pub(super) enum Look {
 }
 
 impl Kept {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Cursor {
-    pub(super) fn new(kept: Arc<Kept>) -> Self {
+    pub(crate) fn new(kept: Arc<Kept>) -> Self {
         Self {
             pieces: VecDeque::new(),
             batch: None,
@@ -61,7 +61,7 @@ impl Cursor {
     }
 
     /// Goes on with what was read from `from` on.
-    pub(super) fn fill(&mut self, from: u64, run: Run) {
+    pub(crate) fn fill(&mut self, from: u64, run: Run) {
         self.clear();
         self.pieces = run.pieces.into();
         (self.from, self.end) = (from, run.next.0);
@@ -70,7 +70,7 @@ impl Cursor {
     }
 
     /// Forgets what was read.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.pieces.clear();
         (self.batch, self.next) = (None, None);
         (self.from, self.end) = (0, 0);
@@ -80,7 +80,7 @@ impl Cursor {
     }
 
     /// What is at an offset. A message is taken out with that.
-    pub(super) fn look(&mut self, wanted: u64) -> Look {
+    pub(crate) fn look(&mut self, wanted: u64) -> Look {
         if wanted < self.from || wanted >= self.end {
             return Look::Unread;
         }
@@ -103,14 +103,14 @@ impl Cursor {
     }
 
     /// Puts a message back that was just taken out.
-    pub(super) fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
+    pub(crate) fn put_back(&mut self, at: u64, message: StoredMessage, epoch: Epoch) {
         if self.from == at + 1 && self.next.is_none() {
             self.from = at;
             self.next = Some((at, message, epoch));
         }
     }
 
-    /// The first message at or behind an offset that is left. Batches that are not sound have none.
+    /// The first message at or behind an offset that is left. Batches that are not sound have none, nor do those that only steer.
     fn read_next(&mut self, wanted: u64) -> Option<(u64, StoredMessage, Epoch)> {
         loop {
             if let Some((batch, epoch)) = &mut self.batch {
@@ -121,9 +121,12 @@ impl Cursor {
                 }
             }
             let batch = self.next_batch()?;
-            let epoch = BatchHeader::parse(&batch).map_or(0, |header| header.leader_epoch);
-            let epoch = Epoch(u32::try_from(epoch).unwrap_or(0));
-            if let Ok(mut records) = records(&batch, BATCH_BYTES_MAX)
+            let Ok(header) = BatchHeader::parse(&batch) else {
+                continue;
+            };
+            let epoch = Epoch(u32::try_from(header.leader_epoch).unwrap_or(0));
+            if !header.is_control()
+                && let Ok(mut records) = records(&batch, BATCH_BYTES_MAX)
                 && records.seek(stafett_model::Offset(wanted)).is_ok()
             {
                 self.batch = Some((records, epoch));

@@ -82,6 +82,11 @@ impl Queues {
             return;
         };
         deaths::note(&mut message, &queue.name, reason, self.clock.now_ms());
+        // A key of the queue's own replaces all that a message came with, for good.
+        let mut deaths = message.deaths.iter();
+        let first = deaths.find(|death| death.is_first);
+        let by_more_keys =
+            routing_key.is_none() && first.is_none_or(|first| first.routing_key == message.routing_key);
         message.exchange = exchange.clone();
         if let Some(key) = routing_key {
             message.routing_key = key.clone();
@@ -91,10 +96,12 @@ impl Queues {
             &message.exchange,
             &message.routing_key,
             &message,
+            by_more_keys,
         );
         targets
             .queues
             .retain(|queue| !deaths::is_circle(&message, &queue.name));
+        targets.logs.retain(|log| !self.comes_back(&message, *log));
         if !targets.is_empty() {
             let route = publication.route(targets);
             publication.push(message, route);

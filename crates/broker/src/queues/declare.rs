@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
 use stafett_model::LogId;
 
-use super::definition::{Declare, Definition, QueueId};
+use super::definition::{Declare, QueueId};
 use super::queue::{Inner, LaneLog, Queue};
 use super::registry::{Queues, definition_frame, is};
 use crate::broker::{NotStored, only};
@@ -22,6 +22,8 @@ pub enum DeclareError {
     Differs { what: &'static str },
     #[error("the queue belongs to somebody else")]
     Locked,
+    #[error("there is no such topic that it could lie over")]
+    NoSuchTopic,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }
@@ -58,18 +60,15 @@ impl Queues {
                 let result = self.declare_again(&queue, &declare).map(|()| queue);
                 return declaring(result, None);
             }
-            let log = self.journal.allocate(1);
-            let definition = Definition {
-                namespace: namespace.clone(),
-                name: name.into(),
-                durable: declare.durable,
-                exclusive: declare.exclusive.is_some(),
-                auto_delete: declare.auto_delete,
-                settings: declare.settings,
-                arguments: declare.arguments,
-                logs: vec![(0, log)],
+            let topic = match declare.over.map(|over| self.topics.with_id(over.topic)) {
+                Some(None) => return declaring(Err(DeclareError::NoSuchTopic), None),
+                Some(Some(topic)) => Some(topic),
+                None => None,
             };
-            let frames = [
+            let log = self.journal.allocate(1);
+            let (owner, over) = (declare.exclusive, declare.over);
+            let definition = declare.definition(namespace, name, log);
+            let mut frames = vec![
                 Frame::CreateLogs {
                     first: log,
                     count: 1,
@@ -80,22 +79,29 @@ impl Queues {
             let queue = Arc::new(Queue::new(
                 Arc::downgrade(self),
                 definition,
-                declare.exclusive,
+                topic.as_deref(),
+                owner,
                 now_ms,
             ));
+            if let Some(over) = over {
+                frames.push(self.begin_over(&queue, over.from_end));
+            }
             let wait = if queue.outlives() {
                 StateWait::Synced
             } else {
                 StateWait::Written
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
-            self.shards.watch(&*self.journal, &queue, LogId(queue.id.0));
+            for lane in &queue.lock().logs {
+                self.shards.watch(&*self.journal, &queue, lane.log);
+            }
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
         };
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.lay_over(&queue);
         self.show(&queue, &queue.lock());
-        if let Some(owner) = declare.exclusive {
+        if let Some(owner) = queue.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             owned.entry(owner).or_default().push(Arc::clone(&queue));
         }
@@ -129,16 +135,13 @@ impl Queues {
         if queue.is_deleted() {
             return None;
         }
-        let lowest = inner.logs.iter().map(|lane| lane.priority + 1).max().unwrap_or(0);
+        let own = queue.own_logs(inner);
+        let lowest = own.iter().map(|(priority, _)| priority + 1).max().unwrap_or(0);
         let count = u32::from(highest.checked_sub(lowest)?) + 1;
         let first = self.journal.allocate(count);
         for (priority, log) in (lowest..=highest).zip(first.0..) {
             let log = LogId(log);
-            inner.logs.push(LaneLog {
-                priority,
-                log,
-                freed: 0,
-            });
+            inner.logs.push(LaneLog::new(priority.into(), log));
         }
         let create = Frame::CreateLogs {
             first,
@@ -155,7 +158,7 @@ impl Queues {
             self.shards.watch(&*self.journal, queue, LogId(log));
         }
         self.show(queue, inner);
-        inner.log(highest)
+        inner.log(highest.into())
     }
 }
 

@@ -4,10 +4,11 @@
 //! first; texts and bytes have their length in front as a number.
 //!
 //! ```text
-//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete), text namespace, text name
+//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic), text namespace, text name
 //! number logs, each: u8 priority, number log
 //! number settings, each: u8 which, then by that a number or texts (see `Setting`)
 //! bytes arguments
+//! u128 topic, little-endian          where it lies over one; its own log then holds nothing and gives it its id
 //! ```
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use stafett_model::{LogId, read_number, write_number};
 use stafett_queue::{DeadLetter, Overflow, QueueSettings};
 
 use crate::namespace::Namespace;
+use crate::topic::TopicId;
 
 /// Whoever has something for itself alone: a connection. Never used twice while the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +39,33 @@ pub struct Declare {
     pub settings: QueueSettings,
     /// The front end's own words for it: compared and given back, not understood.
     pub arguments: Bytes,
+    /// Its messages are those of a stored topic.
+    pub over: Option<Over>,
+}
+
+impl Declare {
+    /// The definition of the queue, with its first log.
+    pub(super) fn definition(self, namespace: &Namespace, name: &str, log: LogId) -> Definition {
+        Definition {
+            namespace: namespace.clone(),
+            name: name.into(),
+            durable: self.durable,
+            exclusive: self.exclusive.is_some(),
+            auto_delete: self.auto_delete,
+            settings: self.settings,
+            arguments: self.arguments,
+            logs: vec![(0, log)],
+            over: self.over.map(|over| over.topic),
+        }
+    }
+}
+
+/// The stored topic that a queue lies over: the queue has no messages of its own, and changes nothing of the topic's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Over {
+    pub topic: TopicId,
+    /// It begins with what comes after it was declared; else with the oldest message that is kept.
+    pub from_end: bool,
 }
 
 /// A queue as it is stored.
@@ -51,19 +80,22 @@ pub(crate) struct Definition {
     pub(crate) arguments: Bytes,
     /// Its logs by priority.
     pub(crate) logs: Vec<(u8, LogId)>,
+    pub(crate) over: Option<TopicId>,
 }
 
 const VERSION: u8 = 1;
 const DURABLE: u8 = 1;
 const EXCLUSIVE: u8 = 2;
 const AUTO_DELETE: u8 = 4;
+const OVER: u8 = 8;
 
 impl Definition {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let flag = |set, flag| if set { flag } else { 0 };
         let flags = flag(self.durable, DURABLE)
             | flag(self.exclusive, EXCLUSIVE)
-            | flag(self.auto_delete, AUTO_DELETE);
+            | flag(self.auto_delete, AUTO_DELETE)
+            | flag(self.over.is_some(), OVER);
         let mut out = vec![VERSION, flags];
         put(self.namespace.as_str().as_bytes(), &mut out);
         put(self.name.as_bytes(), &mut out);
@@ -74,6 +106,9 @@ impl Definition {
         }
         encode_settings(&self.settings, &mut out);
         put(&self.arguments, &mut out);
+        if let Some(topic) = self.over {
+            out.extend_from_slice(&topic.0.to_le_bytes());
+        }
         out
     }
 
@@ -90,6 +125,11 @@ impl Definition {
             .collect::<Option<Vec<_>>>()?;
         let settings = decode_settings(&mut rest)?;
         let arguments = Bytes::copy_from_slice(take(&mut rest)?);
+        let mut over = None;
+        if flags & OVER != 0 {
+            let (topic, behind) = rest.split_first_chunk()?;
+            (over, rest) = (Some(TopicId(u128::from_le_bytes(*topic))), behind);
+        }
         rest.is_empty().then_some(Self {
             namespace,
             name,
@@ -99,6 +139,7 @@ impl Definition {
             settings,
             arguments,
             logs,
+            over,
         })
     }
 }
@@ -261,9 +302,11 @@ mod tests {
             settings,
             arguments: Bytes::from_static(b"args"),
             logs: vec![(0, LogId(7)), (9, LogId(300))],
+            over: Some(TopicId(u128::MAX - 5)),
         };
         let plain = Definition {
             settings: QueueSettings::default(),
+            over: None,
             ..full.clone()
         };
         for definition in [full, plain] {

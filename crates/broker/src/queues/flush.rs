@@ -81,12 +81,12 @@ impl Queues {
             if queue.is_deleted() || !queue.outlives() {
                 continue;
             }
-            let lanes: Vec<u8> = inner.logs.iter().map(|lane| lane.priority).collect();
+            let lanes: Vec<u32> = inner.logs.iter().map(|lane| lane.lane).collect();
             let Inner { state, changes, .. } = &mut *inner;
-            for priority in lanes {
-                let lane = state.lane_mut(priority);
+            for number in lanes {
+                let lane = state.lane_mut(number);
                 if lane.has_mark() {
-                    changes.exact_mark(priority, lane.mark_exactly());
+                    changes.exact_mark(number, lane.mark_exactly());
                 }
             }
             inner.store(self, &queue, &mut frames);
@@ -128,8 +128,11 @@ impl Inner {
             }
             self.changes.clear();
         }
+        if self.lies_over {
+            return;
+        }
         for lane in &mut self.logs {
-            let Some(state) = self.state.lane(lane.priority) else {
+            let Some(state) = self.state.lane(lane.lane) else {
                 continue;
             };
             let before = state.head().saturating_sub(queue.settings.retain);
@@ -145,12 +148,14 @@ impl Inner {
 
     /// Whether a log can be freed up to its head.
     fn can_free(&self, queue: &Queue) -> bool {
-        self.logs.iter().any(|lane| {
-            self.state.lane(lane.priority).is_some_and(|state| {
-                let before = state.head().saturating_sub(queue.settings.retain);
-                before > lane.freed && (state.head() == state.end() || before - lane.freed >= FREED_AT_ONCE)
+        !self.lies_over
+            && self.logs.iter().any(|lane| {
+                self.state.lane(lane.lane).is_some_and(|state| {
+                    let before = state.head().saturating_sub(queue.settings.retain);
+                    before > lane.freed
+                        && (state.head() == state.end() || before - lane.freed >= FREED_AT_ONCE)
+                })
             })
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use stafett_journal::{Append, Change, Frame, StateChange, StateItem, StateUnread
 use stafett_model::Durability;
 
 use super::definition::{Definition, QueueId};
-use super::queue::Queue;
+use super::queue::{Inner, Queue};
 use super::registry::{QUEUE_SPACE, Queues, STATE_SPACE, definition_frame};
 
 /// Frames that are stored together.
@@ -39,14 +39,17 @@ impl Queues {
                 return;
             };
             let id = key.try_into().map_or(0, u64::from_be_bytes);
-            match Definition::decode(value) {
-                None => unknown = Some(id),
-                Some(definition) if definition.durable && !definition.exclusive => {
-                    let queue = Queue::new(Arc::downgrade(self), definition, None, now_ms);
+            let Some(definition) = Definition::decode(value) else {
+                unknown = Some(id);
+                return;
+            };
+            match self.topic_of(&definition) {
+                Ok(topic) if definition.durable && !definition.exclusive => {
+                    let queue = Queue::new(Arc::downgrade(self), definition, topic.as_deref(), None, now_ms);
                     queue.stored.store(true, Ordering::Release);
                     found.insert(id, Arc::new(queue));
                 }
-                Some(definition) => {
+                Ok(_) | Err(_) => {
                     gone.extend(definition.logs.iter().map(|(_, log)| Frame::DeleteLogs {
                         first: *log,
                         count: 1,
@@ -91,12 +94,17 @@ impl Queues {
         for queue in found.into_values() {
             self.adopt(&queue);
         }
+        self.free(gone);
+        Ok(())
+    }
+
+    /// Frees what is left of queues that are no more.
+    fn free(&self, gone: Vec<Frame>) {
         let mut gone = gone.into_iter().peekable();
         while gone.peek().is_some() {
             let append = Append::state(gone.by_ref().take(FRAMES_MAX), StateWait::Written);
             drop(self.journal.append(vec![append]));
         }
-        Ok(())
     }
 
     /// Takes a queue in that was loaded.
@@ -106,8 +114,12 @@ impl Queues {
             let lanes = inner.logs.clone();
             for lane in &lanes {
                 if let Some(bounds) = self.journal.bounds(lane.log) {
-                    let state = inner.state.lane_mut(lane.priority);
-                    state.start_at(bounds.start.0);
+                    let Inner { state, changes, .. } = &mut *inner;
+                    let lost = state.start_at(lane.lane, bounds.start.0, changes);
+                    if queue.over.is_some() {
+                        self.metrics.lost.inc_by(lost);
+                    }
+                    let state = state.lane_mut(lane.lane);
                     state.grow(bounds.end.0);
                     let waiting = state.ready();
                     let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
@@ -123,7 +135,8 @@ impl Queues {
             inner.may_expire = true;
             inner.state.ready() > 0
         };
-        let ragged = queue.lock().holds_transient || self.log_level(queue) != Durability::Sync;
+        let ragged = queue.over.is_none()
+            && (queue.lock().holds_transient || self.log_level(queue) != Durability::Sync);
         for lane in queue.lock().logs.clone() {
             self.shards.watch(&*self.journal, queue, lane.log);
         }
@@ -131,6 +144,7 @@ impl Queues {
         self.write()
             .insert_unique(hash, Arc::clone(queue), |queue| self.hash_queue(queue));
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.lay_over(queue);
         self.show(queue, &queue.lock());
         self.use_now(queue);
         if waits {

@@ -8,10 +8,12 @@
 //! - [`publication`]: messages that are published together, made into appends; `append`: what queues with limits say to it
 //! - [`queue`]: one queue, and what is asked of it
 //! - `pump`: hands out; `cursor`: what was read and not yet handed out
-//! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share
+//! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share; [`source`]: who
+//!   delivers
 //! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
 //! - [`peek`]: looks into a queue, and moves what is there
 //! - `flush`: stores what was settled, and frees logs
+//! - `over`: queues whose messages are those of a topic
 //! - [`log_view`]: a queue as a topic, for clients that read logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
 //! - `scan`: after a start, takes out what ended with the run before
@@ -20,7 +22,7 @@
 mod append;
 pub(crate) mod clock;
 pub mod credit;
-mod cursor;
+pub(crate) mod cursor;
 mod dead_letter;
 pub mod declare;
 pub mod definition;
@@ -30,6 +32,7 @@ pub mod log_view;
 mod metrics;
 mod moving;
 pub mod outbox;
+mod over;
 pub mod peek;
 pub mod publication;
 mod pump;
@@ -37,13 +40,15 @@ pub mod queue;
 pub mod registry;
 mod scan;
 mod shard;
+pub mod source;
 mod timer;
 
 pub use credit::Credit;
 pub use declare::{DeclareError, Declaring};
-pub use definition::{Declare, OwnerId, QueueId};
+pub use definition::{Declare, Over, OwnerId, QueueId};
 pub use outbox::{Delivery, Event, Outbox, Run};
 pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Consumer, ConsumerSpec, Counts, Queue, Settle};
 pub use registry::{DeleteQueueError, Queues, Route};
+pub use source::Source;
 pub use stafett_queue::{DeadLetter, DeliveryId, Overflow, QueueSettings};

@@ -34,7 +34,7 @@ impl Queue {
             let Some(id) = ids.get(index).copied() else {
                 continue;
             };
-            if lane.replace(id.priority) != Some(id.priority) {
+            if lane.replace(id.lane) != Some(id.lane) {
                 cursor.clear();
             }
             found.push((index, id, self.find(hub, &mut cursor, id).await));
@@ -70,7 +70,7 @@ impl Queue {
                 Look::Hole(_) => return None,
                 Look::Unread => {}
             }
-            let log = self.lock().log(id.priority)?;
+            let log = self.lock().log(id.lane)?;
             let request = ReadRequest {
                 logs: vec![ReadFrom {
                     log,

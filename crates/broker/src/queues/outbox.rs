@@ -3,13 +3,13 @@
 //! A queue that finds an outbox full passes its consumers over and leaves word; taking what is there wakes it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stafett_model::StoredMessage;
-use stafett_queue::{ConsumerKey, DeliveryId};
+use stafett_queue::DeliveryId;
 use tokio::sync::Notify;
 
-use super::queue::Queue;
+use super::source::{Source, Waiter};
 
 /// Bytes that a delivery takes beside its message, about.
 const DELIVERY_BYTES: usize = 64;
@@ -28,16 +28,16 @@ pub struct Delivery {
 /// Deliveries of one consumer, in order.
 #[derive(Debug)]
 pub struct Run {
-    /// What the consumer was registered with.
+    /// What the consumer was registered with, and nobody else of this outbox.
     pub token: u64,
-    pub queue: Arc<Queue>,
+    pub source: Source,
     pub deliveries: Vec<Delivery>,
 }
 
 /// What a consumer is told beside deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Its queue is gone.
+    /// Its queue or topic is gone.
     ConsumerGone { token: u64 },
 }
 
@@ -54,8 +54,8 @@ pub struct Outbox {
 struct Content {
     runs: Vec<Run>,
     events: Vec<Event>,
-    /// Consumers that were passed over.
-    waiting: Vec<(Weak<Queue>, ConsumerKey)>,
+    /// Who was passed over.
+    waiting: Vec<Waiter>,
 }
 
 impl Outbox {
@@ -88,10 +88,8 @@ impl Outbox {
             self.bytes.store(0, Ordering::Release);
             std::mem::take(&mut content.waiting)
         };
-        for (queue, consumer) in waiting {
-            if let Some(queue) = queue.upgrade() {
-                queue.unblock(consumer);
-            }
+        for waiter in waiting {
+            waiter.go_on();
         }
     }
 
@@ -101,34 +99,40 @@ impl Outbox {
     }
 
     /// Whether a message more may be put in beside `pending` bytes that are about to be.
-    pub(super) fn has_room(&self, pending: usize) -> bool {
+    pub(crate) fn has_room(&self, pending: usize) -> bool {
         self.bytes() + pending < self.bytes_max
     }
 
-    /// Lets `queue` know when there is room. False if there is by now.
-    pub(super) fn wait(&self, queue: &Arc<Queue>, consumer: ConsumerKey) -> bool {
+    /// Lets `waiter` know when there is room. False if there is by now.
+    pub(crate) fn wait(&self, waiter: Waiter) -> bool {
         let mut content = self.lock();
         if content.runs.is_empty() {
             return false;
         }
-        content.waiting.push((Arc::downgrade(queue), consumer));
+        content.waiting.push(waiter);
         true
     }
 
     /// Puts deliveries of a consumer in; what is left is an empty vector to be used again.
-    pub(super) fn put(&self, token: u64, queue: &Arc<Queue>, deliveries: &mut Vec<Delivery>, bytes: usize) {
+    pub(crate) fn put(
+        &self,
+        token: u64,
+        source: impl FnOnce() -> Source,
+        deliveries: &mut Vec<Delivery>,
+        bytes: usize,
+    ) {
         if deliveries.is_empty() {
             return;
         }
         {
             let mut content = self.lock();
             match content.runs.last_mut() {
-                Some(run) if run.token == token && Arc::ptr_eq(&run.queue, queue) => {
+                Some(run) if run.token == token => {
                     run.deliveries.append(deliveries);
                 }
                 _ => content.runs.push(Run {
                     token,
-                    queue: Arc::clone(queue),
+                    source: source(),
                     deliveries: std::mem::take(deliveries),
                 }),
             }
@@ -137,7 +141,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    pub(super) fn tell(&self, event: Event) {
+    pub(crate) fn tell(&self, event: Event) {
         self.lock().events.push(event);
         self.wake.notify_one();
     }
@@ -149,7 +153,7 @@ impl Outbox {
 
 impl Delivery {
     /// What it takes in memory, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.message.bytes() + DELIVERY_BYTES
     }
 }

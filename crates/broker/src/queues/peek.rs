@@ -25,25 +25,25 @@ impl Queue {
         let Some(hub) = self.hub.upgrade() else {
             return found;
         };
-        let lanes: Vec<u8> = {
+        let lanes: Vec<u32> = {
             let mut inner = self.lock();
             inner.look_at_logs(&hub);
-            inner.state.lanes().map(|(priority, _)| priority).collect()
+            inner.state.lanes().map(|(number, _)| number).collect()
         };
         let mut left = looked_at;
-        for priority in lanes {
+        for lane in lanes {
             let mut cursor = Cursor::new(Arc::clone(&hub.kept));
             let mut from = 0;
             while left > 0 && found.len() < count && !self.is_deleted() {
                 let next = self
                     .lock()
                     .state
-                    .lane(priority)
+                    .lane(lane)
                     .and_then(|lane| lane.ready_from(from));
                 let Some(offset) = next else { break };
                 left -= 1;
                 from = offset + 1;
-                let id = DeliveryId { priority, offset };
+                let id = DeliveryId { lane, offset };
                 if let Some(message) = self.find(&hub, &mut cursor, id).await
                     && wanted(&message)
                 {

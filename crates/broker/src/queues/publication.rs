@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Target, Ticket};
-use stafett_model::{BatchBuilder, Codec, Durability, LogId, Message};
+use stafett_model::{BatchBuilder, Codec, Durability, LogId, Message, with_append_time};
 
 use super::queue::Queue;
 
@@ -26,6 +26,8 @@ pub struct Targets {
     pub queues: SmallVec<[Arc<Queue>; 1]>,
     /// Logs of stored topics.
     pub logs: SmallVec<[LogId; 1]>,
+    /// One of these topics wants the time of arrival instead of the messages' own.
+    pub append_time: bool,
 }
 
 /// A set of targets within a publication.
@@ -144,7 +146,7 @@ impl Publication {
                 *result = Appended::Refused(Refused::TooLarge);
             }
         }
-        let (appends, members) = groups.finish(self.atomic, frames);
+        let (appends, members) = groups.finish(self.atomic, arrived_ms, frames);
         let ticket = AppendTicket {
             ticket: None,
             members,
@@ -172,6 +174,7 @@ struct Key {
     priority: u8,
     /// True also where no target is a durable queue, and where one is a topic: that keeps its own promise.
     persistent: bool,
+    append_time: bool,
 }
 
 /// The batches of a publication. A message joins the last batch of its kind only if none of its targets has got
@@ -204,6 +207,7 @@ impl Groups {
                 0
             },
             persistent: message.persistent || !targets.logs.is_empty() || !any(|queue| queue.durable),
+            append_time: targets.append_time,
         };
         let at = match self.list.last() {
             Some(last) if last.key == key => self.list.len() - 1,
@@ -274,7 +278,12 @@ impl Groups {
         at
     }
 
-    fn finish(self, atomic: bool, extra: SmallVec<[Frame; 1]>) -> (Vec<Append>, Vec<Vec<u32>>) {
+    fn finish(
+        self,
+        atomic: bool,
+        arrived_ms: i64,
+        extra: SmallVec<[Frame; 1]>,
+    ) -> (Vec<Append>, Vec<Vec<u32>>) {
         let mut appends = Vec::with_capacity(self.list.len());
         let mut members = Vec::with_capacity(self.list.len());
         let mut all = Append {
@@ -283,7 +292,14 @@ impl Groups {
         };
         let mut everyone = Vec::new();
         for group in self.list {
-            let Ok(body) = group.batch.finish() else { continue };
+            let Ok(mut body) = group.batch.finish() else {
+                continue;
+            };
+            if group.key.append_time
+                && let Ok(split) = with_append_time(&body, arrived_ms)
+            {
+                body = split.join();
+            }
             if group.logs.is_empty() {
                 continue;
             }

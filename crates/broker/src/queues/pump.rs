@@ -17,6 +17,7 @@ use super::cursor::{Cursor, Look};
 use super::outbox::Delivery;
 use super::queue::{Inner, Queue};
 use super::registry::{Queues, STATE_SPACE};
+use super::source::{Source, Waiter};
 
 /// Bytes of one read: more where consumers take all they can get.
 const READ_BYTES: usize = 64 << 10;
@@ -66,7 +67,7 @@ enum Step {
     More,
     /// The log has to be read from there.
     Read {
-        lane: u8,
+        lane: u32,
         came_back: bool,
         from: u64,
         bytes: usize,
@@ -132,7 +133,7 @@ impl Queue {
         }
     }
 
-    fn read(&self, hub: &Queues, lane: u8, from: u64, bytes_max: usize) -> Option<ReadTicket> {
+    fn read(&self, hub: &Queues, lane: u32, from: u64, bytes_max: usize) -> Option<ReadTicket> {
         let mut inner = self.lock();
         let Some(log) = inner.log(lane).filter(|_| !self.is_deleted()) else {
             inner.pumping = false;
@@ -256,8 +257,9 @@ impl Inner {
         let (ready, message) = (found.ready, &found.message);
         let settings = &turn.queue.settings;
         let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
+        let lies_over = self.lies_over;
         let Self { state, changes, .. } = self;
-        if !message.persistent() && found.stored_by < turn.hub.epoch {
+        if !message.persistent() && found.stored_by < turn.hub.epoch && !lies_over {
             // It ended with the run of the program that it was published in.
             state.drop_ready(ready.id, bytes, changes);
             return None;
@@ -321,14 +323,15 @@ impl Inner {
         };
         if !link.outbox.has_room(link.pending_bytes) {
             let pending = std::mem::take(&mut link.pending_bytes);
-            link.outbox.put(link.token, queue, &mut link.pending, pending);
-            if link.outbox.wait(queue, key) {
+            link.outbox
+                .put(link.token, || Source::of(queue), &mut link.pending, pending);
+            if link.outbox.wait(Waiter::consumer(queue, key)) {
                 self.state.consumers.block(key);
             }
             return Err(Box::new(message));
         }
         if let Some(credit) = &link.credit
-            && !credit.take(queue, key)
+            && !credit.take(|| Waiter::consumer(queue, key))
         {
             self.state.consumers.block(key);
             return Err(Box::new(message));
@@ -364,12 +367,12 @@ impl Inner {
         bytes: u32,
     ) -> Delivery {
         if queue.outlives()
-            && let Some(mark) = self.state.lane_mut(id.priority).mark_ahead()
+            && let Some(mark) = self.state.lane_mut(id.lane).mark_ahead()
             && let Some(hub) = queue.hub.upgrade()
         {
             // How far messages are handed out from now on, before the first of them is.
             let mut changes = Changes::default();
-            changes.mark(id.priority, mark);
+            changes.mark(id.lane, mark);
             self.store_at_once(&hub, queue, &changes);
         }
         let Self { state, changes, .. } = self;
@@ -421,14 +424,14 @@ impl Inner {
     }
 
     fn look(&mut self, ready: Ready) -> Look {
-        let DeliveryId { priority, offset } = ready.id;
-        let (cursor, lane) = if ready.came_back {
+        let DeliveryId { lane, offset } = ready.id;
+        let (cursor, of) = if ready.came_back {
             (&mut self.back, self.back_lane)
         } else {
             (&mut self.ahead, self.ahead_lane)
         };
         match cursor {
-            Some(cursor) if lane == priority => cursor.look(offset),
+            Some(cursor) if of == lane => cursor.look(offset),
             _ => Look::Unread,
         }
     }
@@ -436,7 +439,7 @@ impl Inner {
     fn read_step(&self, ready: Ready) -> Step {
         let eager = !ready.came_back && self.links.values().any(|link| !link.settles);
         Step::Read {
-            lane: ready.id.priority,
+            lane: ready.id.lane,
             came_back: ready.came_back,
             from: ready.id.offset,
             bytes: if eager { READ_BYTES_EAGER } else { READ_BYTES },
@@ -448,16 +451,13 @@ impl Inner {
         &mut self,
         queue: &Arc<Queue>,
         hub: &Arc<Queues>,
-        lane: u8,
+        lane: u32,
         came_back: bool,
         from: u64,
         run: Option<Result<stafett_journal::Run, ReadError>>,
     ) {
         let missing = Ready {
-            id: DeliveryId {
-                priority: lane,
-                offset: from,
-            },
+            id: DeliveryId { lane, offset: from },
             came_back,
         };
         // Meanwhile it may have been purged.
@@ -484,8 +484,7 @@ impl Inner {
             }
             Some(Err(ReadError::OutOfRange { start, .. })) if start.0 > from => {
                 if is_wanted {
-                    hub.metrics.lost.inc_by(state.lane_mut(lane).start_at(start.0));
-                    changes.settled(lane, from, start.0 - from);
+                    hub.metrics.lost.inc_by(state.start_at(lane, start.0, changes));
                 }
             }
             Some(Err(ReadError::Damaged { log, to, .. })) if to.0 > from => {
@@ -509,7 +508,8 @@ impl Inner {
     fn fill_outboxes(&mut self, queue: &Arc<Queue>) {
         for link in self.links.values_mut() {
             let bytes = std::mem::take(&mut link.pending_bytes);
-            link.outbox.put(link.token, queue, &mut link.pending, bytes);
+            link.outbox
+                .put(link.token, || Source::of(queue), &mut link.pending, bytes);
         }
     }
 

@@ -13,7 +13,9 @@ use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_model::{DeathReason, LogId};
 use stafett_queue::consumers::Occupied;
-use stafett_queue::{Changes, ConsumerKey, ConsumerRules, DeliveryId, QueueSettings, QueueState, Returned};
+use stafett_queue::{
+    Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueSettings, QueueState, Returned,
+};
 use tokio::sync::oneshot;
 
 use super::credit::Credit;
@@ -22,6 +24,7 @@ use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::outbox::{Delivery, Event, Outbox};
 use super::registry::Queues;
 use crate::namespace::Namespace;
+use crate::topic::{Topic, TopicId};
 
 /// A queue.
 pub struct Queue {
@@ -34,6 +37,8 @@ pub struct Queue {
     pub settings: Arc<QueueSettings>,
     /// The front end's own words.
     pub arguments: Bytes,
+    /// The stored topic that its messages are those of.
+    pub over: Option<TopicId>,
     pub(super) hub: Weak<Queues>,
     pub(super) deleted: AtomicBool,
     /// The definition is stored.
@@ -46,7 +51,9 @@ pub struct Queue {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Inner {
     pub(super) state: QueueState,
-    /// Its logs by priority, and how far each is freed.
+    /// The logs are a topic's: what they keep, and for how long, is its affair.
+    pub(super) lies_over: bool,
+    /// The logs of its lanes, and how far each is freed.
     pub(super) logs: SmallVec<[LaneLog; 1]>,
     pub(super) links: BTreeMap<ConsumerKey, Link>,
     pub(super) getters: VecDeque<Getter>,
@@ -54,8 +61,8 @@ pub(super) struct Inner {
     pub(super) ahead: Option<Box<Cursor>>,
     pub(super) back: Option<Box<Cursor>>,
     /// Whose lane each reads.
-    pub(super) ahead_lane: u8,
-    pub(super) back_lane: u8,
+    pub(super) ahead_lane: u32,
+    pub(super) back_lane: u32,
     /// Somebody hands out, and somebody wants that to be done again.
     pub(super) pumping: bool,
     pub(super) again: bool,
@@ -87,7 +94,8 @@ pub(super) struct Inner {
 /// A log of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LaneLog {
-    pub(super) priority: u8,
+    /// Its number: a priority, or a partition.
+    pub(super) lane: u32,
     pub(super) log: LogId,
     /// What lies before it is freed.
     pub(super) freed: u64,
@@ -171,17 +179,20 @@ impl Queue {
     pub(super) fn new(
         hub: Weak<Queues>,
         definition: Definition,
+        topic: Option<&Topic>,
         owner: Option<OwnerId>,
         now_ms: i64,
     ) -> Self {
         let first = definition.logs.first().map_or(LogId(0), |(_, log)| *log);
         let settings = Arc::new(definition.settings);
         let state = QueueState::new(settings.single_active_consumer, settings.delivery_limit);
-        let logs = definition.logs.into_iter().map(|(priority, log)| LaneLog {
-            priority,
-            log,
-            freed: 0,
-        });
+        let (state, logs) = if let Some(topic) = topic {
+            (state.with_order(LaneOrder::InTurn), LaneLog::of_topic(topic, 0))
+        } else {
+            let own = definition.logs.into_iter();
+            let own = own.map(|(priority, log)| LaneLog::new(priority.into(), log));
+            (state, own.collect())
+        };
         Self {
             id: QueueId(first.0),
             namespace: definition.namespace,
@@ -190,12 +201,14 @@ impl Queue {
             exclusive: owner,
             auto_delete: definition.auto_delete,
             arguments: definition.arguments,
+            over: definition.over,
             hub,
             deleted: AtomicBool::new(false),
             stored: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 state,
-                logs: logs.collect(),
+                lies_over: definition.over.is_some(),
+                logs,
                 links: BTreeMap::new(),
                 getters: VecDeque::new(),
                 ahead: None,
@@ -211,7 +224,8 @@ impl Queue {
                 dying: 0,
                 holds_transient: false,
                 had_consumer: false,
-                may_expire: settings.ttl_ms.is_some(),
+                // Which messages of a topic have a time of their own is not known.
+                may_expire: settings.ttl_ms.is_some() || definition.over.is_some(),
                 head_expires: None,
                 used_ms: now_ms,
                 staged: 0,
@@ -232,8 +246,19 @@ impl Queue {
             auto_delete: self.auto_delete,
             settings: (*self.settings).clone(),
             arguments: self.arguments.clone(),
-            logs: inner.logs.iter().map(|lane| (lane.priority, lane.log)).collect(),
+            logs: self.own_logs(inner),
+            over: self.over,
         }
+    }
+
+    /// The logs that are its own, by priority.
+    pub(super) fn own_logs(&self, inner: &Inner) -> Vec<(u8, LogId)> {
+        if inner.lies_over {
+            return vec![(0, LogId(self.id.0))];
+        }
+        let own = inner.logs.iter();
+        own.filter_map(|lane| Some((u8::try_from(lane.lane).ok()?, lane.log)))
+            .collect()
     }
 
     /// What of a declaration differs from the queue, if anything does.
@@ -455,13 +480,16 @@ impl Queue {
     /// The log that a message of a priority goes to; made if there is none yet.
     pub(super) fn log_for(self: &Arc<Self>, priority: u8) -> Option<LogId> {
         let priority = self.settings.lane(priority);
+        if self.over.is_some() {
+            // Who knows keys has looked for a partition already.
+            return self.lock().logs.first().map(|lane| lane.log);
+        }
         if priority == 0 {
             return Some(LogId(self.id.0));
         }
         let mut inner = self.lock();
-        let known = inner.logs.iter().find(|lane| lane.priority == priority);
-        match known {
-            Some(lane) => Some(lane.log),
+        match inner.log(priority.into()) {
+            Some(log) => Some(log),
             None => self.hub.upgrade()?.add_lanes(self, &mut inner, priority),
         }
     }
@@ -483,7 +511,11 @@ impl Inner {
     pub(super) fn look_at_logs(&mut self, hub: &Queues) {
         for lane in &self.logs {
             if let Some(bounds) = hub.journal.bounds(lane.log) {
-                let state = self.state.lane_mut(lane.priority);
+                if self.lies_over {
+                    let lost = self.state.start_at(lane.lane, bounds.start.0, &mut self.changes);
+                    hub.metrics.lost.inc_by(lost);
+                }
+                let state = self.state.lane_mut(lane.lane);
                 let before = state.end();
                 state.grow(bounds.end.0);
                 self.staged = self.staged.saturating_sub(state.end() - before);
@@ -501,9 +533,26 @@ impl Inner {
         (self.ahead, self.back) = (None, None);
     }
 
-    pub(super) fn log(&self, priority: u8) -> Option<LogId> {
-        let lane = self.logs.iter().find(|lane| lane.priority == priority);
+    pub(super) fn log(&self, number: u32) -> Option<LogId> {
+        // Those of topics are in their order.
+        let guess = usize::try_from(number).ok().and_then(|at| self.logs.get(at));
+        let lane = guess
+            .filter(|lane| lane.lane == number)
+            .or_else(|| self.logs.iter().find(|lane| lane.lane == number));
         lane.map(|lane| lane.log)
+    }
+}
+
+impl LaneLog {
+    pub(super) fn new(lane: u32, log: LogId) -> Self {
+        Self { lane, log, freed: 0 }
+    }
+
+    /// Those of a topic's partitions, from one on.
+    pub(super) fn of_topic(topic: &Topic, from: u32) -> SmallVec<[Self; 1]> {
+        (from..topic.partitions())
+            .filter_map(|partition| Some(Self::new(partition, topic.log(partition)?)))
+            .collect()
     }
 }
 

@@ -27,7 +27,7 @@ use super::shard::{self, Shards};
 use super::timer::{self, Timer};
 use crate::broker::{NotStored, only};
 use crate::namespace::Namespace;
-use crate::topic::TopicSettings;
+use crate::topic::{TopicId, TopicSettings};
 use crate::topics::Topics;
 
 /// Definitions of queues: key queue id (big-endian), value [`Definition::encode`].
@@ -37,9 +37,16 @@ pub(super) const STATE_SPACE: StateSpace = StateSpace(6);
 
 /// Finds out where a message goes. Implemented by who knows exchanges and bindings.
 pub trait Route: Send + Sync + std::fmt::Debug {
-    /// Where a message goes that is published to an exchange.
-    fn targets(&self, namespace: &Namespace, exchange: &str, routing_key: &str, message: &Message)
-    -> Targets;
+    /// Where a message goes that is published to an exchange; where `by_more_keys`, by the further routing keys as well
+    /// that it came with.
+    fn targets(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        routing_key: &str,
+        message: &Message,
+        by_more_keys: bool,
+    ) -> Targets;
 
     /// What makes the journal forget what leads to a queue; stored together with the queue's deletion.
     fn forget(&self, queue: &Queue) -> Vec<Frame>;
@@ -65,6 +72,7 @@ pub struct Queues {
     table: RwLock<HashTable<Arc<Queue>>>,
     hash: RandomState,
     pub(super) owned: Mutex<HashMap<OwnerId, Vec<Arc<Queue>>>>,
+    pub(super) over: Mutex<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Held for reading while appends are staged, so that no queue goes between being looked at and being written to.
     going: RwLock<()>,
     pub(super) shards: Shards,
@@ -109,6 +117,7 @@ impl Queues {
             table: RwLock::default(),
             hash: RandomState::new(),
             owned: Mutex::default(),
+            over: Mutex::default(),
             going: RwLock::default(),
             shards: Shards::new(&*journal, parallel),
             durability,
@@ -197,6 +206,20 @@ impl Queues {
         Ok(ready)
     }
 
+    /// Deletes all queues of a namespace.
+    pub(crate) async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
+        for queue in self.all() {
+            if queue.namespace != *namespace {
+                continue;
+            }
+            // It may be gone by now.
+            if let Ok((_, ticket)) = self.remove(&queue, false, false) {
+                only(ticket.await.pop().as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes what an owner had for itself.
     pub fn close_owner(self: &Arc<Self>, owner: OwnerId) {
         let had = self
@@ -246,10 +269,10 @@ impl Queues {
                 return Err(DeleteQueueError::NotEmpty);
             }
             queue.end(&mut inner);
-            let logs = inner.logs.iter().map(|lane| Frame::DeleteLogs {
-                first: lane.log,
-                count: 1,
-            });
+            let own = queue.own_logs(&inner);
+            let logs = own
+                .into_iter()
+                .map(|(_, first)| Frame::DeleteLogs { first, count: 1 });
             let mut frames: Vec<Frame> = logs.collect();
             frames.push(definition_frame(queue.id, Change::Delete));
             frames.push(super::pump::state_frame(queue, Change::Delete));
@@ -269,6 +292,7 @@ impl Queues {
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.hide(queue);
+        self.lift(queue);
         if let Some(owner) = queue.exclusive {
             let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(queues) = owned.get_mut(&owner) {

@@ -37,7 +37,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
     for lane in lanes {
         let (mut at, end) = {
             let inner = queue.lock();
-            let Some(state) = inner.state.lane(lane.priority) else {
+            let Some(state) = inner.state.lane(lane.lane) else {
                 continue;
             };
             (state.head(), state.end())
@@ -58,7 +58,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
                     Some(Ok(run)) if run.next.0 > at => run,
                     // The log goes on behind a gap, and nothing is behind it yet.
                     Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > at) => {
-                        queue.take_out(hub, lane.priority, vec![Gone::Hole(at, end)]);
+                        queue.take_out(hub, lane.lane, vec![Gone::Hole(at, end)]);
                         break;
                     }
                     // What cannot be read is the business of whoever hands it out.
@@ -69,7 +69,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
             let next = run.next.0.min(end);
             cursor.fill(at, run);
             let gone = look_through(hub, &mut cursor, at, next);
-            queue.take_out(hub, lane.priority, gone);
+            queue.take_out(hub, lane.lane, gone);
             at = next;
             tokio::task::yield_now().await;
         }
@@ -100,7 +100,7 @@ fn look_through(hub: &Queues, cursor: &mut Cursor, from: u64, to: u64) -> Vec<Go
 }
 
 impl Queue {
-    fn take_out(self: &Arc<Self>, hub: &Arc<Queues>, priority: u8, gone: Vec<Gone>) {
+    fn take_out(self: &Arc<Self>, hub: &Arc<Queues>, number: u32, gone: Vec<Gone>) {
         let mut inner = self.lock();
         let inner = &mut *inner;
         for gone in gone {
@@ -111,13 +111,13 @@ impl Queue {
             let mut at = from;
             while let Some(offset) = inner
                 .state
-                .lane(priority)
+                .lane(number)
                 .and_then(|lane| lane.ready_from(at))
                 .filter(|offset| *offset < to)
             {
                 at = offset + 1;
-                let run = inner.state.lane_mut(priority).drop_run(offset, to);
-                inner.changes.settled(priority, offset, run);
+                let run = inner.state.lane_mut(number).drop_run(offset, to);
+                inner.changes.settled(number, offset, run);
                 at = at.max(offset + run);
             }
         }

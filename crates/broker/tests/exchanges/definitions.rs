@@ -3,7 +3,7 @@ use stafett_broker::exchanges::{
     BindError, DeclareError, DeleteError, Difference, NamespaceError, Published, UnbindError,
 };
 use stafett_broker::queues::{Declare, OwnerId};
-use stafett_broker::{Namespace, NewBinding, NewExchange};
+use stafett_broker::{Namespace, NewBinding, NewExchange, NewTopic, TopicSettings};
 use stafett_routing::{HeaderMatch, HeaderValue, Kind, Mode};
 
 use crate::support::{World, to_exchange, to_queue};
@@ -264,10 +264,12 @@ async fn namespaces_keep_to_themselves_and_come_back() {
     let exchanges = world.broker.exchanges();
     assert_eq!(exchanges.namespaces(), [Namespace::default(), shop.clone()]);
     assert!(exchanges.get(&shop, "x").is_some());
-    exchanges.delete_namespace(&shop).unwrap().await.unwrap();
+    world.broker.delete_namespace(&shop).await.unwrap();
     assert!(!exchanges.has_namespace(&shop));
-    let default = exchanges.delete_namespace(&Namespace::default());
-    assert_eq!(default.unwrap_err(), NamespaceError::IsDefault);
+    let again = world.broker.delete_namespace(&shop).await;
+    assert_eq!(again, Err(NamespaceError::NoSuchNamespace));
+    let default = world.broker.delete_namespace(&Namespace::default()).await;
+    assert_eq!(default, Err(NamespaceError::IsDefault));
     let (_, stored) = exchanges.create_namespace(&shop).unwrap();
     stored.await.unwrap();
     let world = world.restart().await;
@@ -275,4 +277,45 @@ async fn namespaces_keep_to_themselves_and_come_back() {
         world.broker.exchanges().get(&shop, "x").is_none(),
         "one made anew inherits nothing"
     );
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_takes_its_queues_and_declared_topics_along() {
+    let mut world = World::new().await;
+    world.queue("of.the.default").await;
+    world.topic("stream-shop.made.elsewhere", 1).await;
+    let shop = Namespace::new("shop");
+    let (_, stored) = world.broker.exchanges().create_namespace(&shop).unwrap();
+    stored.await.unwrap();
+    world.namespace = shop.clone();
+    let queue = world.queue("q").await;
+    let declared = TopicSettings {
+        declared: Some(Bytes::from_static(b"as a stream")),
+        ..TopicSettings::default()
+    };
+    let new = NewTopic {
+        name: "stream-shop.s".into(),
+        partitions: Some(1),
+        settings: declared,
+    };
+    world.broker.create_topics(vec![new]).await.remove(0).unwrap();
+    assert!(world.broker.topics().in_namespace(&shop, "s").is_some());
+    world.broker.delete_namespace(&shop).await.unwrap();
+    assert!(queue.is_deleted());
+    let left = |world: &World| {
+        let queues = world.broker.queues().all();
+        let mut names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
+        let topics = world.broker.topics().all();
+        names.extend(topics.iter().map(|topic| topic.name.to_string()));
+        names.sort();
+        names
+    };
+    let expected = [
+        "of.the.default",
+        "queue.of.the.default",
+        "stream-shop.made.elsewhere",
+    ];
+    assert_eq!(left(&world), expected);
+    let world = world.restart().await;
+    assert_eq!(left(&world), expected);
 }

@@ -33,6 +33,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
     let route = publication.route(Targets {
         queues: smallvec![Arc::clone(queue)],
         logs: smallvec![],
+        append_time: false,
     });
     for number in numbers.clone() {
         let persistent = number % 5 != 4;

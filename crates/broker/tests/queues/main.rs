@@ -6,6 +6,8 @@ mod delivery;
 mod faults;
 mod limits;
 mod log_view;
+mod over;
+mod readers;
 #[path = "../simulated/mod.rs"]
 mod simulated;
 mod support;

@@ -78,6 +78,7 @@ impl World {
         let route = publication.route(Targets {
             queues: smallvec![Arc::clone(queue)],
             logs: smallvec![],
+            append_time: false,
         });
         for message in messages {
             publication.push(message.into(), route);
@@ -190,7 +191,7 @@ pub(crate) fn body(delivery: &Delivery) -> String {
 pub(crate) struct ByName(pub(crate) std::sync::Weak<stafett_broker::Queues>);
 
 impl stafett_broker::queues::Route for ByName {
-    fn targets(&self, namespace: &Namespace, _: &str, routing_key: &str, _: &Message) -> Targets {
+    fn targets(&self, namespace: &Namespace, _: &str, routing_key: &str, _: &Message, _: bool) -> Targets {
         let queue = self
             .0
             .upgrade()
@@ -198,6 +199,7 @@ impl stafett_broker::queues::Route for ByName {
         Targets {
             queues: queue.into_iter().collect(),
             logs: smallvec![],
+            append_time: false,
         }
     }
 

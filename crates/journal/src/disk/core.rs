@@ -12,6 +12,7 @@ use super::log::{Log, LogState, LogTable};
 use super::pool::Pool;
 use super::position::{Position, SegmentId};
 use super::queue::{Queue, Wait};
+use super::read_buffers::ReadBuffers;
 use super::segment::Segment;
 use super::settings::Settings;
 use super::storage::Storage;
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     pub(crate) pool: Pool,
     pub(crate) queue: Queue,
     pub(crate) tail: TailCache,
+    pub(crate) read_buffers: Arc<ReadBuffers>,
     pub(crate) segments: SegmentTable,
     pub(crate) pending: Mutex<Pending>,
     pub(crate) sync: SyncGate,

@@ -82,7 +82,7 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
             reason: error.to_string().into(),
         })
     })?;
-    Ok(read_frames(&*file, id, &[entry])?.pop())
+    Ok(read_frames(&core.read_buffers, &*file, id, &[entry])?.pop())
 }
 
 /// The best batch so far.

@@ -39,12 +39,14 @@ mod log;
 #[cfg(test)]
 mod lowered;
 mod overtake;
+mod part;
 mod pool;
 mod position;
 mod prepare;
 pub(crate) mod producers;
 mod queue;
 mod read;
+mod read_buffers;
 pub mod real;
 mod recovery;
 mod retention;
@@ -241,6 +243,7 @@ fn start(
     let core = Core {
         files: Files::new(Arc::clone(&storage)),
         tail: TailCache::new(settings.tail_cache_bytes),
+        read_buffers: Arc::default(),
         settings,
         storage,
         logs: recovered.logs,

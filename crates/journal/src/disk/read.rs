@@ -4,29 +4,28 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
-use stafett_model::batch::{HEADER_BYTES, PLACEMENT_BYTES, placement};
-use stafett_model::fan_out::{self, Numbering};
+use stafett_model::batch::HEADER_BYTES;
 use stafett_model::{LogId, Offset};
 
 use super::chunk::{self, NotWhole, Table, table_bytes};
 use super::codec::{u32_of, usize_of};
 use super::core::Core;
-use super::frame::{Entry, HEAD_BYTES, Head};
+use super::frame::{HEAD_BYTES, Head};
 use super::log::{Log, Recent};
+use super::part::{self, SharedFrames, entry_of, part_of};
 use super::position::SegmentId;
+use super::read_buffers::ReadBuffers;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{IndexEntry, Sidecar, SidecarError};
 use super::storage::StorageFile;
 use super::tail::TailReader;
-use crate::contract::{Bounds, ReadError, ReadFrom, ReadRequest, Run, Selection};
+use crate::contract::{Bounds, ReadError, ReadFrom, ReadRequest, Run};
 use crate::ticket::{ReadResult, ReadTicket};
 
 /// Frames that lie this close together are read at once.
 const GAP_BYTES: u32 = 16 * 1024;
 /// Bytes of one read from a segment, if no single frame is larger.
 const READ_BYTES: u32 = 1 << 20;
-/// Decompressed bytes of a batch of which a log has only a part.
-const REBUILT_BYTES_MAX: usize = 64 << 20;
 /// How often a lookup starts again because a rewrite came between.
 const ATTEMPTS: usize = 16;
 
@@ -130,11 +129,17 @@ fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<R
     if plan.frames.is_empty() {
         return Some(Ok(run));
     }
+    let mut shared = SharedFrames::new();
     core.tail.with(|tail| {
         run.pieces.reserve_exact(plan.frames.len());
         for (segment, _, frame) in &plan.frames {
-            if !frame.placed {
+            if !frame.placed && frame.chunks > 0 {
                 return None;
+            }
+            if !frame.placed {
+                let whole = tail.get(*segment, frame.byte, usize_of(frame.bytes))?;
+                shared.push((run.pieces.len(), *frame, whole));
+                continue;
             }
             if frame.chunks > 0 {
                 add_chunks(tail, *segment, frame, &mut run)?;
@@ -147,6 +152,7 @@ fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<R
         }
         Some(())
     })?;
+    part::add(from.log, shared, &mut run)?;
     budget.spend(run.bytes);
     Some(Ok(run))
 }
@@ -449,7 +455,7 @@ fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
             .get(pin.role())
             .map_err(|error| io_error(log, &error))?;
         let frames: SmallVec<[IndexEntry; 8]> = now.iter().map(|(_, _, frame)| *frame).collect();
-        for body in read_frames(&*file, log, &frames)? {
+        for body in read_frames(&core.read_buffers, &*file, log, &frames)? {
             run.bytes += body.len();
             run.pieces.push(body);
         }
@@ -486,6 +492,7 @@ fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
 
 /// Reads frames that lie in one stretch, or one batch that is cut, and returns what the log gets of each.
 pub(crate) fn read_frames(
+    buffers: &Arc<ReadBuffers>,
     file: &dyn StorageFile,
     log: LogId,
     frames: &[IndexEntry],
@@ -505,8 +512,8 @@ pub(crate) fn read_frames(
             to: last.end(),
         }));
     }
-    let mut buffer = BytesMut::zeroed(length);
-    super::storage::read_exact_at(file, &mut buffer, first.byte.into())
+    let mut buffer = buffers.take(length);
+    super::storage::read_exact_at(file, buffer.as_mut(), first.byte.into())
         .map_err(|error| io_error(log, &error))?;
     let bytes = buffer.freeze();
     frames
@@ -551,33 +558,4 @@ fn read_cut(file: &dyn StorageFile, log: LogId, frame: &IndexEntry) -> Result<By
     })?;
     let entry = entry_of(&head, log, frame).ok_or_else(damaged)?;
     part_of(&body, &head, entry).ok_or_else(damaged)
-}
-
-/// The part of a log in a frame.
-fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Option<&'a Entry> {
-    head.entries
-        .iter()
-        .find(|entry| entry.log == log && entry.base == frame.base)
-}
-
-/// What one log gets of a frame's body: the batch as it lies if the entry covers it whole, else a rebuilt one.
-fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
-    match entry.records {
-        Selection::All if head.is_placed() => Some(body.clone()),
-        Selection::All => {
-            let mut copy = BytesMut::from(body.as_ref());
-            let place = copy.get_mut(..PLACEMENT_BYTES)?;
-            place.copy_from_slice(&placement(entry.base, entry.epoch, body.len()));
-            Some(copy.freeze())
-        }
-        Selection::Range { first, count } => {
-            let range = fan_out::Selection::Range(first..first.checked_add(count)?);
-            let part =
-                fan_out::select(body, &range, Numbering::Renumber, entry.base, REBUILT_BYTES_MAX).ok()?;
-            let mut copy = BytesMut::from(part.as_ref());
-            let place = copy.get_mut(..PLACEMENT_BYTES)?;
-            place.copy_from_slice(&placement(entry.base, entry.epoch, part.len()));
-            Some(copy.freeze())
-        }
-    }
 }

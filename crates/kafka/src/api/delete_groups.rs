@@ -30,7 +30,7 @@ pub(super) fn delete_groups(context: &Context, call: Call, body: Decoder) -> Res
         let mut results = Vec::with_capacity(deletions.len());
         for (group_id, deletion) in deletions {
             let deleted = match deletion {
-                Ok(stepped) => stepped.durable().await.map_err(GroupError::from),
+                Ok(deletion) => deletion.durable().await.map_err(GroupError::from),
                 Err(why) => Err(why),
             };
             let code = deleted.map_or_else(|why| error::group(&why), |()| Ok(ErrorCode::None))?;

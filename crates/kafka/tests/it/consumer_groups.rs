@@ -1,5 +1,6 @@
 //! Groups whose partitions the broker assigns. The codes are those that Kafka 4.3.1 answers to the same requests.
 
+use stafett_broker::{GroupSettings, Migration};
 use stafett_kafka_wire::ErrorCode;
 use stafett_kafka_wire::messages::consumer_group_heartbeat::RequestTopicPartitions;
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
@@ -10,6 +11,7 @@ use stafett_kafka_wire::messages::{
     DescribeConfigsRequest, IncrementalAlterConfigsRequest, ListGroupsRequest, OffsetCommitRequest,
 };
 
+use crate::groups::{Member, subscription};
 use crate::peer::Server;
 
 const LATEST: i16 = 1;
@@ -325,4 +327,51 @@ async fn a_running_group_is_told_the_heartbeat_interval_that_is_set_for_it() {
         (config.value.as_deref(), config.config_source),
         (Some("50000"), 8)
     );
+}
+
+#[tokio::test]
+async fn a_running_group_moves_between_the_protocols_only_as_the_policy_allows() {
+    for policy in Migration::ALL {
+        let server = Server::start_with_groups(GroupSettings {
+            migration: policy,
+            ..GroupSettings::default()
+        })
+        .await;
+        let mut newer = server.client().await;
+        newer.create("t", 2).await;
+        let mut classic = Member::new(&server, "upgraded").await;
+        classic.metadata = subscription(&["t"]);
+        assert_eq!(classic.join().await.error_code, 0);
+        classic.sync(&[]).await;
+        let joins = |group: &'static str| ConsumerGroupHeartbeatRequest {
+            group_id: group.into(),
+            ..join("newer")
+        };
+        let upgrades = matches!(policy, Migration::Bidirectional | Migration::Upgrade);
+        let expected = if upgrades {
+            ErrorCode::None
+        } else {
+            ErrorCode::GroupIdNotFound
+        };
+        let answer = newer.call(LATEST, &joins("upgraded")).await;
+        assert_eq!(answer.error_code, expected.code(), "{policy:?}");
+
+        assert_eq!(newer.call(LATEST, &joins("downgraded")).await.error_code, 0);
+        let mut classic = Member::new(&server, "downgraded").await;
+        classic.metadata = subscription(&["t"]);
+        assert_eq!(classic.join().await.error_code, 0);
+        let leaves = ConsumerGroupHeartbeatRequest {
+            group_id: "downgraded".into(),
+            ..beat("newer", -1)
+        };
+        assert_eq!(newer.call(LATEST, &leaves).await.error_code, 0);
+        let groups = server.broker.groups();
+        let kind = groups.look("downgraded", |group| group.unwrap().kind.state().kind.name());
+        let expected = if matches!(policy, Migration::Bidirectional | Migration::Downgrade) {
+            "classic"
+        } else {
+            "consumer"
+        };
+        assert_eq!(kind, expected, "{policy:?}");
+    }
 }

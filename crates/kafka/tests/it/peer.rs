@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use prometheus_client::registry::Registry;
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, GroupSettings};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::CreatableTopic;
@@ -43,7 +43,11 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: KafkaSettings) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), settings).await
+        Self::start_in(tempfile::tempdir().unwrap(), settings, GroupSettings::default()).await
+    }
+
+    pub(crate) async fn start_with_groups(groups: GroupSettings) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), KafkaSettings::default(), groups).await
     }
 
     /// Stops, and starts again with what is stored.
@@ -58,10 +62,10 @@ impl Server {
         drop(broker);
         let closing = tokio::task::spawn_blocking(move || journal.close());
         closing.await.unwrap();
-        Self::start_in(directory, KafkaSettings::default()).await
+        Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await
     }
 
-    async fn start_in(directory: tempfile::TempDir, settings: KafkaSettings) -> Self {
+    async fn start_in(directory: tempfile::TempDir, settings: KafkaSettings, groups: GroupSettings) -> Self {
         let journal = Settings {
             segment_bytes: 4 << 20,
             disk_free_bytes_min: 0,
@@ -74,6 +78,7 @@ impl Server {
                 retention: Retention::default(),
             },
             partitions: 2,
+            groups,
             ..BrokerSettings::default()
         };
         let broker = Arc::new(

@@ -4,15 +4,19 @@
 //! before anything runs ([`Driver::lacks`]), and the point is skipped with that word.
 //!
 //! - [`lean`]: Kafka's protocol on this repository's own wire code: so little work per message that the broker is measured
+//! - [`amqp`]: AMQP 0-9-1 in the same manner, and a server of it that stores nothing
+//! - [`live`]: live topics over WebSocket, in the same manner
 //! - [`stub`]: a server of Kafka's protocol that stores nothing: what a client reaches against it is the client's ceiling
 //! - [`fake`]: a system of known latency and capacity, in memory: what the instrument is calibrated with
 //!
 //! A driver for another protocol implements [`Driver`], [`Sender`] and [`Receiver`]; nothing else knows of it but
 //! [`crate::systems`], which says which system speaks what.
 
+pub mod amqp;
 #[cfg(test)]
 pub mod fake;
 pub mod lean;
+pub mod live;
 pub mod stub;
 
 use std::fmt::Debug;
@@ -20,7 +24,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::experiment::{Plan, Role, TopicKind};
+use crate::experiment::{ExchangeKind, LiveFormat, Plan, Role, TopicKind};
 use crate::workload::content::Contents;
 use crate::workload::{Message, Received, Reports};
 
@@ -46,6 +50,13 @@ pub struct Destinations {
     pub partitions: u32,
     /// Of each topic, in the system's own words.
     pub settings: Vec<(String, String)>,
+    /// What stands between senders and the audiences' queues, in systems that have such things.
+    pub exchange: Option<ExchangeKind>,
+    /// With an exchange: who gets everything, each by the name of its group.
+    pub audiences: Vec<String>,
+    /// Of live topics: there is a log behind them.
+    pub is_stored: bool,
+    pub format: LiveFormat,
 }
 
 /// What a sender or receiver needs to know.

@@ -2,7 +2,8 @@
 //!
 //! Every topic exists as soon as it is created, with as many partitions as were asked for. What is produced is
 //! acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which is given out
-//! again and again to whoever fetches.
+//! again and again to whoever fetches. A stub that is *filled* has every topic that is asked for, and in each partition
+//! so many records of 100 bytes: one batch, given out again and again under other offsets.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -28,12 +29,17 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
 };
-use stafett_model::BatchHeader;
+use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
 const OFFSET_BYTES: usize = 8;
+/// Of a stub that is filled.
+const RECORD_BYTES: usize = 100;
+const BATCH_RECORDS: i64 = 500;
+/// Who asks for offsets means the end with this (`ListOffsets` of Kafka's protocol).
+const LATEST: i64 = -1;
 const READ_BYTES: usize = 256 << 10;
 const FRAME_BYTES_MAX: usize = 128 << 20;
 /// Fetches are answered with the same batch this many times at most.
@@ -44,6 +50,16 @@ const REPEATS_MAX: usize = 64;
 pub struct Stub {
     listener: TcpListener,
     topics: Arc<Mutex<HashMap<Str, Topic>>>,
+    filled: Option<Arc<Filled>>,
+}
+
+/// What every topic holds.
+#[derive(Debug)]
+struct Filled {
+    partitions: usize,
+    records: i64,
+    /// Without its base offset.
+    batch: Bytes,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +82,30 @@ impl Stub {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
             topics: Arc::default(),
+            filled: None,
         })
+    }
+
+    /// Every topic exists, with so many partitions, and each of them holds so many records.
+    ///
+    /// # Errors
+    /// Where a batch cannot be made.
+    pub fn fill(&mut self, partitions: usize, records: i64) -> Result<(), BatchError> {
+        let mut builder = BatchBuilder::new(Codec::None);
+        for _ in 0..BATCH_RECORDS {
+            builder.push(&Record {
+                key: None,
+                value: Some(&[b'x'; RECORD_BYTES]),
+                headers: &[],
+                timestamp: 1,
+            })?;
+        }
+        self.filled = Some(Arc::new(Filled {
+            partitions,
+            records,
+            batch: builder.finish()?.slice(OFFSET_BYTES..),
+        }));
+        Ok(())
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -79,10 +118,13 @@ impl Stub {
         loop {
             let (stream, _) = self.listener.accept().await?;
             stream.set_nodelay(true)?;
-            let topics = Arc::clone(&self.topics);
+            let connection = Connection {
+                topics: Arc::clone(&self.topics),
+                filled: self.filled.clone(),
+            };
             tasks.spawn(async move {
                 // A client that breaks off ends its connection, and nothing else.
-                let _ended = Connection { topics }.serve(stream).await;
+                let _ended = connection.serve(stream).await;
             });
         }
     }
@@ -90,6 +132,7 @@ impl Stub {
 
 struct Connection {
     topics: Arc<Mutex<HashMap<Str, Topic>>>,
+    filled: Option<Arc<Filled>>,
 }
 
 impl Connection {
@@ -124,7 +167,7 @@ impl Connection {
                     ..InitProducerIdResponse::default()
                 },
             )?,
-            ApiKey::ListOffsets => Self::list_offsets(&header, body)?,
+            ApiKey::ListOffsets => self.list_offsets(&header, body)?,
             ApiKey::Produce => return self.produce(&header, body),
             ApiKey::Fetch => self.fetch(&header, body).await?,
             other => return Err(format!("{} is not served", other.name()).into()),
@@ -133,11 +176,17 @@ impl Connection {
 
     fn metadata(&self, header: &RequestHeader, body: Decoder, local: SocketAddr) -> Result<Encoded, Ended> {
         let request: MetadataRequest = frame::read_request(body, header.version)?;
-        let topics = self.topics();
+        let mut topics = self.topics();
         let asked: Vec<Str> = match request.topics {
             Some(asked) => asked.into_iter().filter_map(|topic| topic.name).collect(),
             None => topics.keys().cloned().collect(),
         };
+        if let Some(filled) = &self.filled {
+            for name in &asked {
+                let topic = topics.entry(name.detach()).or_default();
+                topic.partitions.resize(filled.partitions, Partition::default());
+            }
+        }
         let partition = |index| MetadataResponsePartition {
             partition_index: index,
             leader_id: 1,
@@ -179,7 +228,8 @@ impl Connection {
         let mut topics = self.topics();
         let mut results = Vec::new();
         for asked in request.topics {
-            let count = usize::try_from(asked.num_partitions.max(1))?;
+            let asked_for = usize::try_from(asked.num_partitions.max(1))?;
+            let count = self.filled.as_ref().map_or(asked_for, |filled| filled.partitions);
             let name = asked.name.detach();
             topics
                 .entry(name.clone())
@@ -189,7 +239,7 @@ impl Connection {
             results.push(CreatableTopicResult {
                 topic_id: id_of(&name),
                 name,
-                num_partitions: asked.num_partitions.max(1),
+                num_partitions: i32::try_from(count)?,
                 replication_factor: 1,
                 error_message: None,
                 ..CreatableTopicResult::default()
@@ -223,8 +273,9 @@ impl Connection {
         write::<DeleteTopicsRequest>(header, &response)
     }
 
-    fn list_offsets(header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
+    fn list_offsets(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
         let request: ListOffsetsRequest = frame::read_request(body, header.version)?;
+        let end = self.filled.as_ref().map_or(0, |filled| filled.records);
         let topics = request.topics.into_iter().map(|topic| ListOffsetsTopicResponse {
             name: topic.name,
             partitions: topic
@@ -232,6 +283,7 @@ impl Connection {
                 .into_iter()
                 .map(|partition| ListOffsetsPartitionResponse {
                     partition_index: partition.partition_index,
+                    offset: if partition.timestamp == LATEST { end } else { 0 },
                     ..ListOffsetsPartitionResponse::default()
                 })
                 .collect(),
@@ -297,6 +349,7 @@ impl Connection {
     async fn fetch(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
         let request: FetchRequest = frame::read_request(body, header.version)?;
         let mut left = usize::try_from(request.max_bytes)?;
+        let end = self.filled.as_ref().map_or(i64::MAX, |filled| filled.records);
         let mut found = false;
         let mut responses = Vec::new();
         for topic in request.topics {
@@ -308,8 +361,8 @@ impl Connection {
                 found |= !records.is_empty();
                 rows.push(PartitionData {
                     partition_index: asked.partition,
-                    high_watermark: i64::MAX,
-                    last_stable_offset: i64::MAX,
+                    high_watermark: end,
+                    last_stable_offset: end,
                     log_start_offset: 0,
                     aborted_transactions: None,
                     records: Some(records),
@@ -335,6 +388,9 @@ impl Connection {
 
     /// The newest batch of a partition, under offsets from the asked one on.
     fn records(&self, topic: &Str, partition: i32, offset: i64, bytes_max: usize) -> Records {
+        if let Some(filled) = &self.filled {
+            return filled.records(offset, bytes_max);
+        }
         let mut records = Records::new();
         let topics = self.topics();
         let place = usize::try_from(partition).unwrap_or(usize::MAX);
@@ -358,6 +414,23 @@ impl Connection {
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Str, Topic>> {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Filled {
+    /// Batches from the one that holds an offset on.
+    fn records(&self, offset: i64, bytes_max: usize) -> Records {
+        let mut records = Records::new();
+        let mut base = offset - offset.rem_euclid(BATCH_RECORDS);
+        let whole = OFFSET_BYTES + self.batch.len();
+        while base + BATCH_RECORDS <= self.records
+            && (records.is_empty() || records.len() + whole <= bytes_max)
+        {
+            records.push(Bytes::copy_from_slice(&base.to_be_bytes()));
+            records.push(self.batch.clone());
+            base += BATCH_RECORDS;
+        }
+        records
     }
 }
 

@@ -6,7 +6,7 @@ use stafett_model::Durability;
 
 use super::figure::{Figure, FigureKind};
 use super::load::{Does, Rate, Role, Size, TopicKind, Topics};
-use super::{Design, Distribution, Experiment, Plan, Restart};
+use super::{Design, Distribution, Experiment, Plan, Protocol, Restart};
 use crate::results::metric;
 
 /// The systems that an experiment can ask.
@@ -60,6 +60,14 @@ pub fn experiment(experiment: &Experiment) -> Checked {
         unless(seen.insert(system), "systems", || {
             format!("`{system}` stands there twice")
         })?;
+        if let Some(protocol) = experiment.run.protocol {
+            unless(speaks(system, protocol), "systems", || {
+                format!(
+                    "`{system}` does not speak {}, which is the protocol",
+                    protocol.name()
+                )
+            })?;
+        }
     }
     if experiment.run.design == Design::Factorial {
         for (path, values) in &experiment.grid {
@@ -74,6 +82,15 @@ pub fn experiment(experiment: &Experiment) -> Checked {
         check_figure(figure, experiment)?;
     }
     Ok(())
+}
+
+/// Whether a system of that name can be spoken to so.
+pub fn speaks(system: &str, protocol: Protocol) -> bool {
+    match system {
+        "kafka" => protocol == Protocol::Kafka,
+        "rabbitmq" => protocol == Protocol::Amqp,
+        _ => true,
+    }
 }
 
 fn check_figure(figure: &Figure, experiment: &Experiment) -> Checked {
@@ -129,12 +146,37 @@ pub fn plan(plan: &Plan) -> Checked {
     if let Err(error) = plan.system.durability.parse::<Durability>() {
         return unless(false, "system.durability", || error.to_string());
     }
+    check_live(plan)?;
     for (name, topics) in &plan.topics {
         check_topics(&format!("topics.{name}"), topics)?;
+        check_protocol(&format!("topics.{name}.kind"), topics.kind, run.protocol)?;
     }
     for (name, role) in &plan.roles {
         check_role(&format!("roles.{name}"), role)?;
         check_names(&format!("roles.{name}"), name, role, plan)?;
+    }
+    Ok(())
+}
+
+/// What is set for the whole broker is the same for all of its live topics.
+fn check_live(plan: &Plan) -> Checked {
+    let mut live = plan
+        .topics
+        .iter()
+        .filter(|(_, topics)| topics.kind == TopicKind::Live);
+    let Some((first, alike)) = live.next() else {
+        return Ok(());
+    };
+    for (name, topics) in live {
+        unless(
+            (topics.filter, topics.stored) == (alike.filter, alike.stored),
+            &format!("topics.{name}"),
+            || {
+                format!(
+                    "all sets of live topics have the same `filter` and `stored`, and `{first}` has others"
+                )
+            },
+        )?;
     }
     Ok(())
 }
@@ -155,6 +197,20 @@ fn check_topics(at: &str, topics: &Topics) -> Checked {
         &format!("{at}.zipf"),
         || "the exponent is 0 to 10".to_owned(),
     )?;
+    let is_live = topics.kind == TopicKind::Live;
+    unless(is_live || !topics.stored, &format!("{at}.stored"), || {
+        "what is no live topic has a log anyway".to_owned()
+    })?;
+    unless(
+        topics.filter.is_none_or(|filter| !filter.0.is_zero()),
+        &format!("{at}.filter"),
+        || "a filter remembers for more than no time".to_owned(),
+    )?;
+    unless(
+        !is_live || topics.partitions == 1,
+        &format!("{at}.partitions"),
+        || "a live topic has no partitions: count gives more topics".to_owned(),
+    )?;
     let is_queue = topics.kind == TopicKind::Queue;
     unless(
         is_queue || topics.queue_type.is_none(),
@@ -167,10 +223,38 @@ fn check_topics(at: &str, topics: &Topics) -> Checked {
         || "only a queue has a bound: kind = \"queue\"".to_owned(),
     )?;
     unless(
+        is_queue || topics.exchange.is_none(),
+        &format!("{at}.exchange"),
+        || "only queues are behind an exchange: kind = \"queue\"".to_owned(),
+    )?;
+    let types = [None, Some("classic"), Some("quorum")];
+    unless(
+        types.contains(&topics.queue_type.as_deref()),
+        &format!("{at}.queue_type"),
+        || "a queue is classic or quorum".to_owned(),
+    )?;
+    unless(
         !is_queue || topics.partitions == 1,
         &format!("{at}.partitions"),
         || "a queue has no partitions: count gives more queues".to_owned(),
     )
+}
+
+fn check_protocol(at: &str, kind: TopicKind, protocol: Option<Protocol>) -> Checked {
+    let Some(protocol) = protocol else {
+        return Ok(());
+    };
+    let fits = match kind {
+        TopicKind::Topic => protocol != Protocol::Live,
+        TopicKind::Queue => protocol == Protocol::Amqp,
+        TopicKind::Live => protocol == Protocol::Live,
+    };
+    unless(fits, at, || {
+        format!(
+            "{} has no such kind of topics, and it is the protocol",
+            protocol.name()
+        )
+    })
 }
 
 impl Does {
@@ -181,6 +265,7 @@ impl Does {
             Self::Relay => "relay",
             Self::Request => "request",
             Self::Respond => "respond",
+            Self::Filter => "filter",
             Self::Idle => "idle",
         }
     }
@@ -223,6 +308,11 @@ fn check_role(at: &str, role: &Role) -> Checked {
         "batches are 64 B to 64 MiB".to_owned()
     })?;
     unless(
+        role.prefetch.is_none_or(|prefetch| prefetch <= u16::MAX.into()),
+        &path("prefetch"),
+        || "a prefetch is at most 65,535".to_owned(),
+    )?;
+    unless(
         role.does == Does::Consume || role.work.is_none(),
         &path("work"),
         || format!("a role that does `{does}` has no other work"),
@@ -242,8 +332,72 @@ fn check_role(at: &str, role: &Role) -> Checked {
         &path("total"),
         || format!("a role that does `{does}` takes what comes"),
     )?;
+    check_shape(at, role)?;
     check_rate(&path("rate"), &role.rate)?;
     check_size(&path("size"), &role.size)
+}
+
+/// How a role's clients are alike.
+fn check_shape(at: &str, role: &Role) -> Checked {
+    let path = |name: &str| format!("{at}.{name}");
+    let does = role.does.name();
+    let sends_alike = role.copies == 1
+        || role.does == Does::Produce
+            && role.total.is_none()
+            && role.copies > 0
+            && role.clients.is_multiple_of(role.copies)
+            && !matches!(role.rate, Rate::Closed | Rate::Adaptive(_));
+    unless(sends_alike, &path("copies"), || {
+        "copies are for a role that does `produce` at a rate of its own, without a total; its clients are a multiple of them"
+            .to_owned()
+    })?;
+    let is_ahead = role.ahead.is_none() || role.does == Does::Produce && role.rate == Rate::Closed;
+    unless(is_ahead && role.ahead != Some(0), &path("ahead"), || {
+        "`ahead` is for a role that does `produce` in a closed loop, and at least 1".to_owned()
+    })?;
+    let consumes = role.does == Does::Consume;
+    unless(
+        consumes || role.users == 1 && role.follows.is_none(),
+        &path(if role.users == 1 { "follows" } else { "users" }),
+        || format!("a role that does `{does}` does not subscribe"),
+    )?;
+    unless((1..=1000).contains(&role.users), &path("users"), || {
+        "1 to 1000 subscribers share a connection".to_owned()
+    })?;
+    unless(role.users == 1 || role.follows.is_some(), &path("users"), || {
+        "what each of several subscribers follows has to be said: `follows`".to_owned()
+    })?;
+    unless(role.follows.is_none() || !role.fan_out, &path("fan_out"), || {
+        "who follows some topics does not get everything".to_owned()
+    })
+}
+
+/// Every topic has as many followers as any other, so that what is missing can be counted.
+fn check_following(at: &str, role: &Role, topics: &Topics) -> Checked {
+    let live = topics.kind == TopicKind::Live;
+    unless(live || role.follows.is_none(), &format!("{at}.follows"), || {
+        "only live topics are followed one by one: kind = \"live\"".to_owned()
+    })?;
+    let Some(follows) = role.follows else {
+        return Ok(());
+    };
+    let followers = u64::from(role.clients) * u64::from(role.users) * u64::from(follows);
+    let each = followers / u64::from(topics.count.max(1));
+    unless(
+        follows >= 1
+            && follows <= topics.count
+            && followers.is_multiple_of(u64::from(topics.count))
+            && u16::try_from(each).is_ok(),
+        &format!("{at}.follows"),
+        || {
+            format!(
+                "{} subscribers that follow {follows} of {} topics each do not make the same whole number (at most 65,535) \
+                 of followers for every topic",
+                u64::from(role.clients) * u64::from(role.users),
+                topics.count
+            )
+        },
+    )
 }
 
 fn check_rate(at: &str, rate: &Rate) -> Checked {
@@ -294,6 +448,13 @@ fn check_names(at: &str, name: &str, role: &Role, plan: &Plan) -> Checked {
                 format!("there are several sets of topics: which one does `{name}` use?")
             })?,
         }
+    }
+    let set = match &role.topics {
+        Some(set) => plan.topics.get(set),
+        None => plan.topics.values().next(),
+    };
+    if let Some(topics) = set {
+        check_following(at, role, topics)?;
     }
     // Whoever waits must not wait for itself.
     let mut before = role.after.as_deref();

@@ -16,8 +16,24 @@ pub struct Topics {
     pub queue_type: Option<String>,
     /// Messages that a queue holds at most.
     pub length_max: Option<u64>,
+    /// Of queues: what messages are published to, where every audience has a queue of its own. `fanout` where several have.
+    pub exchange: Option<ExchangeKind>,
     /// How often topics are chosen: 0 all alike, else the exponent of a Zipf distribution.
     pub zipf: f64,
+    /// The same content on the same topic, from whomever, is delivered once within this time. Every duplicate begins it anew.
+    pub filter: Option<Span>,
+    /// Live topics: there is a log behind them, and who subscribes gets what was published before.
+    pub stored: bool,
+    /// Live topics: how messages are written.
+    pub format: LiveFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LiveFormat {
+    #[default]
+    Json,
+    Msgpack,
 }
 
 impl Default for Topics {
@@ -28,7 +44,11 @@ impl Default for Topics {
             partitions: 1,
             queue_type: None,
             length_max: None,
+            exchange: None,
             zipf: 0.0,
+            filter: None,
+            stored: false,
+            format: LiveFormat::Json,
         }
     }
 }
@@ -43,6 +63,28 @@ pub enum TopicKind {
     Queue,
     /// Not stored: goes to whoever is subscribed.
     Live,
+}
+
+/// How an exchange finds the queues of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExchangeKind {
+    /// All that are bound to it.
+    Fanout,
+    /// Those that are bound with the message's routing key.
+    Direct,
+    /// Those that are bound with a pattern that the routing key fits.
+    Topic,
+}
+
+impl ExchangeKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fanout => "fanout",
+            Self::Direct => "direct",
+            Self::Topic => "topic",
+        }
+    }
 }
 
 /// What some clients do, all alike.
@@ -71,6 +113,12 @@ pub struct Role {
     /// The share of messages that are sent twice, 0 to 1.
     #[serde(default)]
     pub duplicates: f64,
+    /// Every message is sent by so many of the role's clients, at the same moment; `rate` counts all of them.
+    #[serde(default = "one")]
+    pub copies: u32,
+    /// Closed loop: messages of the role that may be sent and not yet received.
+    #[serde(default)]
+    pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
     /// Bytes that go together.
@@ -84,7 +132,7 @@ pub struct Role {
     pub in_flight: u32,
     #[serde(default)]
     pub compression: Codec,
-    /// Messages that a consumer may hold unsettled.
+    /// Messages of a queue that a consumer may hold unsettled; 0 is no bound. 1,000 by default, without a bound where there is a `commit`.
     #[serde(default)]
     pub prefetch: Option<u32>,
     /// How long a fetch may wait for something to come.
@@ -95,6 +143,18 @@ pub struct Role {
     /// Every consumer gets everything, instead of a share.
     #[serde(default)]
     pub fan_out: bool,
+    /// Live topics: subscribers that share a connection.
+    #[serde(default = "one")]
+    pub users: u32,
+    /// Live topics: so many of the set's topics each subscriber follows, each topic with as many subscribers as any other.
+    #[serde(default)]
+    pub follows: Option<u32>,
+    /// Where messages go first, on their way through a filter. The lab says so, experiments do not.
+    #[serde(skip)]
+    pub via: Option<String>,
+    /// The agents that its clients sit at, by name; all of them, if not given.
+    #[serde(default)]
+    pub on: Vec<String>,
     /// How often a consumer stores how far it is; never, if not given. Whoever is cut off goes on from there.
     #[serde(default)]
     pub commit: Option<Span>,
@@ -157,6 +217,9 @@ pub enum Does {
     Request,
     /// Answers requests.
     Respond,
+    /// Sends on what it has not seen before. The lab adds it (`filter` of topics), experiments do not.
+    #[serde(skip)]
+    Filter,
     /// Connects and keeps silent.
     Idle,
 }

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use figure::{Figure, FigureKind};
 pub use load::{
-    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, Kill, Rate, Role, Size, Steps, TopicKind,
-    Topics, Work,
+    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat, Rate,
+    Role, Size, Steps, TopicKind, Topics, Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};
@@ -77,6 +77,8 @@ pub struct RunSettings {
     pub repetitions: u32,
     /// Which client library.
     pub driver: DriverKind,
+    /// What is spoken to the systems; by default AMQP for queues and Kafka's for topics, and to Kafka and RabbitMQ their own.
+    pub protocol: Option<Protocol>,
     /// When a system starts anew, with nothing stored.
     pub restart: Restart,
     /// What the grid is: every combination, or factors with a low and a high level each (2^k·r).
@@ -85,6 +87,8 @@ pub struct RunSettings {
     pub seed: u64,
     /// How long consumers may go on reading when producers have ended, before what is missing is lost.
     pub settle: Span,
+    /// Other machines that run the load, each `HOST:PORT` or `NAME=HOST:PORT` of a `stafett lab agent`.
+    pub agents: Vec<String>,
 }
 
 impl Default for RunSettings {
@@ -95,10 +99,12 @@ impl Default for RunSettings {
             break_in: Span::seconds(5),
             repetitions: 3,
             driver: DriverKind::Lean,
+            protocol: None,
             restart: Restart::Settings,
             design: Design::Grid,
             seed: 1,
             settle: Span::seconds(10),
+            agents: Vec::new(),
         }
     }
 }
@@ -111,6 +117,39 @@ pub enum DriverKind {
     Lean,
     /// The client that a user would take.
     Client,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Kafka's.
+    Kafka,
+    /// AMQP 0-9-1. Over it a topic is a queue, or as many as it has partitions.
+    Amqp,
+    /// Live topics, over WebSocket.
+    Live,
+}
+
+impl Protocol {
+    pub const ALL: [Self; 3] = [Self::Kafka, Self::Amqp, Self::Live];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kafka => "Kafka's protocol",
+            Self::Amqp => "AMQP",
+            Self::Live => "the protocol of live topics",
+        }
+    }
+
+    /// As the programs of this repository announce where they listen.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Kafka => "kafka",
+            Self::Amqp => "amqp",
+            Self::Live => "http",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +169,8 @@ pub enum Design {
 }
 
 /// One point's settings: the experiment with values for everything that its grid varies, scaled.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     pub run: RunSettings,
     pub system: SystemSettings,

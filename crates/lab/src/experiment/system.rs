@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Protocol;
+
 /// Settings of the systems.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,6 +38,24 @@ pub struct Own {
     pub heap: Option<String>,
     /// A system that is there already, `HOST:PORT`, instead of one that is started.
     pub address: Option<String>,
+    /// Where that system speaks AMQP, if it speaks something else at `address`.
+    pub amqp_address: Option<String>,
+}
+
+impl Own {
+    /// Where a system that is there already speaks a protocol.
+    pub fn address(&self, protocol: Protocol) -> Option<&str> {
+        let amqp = self
+            .amqp_address
+            .as_deref()
+            .filter(|_| protocol == Protocol::Amqp);
+        amqp.or(self.address.as_deref())
+    }
+
+    /// Whether it is there already.
+    pub fn is_there(&self) -> bool {
+        self.address.is_some() || self.amqp_address.is_some()
+    }
 }
 
 impl SystemSettings {

@@ -47,11 +47,27 @@ pub fn record(histogram: &mut Histogram<u64>, latency: Duration, count: u64) {
     histogram.saturating_record_n(micros.clamp(1, MAX_US), count);
 }
 
+/// The whole of a histogram as a text.
+pub fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    // Writing to memory does not fail.
+    let _ = V2Serializer::new().serialize(histogram, &mut bytes);
+    STANDARD.encode(bytes)
+}
+
+/// A histogram that [`encode`] wrote.
+pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
+    let because = |reason: String| HistogramError { reason };
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|error| because(error.to_string()))?;
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|error| because(error.to_string()))
+}
+
 impl Latencies {
     pub fn of(histogram: &Histogram<u64>) -> Self {
-        let mut bytes = Vec::new();
-        // Writing to memory does not fail.
-        let _ = V2Serializer::new().serialize(histogram, &mut bytes);
         Self {
             count: histogram.len(),
             min_us: histogram.min(),
@@ -61,19 +77,13 @@ impl Latencies {
             p99_us: histogram.value_at_quantile(0.99),
             p999_us: histogram.value_at_quantile(0.999),
             max_us: histogram.max(),
-            histogram: STANDARD.encode(bytes),
+            histogram: encode(histogram),
         }
     }
 
     /// The whole histogram, to merge with others (`Histogram::add`) or to ask for any quantile.
     pub fn decode(&self) -> Result<Histogram<u64>, HistogramError> {
-        let because = |reason: String| HistogramError { reason };
-        let bytes = STANDARD
-            .decode(&self.histogram)
-            .map_err(|error| because(error.to_string()))?;
-        Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|error| because(error.to_string()))
+        decode(&self.histogram)
     }
 }
 

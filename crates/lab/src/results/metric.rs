@@ -40,6 +40,12 @@ pub const METRICS: &[Metric] = &[
         Better::Higher,
     ),
     row("consume_rate", "received messages", "1/s", Better::Higher),
+    row(
+        "arrival_rate",
+        "messages that came, doubles included",
+        "1/s",
+        Better::Neither,
+    ),
     row("consume_bytes_rate", "received content", "B/s", Better::Higher),
     row("goodput", "messages answered in time", "1/s", Better::Higher),
     row(
@@ -134,6 +140,12 @@ pub const METRICS: &[Metric] = &[
     row("failed", "refused or unanswered", "messages", Better::Lower),
     row("lost", "lost", "messages", Better::Lower),
     row("duplicated", "received more than once", "messages", Better::Lower),
+    row(
+        "filtered",
+        "duplicates that the lab's filter dropped",
+        "messages",
+        Better::Neither,
+    ),
     row("timed_out", "not answered in time", "messages", Better::Lower),
     row("reconnects", "reconnects", "", Better::Lower),
     row(

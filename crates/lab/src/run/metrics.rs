@@ -61,12 +61,21 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
         "consume_bytes_rate",
         sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
     );
+    let arrivals = |role: &RoleResult| (role.counts.received + role.counts.duplicated) as f64;
+    let arrived = sum(loaded.roles.iter().filter(receives), arrivals);
+    put("arrival_rate", arrived.map(|arrived| arrived / loaded.measured_s));
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
 }
 
 /// Counts are of the whole point: what went in against what came out.
 fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>)) {
-    let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter(), |role| of(role) as f64);
+    // What passes a filter is the same messages again.
+    let passed = |role: &&RoleResult| role.does != "filter";
+    let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter().filter(passed), |role| of(role) as f64);
+    put(
+        "filtered",
+        sum(by_role(loaded, "filter"), |role| role.totals.duplicated as f64),
+    );
     put("sent", total(|role| role.totals.sent));
     put("acknowledged", total(|role| role.totals.acknowledged));
     put("received", total(|role| role.totals.received));
@@ -94,14 +103,17 @@ fn merged(roles: &[RoleResult], name: &str) -> Option<Latencies> {
 
 /// Messages through the system in the time that counts: those that went in, or where none did, those that came out.
 fn messages(loaded: &Loaded) -> f64 {
-    let acknowledged: u64 = loaded.roles.iter().map(|role| role.counts.acknowledged).sum();
+    let first = loaded.roles.iter().filter(|role| role.does != "filter");
+    let acknowledged: u64 = first.map(|role| role.counts.acknowledged).sum();
     let received: u64 = loaded.roles.iter().map(|role| role.counts.received).sum();
     (if acknowledged > 0 { acknowledged } else { received }) as f64
 }
 
 /// Figures of the processes; returns the client's share of all cores.
 fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f64>)) -> f64 {
-    let all = loaded.measured_s * f64::from(cores());
+    // The broker runs on this machine; clients may run on others.
+    let of_broker = loaded.measured_s * f64::from(cores());
+    let of_clients = loaded.measured_s * f64::from(loaded.client_cores);
     let mut client_share = 0.0;
     for (kind, name) in [(ProcessKind::Broker, "broker"), (ProcessKind::Client, "client")] {
         let samples = counted(loaded, kind);
@@ -112,7 +124,10 @@ fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f
             .iter()
             .map(|sample| sample.cpu_user_s + sample.cpu_system_s)
             .sum();
-        let share = cpu / all;
+        let share = match kind {
+            ProcessKind::Broker => cpu / of_broker,
+            ProcessKind::Client => cpu / of_clients,
+        };
         if kind == ProcessKind::Client {
             client_share = share;
         }
@@ -155,16 +170,30 @@ fn counted(loaded: &Loaded, kind: ProcessKind) -> Vec<ProcessSample> {
         .collect()
 }
 
-/// How the broker grew with the connections that are idle in the end.
+/// How the broker grew with the connections that do nothing in the end.
 fn per_connection(loaded: &Loaded) -> Option<f64> {
-    let idle = idle(loaded);
-    if idle == 0 {
+    let silent = silent(loaded);
+    if silent == 0 {
         return None;
     }
     let mut processes = loaded.processes.iter();
     let broker: &ProcessSeries = processes.find(|process| process.kind == ProcessKind::Broker)?;
     let last = broker.samples.last()?.memory_bytes as f64;
-    Some((last - broker.first_memory_bytes as f64) / f64::from(idle) / 1024.0)
+    Some((last - broker.first_memory_bytes as f64) / f64::from(silent) / 1024.0)
+}
+
+/// Connections that had nothing to do: idle ones, and consumers where nobody sends.
+fn silent(loaded: &Loaded) -> u32 {
+    let sends = ["produce", "relay", "request"];
+    if loaded
+        .roles
+        .iter()
+        .any(|role| sends.contains(&role.does.as_str()))
+    {
+        return idle(loaded);
+    }
+    let last = |role: &RoleResult| role.samples.last().map_or(0, |sample| sample.clients);
+    loaded.roles.iter().map(last).sum()
 }
 
 /// Connections that were idle when the last sample was taken.

@@ -18,7 +18,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::proof::Secret;
+use crate::agents::{AgentAddress, Crew, placing};
 use crate::environment;
+use crate::experiment::check::speaks;
 use crate::experiment::read::TOPICS_DEFAULT;
 use crate::experiment::{Experiment, ExperimentError, Plan, Source};
 use crate::grid;
@@ -28,6 +31,11 @@ use crate::systems::{Place, System, find_peers};
 use crate::workload::load::Second;
 use point::Bench;
 
+/// The path under which the grid varies what is spoken.
+const PROTOCOL: &str = "run.protocol";
+/// Behind a system's name: where it speaks AMQP, if it speaks something else elsewhere.
+pub const OVER_AMQP: &str = "+amqp";
+
 /// What is to be run.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -36,10 +44,18 @@ pub struct Request {
     pub source: Source,
     /// Instead of those of the experiment.
     pub systems: Option<Vec<String>>,
+    /// Instead of the number of the experiment.
+    pub repetitions: Option<u32>,
     pub scale: f64,
     pub out: PathBuf,
     /// Of systems that run already.
     pub addresses: BTreeMap<String, String>,
+    /// Who runs the load, instead of those of the experiment; nobody: this program itself.
+    pub agents: Vec<AgentAddress>,
+    /// What the agents want to hear.
+    pub secret: Option<Secret>,
+    /// This machine's address, on which systems that are started listen.
+    pub host: String,
     /// This program.
     pub exe: PathBuf,
     /// The command line that repeats the run.
@@ -72,6 +88,19 @@ pub enum RunError {
 /// Runs what is asked, or goes on with it. Returns the run as it was left; `stop` interrupts it.
 pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToken) -> Result<Run, RunError> {
     let experiment = request.source.experiment()?;
+    let mut request = request;
+    if request.agents.is_empty() {
+        request.agents = AgentAddress::parse_all(&experiment.run.agents)
+            .map_err(|wrong| RunError::Request(format!("run.agents: {wrong}")))?;
+    }
+    check_agents(&request, &experiment)?;
+    let crew = match request.agents.as_slice() {
+        [] => None,
+        agents => {
+            let crew = Crew::gather(agents.to_vec(), request.secret.clone()).await;
+            Some(crew.map_err(RunError::Request)?)
+        }
+    };
     let folder = Folder::new(&request.out);
     let mut run = if folder.exists() {
         resumed(&request, &folder)?
@@ -80,7 +109,11 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         folder.write_run(&run)?;
         run
     };
+    if let Some(crew) = &crew {
+        run.environment.agents = crew.describe();
+    }
     let place = Place {
+        host: request.host.clone(),
         exe: request.exe.clone(),
         data: request.out.join("data"),
         logs: request.out.join("logs"),
@@ -98,6 +131,7 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         watch,
         stop,
         system: None,
+        crew,
     };
     let ended = bench.all(&mut run, &folder).await;
     bench.put_away().await;
@@ -117,6 +151,41 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
     }
 }
 
+/// What agents cannot do is said before anything runs.
+fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunError> {
+    let agents = &request.agents;
+    let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
+    let is_here = |address: &str| address.starts_with("127.") || address.starts_with("localhost:");
+    for parameters in grid::combinations(&request.source.grid(request.scale)?) {
+        let plan = request.source.plan(request.scale, &parameters)?;
+        let seated = placing::seat(&plan, agents);
+        if agents.is_empty() {
+            if let Some((name, _)) = plan.roles.iter().find(|(_, role)| !role.on.is_empty()) {
+                return Err(RunError::Request(format!(
+                    "roles.{name}.on names agents, and there are none: give them with --agent NAME=HOST:PORT"
+                )));
+            }
+            continue;
+        }
+        let seating = seated.map_err(RunError::Request)?;
+        placing::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;
+        let started = systems.iter().find(|system| {
+            let own = plan.system.own(system);
+            !request.addresses.contains_key(*system) && own.is_none_or(|own| !own.is_there())
+        });
+        let far = agents.iter().find(|agent| !is_here(&agent.address));
+        if let (Some(system), Some(agent)) = (started, far.filter(|_| is_here(&format!("{}:", request.host))))
+        {
+            return Err(RunError::Request(format!(
+                "agent `{}` at {} cannot reach {system}, which is started on this machine's loopback: give this \
+                 machine's address (--host), or that of a system that runs already (--address {system}=HOST:PORT)",
+                agent.name, agent.address
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A run from its beginning.
 fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
     let parameters = grid::combinations(&request.source.grid(request.scale)?);
@@ -126,7 +195,14 @@ fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
         .systems
         .clone()
         .unwrap_or_else(|| experiment.systems.clone());
-    let order = grid::order(&systems, &parameters, plan.run.repetitions, plan.run.seed);
+    let repetitions = request.repetitions.unwrap_or(plan.run.repetitions);
+    let mut order = grid::order(&systems, &parameters, repetitions, plan.run.seed);
+    // Where the protocol is varied, each system is asked in those that it speaks.
+    order.retain(|planned| {
+        let protocol = planned.parameters.get(PROTOCOL);
+        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
+        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
+    });
     std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
         path: request.out.clone(),
         source,
@@ -183,12 +259,16 @@ impl Bench {
     async fn all(&mut self, run: &mut Run, folder: &Folder) -> Result<(), RunError> {
         if run.network.is_none() {
             self.watch.does("measuring the network");
-            run.network = tokio::task::spawn_blocking(network::loopback)
-                .await
-                .ok()
-                .and_then(Result::ok);
+            run.network = match &self.crew {
+                Some(crew) => crew.network(),
+                None => tokio::task::spawn_blocking(network::loopback)
+                    .await
+                    .ok()
+                    .and_then(Result::ok),
+            };
         }
-        if run.ceilings.is_empty() {
+        // The clients of agents are on other machines.
+        if run.ceilings.is_empty() && self.crew.is_none() {
             self.watch
                 .does("measuring what the client reaches against a stub");
             run.ceilings = ceiling::measure(&self.request, &self.stop).await?;
@@ -236,13 +316,17 @@ impl Bench {
             .request
             .source
             .plan(self.request.scale, &planned.parameters)?;
-        for (system, address) in &self.request.addresses {
-            let own = match system.as_str() {
+        for (given, address) in &self.request.addresses {
+            let protocol = given.strip_suffix(OVER_AMQP);
+            let own = match protocol.unwrap_or(given) {
                 "stafett" => &mut plan.system.stafett,
                 "kafka" => &mut plan.system.kafka,
                 _ => &mut plan.system.rabbitmq,
             };
-            own.address = Some(address.clone());
+            match protocol {
+                Some(_) => own.amqp_address = Some(address.clone()),
+                None => own.address = Some(address.clone()),
+            }
         }
         debug_assert!(!plan.topics.is_empty(), "there is at least {TOPICS_DEFAULT}");
         Ok(plan)
@@ -275,4 +359,52 @@ fn left(run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) ->
         plan.run.warmup.0 + plan.run.duration.0 + Duration::from_secs(2)
     };
     each.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_protocol_is_varied_systems_are_asked_in_those_that_they_speak() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "question = \"?\"\nsystems = [\"stafett\", \"kafka\", \"rabbitmq\"]\n[run]\nrepetitions = 1\n\
+                    [roles.p]\ndoes = \"produce\"\n[grid]\n\"run.protocol\" = [\"kafka\", \"amqp\"]";
+        let request = Request {
+            name: "x".to_owned(),
+            source: Source {
+                place: "x".to_owned(),
+                text: text.to_owned(),
+            },
+            systems: None,
+            repetitions: None,
+            scale: 1.0,
+            out: folder.path().to_owned(),
+            addresses: BTreeMap::new(),
+            agents: Vec::new(),
+            secret: None,
+            host: "127.0.0.1".to_owned(),
+            exe: PathBuf::new(),
+            command: String::new(),
+        };
+        let run = planned(&request, request.source.experiment().unwrap()).unwrap();
+        let mut asked: Vec<_> = run
+            .order
+            .iter()
+            .map(|planned| {
+                (
+                    planned.system.as_str(),
+                    planned.parameters[PROTOCOL].as_str().unwrap(),
+                )
+            })
+            .collect();
+        asked.sort_unstable();
+        let expected = [
+            ("kafka", "kafka"),
+            ("rabbitmq", "amqp"),
+            ("stafett", "amqp"),
+            ("stafett", "kafka"),
+        ];
+        assert_eq!(asked, expected);
+    }
 }

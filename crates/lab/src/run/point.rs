@@ -8,11 +8,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::verdict::{self, Seen};
 use super::{Request, Watch, metrics, now_ms};
+use crate::agents::Crew;
+use crate::agents::crew::Order;
 use crate::drivers::{Destinations, Driver, DriverError};
-use crate::experiment::{Does, Plan, Restart};
+use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
-use crate::workload::{Load, Loaded};
+use crate::workload::filter;
+use crate::workload::load::Second;
+use crate::workload::{Load, Loaded, seats};
+
+/// Topics may take as long to be created as a point lasts, and not less than this.
+const PREPARED_WITHIN: Duration = Duration::from_mins(1);
 
 /// The lab at work: what was asked, and the system that is up.
 pub(crate) struct Bench {
@@ -21,6 +28,8 @@ pub(crate) struct Bench {
     pub(crate) watch: Arc<dyn Watch>,
     pub(crate) stop: CancellationToken,
     pub(crate) system: Option<System>,
+    /// Who runs the load, if it is not this program.
+    pub(crate) crew: Option<Crew>,
 }
 
 /// What came of a load.
@@ -53,7 +62,14 @@ impl Bench {
             metrics: BTreeMap::new(),
             remarks: Vec::new(),
         };
-        let plan = Arc::new(plan);
+        let filtered = filter::before(&plan, &planned.system);
+        if filtered != plan {
+            point.remarks.push(
+                "it does not filter duplicates itself: the lab's own filter before it does, and each message goes through it twice"
+                    .to_owned(),
+            );
+        }
+        let plan = Arc::new(filtered);
         if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
             point.outcome = outcome;
         }
@@ -78,11 +94,7 @@ impl Bench {
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
-            .map_err(|error| match error {
-                StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
-                StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
-                StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
-            })?;
+            .map_err(verdict::of_start)?;
         let Some(system) = &self.system else {
             return Ok(());
         };
@@ -98,7 +110,10 @@ impl Bench {
             self.rest(point, plan).await;
             return Ok(());
         }
-        let driver = systems::driver(&point.system, &system.address, plan).map_err(skipped)?;
+        let address = system
+            .address(plan)
+            .map_err(|reason| Outcome::because(OutcomeKind::Failed, reason))?;
+        let driver = systems::driver(&point.system, address, plan).map_err(skipped)?;
         if is_fresh && has_break_in(plan) {
             self.watch.does(&format!("warming {} up", point.system));
             let short = Arc::new(shortened(plan));
@@ -124,7 +139,7 @@ impl Bench {
             Ok(brought) => {
                 let loaded = &brought.loaded;
                 metrics::fill(point, plan, &brought);
-                point.driver.limited = verdict::limited(plan, loaded, ceilings, &point.parameters);
+                point.driver.limited = verdict::limited(plan, loaded, ceilings, point);
                 let seen = Seen { plan, loaded, died };
                 point.outcome = verdict::of(&seen);
                 point.remarks.extend(verdict::remarks(&seen));
@@ -147,7 +162,7 @@ impl Bench {
             lives && system.key == systems::key(name, plan)
         });
         let own = plan.system.own(name);
-        let is_ours = own.is_none_or(|own| own.address.is_none());
+        let is_ours = own.is_none_or(|own| !own.is_there());
         if fits && (plan.run.restart == Restart::Settings || !is_ours) {
             return Ok(false);
         }
@@ -172,7 +187,7 @@ impl Bench {
 
     /// Creates topics, runs the load, deletes the topics.
     async fn load(
-        &self,
+        &mut self,
         driver: &Arc<dyn Driver>,
         plan: &Arc<Plan>,
         topic_settings: &[(String, String)],
@@ -180,24 +195,15 @@ impl Bench {
     ) -> Result<Brought, DriverError> {
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
-        for set in destinations.values() {
-            driver.prepare(set).await?;
-        }
+        prepare(driver, plan, &destinations).await?;
         let prepared = began.elapsed();
         let stop = self.stop.child_token();
+        let of_load = stop.clone();
         let process = self.system.as_ref().and_then(|system| system.process.as_ref());
         let watch = Arc::clone(&self.watch);
-        let load = Load {
-            plan: Arc::clone(plan),
-            driver: Arc::clone(driver),
-            destinations: destinations.clone(),
-            brokers: process.map(|process| process.pid).into_iter().collect(),
-            contents: Load::contents(plan).map_err(DriverError::Refused)?,
-            ends_early: true,
-            precise: true,
-            stop: stop.clone(),
-            on_second: Box::new(move |second| watch.second(second)),
-        };
+        let on_second: Box<dyn Fn(&Second) + Send + Sync> =
+            Box::new(move |second: &Second| watch.second(second));
+        let brokers = process.map(|process| process.pid).into_iter().collect();
         let ended = process.map(|process| process.ended.clone());
         let death = async move {
             match ended {
@@ -208,8 +214,39 @@ impl Bench {
             // The load sees that and ends.
             std::future::pending::<()>().await;
         };
+        let (system, address) = self.whereabouts(plan);
+        let crew = self.crew.as_mut();
+        let running = async {
+            if let Some(crew) = crew {
+                let order = Order {
+                    plan: Arc::clone(plan),
+                    system,
+                    address,
+                    tag: tag.to_owned(),
+                    topic_settings: topic_settings.to_vec(),
+                    brokers,
+                    stop: of_load,
+                    on_second,
+                };
+                return crew.run(order).await;
+            }
+            let load = Load {
+                plan: Arc::clone(plan),
+                driver: Arc::clone(driver),
+                destinations: destinations.clone(),
+                brokers,
+                contents: Load::contents(plan).map_err(DriverError::Refused)?,
+                seating: Arc::default(),
+                together: None,
+                ends_early: true,
+                precise: true,
+                stop: of_load,
+                on_second,
+            };
+            load.run().await
+        };
         let loaded = tokio::select! {
-            loaded = load.run() => loaded?,
+            loaded = running => loaded?,
             () = death => return Err(DriverError::Failed("the system ended".to_owned())),
         };
         for set in destinations.values() {
@@ -220,6 +257,13 @@ impl Bench {
             prepare_s: (prepared + loaded.connected).as_secs_f64(),
             loaded,
         })
+    }
+
+    /// The system's name, and where it is spoken to.
+    fn whereabouts(&self, plan: &Plan) -> (String, String) {
+        let system = self.system.as_ref();
+        let known = system.map(|system| (system.name.clone(), system.address(plan).unwrap_or_default()));
+        known.map_or_else(Default::default, |(name, address)| (name, address.to_owned()))
     }
 
     /// No load at all: the system is there, and that is what is measured.
@@ -245,6 +289,25 @@ impl Bench {
     }
 }
 
+/// Creates what is used, within a bound: a system that takes too long for it is a result.
+async fn prepare(
+    driver: &Arc<dyn Driver>,
+    plan: &Plan,
+    destinations: &BTreeMap<String, Arc<Destinations>>,
+) -> Result<(), DriverError> {
+    let patience = plan.run.duration.0.max(PREPARED_WITHIN);
+    for set in destinations.values() {
+        let preparing = tokio::time::timeout(patience, driver.prepare(set));
+        preparing.await.unwrap_or_else(|_| {
+            let (count, seconds) = (set.names.len(), patience.as_secs());
+            Err(DriverError::Failed(format!(
+                "creating {count} topics or queues took longer than {seconds} s"
+            )))
+        })?;
+    }
+    Ok(())
+}
+
 /// The topics of a point by their set.
 pub(crate) fn destinations(
     plan: &Plan,
@@ -255,15 +318,52 @@ pub(crate) fn destinations(
         let names = (0..topics.count)
             .map(|place| format!("lab-{tag}-{set}-{place}"))
             .collect();
+        let mut settings = settings.to_vec();
+        let own = [
+            ("x-queue-type", topics.queue_type.clone()),
+            ("x-max-length", topics.length_max.map(|most| most.to_string())),
+        ];
+        settings.extend(
+            own.into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+        );
+        let (exchange, audiences) = audiences(plan, set, topics);
         let destinations = Destinations {
             kind: topics.kind,
             names,
             partitions: topics.partitions,
-            settings: settings.to_vec(),
+            settings,
+            exchange,
+            audiences,
+            is_stored: topics.stored,
+            format: topics.format,
         };
         (set.clone(), Arc::new(destinations))
     });
     sets.collect()
+}
+
+/// Who gets everything of a set, each by the name of its group, and what stands before them where that is needed.
+fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
+    let reads = |role: &Role| {
+        matches!(role.does, Does::Consume | Does::Respond | Does::Filter)
+            && role.topics.as_deref().is_none_or(|topics| topics == set)
+    };
+    let mut audiences = Vec::new();
+    let mut fans_out = false;
+    for (name, role) in plan.roles.iter().filter(|(_, role)| reads(role)) {
+        fans_out |= role.fan_out;
+        if role.fan_out {
+            audiences.extend((0..role.clients).map(|client| seats::group(name, role, client)));
+        } else {
+            audiences.push(seats::group(name, role, 0));
+        }
+    }
+    match topics.exchange {
+        Some(kind) => (Some(kind), audiences),
+        None if fans_out || audiences.len() > 1 => (Some(ExchangeKind::Fanout), audiences),
+        None => (None, Vec::new()),
+    }
 }
 
 fn has_break_in(plan: &Plan) -> bool {

@@ -1,11 +1,10 @@
 //! How a point ended, and whether the client was what was measured.
 
-use std::collections::BTreeMap;
-
 use super::metrics;
 use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate};
-use crate::results::{Ceiling, Outcome, OutcomeKind, ProcessKind};
+use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
+use crate::systems::StartError;
 use crate::workload::Loaded;
 
 /// A rate this close to what the client reaches against a stub is the client's.
@@ -19,6 +18,15 @@ pub(super) struct Seen<'a> {
     pub(super) loaded: &'a Loaded,
     /// How the system ended.
     pub(super) died: Option<String>,
+}
+
+/// What a system that is not there makes of a point.
+pub(super) fn of_start(error: StartError) -> Outcome {
+    match error {
+        StartError::Missing(reason) => Outcome::because(OutcomeKind::Skipped, reason),
+        StartError::Refused(reason) => Outcome::because(OutcomeKind::Refused, reason),
+        StartError::Failed(reason) => Outcome::because(OutcomeKind::Failed, reason),
+    }
 }
 
 pub(super) fn of_error(error: &DriverError) -> Outcome {
@@ -103,17 +111,11 @@ pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
 }
 
 /// Why the client, rather than the system, may be what was measured.
-pub(super) fn limited(
-    plan: &Plan,
-    loaded: &Loaded,
-    ceilings: &[Ceiling],
-    parameters: &BTreeMap<String, serde_json::Value>,
-) -> Option<String> {
+pub(super) fn limited(plan: &Plan, loaded: &Loaded, ceilings: &[Ceiling], point: &Point) -> Option<String> {
     let ceiling = ceilings.iter().find(|ceiling| {
-        let concerned = ceiling.parameters.iter();
-        concerned
-            .into_iter()
-            .all(|(path, value)| parameters.get(path) == Some(value))
+        let mut concerned = ceiling.parameters.iter();
+        ceiling.driver == point.driver.name
+            && concerned.all(|(path, value)| point.parameters.get(path) == Some(value))
     });
     let rate = |does: &str| -> f64 {
         loaded

@@ -56,29 +56,73 @@ pub fn kafka(asked: &str) -> Given {
     }
 }
 
-/// A quorum queue's log is synced before the confirm; a classic queue's messages, if persistent, are written, and synced
-/// at intervals that a publisher does not wait for (RabbitMQ documentation, quorum queues and publisher confirms).
+/// Over AMQP the level is that of the queue (`x-stafett-durability`); what is transient has none.
+pub fn stafett_queues(asked: &str, plan: &Plan) -> Given {
+    if asked.parse() == Ok(Level::Memory) {
+        let (durable, note) = if queue_types(plan).all(|kind| kind != Some("quorum")) {
+            ("false", "transient messages in queues that are not durable")
+        } else {
+            ("true", "transient messages: a quorum queue is always durable")
+        };
+        let settings = [("durable", durable.to_owned()), ("delivery_mode", "1".to_owned())];
+        return given(asked, "memory", Some(note), &settings);
+    }
+    let [durable, persistent] = persistent();
+    let level = ("x-stafett-durability", asked.to_owned());
+    given(
+        asked,
+        asked,
+        Some("persistent messages in durable queues of that level"),
+        &[durable, persistent, level],
+    )
+}
+
+/// RabbitMQ's switches are durable queues, persistent messages and the type of the queue.
+///
+/// - A classic queue confirms a persistent message once it is written to the store's file, without a sync: it
+///   survives a killed process, and not a power loss (its store in 4.0, `rabbit_classic_queue_store_v2` and
+///   `rabbit_msg_store`, only writes).
+/// - A quorum queue confirms once a majority has it in its write-ahead log, which is synced first (Ra, `wal_sync_method`,
+///   `datasync` by default; RabbitMQ documentation, quorum queues). It has no weaker level.
+/// - Transient messages in queues that are not durable are gone with the process.
 pub fn rabbitmq(asked: &str, plan: &Plan) -> Given {
-    let is_quorum = plan
-        .topics
-        .values()
-        .any(|topics| topics.queue_type.as_deref() == Some("quorum"));
-    match asked.parse() {
-        Ok(Level::Memory) if !is_quorum => given(asked, "memory", Some("transient messages"), &[]),
-        _ if is_quorum => given(
+    let are_all = |wanted: Option<&str>| queue_types(plan).all(|kind| kind == wanted);
+    let level = asked.parse();
+    let [durable, persistent] = persistent();
+    if are_all(Some("quorum")) || level == Ok(Level::Sync) && are_all(None) {
+        let kind = ("x-queue-type", "quorum".to_owned());
+        let note = "quorum queues: the log is synced before the confirm";
+        return given(asked, "sync", Some(note), &[durable, persistent, kind]);
+    }
+    let has_quorum = queue_types(plan).any(|kind| kind == Some("quorum"));
+    match level {
+        Ok(Level::Memory) if !has_quorum => {
+            let settings = [("durable", "false".to_owned()), ("delivery_mode", "1".to_owned())];
+            let note = "transient messages in queues that are not durable";
+            given(asked, "memory", Some(note), &settings)
+        }
+        Ok(Level::Os) => given(
             asked,
-            "sync",
-            Some("a quorum queue syncs its log before it confirms"),
-            &[],
+            "os",
+            Some("persistent messages in durable classic queues: written before the confirm"),
+            &[durable, persistent],
         ),
-        Ok(Level::Os) => given(asked, "os", Some("persistent messages with confirms"), &[]),
         _ => given(
             asked,
             "os",
-            Some("a classic queue has no more than persistent messages with confirms"),
-            &[],
+            Some("a classic queue writes before it confirms and does not sync: it has no level above `os`"),
+            &[durable, persistent],
         ),
     }
+}
+
+fn persistent() -> [(&'static str, String); 2] {
+    [("durable", "true".to_owned()), ("delivery_mode", "2".to_owned())]
+}
+
+/// What queues are asked to be.
+fn queue_types(plan: &Plan) -> impl Iterator<Item = Option<&str>> {
+    plan.topics.values().map(|topics| topics.queue_type.as_deref())
 }
 
 /// Nothing is acknowledged where nobody waits for an answer.
@@ -98,6 +142,47 @@ pub fn without_acknowledgement(mut durability: Durability, plan: &Plan) -> Durab
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Source;
+
+    fn plan(queue: &str) -> Plan {
+        let source = Source {
+            place: "x".to_owned(),
+            text: format!(
+                "question = \"?\"\nsystems = [\"rabbitmq\"]\n[topics.main]\n{queue}\n[roles.p]\ndoes = \"produce\""
+            ),
+        };
+        source.plan(1.0, &std::collections::BTreeMap::new()).unwrap()
+    }
+
+    #[test]
+    fn rabbitmq_syncs_in_quorum_queues_alone() {
+        let (any, classic, quorum) = (
+            plan(""),
+            plan("kind = \"queue\"\nqueue_type = \"classic\""),
+            plan("kind = \"queue\"\nqueue_type = \"quorum\""),
+        );
+        let given = |asked, plan| rabbitmq(asked, plan).1.given;
+        assert_eq!(given("memory", &any), "memory");
+        assert_eq!(given("os", &any), "os");
+        assert_eq!(given("interval:5,6", &any), "os");
+        assert_eq!(given("sync", &any), "sync");
+        assert_eq!(given("sync", &classic), "os");
+        assert_eq!(given("os", &quorum), "sync");
+        let (settings, _) = rabbitmq("sync", &any);
+        assert!(settings.contains(&("x-queue-type".to_owned(), "quorum".to_owned())));
+    }
+
+    #[test]
+    fn stafetts_queues_have_every_level() {
+        for level in ["os", "interval:5,6", "sync"] {
+            let (settings, durability) = stafett_queues(level, &plan(""));
+            assert_eq!(durability.given, level);
+            assert!(settings.contains(&("x-stafett-durability".to_owned(), level.to_owned())));
+        }
+        let (settings, durability) = stafett_queues("memory", &plan(""));
+        assert_eq!(durability.given, "memory");
+        assert!(settings.contains(&("delivery_mode".to_owned(), "1".to_owned())));
+    }
 
     #[test]
     fn a_level_that_is_not_there_is_shown_as_what_is() {

@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use super::process::Process;
-use super::stafett::{empty, plain, there};
-use super::{Place, StartError, System, first_answer};
-use crate::experiment::Plan;
+use super::stafett::{empty, plain};
+use super::{Place, StartError, System, answer_of, there};
+use crate::experiment::{Plan, Protocol};
 
 /// The first start fetches the jars.
 const READY_WITHIN: Duration = Duration::from_mins(10);
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.kafka;
-    if let Some(address) = &own.address {
-        return there("kafka", address, own).await;
+    if own.is_there() {
+        return there("kafka", plan, own).await;
     }
     let script = super::script(place, "kafka")?;
     let data = place.data.join("kafka");
     empty(&data)?;
     let mut command = Command::new(script);
     command.arg("serve").arg("--data-dir").arg(&data);
-    command.args(["--kafka", "127.0.0.1:0"]);
+    command.args(["--kafka", &format!("{}:0", place.host)]);
     let mut settings = BTreeMap::new();
     // Topics that a point has used are gone before the next one is measured.
     let mut properties = vec![("log.segment.delete.delay.ms".to_owned(), "1000".to_owned())];
@@ -44,7 +44,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         (line == "ready").then(|| address.clone().unwrap_or_default())
     };
     let (process, address) = Process::start(command, "kafka", &place.logs, READY_WITHIN, is_ready).await?;
-    let cold_start = first_answer(&address, started, READY_WITHIN).await?;
+    let answered = answer_of(&process, (Protocol::Kafka, &address), started, READY_WITHIN).await?;
     let log = std::fs::read_to_string(data.join("server.log")).unwrap_or_default();
     let version = log
         .lines()
@@ -52,10 +52,10 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         .map(|(_, version)| version.split_whitespace().next().unwrap_or_default().to_owned());
     Ok(System {
         name: "kafka".to_owned(),
-        address,
+        addresses: BTreeMap::from([(Protocol::Kafka, address)]),
         version: version.unwrap_or_default(),
         settings,
-        cold_start: Some(cold_start),
+        cold_start: Some(answered.after),
         process: Some(process),
         key: String::new(),
     })

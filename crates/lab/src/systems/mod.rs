@@ -11,19 +11,25 @@ pub mod rabbitmq;
 pub mod stafett;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::drivers::Driver;
+use crate::drivers::amqp::Amqp;
 use crate::drivers::lean::Lean;
-use crate::experiment::{DriverKind, Plan};
+use crate::drivers::live::Live;
+use crate::drivers::{Driver, DriverError};
+use crate::experiment::check::speaks;
+use crate::experiment::{DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
 use process::Process;
 
 /// Where systems live.
 #[derive(Debug, Clone)]
 pub struct Place {
+    /// This machine's address, on which systems listen.
+    pub host: String,
     /// This program: Stafett is started with it.
     pub exe: PathBuf,
     /// Of everything that systems store; emptied for each start.
@@ -34,11 +40,20 @@ pub struct Place {
     pub peers: Option<PathBuf>,
 }
 
+impl Place {
+    /// Whether systems are for this machine alone.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
 /// A system that answers.
 #[derive(Debug)]
 pub struct System {
     pub name: String,
-    pub address: String,
+    /// Where it listens, by what it speaks there.
+    pub addresses: BTreeMap<Protocol, String>,
     pub version: String,
     /// What it was told, in its own words.
     pub settings: BTreeMap<String, String>,
@@ -67,7 +82,7 @@ pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, Sta
     let mut system = match name {
         "stafett" => stafett::start(plan, place).await?,
         "kafka" => kafka::start(plan, place).await?,
-        "rabbitmq" => rabbitmq::start(plan, place)?,
+        "rabbitmq" => rabbitmq::start(plan, place).await?,
         other => return Err(StartError::Missing(format!("`{other}` is no system"))),
     };
     system.key = key(name, plan);
@@ -76,27 +91,50 @@ pub async fn start(name: &str, plan: &Plan, place: &Place) -> Result<System, Sta
 
 /// What a system of that name has to be started with for a plan.
 pub fn key(name: &str, plan: &Plan) -> String {
-    format!("{name} {:?}", plan.system.own(name))
+    format!(
+        "{name} {:?} {:?}",
+        plan.system.own(name),
+        stafett::rules(name, plan)
+    )
 }
 
 /// The settings of topics that give a durability, and which it is.
 pub fn levels(name: &str, plan: &Plan) -> (Vec<(String, String)>, Durability) {
     let asked = plan.system.durability.as_str();
-    match name {
-        "stafett" => durability::stafett(asked),
-        "kafka" => durability::kafka(asked),
+    match (name, protocol(name, plan)) {
+        ("stafett", Ok(Protocol::Amqp)) => durability::stafett_queues(asked, plan),
+        ("stafett", _) => durability::stafett(asked),
+        ("kafka", _) => durability::kafka(asked),
         _ => durability::rabbitmq(asked, plan),
+    }
+}
+
+/// What is spoken to a system of that name, or why nothing can be.
+pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
+    let has = |kind| plan.topics.values().any(|topics| topics.kind == kind);
+    let own = match name {
+        "kafka" => Protocol::Kafka,
+        "rabbitmq" => Protocol::Amqp,
+        _ if has(TopicKind::Live) => Protocol::Live,
+        _ if has(TopicKind::Queue) => Protocol::Amqp,
+        _ => Protocol::Kafka,
+    };
+    let wanted = plan.run.protocol.unwrap_or(own);
+    if speaks(name, wanted) {
+        Ok(wanted)
+    } else {
+        Err(format!("it does not speak {}", wanted.name()))
     }
 }
 
 /// A driver for a system of that name, or why there is none.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
-    if name == "rabbitmq" {
-        return Err("there is no driver for AMQP yet".to_owned());
-    }
-    match plan.run.driver {
-        DriverKind::Lean => Ok(Arc::new(Lean::new(address))),
-        DriverKind::Client => Err("the driver on librdkafka is not built in".to_owned()),
+    match (protocol(name, plan)?, plan.run.driver) {
+        (Protocol::Kafka, DriverKind::Lean) => Ok(Arc::new(Lean::new(address))),
+        (Protocol::Amqp, DriverKind::Lean) => Ok(Arc::new(Amqp::new(address))),
+        (Protocol::Live, DriverKind::Lean | DriverKind::Client) => Ok(Arc::new(Live::new(address))),
+        (Protocol::Kafka, DriverKind::Client) => Err("the driver on librdkafka is not built in".to_owned()),
+        (Protocol::Amqp, DriverKind::Client) => Err("the driver on lapin is not built in".to_owned()),
     }
 }
 
@@ -120,19 +158,125 @@ pub fn find_peers(from: &[&std::path::Path]) -> Option<PathBuf> {
     })
 }
 
-/// Asks a system for its topics until it answers.
+impl System {
+    /// Where it listens for what is spoken to it.
+    pub fn address(&self, plan: &Plan) -> Result<&str, String> {
+        let protocol = protocol(&self.name, plan)?;
+        let address = self.addresses.get(&protocol);
+        address.map(String::as_str).ok_or_else(|| {
+            let name = &self.name;
+            format!("where {name} speaks {} was not given", protocol.name())
+        })
+    }
+}
+
+/// A system that runs already.
+pub(crate) async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, StartError> {
+    let spoken = protocol(name, plan).map_err(StartError::Missing)?;
+    let address = own.address(spoken).unwrap_or_default();
+    if !own.set.is_empty() {
+        return Err(StartError::Refused(format!(
+            "{name} at {address} runs already: its own settings cannot be set from here"
+        )));
+    }
+    let answered = first_answer(spoken, address, Instant::now(), Duration::from_secs(10)).await?;
+    Ok(System {
+        name: name.to_owned(),
+        addresses: Protocol::ALL
+            .into_iter()
+            .filter_map(|protocol| Some((protocol, own.address(protocol)?.to_owned())))
+            .collect(),
+        version: answered.version,
+        settings: BTreeMap::new(),
+        cold_start: None,
+        process: None,
+        key: String::new(),
+    })
+}
+
+/// What came of waiting for a system.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) after: Duration,
+    /// What it says that it is, where its protocol has a place for that.
+    pub(crate) version: String,
+}
+
+/// The same of a process that may end before it answers.
+pub(crate) async fn answer_of(
+    process: &Process,
+    (protocol, address): (Protocol, &str),
+    since: Instant,
+    patience: Duration,
+) -> Result<Answered, StartError> {
+    tokio::select! {
+        answered = first_answer(protocol, address, since, patience) => answered,
+        () = process.ended.cancelled() => {
+            let status = process.status().unwrap_or_default();
+            Err(StartError::Failed(format!("it ended before it answered: {status}")))
+        }
+    }
+}
+
+/// Asks a system until it answers.
 pub(crate) async fn first_answer(
+    protocol: Protocol,
     address: &str,
     since: Instant,
     patience: Duration,
-) -> Result<Duration, StartError> {
+) -> Result<Answered, StartError> {
     let mut last = "it did not answer".to_owned();
-    while since.elapsed() < patience {
-        match Lean::new(address).ping().await {
-            Ok(()) => return Ok(since.elapsed()),
-            Err(error) => last = error.to_string(),
+    while let Some(left) = patience.checked_sub(since.elapsed()) {
+        match tokio::time::timeout(left, ask(protocol, address)).await {
+            Err(_) => break,
+            Ok(Ok(version)) => {
+                return Ok(Answered {
+                    after: since.elapsed(),
+                    version,
+                });
+            }
+            Ok(Err(error)) => last = error.to_string(),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Err(StartError::Failed(last))
+}
+
+/// Asks once; the answer is what the system says that it is, where its protocol has a place for that.
+async fn ask(protocol: Protocol, address: &str) -> Result<String, DriverError> {
+    match protocol {
+        Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),
+        Protocol::Amqp => Amqp::new(address).ping().await.map(|server| server.version),
+        Protocol::Live => Live::new(address).ping().await.map(|()| String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Source;
+
+    fn plan(settings: &str) -> Plan {
+        let source = Source {
+            place: "x".to_owned(),
+            text: format!(
+                "question = \"?\"\nsystems = [\"stafett\"]\n{settings}\n[roles.p]\ndoes = \"produce\""
+            ),
+        };
+        source.plan(1.0, &BTreeMap::new()).unwrap()
+    }
+
+    #[test]
+    fn queues_are_spoken_to_over_amqp_and_topics_over_kafkas_protocol() {
+        let topics = plan("");
+        assert_eq!(protocol("stafett", &topics), Ok(Protocol::Kafka));
+        assert_eq!(protocol("rabbitmq", &topics), Ok(Protocol::Amqp));
+        let queues = plan("[topics.main]\nkind = \"queue\"");
+        assert_eq!(protocol("stafett", &queues), Ok(Protocol::Amqp));
+        let amqp = plan("[run]\nprotocol = \"amqp\"");
+        assert_eq!(protocol("stafett", &amqp), Ok(Protocol::Amqp));
+        assert_eq!(driver("kafka", "", &amqp).unwrap_err(), "it does not speak AMQP");
+        assert_eq!(driver("stafett", "", &amqp).unwrap().name(), "lean-amqp");
+        assert_eq!(driver("stafett", "", &topics).unwrap().name(), "lean");
+    }
 }

@@ -6,35 +6,41 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use super::process::{Process, last_words};
-use super::{Place, StartError, System, first_answer};
-use crate::experiment::{Own, Plan};
+use super::{Place, StartError, System, answer_of, protocol, there};
+use crate::experiment::{Plan, Protocol, TopicKind};
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
+/// What the names of the lab's topics begin with.
+const TOPICS: &str = "lab-";
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartError> {
     let own = &plan.system.stafett;
-    if let Some(address) = &own.address {
-        return there("stafett", address, own).await;
+    if own.is_there() {
+        return there("stafett", plan, own).await;
     }
+    let spoken = protocol("stafett", plan).map_err(StartError::Missing)?;
     let data = place.data.join("stafett");
     empty(&data)?;
     let mut command = Command::new(&place.exe);
     command.arg("serve").arg("--data-dir").arg(&data);
-    command.args([
-        "--kafka",
-        "127.0.0.1:0",
-        "--amqp",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--log-level",
-        "warn",
-    ]);
+    let listen = format!("{}:0", place.host);
+    for listener in ["--kafka", "--amqp", "--http"] {
+        command.args([listener, &listen]);
+    }
+    command.args(["--log-level", "warn"]);
+    if !place.is_loopback() {
+        // Agents have to reach it, and it lives as long as the run.
+        command.args(["--set", "allow_unauthenticated=true"]);
+    }
     let mut settings = BTreeMap::new();
     for (name, value) in &own.set {
         let value = plain(value);
         command.arg("--set").arg(format!("{name}={value}"));
         settings.insert(name.clone(), value);
+    }
+    for (name, value) in rules("stafett", plan) {
+        command.arg("--set").arg(format!("{name}={value}"));
+        settings.insert(name, value);
     }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("STAFETT_") {
@@ -42,15 +48,18 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
     }
     let started = Instant::now();
-    let mut address = None;
+    let mut found = BTreeMap::new();
     let is_ready = |line: &str| {
-        if let Some(at) = line.strip_prefix("kafka listening on ") {
-            address = Some(at.to_owned());
+        for protocol in Protocol::ALL {
+            let at = line
+                .strip_prefix(protocol.word())
+                .and_then(|rest| rest.strip_prefix(" listening on "));
+            found.extend(at.map(|at| (protocol, at.to_owned())));
         }
-        (line == "ready").then(|| address.clone().unwrap_or_default())
+        (line == "ready").then(|| found.clone())
     };
     let launched = Process::start(command, "stafett", &place.logs, READY_WITHIN, is_ready).await;
-    let (process, address) = match launched {
+    let (process, addresses) = match launched {
         Err(StartError::Failed(_)) if !own.set.is_empty() => {
             // Its own settings are the likeliest reason: what it says about them is a refusal.
             let said = last_words(&place.logs.join("stafett.err"));
@@ -58,35 +67,37 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         }
         other => other?,
     };
-    let cold_start = first_answer(&address, started, READY_WITHIN).await?;
+    let address = addresses.get(&spoken).map_or("", String::as_str);
+    let answered = answer_of(&process, (spoken, address), started, READY_WITHIN).await?;
     Ok(System {
         name: "stafett".to_owned(),
-        address,
+        addresses,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
-        cold_start: Some(cold_start),
+        cold_start: Some(answered.after),
         process: Some(process),
         key: String::new(),
     })
 }
 
-/// A system that runs already.
-pub(super) async fn there(name: &str, address: &str, own: &Own) -> Result<System, StartError> {
-    if !own.set.is_empty() {
-        return Err(StartError::Refused(format!(
-            "{name} at {address} runs already: its own settings cannot be set from here"
-        )));
+/// What the plan's live topics are: settings of the broker, for all topics of the lab.
+pub(super) fn rules(name: &str, plan: &Plan) -> Vec<(String, String)> {
+    if name != "stafett" {
+        return Vec::new();
     }
-    first_answer(address, Instant::now(), Duration::from_secs(10)).await?;
-    Ok(System {
-        name: name.to_owned(),
-        address: address.to_owned(),
-        version: String::new(),
-        settings: BTreeMap::new(),
-        cold_start: None,
-        process: None,
-        key: String::new(),
-    })
+    let live = || {
+        plan.topics
+            .values()
+            .filter(|topics| topics.kind == TopicKind::Live)
+    };
+    let filter = live().find_map(|topics| topics.filter);
+    let stored = live().any(|topics| topics.stored);
+    let rules = [
+        filter.map(|filter| ("live.duplicates", format!("{TOPICS}={}ms", filter.0.as_millis()))),
+        stored.then(|| ("live.logs", format!("{TOPICS}=lab"))),
+    ];
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    rules.into_iter().flatten().map(named).collect()
 }
 
 /// A folder with nothing in it.

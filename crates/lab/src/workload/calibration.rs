@@ -27,6 +27,8 @@ async fn run(load: &str, behaviour: Behaviour) -> Loaded {
         plan: Arc::new(plan),
         driver: Arc::new(Fake::new(behaviour)),
         brokers: Vec::new(),
+        seating: Arc::default(),
+        together: None,
         ends_early: true,
         precise: false,
         stop: CancellationToken::new(),

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::ledger::{Entry, Ledger};
 use super::message::Received;
 use super::recorder::Recorder;
+use super::seating::Seating;
 use crate::drivers::{Driver, DriverError, Receiver, Seat};
 use crate::experiment::Work;
 use crate::measure::timer::Timer;
@@ -22,6 +23,7 @@ pub(super) struct Consumer {
     pub(super) recorder: Arc<Recorder>,
     /// What its audience has: its own with fan-out, else the role's.
     pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) seating: Arc<Seating>,
     pub(super) timer: Timer,
     pub(super) stop: CancellationToken,
 }
@@ -116,12 +118,14 @@ impl Consumer {
     }
 
     fn enter(&self, received: &[Received]) {
-        let (mut bytes, mut again) = (0, 0);
+        let (mut bytes, mut again, mut elsewhere) = (0, 0, 0);
         let mut moments: Vec<(u64, u64)> = Vec::new();
         {
             let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             for message in received {
                 match ledger.enter(message.stream, message.sequence) {
+                    // Two clocks are not compared.
+                    Entry::New if !self.seating.has_stream(message.stream) => elsewhere += 1,
                     Entry::New => match moments.last_mut() {
                         Some((intended, count)) if *intended == message.intended => *count += 1,
                         _ => moments.push((message.intended, 1)),
@@ -132,7 +136,7 @@ impl Consumer {
                 bytes += u64::from(message.size);
             }
         }
-        self.recorder.received(&moments, bytes, again);
+        self.recorder.received(&moments, elsewhere, bytes, again);
     }
 
     async fn work(&mut self, messages: usize) {

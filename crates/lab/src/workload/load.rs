@@ -19,11 +19,15 @@ use tokio_util::task::TaskTracker;
 use super::adaptive::{Search, Trial};
 use super::choose::Chooser;
 use super::content::Contents;
+use super::filter::Seen;
 use super::ledger::Ledger;
 use super::pace::SharedRate;
 use super::recorder::Recorder;
+use super::seating::Seating;
 use super::seats::{self, Cast};
+use super::together::{Progress, RoleBooks, RoleSecond, Together};
 use crate::drivers::{Destinations, Driver, DriverError};
+use crate::environment;
 use crate::experiment::{Does, Plan, Rate, Role};
 use crate::measure::process::Watched;
 use crate::results::{ProcessKind, ProcessSeries, RoleResult};
@@ -43,6 +47,10 @@ pub struct Load {
     /// Processes of the system.
     pub brokers: Vec<u32>,
     pub contents: BTreeMap<String, Contents>,
+    /// Which clients sit here.
+    pub seating: Arc<Seating>,
+    /// Other hosts run the rest of it.
+    pub together: Option<Together>,
     /// Ends when all that was to be sent has come, even if there is time left.
     pub ends_early: bool,
     /// The kernel's timers, rather than simulated time.
@@ -79,15 +87,25 @@ pub struct Loaded {
     /// The first thing that went wrong.
     pub error: Option<String>,
     pub remarks: Vec<String>,
+    /// Where several hosts ran it: what there is to account for, in the order of the roles.
+    pub books: Vec<RoleBooks>,
+    /// Cores of the machines that clients ran on.
+    pub client_cores: u32,
 }
 
 /// A role at work.
 pub(super) struct Actor {
     pub(super) name: String,
+    /// Of the role, in the order of the names.
+    pub(super) place: usize,
+    /// That sit here.
+    pub(super) clients: u32,
     pub(super) role: Arc<Role>,
     pub(super) recorder: Arc<Recorder>,
     /// Streams of its messages, and how many each has had.
     pub(super) streams: Vec<(u32, Arc<AtomicU64>)>,
+    /// How often every message comes to each of its audiences.
+    pub(super) each: u16,
     /// One for all consumers of the role, or one each.
     pub(super) ledgers: Vec<Arc<Mutex<Ledger>>>,
     pub(super) budget: Arc<AtomicU64>,
@@ -99,12 +117,19 @@ pub(super) struct Actor {
     /// When its first client began, in nanoseconds since the load began.
     pub(super) began: AtomicU64,
     pub(super) chooser: OnceLock<Chooser>,
+    /// Of those that filter.
+    pub(super) seen: Option<Seen>,
 }
 
 impl Actor {
     /// Messages that its senders got through.
     fn acknowledged(&self) -> u64 {
         self.recorder.totals().acknowledged
+    }
+
+    /// How often every message comes to all of them together.
+    pub(super) fn deliveries(&self) -> u64 {
+        self.ledgers.len() as u64 * u64::from(self.each)
     }
 
     /// The name of the set that it uses.
@@ -134,8 +159,15 @@ impl Load {
             .chain([Watched::new(ProcessKind::Client, own)])
             .collect();
         let connecting = Instant::now();
-        let cast = Cast::assemble(&self).await?;
+        let Some(receivers) = self.stop.run_until_cancelled(seats::connect(&self)).await else {
+            return Err(DriverError::Failed(
+                "it was stopped before everybody was connected".to_owned(),
+            ));
+        };
+        let receivers = receivers?;
         let connected = connecting.elapsed();
+        self.wait_for_others(connected).await;
+        let cast = Cast::new(&self, receivers);
         let run = Running {
             load: &self,
             cast: &cast,
@@ -144,7 +176,7 @@ impl Load {
         cast.begin(&self);
         let (warmup_s, measured_s, sustainable_rate) = run.sample(&mut watched).await;
         cast.stop_senders.cancel();
-        let is_drained = run.drain(&mut watched, warmup_s + measured_s).await;
+        let is_drained = run.drain(&mut watched, warmup_s + measured_s).await && self.together.is_none();
         cast.stop_all.cancel();
         let mut remarks = Vec::new();
         for actor in &cast.actors {
@@ -153,7 +185,7 @@ impl Load {
                 remarks.push(format!("clients of `{}` did not end", actor.name));
             }
         }
-        if !is_drained && !self.stop.is_cancelled() {
+        if !is_drained && !self.stop.is_cancelled() && self.together.is_none() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
         let drain_s = run.drain_seconds();
@@ -169,7 +201,22 @@ impl Load {
             sustainable_rate,
             error,
             remarks,
+            books: match self.together {
+                Some(_) => cast.actors.iter().map(|actor| actor.books()).collect(),
+                None => Vec::new(),
+            },
+            client_cores: environment::cores(),
         })
+    }
+
+    /// Says that who receives is connected, and waits until that is so everywhere.
+    async fn wait_for_others(&self, connected: Duration) {
+        if let Some(together) = &self.together {
+            together
+                .progress
+                .send_modify(|progress| progress.connected = Some(connected));
+            let _ = self.stop.run_until_cancelled(together.begin.cancelled()).await;
+        }
     }
 }
 
@@ -231,7 +278,11 @@ impl Running<'_> {
     async fn until(&self, at: Duration) -> bool {
         let at = self.cast.started + at;
         loop {
-            if self.load.stop.is_cancelled() || self.load.ends_early && self.is_complete() {
+            self.tell(false);
+            let is_told = self
+                .together()
+                .is_some_and(|together| together.end.is_cancelled());
+            if self.load.stop.is_cancelled() || is_told || self.load.ends_early && self.is_complete() {
                 return true;
             }
             if Instant::now() >= at {
@@ -241,8 +292,32 @@ impl Running<'_> {
         }
     }
 
+    fn together(&self) -> Option<&Together> {
+        self.load.together.as_ref()
+    }
+
+    /// Tells the others how far it is, if it is further than it was.
+    fn tell(&self, is_sent: bool) {
+        let Some(together) = self.together() else { return };
+        let roles: Vec<_> = self.cast.actors.iter().map(|actor| actor.progress()).collect();
+        together.progress.send_if_modified(|progress| {
+            let now = Progress {
+                connected: progress.connected,
+                is_sent,
+                roles,
+            };
+            let is_new = *progress != now;
+            *progress = now;
+            is_new
+        });
+    }
+
     /// Whether all that was to be sent has come.
     fn is_complete(&self) -> bool {
+        if self.together().is_some() {
+            // Who sees all hosts says so.
+            return false;
+        }
         let actors = &self.cast.actors;
         let mut senders = actors
             .iter()
@@ -261,6 +336,9 @@ impl Running<'_> {
 
     /// Whether every audience has all that was acknowledged.
     fn is_drained(&self) -> bool {
+        if let Some(together) = self.together() {
+            return together.stop.is_cancelled();
+        }
         let mut consumers = self
             .cast
             .actors
@@ -297,10 +375,11 @@ impl Running<'_> {
         let (mut seen, mut since) = (received(), Instant::now());
         let (mut next, mut last) = (started + SECOND, Duration::from_secs_f64(from_s));
         while !self.is_drained() && !self.load.stop.is_cancelled() {
-            if since.elapsed() >= settle {
+            self.tell(true);
+            if self.together().is_none() && since.elapsed() >= settle {
                 return true;
             }
-            if started.elapsed() >= settle * 6 {
+            if self.together().is_none() && started.elapsed() >= settle * 6 {
                 return false;
             }
             tokio::time::sleep(LOOK).await;
@@ -326,8 +405,15 @@ impl Running<'_> {
             ..Second::default()
         };
         let mut received = 0.0;
+        let mut told = Vec::new();
         for actor in &self.cast.actors {
-            let sample = actor.recorder.sample(at_s, seconds, counts);
+            let (sample, latencies) = actor
+                .recorder
+                .sample(at_s, seconds, counts, self.together().is_some());
+            told.push(RoleSecond {
+                sample,
+                histogram: latencies.unwrap_or_default(),
+            });
             let per_second = |count: u64| count as f64 / seconds.max(1e-9);
             second.rate += per_second(sample.acknowledged);
             received += per_second(sample.received);
@@ -338,6 +424,10 @@ impl Running<'_> {
         }
         for process in watched {
             process.sample(at_s, seconds);
+        }
+        if let Some(together) = self.together() {
+            // With the way full the others are slower than a second per second: what is not told is not drawn.
+            let _ = together.seconds.try_send(told);
         }
         (self.load.on_second)(&second);
     }

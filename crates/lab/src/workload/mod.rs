@@ -7,10 +7,11 @@
 //! - [`message`]: the lab's own bytes at the front of a message
 //! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
 //! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
-//! - [`ledger`]: which messages came: what is missing, what came twice
+//! - [`ledger`]: which messages came: what is missing, what came twice; [`tally`]: the same for messages that come to several
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they received
-//! - `seats`: who takes part
+//! - [`filter`]: what drops duplicates before a system that does not do it itself
+//! - `seats`: who takes part; [`seating`]: on which host; [`together`]: what several hosts tell each other
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
@@ -19,6 +20,7 @@ mod calibration;
 pub mod choose;
 pub mod consumer;
 pub mod content;
+pub mod filter;
 pub mod idle;
 pub mod ledger;
 pub mod load;
@@ -27,8 +29,11 @@ pub mod pace;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
-mod seats;
+pub mod seating;
+pub(crate) mod seats;
 pub mod size;
+pub mod tally;
+pub mod together;
 
 pub use ledger::Ledger;
 pub use load::{Load, Loaded};

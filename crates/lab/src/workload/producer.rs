@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::choose::Chooser;
+use super::load::Actor;
 use super::message::Message;
 use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
@@ -23,18 +24,46 @@ const CHUNK: usize = 256;
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
+/// How often a client looks whether who receives has caught up.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How far a role may run ahead of who receives.
+pub(super) struct Ahead {
+    pub(super) max: u64,
+    pub(super) actor: Arc<Actor>,
+    pub(super) readers: Vec<Arc<Actor>>,
+}
+
+impl Ahead {
+    /// How many messages may be sent now.
+    fn left(&self) -> usize {
+        let received = |reader: &Arc<Actor>| {
+            let received = reader.recorder.totals().received;
+            received / reader.deliveries().max(1)
+        };
+        let Some(received) = self.readers.iter().map(received).min() else {
+            return usize::MAX;
+        };
+        let under_way = self.actor.made().saturating_sub(received);
+        usize::try_from(self.max.saturating_sub(under_way)).unwrap_or(usize::MAX)
+    }
+}
+
 /// A client that sends.
 pub(super) struct Producer {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) seat: Seat,
     pub(super) recorder: Arc<Recorder>,
+    pub(super) ahead: Option<Ahead>,
     /// `None` for a closed loop.
     pub(super) pace: Option<Pace>,
     pub(super) chooser: Chooser,
     pub(super) stream: u32,
     /// What the role as a whole still has to send.
     pub(super) budget: Arc<AtomicU64>,
-    /// How many messages the stream has had.
+    /// How many messages this client has made.
+    pub(super) made: u64,
+    /// How many messages the stream has had: those of the client that is furthest.
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
@@ -80,10 +109,7 @@ impl Producer {
     }
 
     async fn pause(&self) {
-        let _ = self
-            .stop
-            .run_until_cancelled(tokio::time::sleep(RECONNECT_AFTER))
-            .await;
+        let _ = self.stop.run_until_cancelled(sleep(RECONNECT_AFTER)).await;
     }
 
     async fn send_all(
@@ -123,10 +149,11 @@ impl Producer {
     /// The moments of the messages that are due now.
     fn due(&mut self, reports: &Reports, moments: &mut Vec<u64>) {
         let now = self.recorder.now();
-        match &mut self.pace {
-            Some(pace) => pace.due(now, CHUNK, moments),
-            None => moments.resize(self.window_left(reports).min(CHUNK), now),
+        if let Some(pace) = &mut self.pace {
+            return pace.due(now, CHUNK, moments);
         }
+        let ahead = self.ahead.as_ref().map_or(usize::MAX, Ahead::left);
+        moments.resize(self.window_left(reports).min(ahead).min(CHUNK), now);
     }
 
     fn window_left(&self, reports: &Reports) -> usize {
@@ -146,17 +173,28 @@ impl Producer {
             biased;
             () = self.stop.cancelled() => Ok(()),
             () = until(&mut self.timer, at) => Ok(()),
+            () = sleep(LOOK), if self.ahead.is_some() => Ok(()),
             happened = sender.tick() => happened,
         }
     }
 
-    fn make(&self, intended: u64, random: &mut SmallRng, messages: &mut Vec<Message>) {
+    fn make(&mut self, intended: u64, random: &mut SmallRng, messages: &mut Vec<Message>) {
+        let sequence = self.made;
+        self.made += 1;
+        self.sequence.fetch_max(self.made, Ordering::Relaxed);
+        let topic = self.chooser.draw(random);
+        // Through a filter, the message itself says where it goes from there.
+        let (reply, topic) = if self.seat.role.via.is_some() {
+            (topic + 1, 0)
+        } else {
+            (0, topic)
+        };
         let message = Message {
             stream: self.stream,
-            reply: 0,
-            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
+            reply,
+            sequence,
             intended,
-            topic: self.chooser.draw(random),
+            topic,
             size: size::draw(&self.seat.role.size, random),
         };
         messages.push(message);

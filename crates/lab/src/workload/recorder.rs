@@ -40,6 +40,8 @@ struct Books {
     error: Option<String>,
     given_up: BTreeMap<u32, BTreeSet<u64>>,
     given_up_count: usize,
+    /// When a message came last, in nanoseconds since the load began.
+    latest: u64,
 }
 
 /// What a role's latency is the latency of.
@@ -179,6 +181,7 @@ impl Recorder {
                 error: None,
                 given_up: BTreeMap::new(),
                 given_up_count: 0,
+                latest: 0,
             }),
         }
     }
@@ -197,10 +200,13 @@ impl Recorder {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages came: the intended moments of the new ones, their bytes, and how many came again.
-    pub fn received(&self, moments: &[(u64, u64)], bytes: u64, again: u64) {
+    /// Messages came: the intended moments of the new ones, how many new ones have their moments on another host's clock,
+    /// the bytes of all, and how many came again.
+    pub fn received(&self, moments: &[(u64, u64)], elsewhere: u64, bytes: u64, again: u64) {
         let now = self.now();
         let mut books = self.books();
+        books.latest = now;
+        books.totals.received += elsewhere;
         for (intended, count) in moments {
             books.totals.received += count;
             if self.counts == Clock::Acknowledgements {
@@ -247,6 +253,11 @@ impl Recorder {
         found.is_some_and(|set| set.contains(&sequence))
     }
 
+    /// When a message came last, in nanoseconds since the load began.
+    pub fn latest(&self) -> u64 {
+        self.books().latest
+    }
+
     /// How many different messages were given up.
     pub fn given_up(&self) -> u64 {
         self.books().given_up_count as u64
@@ -262,8 +273,23 @@ impl Recorder {
         self.books().samples.last().and_then(|sample| sample.p99_us)
     }
 
-    /// Takes the sample of the `seconds` that end at `at_s`.
-    pub fn sample(&self, at_s: f64, seconds: f64, counts: bool) -> RateSample {
+    /// Streams, and which of their messages were given up.
+    pub fn all_given_up(&self) -> Vec<(u32, Vec<u64>)> {
+        let books = self.books();
+        let rows = books.given_up.iter();
+        rows.map(|(stream, set)| (*stream, set.iter().copied().collect()))
+            .collect()
+    }
+
+    /// Takes the sample of the `seconds` that end at `at_s`; with its latencies, encoded, if they are `wanted` and there
+    /// are any.
+    pub fn sample(
+        &self,
+        at_s: f64,
+        seconds: f64,
+        counts: bool,
+        wanted: bool,
+    ) -> (RateSample, Option<String>) {
         let mut books = self.books();
         let since = books.totals.since(&books.sampled);
         books.sampled = books.totals;
@@ -283,6 +309,7 @@ impl Recorder {
             max_us: of(1.0),
         };
         books.samples.push(sample);
+        let latencies = (wanted && !books.second.is_empty()).then(|| histogram::encode(&books.second));
         let Books {
             measured,
             second,
@@ -299,7 +326,7 @@ impl Recorder {
         }
         second.reset();
         lateness_second.reset();
-        sample
+        (sample, latencies)
     }
 
     /// Everything, at the end: counts of what counted, of all, the main latency, lateness and samples.

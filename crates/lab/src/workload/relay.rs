@@ -4,6 +4,7 @@
 //!   So many messages as the role's window says (1) start at each client and go round for ever.
 //! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its patience is
 //!   counted as such, and the next request goes out.
+//! - A *filter* sends on what none of its role has seen before, as it came.
 //! - A *responder* sends back who asked, which question it was and when it was meant to be asked.
 
 use std::collections::BTreeMap;
@@ -16,9 +17,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::filter::Seen;
 use super::message::{Message, Received};
 use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
+use super::seating::Seating;
 use super::size;
 use crate::drivers::{Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::Does;
@@ -40,6 +43,9 @@ pub(super) struct Exchanger {
     pub(super) pace: Option<Pace>,
     pub(super) stream: u32,
     pub(super) sequence: Arc<AtomicU64>,
+    pub(super) seating: Arc<Seating>,
+    /// Of those that filter: what all of them have seen.
+    pub(super) seen: Option<Seen>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
     pub(super) stop: CancellationToken,
@@ -141,19 +147,36 @@ impl Exchanger {
     fn take(&self, received: &[Received], ends: &mut Ends, outgoing: &mut Vec<Message>) {
         for message in received {
             let moment = [(message.intended, 1)];
+            // Two clocks are not compared; a question comes back to the one that its moment is of.
+            let (moment, elsewhere) = if self.seating.has_stream(message.stream) {
+                (&moment[..], 0)
+            } else {
+                (&[][..], 1)
+            };
+            let bytes = u64::from(message.size);
             match self.inbound.role.does {
                 Does::Relay => {
-                    self.recorder.received(&moment, u64::from(message.size), 0);
+                    self.recorder.received(moment, elsewhere, bytes, 0);
                     outgoing.push(self.passed_on(&mut ends.random));
                 }
+                Does::Filter => {
+                    let now = self.recorder.now();
+                    let is_new = |seen: &Seen| seen.is_new(message.stream, message.sequence, now);
+                    if self.seen.as_ref().is_none_or(is_new) {
+                        self.recorder.received(moment, elsewhere, bytes, 0);
+                        outgoing.push(filtered(message));
+                    } else {
+                        self.recorder.received(&[], 0, bytes, 1);
+                    }
+                }
                 Does::Respond => {
-                    self.recorder.received(&moment, u64::from(message.size), 0);
+                    self.recorder.received(moment, elsewhere, bytes, 0);
                     outgoing.push(self.answer(message, &mut ends.random));
                 }
                 Does::Request | Does::Produce | Does::Consume | Does::Idle => {
                     let is_ours = message.stream == self.stream;
                     if is_ours && ends.waiting.remove(&message.sequence).is_some() {
-                        self.recorder.received(&moment, u64::from(message.size), 0);
+                        self.recorder.received(moment, elsewhere, bytes, 0);
                     }
                 }
             }
@@ -221,5 +244,17 @@ impl Exchanger {
                 size: size::draw(&self.outbound.role.size, &mut ends.random),
             });
         }
+    }
+}
+
+/// The message as it came, to where its sender wants it: what it says of an answer's way is that of its own.
+fn filtered(message: &Received) -> Message {
+    Message {
+        stream: message.stream,
+        reply: 0,
+        sequence: message.sequence,
+        intended: message.intended,
+        topic: message.reply.saturating_sub(1),
+        size: message.size,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,19 +13,61 @@ use tokio_util::task::TaskTracker;
 use super::choose::Chooser;
 use super::consumer::Consumer;
 use super::content::Contents;
+use super::filter::Seen;
 use super::idle;
+use super::ledger::Ledger;
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
-use super::producer::Producer;
+use super::producer::{Ahead, Producer};
 use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
+use super::seating::{STREAMS_PER_ROLE, Seating};
+use super::together::{RoleBooks, RoleProgress};
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
-use crate::experiment::{Content, Does, Plan, Rate, Role};
+use crate::experiment::{Content, Does, Plan, Rate, Role, Steps};
 use crate::measure::timer::Timer;
 use crate::results::{Counts, RoleResult};
 
-/// Streams of a role have numbers from here on, times the role's place.
-const STREAMS_PER_ROLE: u32 = 1 << 20;
+/// Clients that connect at once.
+const CONNECTING: usize = 64;
+
+/// Consumers that are connected before the load begins, by role and client.
+type Receivers = BTreeMap<(usize, u32), Box<dyn Receiver>>;
+
+/// Connects the consumers that sit here, so that nothing is sent before they are there.
+pub(super) async fn connect(load: &Load) -> Result<Receivers, DriverError> {
+    let mut waiting = Vec::new();
+    for (place, (name, role)) in load.plan.roles.iter().enumerate() {
+        if role.does != Does::Consume || role.after.is_some() || role.arrive.is_some() {
+            continue;
+        }
+        let role = Arc::new(role.clone());
+        let here = (0..role.clients).filter(|client| load.seating.is_here(place, *client));
+        for client in here {
+            let seat = seat(load, name, &role, role.topics.as_deref(), client);
+            waiting.push((place, client, seat));
+        }
+    }
+    let mut receivers = BTreeMap::new();
+    let mut connecting = JoinSet::new();
+    let mut waiting = waiting.into_iter();
+    loop {
+        while connecting.len() < CONNECTING {
+            let Some((place, client, seat)) = waiting.next() else {
+                break;
+            };
+            let driver = Arc::clone(&load.driver);
+            connecting.spawn(async move { (place, client, driver.receiver(&seat).await) });
+        }
+        match connecting.join_next().await {
+            None => return Ok(receivers),
+            Some(Ok((place, client, receiver))) => {
+                receivers.insert((place, client), receiver?);
+            }
+            Some(Err(error)) => return Err(DriverError::Failed(error.to_string())),
+        }
+    }
+}
 
 /// All roles at work.
 pub(super) struct Cast {
@@ -32,36 +75,19 @@ pub(super) struct Cast {
     pub(super) started: Instant,
     pub(super) stop_senders: CancellationToken,
     pub(super) stop_all: CancellationToken,
-    /// Consumers that are connected before the load begins, by role and client.
-    receivers: Mutex<BTreeMap<(usize, u32), Box<dyn Receiver>>>,
+    receivers: Mutex<Receivers>,
 }
 
 impl Cast {
-    /// Connects the consumers, so that nothing is sent before they are there.
-    pub(super) async fn assemble(load: &Load) -> Result<Self, DriverError> {
+    /// Gives everybody what they need; `receivers` are connected. The load begins now.
+    pub(super) fn new(load: &Load, receivers: Receivers) -> Self {
         let plan = &load.plan;
-        let mut receivers = BTreeMap::new();
-        for (place, (name, role)) in plan.roles.iter().enumerate() {
-            if role.does != Does::Consume || role.after.is_some() || role.arrive.is_some() {
-                continue;
-            }
-            for client in 0..role.clients {
-                let seat = seat(
-                    load,
-                    name,
-                    &Arc::new(role.clone()),
-                    role.topics.as_deref(),
-                    client,
-                );
-                receivers.insert((place, client), load.driver.receiver(&seat).await?);
-            }
-        }
         let started = Instant::now();
         let actors: Vec<_> = plan
             .roles
             .iter()
             .enumerate()
-            .map(|(place, (name, role))| Arc::new(actor(place, name, role, started)))
+            .map(|(place, (name, role))| Arc::new(actor(place, name, role, started, load)))
             .collect();
         let cast = Self {
             actors,
@@ -71,7 +97,7 @@ impl Cast {
             receivers: Mutex::new(receivers),
         };
         cast.expect_streams(plan);
-        Ok(cast)
+        cast
     }
 
     /// Consumers count what producers of the same set send.
@@ -84,10 +110,8 @@ impl Cast {
             for producer in self.producers_of(consumer, plan) {
                 for ledger in &consumer.ledgers {
                     let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-                    producer
-                        .streams
-                        .iter()
-                        .for_each(|(stream, _)| ledger.expect(*stream));
+                    // Those of other hosts, too.
+                    streams(producer.place, &producer.role).for_each(|stream| ledger.expect(stream));
                 }
             }
         }
@@ -109,11 +133,17 @@ impl Cast {
             std::mem::take(&mut *self.receivers.lock().unwrap_or_else(PoisonError::into_inner));
         for (place, actor) in self.actors.iter().enumerate() {
             let before = actor.role.after.as_deref();
-            let before = before.and_then(|name| self.actors.iter().find(|other| other.name == name));
+            let before = before.and_then(|name| {
+                if let Some(together) = &load.together {
+                    return together.over.get(name);
+                }
+                let found = self.actors.iter().find(|other| other.name == name);
+                found.map(|before| &before.ended)
+            });
             let clients = TaskTracker::new();
-            for client in 0..actor.role.clients {
+            for client in (0..actor.role.clients).filter(|client| load.seating.is_here(place, *client)) {
                 let delay = delay(&actor.role, client);
-                let begin_after = before.map(|before| before.ended.clone());
+                let begin_after = before.cloned();
                 let work = self.client(load, actor, client, receivers.remove(&(place, client)));
                 let (stop, began) = (self.stop_of(actor), Arc::clone(actor));
                 let task = async move {
@@ -166,16 +196,23 @@ impl Cast {
         let (role, stop) = (&actor.role, self.stop_of(actor));
         let driver = Arc::clone(&load.driver);
         let recorder = Arc::clone(&actor.recorder);
-        let here = seat(load, &actor.name, role, role.topics.as_deref(), client);
+        let first = role.via.as_deref().or(role.topics.as_deref());
+        let here = seat(load, &actor.name, role, first, client);
         let seed = load.plan.run.seed;
         let start = u64::try_from(delay(role, client).as_nanos()).unwrap_or(0);
-        let pace = Pace::new(&role.rate, &actor.rate, client, role.clients, start, seed);
+        // Those that send the same keep the same time.
+        let party = client / role.copies.max(1);
+        let parties = role.clients.div_ceil(role.copies.max(1));
+        let pace = Pace::new(&rate_of_one(role), &actor.rate, party, parties, start, seed);
         let is_open = pace.is_some() || role.work.is_some() || role.does == Does::Request;
         let timer = Timer::new(load.precise && is_open);
-        let stream = usize::try_from(client)
-            .ok()
-            .and_then(|client| actor.streams.get(client));
-        let (stream, sequence) = stream.cloned().unwrap_or_default();
+        let stream = stream(actor.place, party);
+        let found = actor.streams.binary_search_by_key(&stream, |(number, _)| *number);
+        let found = found.ok().and_then(|found| actor.streams.get(found));
+        let sequence = found
+            .map(|(_, sequence)| Arc::clone(sequence))
+            .unwrap_or_default();
+        let seating = Arc::clone(&load.seating);
         match role.does {
             Does::Produce => {
                 let zipf = load
@@ -183,14 +220,18 @@ impl Cast {
                     .topics
                     .get(actor.set(&load.plan))
                     .map_or(0.0, |topics| topics.zipf);
-                let count = u32::try_from(here.destinations.names.len()).unwrap_or(u32::MAX);
+                let set = load.destinations.get(actor.set(&load.plan));
+                let names = set.map_or(1, |set| set.names.len());
+                let count = u32::try_from(names).unwrap_or(u32::MAX);
                 let producer = Producer {
+                    ahead: self.ahead(actor, &load.plan),
                     driver,
                     recorder,
                     pace,
                     chooser: actor.chooser(count, zipf),
                     stream,
                     budget: Arc::clone(&actor.budget),
+                    made: 0,
                     sequence,
                     timer,
                     seed,
@@ -210,12 +251,13 @@ impl Cast {
                     seat: here,
                     recorder,
                     ledger: actor.ledgers.get(own).cloned().unwrap_or_default(),
+                    seating,
                     timer,
                     stop,
                 };
                 Box::pin(consumer.run(receiver))
             }
-            Does::Relay | Does::Request | Does::Respond => {
+            Does::Relay | Does::Request | Does::Respond | Does::Filter => {
                 let there = seat(
                     load,
                     &actor.name,
@@ -237,6 +279,8 @@ impl Cast {
                     pace,
                     stream,
                     sequence,
+                    seating,
+                    seen: actor.seen.clone(),
                     timer,
                     seed,
                     stop,
@@ -245,6 +289,21 @@ impl Cast {
             }
             Does::Idle => Box::pin(idle::run(driver, recorder, stop)),
         }
+    }
+
+    /// How far a role may run ahead of who receives from the start.
+    fn ahead(&self, actor: &Arc<Actor>, plan: &Plan) -> Option<Ahead> {
+        let max = actor.role.ahead?;
+        let readers = self.actors.iter().filter(|other| {
+            other.role.does == Does::Consume
+                && other.role.after.is_none()
+                && other.set(plan) == actor.set(plan)
+        });
+        Some(Ahead {
+            max,
+            actor: Arc::clone(actor),
+            readers: readers.cloned().collect(),
+        })
     }
 
     /// What became of all of them. `is_drained`: what has not come by now is lost.
@@ -264,7 +323,7 @@ impl Cast {
             .map(|producer| producer.made())
             .sum();
         let received = consumer.recorder.totals().received;
-        received >= expected * consumer.ledgers.len() as u64 && self.lost(consumer, plan) == 0
+        received >= expected * consumer.deliveries() && self.lost(consumer, plan) == 0
     }
 
     /// Acknowledged messages that a consumer's audience never got.
@@ -292,8 +351,44 @@ impl Cast {
 }
 
 impl Actor {
+    /// How far its clients here are.
+    pub(super) fn progress(&self) -> RoleProgress {
+        RoleProgress {
+            made: self.made(),
+            received: self.recorder.totals().received,
+            spent: self.spent(),
+            has_ended: self.ended.is_cancelled(),
+        }
+    }
+
+    fn spent(&self) -> Option<Duration> {
+        let began = self.began.load(Ordering::Relaxed);
+        let latest = self.recorder.latest();
+        (began != u64::MAX).then(|| Duration::from_nanos(latest.saturating_sub(began)))
+    }
+
+    /// Message by message, for who puts the books of all hosts together.
+    pub(super) fn books(&self) -> RoleBooks {
+        let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
+        let audience = |(number, ledger): (u32, &Arc<Mutex<Ledger>>)| {
+            let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            (number, ledger.image())
+        };
+        let consumes = self.role.does == Does::Consume;
+        RoleBooks {
+            streams: self.streams.iter().map(sent).collect(),
+            given_up: self.recorder.all_given_up(),
+            is_overwhelmed: self.recorder.is_overwhelmed(),
+            audiences: (0..)
+                .zip(&self.ledgers)
+                .filter(|_| consumes)
+                .map(audience)
+                .collect(),
+        }
+    }
+
     /// Different messages that were made and not given up.
-    fn made(&self) -> u64 {
+    pub(super) fn made(&self) -> u64 {
         let made: u64 = self
             .streams
             .iter()
@@ -315,7 +410,7 @@ impl Actor {
             Does::Produce => "acknowledged",
             Does::Consume | Does::Relay | Does::Respond => "delivery",
             Does::Request => "round_trip",
-            Does::Idle => "none",
+            Does::Filter | Does::Idle => "none",
         };
         let latencies = [(main, finished.latency), ("lateness", finished.lateness)];
         let present = latencies
@@ -324,7 +419,7 @@ impl Actor {
         RoleResult {
             name: self.name.clone(),
             does: does.name().to_owned(),
-            clients: self.role.clients,
+            clients: self.clients,
             counts: finished.measured,
             totals: Counts {
                 lost,
@@ -349,24 +444,53 @@ fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
             let share = counts.acknowledged as f64 / counts.sent.max(1) as f64;
             (counts.acknowledged as f64, counts.bytes_sent as f64 * share)
         }
-        Does::Consume | Does::Relay | Does::Request | Does::Respond | Does::Idle => {
+        Does::Consume | Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => {
             (counts.received as f64, counts.bytes_received as f64)
         }
     };
     (messages / seconds, bytes / seconds)
 }
 
-fn actor(place: usize, name: &str, role: &Role, started: Instant) -> Actor {
+fn stream(place: usize, party: u32) -> u32 {
     let first = u32::try_from(place + 1)
         .unwrap_or(1)
         .saturating_mul(STREAMS_PER_ROLE);
-    let streams = if role.does.sends_first() || role.does == Does::Respond {
-        (0..role.clients)
-            .map(|client| (first + client, Arc::new(AtomicU64::new(0))))
-            .collect()
+    first.saturating_add(party)
+}
+
+/// The streams of a role on all hosts: one for all clients that send the same.
+fn streams(place: usize, role: &Role) -> impl Iterator<Item = u32> + use<> {
+    let sends = role.does.sends_first() || role.does == Does::Respond;
+    let parties = if sends {
+        role.clients.div_ceil(role.copies.max(1))
     } else {
-        Vec::new()
+        0
     };
+    (0..parties).map(move |party| stream(place, party))
+}
+
+/// Messages that several clients send make up the rate together.
+fn rate_of_one(role: &Role) -> Rate {
+    let copies = f64::from(role.copies.max(1));
+    match &role.rate {
+        Rate::Fixed(rate) => Rate::Fixed(rate / copies),
+        Rate::Poisson(rate) => Rate::Poisson(rate / copies),
+        Rate::Steps(steps) => Rate::Steps(Steps {
+            first: steps.first / copies,
+            add: steps.add / copies,
+            up_to: steps.up_to / copies,
+            every: steps.every,
+        }),
+        Rate::Closed | Rate::Adaptive(_) => role.rate.clone(),
+    }
+}
+
+fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -> Actor {
+    let (seating, each): (&Seating, u16) = (&load.seating, each(&load.plan, role));
+    let streams = streams(place, role)
+        .filter(|stream| seating.has_stream(*stream))
+        .map(|stream| (stream, Arc::new(AtomicU64::new(0))))
+        .collect();
     let audiences = if role.fan_out { role.clients } else { 1 };
     let clock = if role.does == Does::Produce {
         Clock::Acknowledgements
@@ -377,19 +501,55 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant) -> Actor {
         Rate::Adaptive(adaptive) => adaptive.first,
         Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => 0.0,
     };
+    let total = role
+        .total
+        .map(|total| seating.part_of(place, role.clients, total));
     Actor {
         name: name.to_owned(),
+        place,
+        clients: seating.clients_here(place, role.clients),
         role: Arc::new(role.clone()),
         recorder: Arc::new(Recorder::new(started, clock)),
         streams,
-        ledgers: (0..audiences).map(|_| Arc::default()).collect(),
-        budget: Arc::new(AtomicU64::new(role.total.unwrap_or(u64::MAX))),
+        each,
+        ledgers: (0..audiences)
+            .map(|_| Arc::new(Mutex::new(Ledger::of_several(each))))
+            .collect(),
+        budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
         rate: Arc::new(SharedRate::new(first_rate)),
         tasks: TaskTracker::new(),
         ended: CancellationToken::new(),
         began: AtomicU64::new(u64::MAX),
+        seen: (role.does == Does::Filter).then(|| Seen::new(window(&load.plan, role))),
         chooser: std::sync::OnceLock::new(),
     }
+}
+
+/// How often every message comes to an audience of the role: to all followers of its topic and, where nobody filters them,
+/// all of its copies.
+fn each(plan: &Plan, role: &Role) -> u16 {
+    let set = |role: &Role| role.topics.clone().or_else(|| plan.topics.keys().next().cloned());
+    let own = set(role);
+    let topics = own.as_ref().and_then(|own| plan.topics.get(own));
+    let (Some(follows), Some(topics)) = (role.follows, topics) else {
+        return 1;
+    };
+    let followers = u64::from(role.clients) * u64::from(role.users) * u64::from(follows);
+    let producers = plan
+        .roles
+        .values()
+        .filter(|other| other.does == Does::Produce && set(other) == own);
+    let copies = producers.map(|producer| producer.copies).max().unwrap_or(1);
+    let copies = if topics.filter.is_some() { 1 } else { copies };
+    let each = followers / u64::from(topics.count.max(1)) * u64::from(copies);
+    u16::try_from(each).unwrap_or(u16::MAX)
+}
+
+/// How long a filter remembers: as the topics behind it want it.
+fn window(plan: &Plan, role: &Role) -> Duration {
+    let topics = role.to.as_ref().and_then(|set| plan.topics.get(set));
+    let filter = topics.and_then(|topics| topics.filter);
+    filter.map_or(Duration::ZERO, |filter| filter.0)
 }
 
 /// When a client comes.
@@ -411,10 +571,11 @@ fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u3
     let reads = match role.does {
         _ if role.fan_out => Reads::All,
         Does::Relay | Does::Request => Reads::One(client),
-        Does::Produce | Does::Consume | Does::Respond | Does::Idle => Reads::Share,
+        Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Idle => Reads::Share,
     };
     let contents = load.contents.get(name).cloned();
-    let contents = contents.unwrap_or_else(Contents::constant).from(client);
+    let party = client / role.copies.max(1);
+    let contents = contents.unwrap_or_else(Contents::constant).from(party);
     Seat {
         role: Arc::clone(role),
         destinations: destinations.cloned().unwrap_or_default(),
@@ -422,11 +583,16 @@ fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u3
         clients: role.clients,
         reads,
         contents,
-        group: if role.fan_out {
-            format!("{name}-{client}")
-        } else {
-            name.to_owned()
-        },
+        group: group(name, role, client),
+    }
+}
+
+/// What the clients of a role that share what comes have in common.
+pub(crate) fn group(name: &str, role: &Role, client: u32) -> String {
+    if role.fan_out {
+        format!("{name}-{client}")
+    } else {
+        name.to_owned()
     }
 }
 

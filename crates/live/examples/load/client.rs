@@ -1,5 +1,6 @@
 //! One connection: commands out, messages in.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use bytes::{Buf, BytesMut};
@@ -20,15 +21,16 @@ pub(crate) struct Writer {
     buffer: BytesMut,
 }
 
-/// Connects. Beyond the ports of one address, the next address of the loopback network is used.
+/// Connections from one address of the loopback network.
+const FROM_ONE_ADDRESS: usize = 20_000;
+/// The first port that is chosen here, where it is.
+const FIRST_PORT: usize = 10_000;
+
+/// Connects. Beyond what the ports of one address allow, the next address of the loopback network is used.
 pub(crate) async fn connect(address: &str, index: usize) -> (Reader, Writer) {
     let address: SocketAddr = address.parse().expect("an address");
-    let mut stream = if address.ip().is_loopback() && address.is_ipv4() {
-        let socket = TcpSocket::new_v4().unwrap();
-        let last = 1 + u8::try_from(index / 20_000).unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
-        socket.connect(address).await.unwrap()
+    let mut stream = if index >= FROM_ONE_ADDRESS && address.ip().is_loopback() && address.is_ipv4() {
+        connect_from(address, index).await
     } else {
         TcpStream::connect(address).await.unwrap()
     };
@@ -51,6 +53,25 @@ pub(crate) async fn connect(address: &str, index: usize) -> (Reader, Writer) {
             buffer: BytesMut::new(),
         },
     )
+}
+
+/// Connects from another address than the first. Its port is named, as one that the system chooses may be none that has just
+/// been used.
+async fn connect_from(to: SocketAddr, index: usize) -> TcpStream {
+    let last = 1 + u8::try_from(index / FROM_ONE_ADDRESS).expect("as many addresses as there are");
+    for port in index % FROM_ONE_ADDRESS.. {
+        let port = u16::try_from(FIRST_PORT + port).expect("a port that is free");
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        if socket.bind(SocketAddr::from(([127, 0, 0, last], port))).is_err() {
+            continue;
+        }
+        match socket.connect(to).await {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {}
+            connected => return connected.unwrap(),
+        }
+    }
+    unreachable!("ports end")
 }
 
 /// A text frame, under the mask of nothing but zeros.
@@ -88,11 +109,12 @@ impl Writer {
 }
 
 impl Reader {
-    /// Visits the messages that come with the next read.
-    pub(crate) async fn read(&mut self, mut visit: impl FnMut(&[u8])) {
+    /// Visits the messages that come with the next read; false if the broker has ended the connection.
+    pub(crate) async fn read(&mut self, mut visit: impl FnMut(&[u8])) -> bool {
         self.buffer.reserve(4096);
-        let count = self.socket.read_buf(&mut self.buffer).await.unwrap();
-        assert!(count > 0, "the broker ended the connection");
+        if self.socket.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
+            return false;
+        }
         while let Some((start, end)) = frame(&self.buffer) {
             if self.buffer[0] == 0x81 {
                 visit(&self.buffer[start..end]);
@@ -102,13 +124,14 @@ impl Reader {
         if self.buffer.is_empty() && self.buffer.capacity() > 1 << 20 {
             self.buffer = BytesMut::new();
         }
+        true
     }
 
     /// Reads until `count` answers have come, and checks that they say success.
     pub(crate) async fn answers(&mut self, count: usize) {
         let mut left = count;
         while left > 0 {
-            self.read(|message| {
+            let visit = |message: &[u8]| {
                 if !message.starts_with(b"{\"key\"") {
                     assert!(
                         message.starts_with(b"{\"result\""),
@@ -117,8 +140,8 @@ impl Reader {
                     );
                     left -= 1;
                 }
-            })
-            .await;
+            };
+            assert!(self.read(visit).await, "the broker has ended the connection");
         }
     }
 }

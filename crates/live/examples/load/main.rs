@@ -9,13 +9,21 @@
 //! fanout   connections=C subscribe to one topic; rounds=R messages to it, one after the other
 //! idle     connections=C listen, and do nothing for seconds=T
 //! churn    topics=N subscribed to and unsubscribed from by one client, while messages are published for seconds=T
+//! stored   messages=M are published to topics=N, then one client subscribes to them from the beginning; the broker needs a log
+//!          behind them, and nothing in it: live.logs = "topic=topics"
+//! filter   messages=M, each twice, to topics=N without a rule and then with one: live.duplicates = "once=1h"
+//! memory   topics=N with one subscription each, then subscriptions=S in all, per_client=P=1000
+//! restart  begun together with a broker: until it answers, with topics=N if they are named
 //! ```
+//!
+//! Each connection takes a descriptor here and one in the broker (`ulimit -n`).
 //!
 //! Latencies are from the moment at which a message was due to the moment at which its receiver has read it.
 
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::cast_possible_truncation,
@@ -26,6 +34,7 @@ mod client;
 mod latency;
 mod many;
 mod one;
+mod stored;
 
 use std::collections::HashMap;
 
@@ -46,7 +55,7 @@ impl Options {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let usage = "HOST:PORT topics|songs|fanout|idle|churn [KEY=VALUE]…";
+    let usage = "HOST:PORT topics|songs|fanout|idle|churn|stored|filter|memory|restart [KEY=VALUE]…";
     let (address, what) = (arguments.next().expect(usage), arguments.next().expect(usage));
     let pairs = arguments.map(|pair| {
         let (key, value) = pair.split_once('=').expect(usage);
@@ -65,6 +74,10 @@ fn main() {
             "songs" => many::songs(&address, &options).await,
             "fanout" => many::fan_out(&address, &options).await,
             "idle" => many::idle(&address, &options).await,
+            "stored" => stored::stored(&address, &options).await,
+            "filter" => stored::filter(&address, &options).await,
+            "memory" => stored::memory(&address, &options).await,
+            "restart" => stored::restart(&address, &options).await,
             unknown => println!("{unknown}? {usage}"),
         }
     });

@@ -60,11 +60,7 @@ async fn open(
             writer.flush().await;
             reader.answers(commands.len()).await;
             drop(turn);
-            tokio::spawn(async move {
-                loop {
-                    reader.read(|message| seen.on_message(message)).await;
-                }
-            });
+            tokio::spawn(async move { while reader.read(|message| seen.on_message(message)).await {} });
             writer
         }));
     }
@@ -199,24 +195,31 @@ pub(crate) async fn idle(address: &str, options: &Options) {
     );
 }
 
-async fn resident(address: &str) -> f64 {
+pub(crate) async fn resident(address: &str) -> f64 {
     let metrics = metrics(address).await;
     let value = metrics.split("resident_memory_bytes ").nth(1).unwrap();
     value.split([' ', ',']).next().unwrap().parse().unwrap()
 }
 
-/// What the broker says of itself, in one line.
-async fn metrics(address: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: load\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).await.unwrap();
+/// The answer to a request, with its head.
+pub(crate) async fn get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: load\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).await.unwrap();
+    stream.read_to_string(&mut text).await?;
+    Ok(text)
+}
+
+/// What the broker says of itself, in one line.
+pub(crate) async fn metrics(address: &str) -> String {
+    let text = get(address, "/metrics").await.unwrap();
     let wanted = [
         "stafett_live_published_total",
         "stafett_live_delivered_total",
         "stafett_live_duplicates_total",
         "stafett_live_dropped_total",
+        "stafett_live_caught_up_bytes_total",
         "stafett_process_cpu_seconds_total",
         "stafett_process_resident_memory_bytes",
     ];

@@ -14,6 +14,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Bytes of the longest head.
 pub const HEAD_BYTES_MAX: usize = 14;
+/// Of a frame without a mask.
+const SENT_HEAD_BYTES_MAX: usize = 10;
 const CONTROL_BYTES_MAX: u64 = 125;
 
 /// Why a connection cannot go on. Each has a close code (RFC 6455, section 7.4.1).
@@ -271,6 +273,24 @@ pub fn message_frame(is_text: bool, payload: &[u8]) -> Bytes {
     frame.freeze()
 }
 
+/// A text message's frame, as a server sends it; `put` adds the payload, of about `bytes` bytes, behind what is there.
+pub fn text_frame(bytes: usize, put: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    // The head's length depends on the payload's, and is not known before: it is put in front, up to the payload.
+    let mut frame = Vec::with_capacity(SENT_HEAD_BYTES_MAX + bytes);
+    frame.resize(SENT_HEAD_BYTES_MAX, 0);
+    put(&mut frame);
+    let length = frame.len() - SENT_HEAD_BYTES_MAX;
+    let start = match length {
+        0..126 => 8,
+        126..0x1_0000 => 6,
+        _ => 0,
+    };
+    if let Some(mut head) = frame.get_mut(start..SENT_HEAD_BYTES_MAX) {
+        put_head(TEXT, length, &mut head);
+    }
+    Bytes::from(frame).slice(start..)
+}
+
 /// Adds a text message's frame to `out`.
 pub fn put_text(payload: &[u8], out: &mut BytesMut) {
     put_head(TEXT, payload.len(), out);
@@ -302,7 +322,7 @@ pub fn put_close(code: u16, reason: &str, out: &mut BytesMut) {
     out.extend_from_slice(reason.as_bytes());
 }
 
-fn put_head(opcode: u8, length: usize, out: &mut BytesMut) {
+fn put_head(opcode: u8, length: usize, out: &mut impl BufMut) {
     out.put_u8(0x80 | opcode);
     match (u8::try_from(length), u16::try_from(length)) {
         (Ok(short @ 0..126), _) => out.put_u8(short),
@@ -383,6 +403,16 @@ mod tests {
         assert_eq!(next(0x80, b"c").unwrap(), r#"Text("abc")"#);
         assert_eq!(next(0x02, &[1; 600]).unwrap(), "Fragment");
         assert_eq!(next(0x80, &[1; 401]), Err(FrameError::TooLarge { max: 1000 }));
+    }
+
+    #[test]
+    fn a_frame_is_the_same_whether_its_length_was_known_before() {
+        for length in [0, 1, 125, 126, 65_535, 65_536] {
+            let payload = vec![b'x'; length];
+            let expected = message_frame(true, &payload);
+            let frame = text_frame(3, |out| out.extend_from_slice(&payload));
+            assert!(frame == expected, "{length}");
+        }
     }
 
     proptest! {

@@ -5,12 +5,14 @@
 //! - [`set`]: a compact set of numbers
 //! - [`chunks`]: the form of large sets
 //! - [`table`]: topics by name, each with its subscribers
+//! - `places`: from hashes of names to numbers
 //! - [`pattern`]: names with wildcards
 //! - [`patterns`]: who subscribes to which pattern
 
 pub mod chunks;
 pub mod pattern;
 pub mod patterns;
+mod places;
 pub mod set;
 pub mod table;
 

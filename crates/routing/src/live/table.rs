@@ -1,10 +1,9 @@
 //! Topics by name, each with its subscribers. A topic exists as long as somebody subscribes to it.
 //!
-//! A topic is 32 bytes beside its name, and 4 to 10 in the table by which it is found. The caller hashes the name, since
-//! it may keep several tables and choose one by the hash.
+//! A topic is 32 bytes beside its name, and 11 to 21 in the table by which it is found. The caller hashes the name, since
+//! it may keep several tables and choose one by the upper half of the hash: the lower half is used here.
 
-use hashbrown::HashTable;
-
+use super::places::Places;
 use super::set::IdSet;
 
 /// The place of a topic in its table. It is given to another topic once this one is gone.
@@ -13,7 +12,7 @@ pub struct Slot(pub u32);
 
 #[derive(Debug, Default)]
 pub struct TopicTable {
-    by_name: HashTable<u32>,
+    by_name: Places,
     topics: Vec<Option<Topic>>,
     free: Vec<u32>,
     subscriptions: usize,
@@ -26,15 +25,8 @@ struct Topic {
 }
 
 impl TopicTable {
-    /// Adds a subscription, and the topic if it is the first. `rehash` hashes names as `hash` is that of `name`. True if
-    /// the subscription is new.
-    pub fn subscribe(
-        &mut self,
-        hash: u64,
-        name: &str,
-        client: u32,
-        rehash: impl Fn(&str) -> u64,
-    ) -> (Slot, bool) {
+    /// Adds a subscription, and the topic if it is the first. True if the subscription is new.
+    pub fn subscribe(&mut self, hash: u64, name: &str, client: u32) -> (Slot, bool) {
         if let Some(slot) = self.find(hash, name) {
             let topic = self.topic_mut(slot);
             let added = topic.is_some_and(|topic| topic.subscribers.insert(client));
@@ -56,11 +48,7 @@ impl TopicTable {
             self.topics.push(topic);
             u32::try_from(self.topics.len() - 1).expect("there are fewer topics than numbers")
         };
-        let topics = &self.topics;
-        self.by_name.insert_unique(hash, index, |index| {
-            let topic = topics.get(position(*index)).and_then(Option::as_ref);
-            topic.map_or(0, |topic| rehash(&topic.name))
-        });
+        self.by_name.insert(lower(hash), index);
         self.subscriptions += 1;
         (Slot(index), true)
     }
@@ -89,11 +77,11 @@ impl TopicTable {
 
     /// Where a topic is.
     pub fn find(&self, hash: u64, name: &str) -> Option<Slot> {
-        let is_it = |index: &u32| {
-            let topic = self.topics.get(position(*index)).and_then(Option::as_ref);
+        let is_it = |index: u32| {
+            let topic = self.topics.get(position(index)).and_then(Option::as_ref);
             topic.is_some_and(|topic| *topic.name == *name)
         };
-        self.by_name.find(hash, is_it).copied().map(Slot)
+        self.by_name.find(lower(hash), is_it).map(Slot)
     }
 
     pub fn name(&self, slot: Slot) -> Option<&str> {
@@ -106,7 +94,7 @@ impl TopicTable {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.by_name.len() == 0
     }
 
     /// Subscriptions to all of them.
@@ -123,18 +111,20 @@ impl TopicTable {
     }
 
     fn forget(&mut self, hash: u64, slot: Slot) {
-        if let Ok(entry) = self.by_name.find_entry(hash, |index| *index == slot.0) {
-            entry.remove();
-        }
+        self.by_name.remove(lower(hash), slot.0);
         if let Some(place) = self.topics.get_mut(position(slot.0)) {
             *place = None;
         }
-        if self.by_name.is_empty() {
+        if self.is_empty() {
             *self = Self::default();
         } else {
             self.free.push(slot.0);
         }
     }
+}
+
+fn lower(hash: u64) -> u32 {
+    u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
 }
 
 fn position(index: u32) -> usize {
@@ -164,8 +154,8 @@ mod tests {
     #[test]
     fn a_topic_is_gone_with_its_last_subscriber() {
         let mut table = TopicTable::default();
-        let (slot, _) = table.subscribe(hash("a"), "a", 1, hash);
-        table.subscribe(hash("a"), "a", 2, hash);
+        let (slot, _) = table.subscribe(hash("a"), "a", 1);
+        table.subscribe(hash("a"), "a", 2);
         assert_eq!(table.unsubscribe(hash("a"), "a", 1), Some(slot));
         assert_eq!(table.unsubscribe(hash("a"), "a", 1), None);
         assert_eq!(table.name(slot), Some("a"));
@@ -183,7 +173,7 @@ mod tests {
             for (subscribe, topic, client) in changes {
                 let name = format!("topic {topic}");
                 if subscribe {
-                    let (slot, added) = table.subscribe(hash(&name), &name, client, hash);
+                    let (slot, added) = table.subscribe(hash(&name), &name, client);
                     prop_assert_eq!(added, model.entry(name.clone()).or_default().insert(client));
                     prop_assert_eq!(table.name(slot), Some(&*name));
                 } else {

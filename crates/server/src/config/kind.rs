@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use stafett_broker::Migration;
 use stafett_model::Durability;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -206,6 +207,19 @@ impl Kind for Level {
     fn read(text: &str, _: Range) -> Result<Durability, String> {
         text.parse()
             .map_err(|_| "expected memory, os, interval:RECORDS,MILLISECONDS or sync".to_owned())
+    }
+}
+
+/// Which groups may move between protocols.
+pub(crate) struct MigrationPolicy;
+
+impl Kind for MigrationPolicy {
+    type Value = Migration;
+    const SHAPE: &'static str = "policy";
+
+    fn read(text: &str, _: Range) -> Result<Migration, String> {
+        let named = Migration::ALL.into_iter().find(|policy| policy.name() == text);
+        named.ok_or_else(|| "expected bidirectional, upgrade, downgrade or disabled".to_owned())
     }
 }
 

@@ -11,7 +11,7 @@ use super::definition::Definition;
 use super::error::ConfigError;
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
-    Switch, Time, TimeLimit,
+    MigrationPolicy, Switch, Time, TimeLimit,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -131,6 +131,10 @@ settings! {
 
         /// Such members of one group.
         consumer_members_max: Count = "10000", in 1..=1_000_000;
+
+        /// Which groups may move between the classic protocol and that of consumer groups while they have members:
+        /// `upgrade` to the newer one, `downgrade` back, both (`bidirectional`), or none (`disabled`).
+        consumer_migration: MigrationPolicy = "bidirectional";
 
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;

@@ -15,8 +15,14 @@ pub(crate) const BYTES_HEADER: &[u8] = b"stafett.bytes";
 /// Of what one batch may take decompressed.
 const BATCH_BYTES_MAX: usize = 128 << 20;
 
-/// Visits the messages of a run from an offset on, below another one.
-pub(crate) fn each(run: &Run, from: Offset, below: Offset, mut visit: impl FnMut(&Message<'_>, Offset)) {
+/// Visits the messages of a run from an offset on, below another one, as far as their topics are wanted.
+pub(crate) fn each(
+    run: &Run,
+    from: Offset,
+    below: Offset,
+    mut is_wanted: impl FnMut(&str, Offset) -> bool,
+    mut visit: impl FnMut(&Message<'_>, Offset),
+) {
     let mut rest = match &*run.pieces {
         [one] => one.clone(),
         pieces => {
@@ -45,6 +51,9 @@ pub(crate) fn each(run: &Run, from: Offset, below: Offset, mut visit: impl FnMut
             else {
                 continue;
             };
+            if !is_wanted(topic, record.offset) {
+                continue;
+            }
             let value = record.value.as_deref().unwrap_or(b"null");
             let payload = match json(value) {
                 Some(text) if record.headers.last(BYTES_HEADER).is_none() => Payload::Json(text),

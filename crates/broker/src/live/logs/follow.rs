@@ -8,8 +8,8 @@ use stafett_model::Offset;
 use super::{LiveLogs, Partition, entry};
 use crate::live::hub::Live;
 
-/// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 20;
+/// Bytes that are read at once, and delivered under one lock.
+const READ_BYTES: usize = 256 << 10;
 
 impl Live {
     /// Delivers what is appended to a log from now on, until live topics end.
@@ -28,7 +28,10 @@ impl Live {
         ended
             .run_until_cancelled(async {
                 loop {
-                    if !self.deliver(logs, partitions.clone()).await {
+                    if self.deliver(logs, partitions.clone()).await {
+                        // Others on this thread have their turn.
+                        tokio::task::yield_now().await;
+                    } else {
                         watch.grown().await;
                     }
                 }
@@ -46,7 +49,7 @@ impl Live {
         };
         let request = ReadRequest {
             logs: partitions.iter().map(from).collect(),
-            bytes_max: READ_BYTES,
+            bytes_max: READ_BYTES * partitions.len(),
             first_batch_whole: true,
         };
         let Ok(runs) = self.journal.read(request).finish().await else {
@@ -55,7 +58,7 @@ impl Live {
         let mut any = false;
         for ((place, partition), run) in places.zip(partitions).zip(runs) {
             match run {
-                Ok(run) => any |= self.deliver_run(place, partition, &run),
+                Ok(run) => any |= self.deliver_run(logs, place, partition, &run),
                 Err(ReadError::OutOfRange { start, .. }) => {
                     let mut follow = partition.follow();
                     any |= follow.next < start;
@@ -73,17 +76,26 @@ impl Live {
         any
     }
 
-    fn deliver_run(&self, place: usize, partition: &Partition, run: &Run) -> bool {
+    fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: &Run) -> bool {
         let mut follow = partition.follow();
-        let follow = &mut *follow;
-        if run.next <= follow.next {
+        let first = follow.next;
+        if run.next <= first {
             return false;
         }
-        entry::each(run, follow.next, Offset(u64::MAX >> 1), |message, _| {
-            let receivers = self.fan_out(*message, Some((place, &follow.holds)));
+        let mut topics = Vec::new();
+        let is_wanted = |topic: &str, _| {
+            topics.push(logs.short_hash(topic));
+            true
+        };
+        entry::each(run, first, run.next, is_wanted, |message, _| {
+            let receivers = self.fan_out(*message, Some((place, &*follow)));
             self.count_delivered(receivers);
         });
         follow.next = run.next;
+        drop(follow);
+        let mut index = partition.index();
+        index.grow(first, run.next, run.bytes, &topics);
+        index.forget_below(run.bounds.map_or(Offset::ZERO, |bounds| bounds.start));
         true
     }
 }

@@ -1,13 +1,21 @@
-//! Where clients were last: stored when they leave, for those who ever asked to begin somewhere.
+//! Where clients were last, for those who ever asked to begin somewhere: stored when they leave, and before they begin something
+//! that lies further back.
 //!
 //! ```text
 //! space 12: u32 client (big-endian) → u8 version = 1, then each: u128 stored topic, u32 partition, u64 next offset
 //! ```
 //!
-//! A position is the first offset that was not handed to the client's connection when it left.
+//! A position is the first offset that was not handed to the client's connection when it left. What follows from it for a
+//! client that resumes, per topic:
+//!
+//! | the client | gets |
+//! |---|---|
+//! | does not have the topic | all from its position on |
+//! | has had it since before it began to listen | what lies between its position and where it began to listen: all else came live |
+//! | has subscribed to it since | nothing: it has begun |
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use stafett_journal::{
@@ -15,8 +23,8 @@ use stafett_journal::{
 };
 use stafett_model::Offset;
 
+use super::LiveLogs;
 use crate::live::clients::ClientNumber;
-use crate::live::hub::Live;
 use crate::topic::TopicId;
 
 const SPACE: StateSpace = StateSpace(12);
@@ -31,10 +39,39 @@ pub struct Mark {
     pub(crate) offset: Offset,
 }
 
-type OfClient = Vec<(TopicId, u32, Offset)>;
+type Places = Vec<(TopicId, u32, Offset)>;
 
+/// What is known of clients that ever asked to begin somewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Positions(Mutex<HashMap<u32, OfClient>>);
+
+#[derive(Debug, Default)]
+struct OfClient {
+    /// As the journal has it.
+    stored: Places,
+    listening: Option<Box<Listening>>,
+}
+
+/// What a client has had since it began to listen where it does.
+#[derive(Debug)]
+struct Listening {
+    /// Where it was before.
+    was: Places,
+    /// By partition: what is there from this offset on came live.
+    since: Vec<Offset>,
+    /// Topics to which it has subscribed since: each begins once.
+    begun: HashSet<Arc<str>>,
+}
+
+/// Where topics can begin for a client that resumes.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// By partition: where the client was before it listened here, if it ever was.
+    pub(super) was: Vec<Option<Offset>>,
+    pub(super) since: Vec<Offset>,
+    /// By topic asked for: whether it begins only now.
+    pub(super) begins: Vec<bool>,
+}
 
 impl Positions {
     pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
@@ -45,7 +82,10 @@ impl Positions {
                 return;
             };
             match (key.try_into().map(u32::from_be_bytes), decode(value)) {
-                (Ok(client), Some(of_client)) => drop(positions.insert(client, of_client)),
+                (Ok(client), Some(stored)) => {
+                    let listening = None;
+                    positions.insert(client, OfClient { stored, listening });
+                }
                 _ => unknown = true,
             }
         })?;
@@ -56,18 +96,104 @@ impl Positions {
         Ok(Self(Mutex::new(positions)))
     }
 
-    pub(crate) fn get(&self, client: ClientNumber, topic: TopicId, partition: u32) -> Option<Offset> {
-        let positions = self.lock();
-        let of_client = positions.get(&client.0)?;
-        let found = of_client
-            .iter()
-            .find(|(of, number, _)| (*of, *number) == (topic, partition));
-        found.map(|(_, _, offset)| *offset)
+    /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be delivered meanwhile.
+    pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
+        if let Some(of_client) = self.lock().get_mut(&client.0) {
+            of_client.listening = Some(Box::new(Listening {
+                was: of_client.stored.clone(),
+                since: now.to_vec(),
+                begun: HashSet::new(),
+            }));
+        }
     }
 
-    /// From now on it is remembered where this client is when it leaves.
-    pub(crate) fn note(&self, client: ClientNumber) {
-        self.lock().entry(client.0).or_default();
+    /// A client that listens subscribes to topics and names a beginning.
+    pub(super) fn begin(
+        &self,
+        client: ClientNumber,
+        topics: impl Iterator<Item = Arc<str>>,
+        now: &[Offset],
+        logs: &LiveLogs,
+    ) -> Beginning {
+        let mut positions = self.lock();
+        let of_client = positions.entry(client.0).or_default();
+        let stored = &of_client.stored;
+        let listening = of_client.listening.get_or_insert_with(|| {
+            Box::new(Listening {
+                was: stored.clone(),
+                since: now.to_vec(),
+                begun: HashSet::new(),
+            })
+        });
+        Beginning {
+            was: logs
+                .partitions
+                .iter()
+                .map(|partition| find(&listening.was, partition.topic.id, partition.number))
+                .collect(),
+            since: listening.since.clone(),
+            begins: topics.map(|topic| listening.begun.insert(topic)).collect(),
+        }
+    }
+
+    /// Whether it matters what the client subscribes to.
+    pub(crate) fn is_listening(&self, client: ClientNumber) -> bool {
+        let positions = self.lock();
+        let of_client = positions.get(&client.0);
+        of_client.is_some_and(|of_client| of_client.listening.is_some())
+    }
+
+    /// A client has subscribed to a topic, which begins with what comes, or has unsubscribed, and it may begin anew.
+    pub(crate) fn on_step(&self, client: ClientNumber, topic: &str, is_subscribed: bool) {
+        let mut positions = self.lock();
+        let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
+            return;
+        };
+        if !is_subscribed {
+            listening.begun.remove(topic);
+        } else if !listening.begun.contains(topic) {
+            listening.begun.insert(topic.into());
+        }
+    }
+
+    /// Stores that a client is no further than this, by partition, so that a crash loses nothing of what it begins.
+    pub(super) fn store_lower(
+        &self,
+        journal: &dyn Journal,
+        logs: &LiveLogs,
+        client: ClientNumber,
+        at: &[Offset],
+    ) {
+        let mut positions = self.lock();
+        let Some(of_client) = positions.get_mut(&client.0) else {
+            return;
+        };
+        let lower = logs.partitions.iter().zip(at).map(|(partition, at)| {
+            let known = find(&of_client.stored, partition.topic.id, partition.number);
+            let offset = known.map_or(*at, |known| known.min(*at));
+            (partition.topic.id, partition.number, offset)
+        });
+        let lower = lower.collect();
+        of_client.store(journal, client, lower);
+    }
+
+    /// Remembers where a client is that listens no more.
+    pub(super) fn on_left(
+        &self,
+        journal: &dyn Journal,
+        logs: &LiveLogs,
+        client: ClientNumber,
+        at: &[Offset],
+    ) {
+        let mut positions = self.lock();
+        let Some(of_client) = positions.get_mut(&client.0) else {
+            return;
+        };
+        of_client.listening = None;
+        let place =
+            |(partition, at): (&super::Partition, &Offset)| (partition.topic.id, partition.number, *at);
+        let now = logs.partitions.iter().zip(at).map(place).collect();
+        of_client.store(journal, client, now);
     }
 
     /// What forgets a client, if it was noted.
@@ -82,40 +208,23 @@ impl Positions {
     }
 }
 
-impl Live {
-    /// Remembers where a client is that leaves; `left` are the messages that were not handed to its connection.
-    pub(crate) fn store_position(&self, client: ClientNumber, left: &[Mark]) {
-        let Some(logs) = self.logs.get() else { return };
-        let mut positions = self.positions.lock();
-        let Some(of_client) = positions.get_mut(&client.0) else {
-            return;
-        };
-        let now = logs.partitions.iter().enumerate().map(|(place, partition)| {
-            let follow = partition.follow();
-            let held = follow
-                .holds
-                .iter()
-                .filter(|hold| hold.client == client.0)
-                .map(|hold| hold.at);
-            let unsent = left
-                .iter()
-                .filter(|mark| mark.client == client.0 && mark.place == place)
-                .map(|mark| mark.offset);
-            let next = held.chain(unsent).min().unwrap_or(follow.next).min(follow.next);
-            (partition.topic.id, partition.number, next)
-        });
-        let now: OfClient = now.collect();
-        if *of_client == now {
-            return;
+impl OfClient {
+    /// Stages it, so that it lies before whatever is staged from now on. Nobody waits for it: a subscription that is
+    /// acknowledged later is durable only together with it.
+    fn store(&mut self, journal: &dyn Journal, client: ClientNumber, now: Places) {
+        if self.stored != now {
+            let stored = frame(client, Change::Put(encode(&now)));
+            self.stored = now;
+            drop(journal.append(vec![Append::state([stored], StateWait::Written)]));
         }
-        of_client.clone_from(&now);
-        let stored = frame(client, Change::Put(encode(&now)));
-        // Nobody waits for it: who must not miss anything names an offset.
-        drop(
-            self.journal
-                .append(vec![Append::state([stored], StateWait::Written)]),
-        );
     }
+}
+
+fn find(places: &Places, topic: TopicId, partition: u32) -> Option<Offset> {
+    let found = places
+        .iter()
+        .find(|(of, number, _)| (*of, *number) == (topic, partition));
+    found.map(|(_, _, offset)| *offset)
 }
 
 fn frame(client: ClientNumber, change: Change) -> Frame {
@@ -126,7 +235,7 @@ fn frame(client: ClientNumber, change: Change) -> Frame {
     })
 }
 
-fn encode(of_client: &OfClient) -> Bytes {
+fn encode(of_client: &Places) -> Bytes {
     let mut out = vec![VERSION];
     for (topic, partition, offset) in of_client {
         out.extend_from_slice(&topic.0.to_le_bytes());
@@ -136,7 +245,7 @@ fn encode(of_client: &OfClient) -> Bytes {
     out.into()
 }
 
-fn decode(value: &[u8]) -> Option<OfClient> {
+fn decode(value: &[u8]) -> Option<Places> {
     let (&VERSION, mut rest) = value.split_first()? else {
         return None;
     };

@@ -11,7 +11,7 @@ use crate::report::load::Recorded;
 use crate::results::metric::Better;
 use crate::results::{METRICS, Metric, Run, Status};
 
-pub(super) fn article(recorded: &Recorded) -> Result<Markup, ReportError> {
+pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Result<Markup, ReportError> {
     let run = &recorded.run;
     let cells = cells(recorded);
     let asked = if run.experiment.figures.is_empty() {
@@ -27,7 +27,8 @@ pub(super) fn article(recorded: &Recorded) -> Result<Markup, ReportError> {
         article id=(run.name) {
             header {
                 p.eyebrow { code { (run.name) } }
-                h2 { (run.experiment.question) }
+                // Alone it is the title of the page.
+                @if !is_alone { h2 { (run.experiment.question) } }
                 @for paragraph in run.experiment.note.trim().split("\n\n").filter(|text| !text.is_empty()) {
                     p.lead { (paragraph) }
                 }

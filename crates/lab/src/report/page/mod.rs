@@ -32,7 +32,7 @@ const POLICY: &str =
 pub(crate) fn runs(runs: &[Recorded]) -> Result<String, ReportError> {
     let articles = runs
         .iter()
-        .map(experiment::article)
+        .map(|run| experiment::article(run, runs.len() == 1))
         .collect::<Result<Vec<_>, _>>()?;
     let title = match runs {
         [only] => only.run.experiment.question.clone(),

@@ -15,6 +15,8 @@ pub(super) fn section(run: &Run) -> Markup {
         .map(|name| names::system(name))
         .collect();
     let settings = &experiment.run;
+    let planned = run.order.iter().map(|planned| planned.repetition);
+    let repetitions = planned.max().unwrap_or(settings.repetitions);
     html! {
         dl.setting {
             div { dt { "Systems" } dd { (systems.join(", ")) } }
@@ -27,6 +29,7 @@ pub(super) fn section(run: &Run) -> Markup {
                             " with " (topics.partitions) @if topics.partitions == 1 { " partition" } @else { " partitions" }
                         }
                         @if let Some(kind) = &topics.queue_type { ", " (kind) }
+                        @if let Some(kind) = topics.exchange { ", behind a " (kind.name()) " exchange" }
                     }
                 }
             }
@@ -35,7 +38,8 @@ pub(super) fn section(run: &Run) -> Markup {
             }
             div { dt { "Duration" } dd {
                 (settings.duration) " measured after " (settings.warmup) " of warm-up, "
-                (settings.repetitions) @if settings.repetitions == 1 { " repetition" } @else { " repetitions" }
+                @if let Some(protocol) = settings.protocol { "over " (protocol.name()) ", " }
+                (repetitions) @if repetitions == 1 { " repetition" } @else { " repetitions" }
                 @if (run.scale - 1.0).abs() > 1e-9 { ", times shortened or stretched by " (run.scale) }
             } }
             @for (path, values) in &experiment.grid {

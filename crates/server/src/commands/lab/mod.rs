@@ -1,5 +1,6 @@
 //! `stafett lab`: the same workload on several brokers, measured and drawn.
 
+mod agent;
 mod list;
 mod progress;
 mod report;
@@ -17,6 +18,7 @@ pub(super) fn describe() -> Command {
         .arg_required_else_help(true)
         .subcommand(list::describe())
         .subcommand(run::describe())
+        .subcommand(agent::describe())
         .subcommand(report::describe())
         .subcommand(report::describe_compare())
         .subcommand(stub::describe())
@@ -26,6 +28,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("list", matches)) => list::run(matches),
         Some(("run", matches)) => run::run(matches),
+        Some(("agent", matches)) => agent::run(matches),
         Some(("report", matches)) => report::run(matches),
         Some(("compare", matches)) => report::run_compare(matches),
         Some(("stub", matches)) => stub::run(matches),

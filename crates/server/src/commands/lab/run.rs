@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use stafett_lab::agents::AgentAddress;
 use stafett_lab::experiment::check::SYSTEMS;
 use stafett_lab::experiment::{Source, library};
 use stafett_lab::results::{Run, Status};
-use stafett_lab::run::{Request, RunError};
+use stafett_lab::run::{OVER_AMQP, Request, RunError};
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Progress;
@@ -21,8 +22,11 @@ use crate::signals::StopSignals;
 const EXPERIMENT: &str = "experiment";
 const SYSTEM: &str = "system";
 const SCALE: &str = "scale";
+const REPETITIONS: &str = "repetitions";
 const OUT: &str = "out";
 const ADDRESS: &str = "address";
+const AGENT: &str = "agent";
+const HOST: &str = "host";
 
 pub(super) fn describe() -> Command {
     Command::new("run")
@@ -51,6 +55,13 @@ pub(super) fn describe() -> Command {
                 .help("What durations and totals are multiplied by; below 1 the experiment's [small] holds"),
         )
         .arg(
+            Arg::new(REPETITIONS)
+                .long(REPETITIONS)
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..=1000))
+                .help("How often each point is measured, instead of what the experiment says"),
+        )
+        .arg(
             Arg::new(OUT)
                 .long(OUT)
                 .value_name("DIR")
@@ -63,7 +74,26 @@ pub(super) fn describe() -> Command {
                 .value_name("SYSTEM=HOST:PORT")
                 .action(ArgAction::Append)
                 .value_parser(address)
-                .help("A system that runs already, instead of one that is started"),
+                .help(
+                    "A system that runs already, instead of one that is started; stafett+amqp=HOST:PORT where it \
+                     speaks AMQP",
+                ),
+        )
+        .arg(
+            Arg::new(AGENT)
+                .long(AGENT)
+                .value_name("[NAME=]HOST:PORT")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .help("A `stafett lab agent` that runs its share of the load; without any, this program runs all of it"),
+        )
+        .arg(super::agent::secret())
+        .arg(
+            Arg::new(HOST)
+                .long(HOST)
+                .value_name("HOST")
+                .default_value("127.0.0.1")
+                .help("The address of this machine at which agents find the systems that are started here"),
         )
         .after_help(
             "Interrupt it with Ctrl-C; the same command with --out DIR goes on where it was.\n\nExamples:\n  \
@@ -82,7 +112,10 @@ fn scale(text: &str) -> Result<f64, String> {
 }
 
 fn address(text: &str) -> Result<(String, String), String> {
-    let known = |(system, address): &(&str, &str)| SYSTEMS.contains(system) && address.contains(':');
+    let known = |(system, address): &(&str, &str)| {
+        let name = system.strip_suffix(OVER_AMQP).unwrap_or(system);
+        SYSTEMS.contains(&name) && address.contains(':')
+    };
     let found = text.split_once('=').filter(known);
     let (system, address) =
         found.ok_or_else(|| format!("expected SYSTEM=HOST:PORT, with one of {}", SYSTEMS.join(", ")))?;
@@ -138,6 +171,9 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
     let systems: Option<Vec<String>> = matches
         .get_many::<String>(SYSTEM)
         .map(|systems| systems.cloned().collect());
+    let agents: Vec<String> = matches.get_many(AGENT).into_iter().flatten().cloned().collect();
+    let agents = AgentAddress::parse_all(&agents).map_err(Failure::Usage)?;
+    let host = matches.get_one::<String>(HOST).cloned();
     let addresses: BTreeMap<String, String> =
         matches.get_many(ADDRESS).into_iter().flatten().cloned().collect();
     let command: Vec<String> = std::env::args().skip(1).collect();
@@ -145,9 +181,13 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
         name,
         source,
         systems,
+        repetitions: matches.get_one::<u32>(REPETITIONS).copied(),
         scale,
         out,
         addresses,
+        agents,
+        secret: super::agent::read_secret(matches)?,
+        host: host.unwrap_or_else(|| "127.0.0.1".to_owned()),
         exe: std::env::current_exe().context("this program's own file is not known")?,
         command: format!("stafett {}", command.join(" ")),
     })

@@ -1,0 +1,229 @@
+//! Stored topics as streams: declared, described, consumed. A stream is the stored topic that the virtual host has under
+//! its name ([`stafett_broker::names`]); a queue of that name goes first.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use stafett_amqp_wire::methods::{basic, queue};
+use stafett_amqp_wire::{ReplyCode, Table};
+use stafett_broker::definitions::CreateError;
+use stafett_broker::names::topic_name;
+use stafett_broker::queues::Queue;
+use stafett_broker::readers::ReaderSpec;
+use stafett_broker::{NewTopic, Topic, TopicSettings};
+
+use super::channel::{Tagged, Taking};
+use super::consume::{Holder, StreamHolder};
+use super::{Session, Trouble};
+use crate::clock::now_ms;
+use crate::error;
+use crate::exception::Exception;
+use crate::{arguments, stream_arguments};
+
+/// Bytes that the properties of a message take at most, as they came and again for others.
+const PROPERTIES_BYTES_MAX: u64 = 1 << 20;
+
+/// What a queue's name stands for.
+#[derive(Debug)]
+pub(super) enum Found {
+    Queue(Arc<Queue>),
+    Stream(Arc<Topic>),
+}
+
+impl Session {
+    /// The queue of a name, that this connection may use, or the stream.
+    pub(super) fn found(&self, name: &str) -> Result<Found, Exception> {
+        match self.stream(name) {
+            Some(topic) => Ok(Found::Stream(topic)),
+            None => self.queue(name).map(Found::Queue),
+        }
+    }
+
+    /// The stream of a name, unless a queue has it.
+    pub(super) fn stream(&self, name: &str) -> Option<Arc<Topic>> {
+        let (broker, vhost) = (&self.shared.broker, &self.namespace);
+        if broker.queues().get(vhost, name).is_some() {
+            return None;
+        }
+        broker.topics().in_namespace(vhost, name)
+    }
+
+    pub(super) async fn declare_stream(
+        &mut self,
+        name: &ByteString,
+        method: &queue::Declare,
+    ) -> Result<Arc<Topic>, Trouble> {
+        let vhost = self.namespace.clone();
+        let what = error::queue_in(name, &vhost);
+        let settings = stream_arguments::settings(&method.arguments, &what)?;
+        let Some(topic) = topic_name(&vhost, name) else {
+            let text = format!("{what} cannot be a stream: the name is too long");
+            return Err(Exception::precondition(text).into());
+        };
+        let broker = Arc::clone(&self.shared.broker);
+        loop {
+            if let Some(known) = self.stream(name) {
+                self.check_stream(&known, method, &settings, &what)?;
+                return Ok(known);
+            }
+            stream_arguments::check_properties(method, &what)?;
+            let new = NewTopic {
+                name: (*topic).into(),
+                partitions: Some(1),
+                settings: TopicSettings {
+                    declared: Some(arguments::canonical(&method.arguments)),
+                    message_bytes_max: Some(self.message_bytes_max()),
+                    ..settings.clone()
+                },
+            };
+            match broker.create_topics(vec![new]).await.pop() {
+                Some(Ok(topic)) => return Ok(topic),
+                Some(Err(CreateError::Changing)) => broker.topics().settled(&topic).await,
+                // Somebody was faster.
+                Some(Err(CreateError::Exists)) if self.stream(name).is_some() => {}
+                Some(Err(CreateError::NotStored(cause))) => {
+                    return Err(error::not_stored(&cause, &what).into());
+                }
+                Some(Err(
+                    cause @ (CreateError::Exists
+                    | CreateError::Collides(_)
+                    | CreateError::Name(_)
+                    | CreateError::Partitions(_)),
+                )) => {
+                    let text = format!("{what} cannot be a stream: {cause}");
+                    return Err(Exception::precondition(text).into());
+                }
+                None => return Err(Exception::new(ReplyCode::InternalError, "nothing was created").into()),
+            }
+        }
+    }
+
+    /// Bytes that a message of this protocol takes at most in a topic.
+    fn message_bytes_max(&self) -> u32 {
+        let body = self.shared.settings.message_bytes_max;
+        u32::try_from(body.saturating_add(PROPERTIES_BYTES_MAX)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a stream is what a declaration says.
+    pub(super) fn check_stream(
+        &self,
+        topic: &Topic,
+        method: &queue::Declare,
+        settings: &TopicSettings,
+        what: &str,
+    ) -> Result<(), Exception> {
+        if method.exclusive {
+            return Err(error::locked(what));
+        }
+        for (name, received, current) in [
+            ("durable", method.durable, true),
+            ("auto_delete", method.auto_delete, false),
+        ] {
+            if received != current {
+                let differs = (name.into(), format!("'{received}'"), format!("'{current}'"));
+                return Err(error::inequivalent(&differs, what));
+            }
+        }
+        let Some(declared) = &topic.settings.declared else {
+            // It was made elsewhere: what is said of it has to be true.
+            let kept = self.shared.broker.log_spec(topic).retention;
+            return stream_arguments::check_retention(settings, kept, what);
+        };
+        error::check_arguments(&method.arguments, declared, what)
+    }
+
+    /// Messages that a stream holds.
+    pub(super) fn stream_length(&self, topic: &Topic) -> u64 {
+        let length = |partition| {
+            let bounds = self.shared.broker.bounds(topic.log(partition)?)?;
+            Some(bounds.end.0.saturating_sub(bounds.start.0))
+        };
+        (0..topic.partitions()).filter_map(length).sum()
+    }
+
+    /// Deletes a stream that was declared as one.
+    pub(super) async fn delete_stream(&mut self, topic: &Topic, what: &str) -> Result<(), Trouble> {
+        if topic.settings.declared.is_none() {
+            let text = format!(
+                "{what} is a topic that was not declared as a queue: it is deleted where it was made"
+            );
+            return Err(Exception::refused(text).into());
+        }
+        match self.shared.broker.delete_topic(topic.id).await {
+            Ok(()) | Err(stafett_broker::DeleteError::NoSuchTopic) => Ok(()),
+            Err(stafett_broker::DeleteError::NotStored(cause)) => Err(error::not_stored(&cause, what).into()),
+        }
+    }
+
+    pub(super) fn consume_stream(
+        &mut self,
+        number: u16,
+        topic: &Arc<Topic>,
+        name: ByteString,
+        tag: ByteString,
+        method: &basic::Consume,
+    ) -> Result<(), Trouble> {
+        let what = error::queue_in(&name, &self.namespace);
+        let spec = self.reader_spec(number, topic, &method.arguments, method.no_ack, &what)?;
+        self.last_token += 1;
+        let token = self.last_token;
+        let holder = Holder {
+            channel: number,
+            tag: tag.clone(),
+            settles: true,
+            counts_deliveries: false,
+            stream: Some(StreamHolder {
+                name,
+                has_partitions: topic.partitions() > 1,
+            }),
+        };
+        self.holders.insert(token, holder);
+        let outbox = Arc::clone(&self.outbox);
+        let reading = self.shared.broker.readers().open(topic, &spec, outbox, token);
+        if !method.no_wait {
+            let consumer_tag = tag.clone();
+            self.out.send(number, basic::ConsumeOk { consumer_tag });
+        }
+        let tagged = Tagged {
+            token,
+            consumer: Some(Taking::Reader(reading)),
+        };
+        self.channel(number)?.consumers.insert(tag, tagged);
+        Ok(())
+    }
+
+    fn reader_spec(
+        &mut self,
+        number: u16,
+        topic: &Topic,
+        arguments: &Table,
+        no_ack: bool,
+        what: &str,
+    ) -> Result<ReaderSpec, Trouble> {
+        let start = stream_arguments::start(arguments, now_ms(), what)?;
+        let partition = stream_arguments::partition(arguments, topic.partitions(), what)?;
+        let prefetch = &self.channel(number)?.prefetch;
+        let Some(credit) = prefetch.each else {
+            let text = format!("consumer prefetch count is not set for stream {what}");
+            return Err(Exception::precondition(text).into());
+        };
+        if no_ack {
+            let text = format!("automatic acknowledgement not supported by stream {what}");
+            return Err(Exception::new(ReplyCode::NotImplemented, text).into());
+        }
+        if prefetch.shared.as_ref().is_some_and(|credit| credit.is_limited()) {
+            let text = format!("{what} does not support global qos");
+            return Err(Exception::new(ReplyCode::NotImplemented, text).into());
+        }
+        Ok(ReaderSpec {
+            start,
+            partition,
+            credit: Some(credit),
+        })
+    }
+}
+
+/// What cannot be done with a stream.
+pub(super) fn not_for_streams(text: &str, what: &str) -> Exception {
+    Exception::new(ReplyCode::NotImplemented, format!("{text} {what}"))
+}

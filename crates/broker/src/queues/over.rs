@@ -1,0 +1,121 @@
+//! Queues over stored topics: a queue whose messages are those of a topic, each settled by itself.
+//!
+//! The queue has delivery state and nothing else: a lane per partition. It changes nothing of the topic, so any number of
+//! queues, readers and groups share one. What the topic no longer keeps is lost to the queue, and counted. What is published
+//! to the queue goes into the topic. The queue goes with its topic.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use stafett_journal::{Change, Frame};
+use stafett_model::{LogId, Message};
+use stafett_queue::deaths;
+
+use super::definition::Definition;
+use super::pump::state_frame;
+use super::queue::{Inner, LaneLog, Queue};
+use super::registry::Queues;
+use crate::topic::{Topic, TopicId};
+
+/// The topic of a stored queue is gone.
+#[derive(Debug)]
+pub(super) struct TopicGone;
+
+impl Queues {
+    /// The topic that a stored queue lies over, if it is to lie over one.
+    pub(super) fn topic_of(&self, definition: &Definition) -> Result<Option<Arc<Topic>>, TopicGone> {
+        let Some(id) = definition.over else {
+            return Ok(None);
+        };
+        self.topics.with_id(id).map(Some).ok_or(TopicGone)
+    }
+
+    /// Lets a queue that is being made begin with what its topic keeps now, or behind that; what stores that.
+    pub(super) fn begin_over(&self, queue: &Queue, from_end: bool) -> Frame {
+        let mut inner = queue.lock();
+        let Inner {
+            state, changes, logs, ..
+        } = &mut *inner;
+        for lane in logs.iter() {
+            if let Some(bounds) = self.journal.bounds(lane.log) {
+                let start = if from_end { bounds.end } else { bounds.start };
+                state.start_at(lane.lane, start.0, changes);
+            }
+        }
+        // The whole has it all.
+        changes.clear();
+        state_frame(queue, Change::Put(state.encode(false).into()))
+    }
+
+    /// Lets a queue, that is there by now, know what becomes of its topic.
+    pub(super) fn lay_over(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let Some(id) = queue.over else { return };
+        self.over().entry(id).or_default().push(Arc::clone(queue));
+        // What became of it meanwhile, nobody could tell the queue.
+        match self.topics.with_id(id) {
+            Some(topic) => self.follow(queue, &topic),
+            None => drop(self.remove(queue, false, false)),
+        }
+    }
+
+    /// A queue is gone.
+    pub(super) fn lift(&self, queue: &Arc<Queue>) {
+        let Some(id) = queue.over else { return };
+        let mut over = self.over();
+        if let Some(queues) = over.get_mut(&id) {
+            queues.retain(|known| !Arc::ptr_eq(known, queue));
+            if queues.is_empty() {
+                over.remove(&id);
+            }
+        }
+    }
+
+    /// A topic has more partitions.
+    pub(crate) fn on_topic_grown(&self, topic: &Topic) {
+        for queue in self.all_over(topic.id) {
+            self.follow(&queue, topic);
+        }
+    }
+
+    /// A topic is gone, and with it the queues over it.
+    pub(crate) fn on_topic_deleted(self: &Arc<Self>, topic: TopicId) {
+        for queue in self.all_over(topic) {
+            // It may be gone by now.
+            drop(self.remove(&queue, false, false));
+        }
+    }
+
+    fn follow(&self, queue: &Arc<Queue>, topic: &Topic) {
+        let mut inner = queue.lock();
+        let known = u32::try_from(inner.logs.len()).unwrap_or(u32::MAX);
+        if queue.is_deleted() || known >= topic.partitions() {
+            return;
+        }
+        for lane in LaneLog::of_topic(topic, known) {
+            inner.logs.push(lane);
+            self.shards.watch(&*self.journal, queue, lane.log);
+        }
+        drop(inner);
+        self.wake(queue);
+    }
+
+    /// Whether a dead letter that goes into a log would come back to a queue that it left by itself.
+    pub(super) fn comes_back(&self, message: &Message, log: LogId) -> bool {
+        let over = self.over();
+        over.iter().any(|(topic, queues)| {
+            queues.iter().any(|queue| deaths::is_circle(message, &queue.name))
+                && self
+                    .topics
+                    .with_id(*topic)
+                    .is_some_and(|topic| topic.has_log(log))
+        })
+    }
+
+    fn all_over(&self, topic: TopicId) -> Vec<Arc<Queue>> {
+        self.over().get(&topic).cloned().unwrap_or_default()
+    }
+
+    fn over(&self) -> MutexGuard<'_, HashMap<TopicId, Vec<Arc<Queue>>>> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,95 @@
+//! How far a reader has come in each partition, and whose turn it is.
+
+use std::sync::Arc;
+
+use stafett_journal::{Bounds, Journal};
+use stafett_model::LogId;
+
+use super::reader::ReaderSpec;
+use super::start::{self, Start};
+use crate::topic::Topic;
+
+/// A partition that is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) partition: u32,
+    pub(super) log: LogId,
+    /// The offset that is read next.
+    pub(super) next: u64,
+    /// Where to begin has to be looked for first.
+    time_ms: Option<i64>,
+}
+
+/// All partitions that are read.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) list: Vec<Place>,
+    only: Option<u32>,
+    /// Whose turn it is.
+    pub(super) turn: usize,
+}
+
+impl Places {
+    pub(super) fn begin(journal: &dyn Journal, topic: &Topic, spec: &ReaderSpec) -> Self {
+        let mut places = Self {
+            list: Vec::new(),
+            only: spec.partition,
+            turn: 0,
+        };
+        places.add(journal, topic, spec.start);
+        places
+    }
+
+    /// A topic that has grown: new partitions are read from their beginning.
+    pub(super) fn follow(&mut self, journal: &dyn Journal, topic: &Arc<Topic>) -> &[Place] {
+        let known = self.list.len();
+        if self.only.is_none() {
+            self.add(journal, topic, Start::First);
+        }
+        self.list.get(known..).unwrap_or_default()
+    }
+
+    fn add(&mut self, journal: &dyn Journal, topic: &Topic, start: Start) {
+        let partitions = match self.only {
+            Some(partition) => partition..partition.saturating_add(1),
+            None => u32::try_from(self.list.len()).unwrap_or(u32::MAX)..topic.partitions(),
+        };
+        for partition in partitions {
+            let Some(log) = topic.log(partition) else { return };
+            let bounds = journal.bounds(log).unwrap_or(Bounds {
+                start: stafett_model::Offset::ZERO,
+                end: stafett_model::Offset::ZERO,
+                bytes: 0,
+            });
+            self.list.push(Place {
+                partition,
+                log,
+                next: start.offset(bounds),
+                time_ms: match start {
+                    Start::Time(time_ms) => Some(time_ms),
+                    Start::First | Start::Last | Start::Next | Start::Offset(_) => None,
+                },
+            });
+        }
+    }
+
+    /// Looks for where to begin, where that has to be looked for.
+    pub(super) async fn find(&mut self, journal: &dyn Journal) {
+        for place in &mut self.list {
+            if let Some(time_ms) = place.time_ms.take()
+                && let Some(offset) = start::find_time(journal, place.log, time_ms).await
+            {
+                place.next = offset;
+            }
+        }
+    }
+
+    pub(super) fn current(&mut self) -> Option<&mut Place> {
+        self.list.get_mut(self.turn)
+    }
+
+    /// Lets the next partition have its turn.
+    pub(super) fn pass_turn(&mut self) {
+        self.turn = (self.turn + 1) % self.list.len().max(1);
+    }
+}

@@ -1,0 +1,67 @@
+//! Where a reader begins in a partition.
+
+use stafett_journal::{Bounds, Journal, TimeQuery};
+use stafett_model::{LogId, Offset, offset_for_timestamp};
+
+/// Of what one batch may take decompressed.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+
+/// Where a reader begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// With the oldest message that is kept.
+    First,
+    /// With the youngest one that is there.
+    Last,
+    /// With what comes from now on.
+    #[default]
+    Next,
+    /// At an offset; with the nearest one where that is not, or not yet, there.
+    Offset(u64),
+    /// With the first message of this time or a later one, ms since 1970; if there is none, with what comes from now on.
+    Time(i64),
+}
+
+impl Start {
+    /// The offset, as far as it can be said without looking for it.
+    pub(super) fn offset(self, bounds: Bounds) -> u64 {
+        let (start, end) = (bounds.start.0, bounds.end.0);
+        match self {
+            Self::First => start,
+            Self::Last => end.saturating_sub(1).max(start),
+            Self::Next | Self::Time(_) => end,
+            Self::Offset(offset) => offset.clamp(start, end),
+        }
+    }
+}
+
+/// The first offset of a time or a later one; `None` if all that is there is earlier, or cannot be read.
+pub(super) async fn find_time(journal: &dyn Journal, log: LogId, time_ms: i64) -> Option<u64> {
+    let bounds = journal.bounds(log)?;
+    let found = journal
+        .find_time(log, TimeQuery::AtOrAfter(time_ms))
+        .finish()
+        .await;
+    let batch = found.ok()?.ok()??;
+    let record = offset_for_timestamp(&batch, time_ms, bounds.start, BATCH_BYTES_MAX);
+    record.ok()?.map(|(Offset(offset), _)| offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_that_is_not_there_is_the_nearest_one() {
+        let bounds = |start, end| Bounds {
+            start: Offset(start),
+            end: Offset(end),
+            bytes: 0,
+        };
+        let of = |start: Start| start.offset(bounds(10, 20));
+        assert_eq!((of(Start::First), of(Start::Last), of(Start::Next)), (10, 19, 20));
+        let offsets = [0, 10, 15, 20, 99].map(|offset| of(Start::Offset(offset)));
+        assert_eq!(offsets, [10, 10, 15, 20, 20]);
+        assert_eq!(Start::Last.offset(bounds(7, 7)), 7, "of an empty log");
+    }
+}

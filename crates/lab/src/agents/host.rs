@@ -1,0 +1,217 @@
+//! The agent: waits for a controller and runs its seats of a load, one controller at a time.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::proof::{Secret, Side, challenge};
+use super::protocol::{
+    Answer, Greeting, INTRODUCTION_BYTES_MAX, Introduction, Machine, ORDER_BYTES_MAX, ProtocolError, Reader,
+    VERSION, send,
+};
+use super::session::Session;
+use crate::environment;
+
+/// Connections that have not proven themselves.
+const STRANGERS_MAX: usize = 16;
+const INTRODUCED_WITHIN: Duration = Duration::from_secs(5);
+
+/// An agent that listens.
+#[derive(Debug)]
+pub struct Agent {
+    listener: TcpListener,
+    inside: Arc<Inside>,
+}
+
+/// What all connections of an agent share.
+struct Inside {
+    secret: Option<Secret>,
+    machine: Machine,
+    /// A controller is there.
+    is_taken: AtomicBool,
+    say: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Why there is no agent.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("{address} cannot be listened on: {source}")]
+    Listen { address: String, source: io::Error },
+    #[error(
+        "an agent at {0} would send load for whoever reaches it: give it a secret (--secret-file FILE), or let it listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+}
+
+impl Agent {
+    /// Listens. Where other machines can reach it, it needs a secret. `say` is told who comes and goes.
+    ///
+    /// # Errors
+    /// Where the address is not to be had, or is open to everybody.
+    pub async fn bind(
+        address: &str,
+        secret: Option<Secret>,
+        say: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self, AgentError> {
+        let failed = |source| AgentError::Listen {
+            address: address.to_owned(),
+            source,
+        };
+        for found in lookup_host(address).await.map_err(failed)? {
+            if !found.ip().is_loopback() && secret.is_none() {
+                return Err(AgentError::Open(found));
+            }
+        }
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        Ok(Self {
+            listener,
+            inside: Arc::new(Inside {
+                secret,
+                machine: machine(),
+                is_taken: AtomicBool::new(false),
+                say: Box::new(say),
+            }),
+        })
+    }
+
+    /// # Errors
+    /// Where the system does not tell it.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves one controller after the other until it is told to stop.
+    pub async fn serve(self, stop: CancellationToken) {
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let tasks = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let Ok((stream, from)) = accepted else {
+                // Out of descriptors, say: it may get better.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let Ok(turn) = Arc::clone(&strangers).try_acquire_owned() else {
+                continue;
+            };
+            let (inside, stop) = (Arc::clone(&self.inside), stop.child_token());
+            tasks.spawn(async move {
+                let introduced = timeout(INTRODUCED_WITHIN, inside.introduce(stream)).await;
+                drop(turn);
+                match introduced {
+                    Ok(Ok(Some((reader, writer, taken)))) => {
+                        (inside.say)(&format!("{from} tells what to do"));
+                        let why = Session::new(reader, writer).run(stop).await;
+                        drop(taken);
+                        (inside.say)(&format!("{from} went away: {why}"));
+                    }
+                    Ok(Ok(None)) => (inside.say)(&format!("{from} was refused")),
+                    Ok(Err(error)) => (inside.say)(&format!("{from} did not introduce itself: {error}")),
+                    Err(_) => (inside.say)(&format!("{from} did not introduce itself in time")),
+                }
+            });
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+}
+
+type Ends = (Reader<OwnedReadHalf>, OwnedWriteHalf, Taken);
+
+/// A controller has this agent to itself.
+struct Taken(Arc<Inside>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Ordering::Release);
+    }
+}
+
+impl Inside {
+    /// Both sides say who they are; `None` for one that may not tell this agent what to do.
+    async fn introduce(self: &Arc<Self>, stream: TcpStream) -> Result<Option<Ends>, ProtocolError> {
+        stream.set_nodelay(true)?;
+        let (reader, mut writer) = stream.into_split();
+        let mut reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
+        let ours = challenge();
+        let greeting = Greeting {
+            protocol: VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            needs_secret: self.secret.is_some(),
+            challenge: ours.clone(),
+        };
+        send(&mut writer, &greeting).await?;
+        let introduction: Introduction = reader.next().await?;
+        let taken = match self.judge(&introduction, &ours) {
+            Ok(taken) => taken,
+            Err(reason) => {
+                send(&mut writer, &Answer::Refused { reason }).await?;
+                return Ok(None);
+            }
+        };
+        let proof = |secret: &Secret| secret.proof(Side::Agent, &introduction.challenge);
+        let welcome = Answer::Welcome {
+            proof: self.secret.as_ref().map(proof),
+            machine: self.machine.clone(),
+        };
+        send(&mut writer, &welcome).await?;
+        reader.allow(ORDER_BYTES_MAX);
+        Ok(Some((reader, writer, taken)))
+    }
+
+    /// Why it may not tell this agent what to do; if it may, the agent is its own from now on.
+    fn judge(self: &Arc<Self>, introduction: &Introduction, challenge: &str) -> Result<Taken, String> {
+        if introduction.protocol != VERSION {
+            return Err(format!(
+                "this agent ({}) speaks version {VERSION} of the protocol, and the controller ({}) version {}",
+                env!("CARGO_PKG_VERSION"),
+                introduction.version,
+                introduction.protocol
+            ));
+        }
+        let is_proven = self.secret.as_ref().is_none_or(|secret| {
+            let proof = introduction.proof.as_deref().unwrap_or_default();
+            secret.is_proven(Side::Controller, challenge, proof)
+        });
+        if !is_proven {
+            return Err("the secret is another one".to_owned());
+        }
+        if self.is_taken.swap(true, Ordering::AcqRel) {
+            return Err("another controller is there".to_owned());
+        }
+        Ok(Taken(Arc::clone(self)))
+    }
+}
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inside").finish_non_exhaustive()
+    }
+}
+
+fn machine() -> Machine {
+    // The same in all network namespaces of a machine, another one after every boot.
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let found = environment::describe(Path::new("."), Path::new("/"));
+    Machine {
+        id: id.trim().to_owned(),
+        cores: environment::cores(),
+        memory_bytes: found.memory_bytes,
+        cpu: found.cpu,
+        kernel: found.kernel,
+    }
+}

@@ -1,0 +1,103 @@
+//! Load from several machines: agents run the clients, one controller tells them what to do and puts together what they
+//! measured.
+//!
+//! ```text
+//! controller                                   each agent
+//! ── introduction, both prove that they know the secret ──
+//! Prepare(plan, seats, system)  ──────────▶    connects who receives
+//!                               ◀──────────    Progress: connected
+//! Begin, to all at once         ──────────▶    load, on its own clock
+//!                               ◀──────────    Seconds, Progress
+//! Over(role), End, Stop         ──────────▶
+//!                               ◀──────────    Done: counts, histograms, what came message by message
+//! ```
+//!
+//! Clocks of two hosts are never compared: every moment is of the host where it is used. A message that was sent on one
+//! host and received on another counts and has no latency. An agent that vanishes is that point's result.
+//!
+//! - [`protocol`]: messages and frames; [`proof`]: who may tell an agent what to do
+//! - [`host`], `session`: the agent
+//! - `member`, `course`, [`crew`]: the controller's side; `merge`: one result out of many
+//! - [`placing`]: who sits where, and what would compare clocks
+
+mod course;
+pub mod crew;
+pub mod host;
+mod member;
+mod merge;
+pub mod placing;
+pub mod proof;
+pub mod protocol;
+mod session;
+
+pub use crew::Crew;
+pub use host::Agent;
+
+/// Where an agent is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentAddress {
+    /// What the experiment calls it.
+    pub name: String,
+    /// `HOST:PORT`.
+    pub address: String,
+}
+
+impl AgentAddress {
+    /// Reads `HOST:PORT` or `NAME=HOST:PORT`; without a name it is called by its number.
+    ///
+    /// # Errors
+    /// Where it is neither.
+    pub fn parse(text: &str, number: usize) -> Result<Self, String> {
+        let (name, address) = match text.split_once('=') {
+            Some((name, address)) => (name.to_owned(), address),
+            None => (number.to_string(), text),
+        };
+        let is_address = address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        if name.is_empty() || !is_address {
+            return Err(format!(
+                "`{text}` is no agent: expected HOST:PORT or NAME=HOST:PORT"
+            ));
+        }
+        Ok(Self {
+            name,
+            address: address.to_owned(),
+        })
+    }
+
+    /// Reads all of them; no two have the same name.
+    ///
+    /// # Errors
+    /// Where one cannot be read, or two have the same name.
+    pub fn parse_all(texts: &[String]) -> Result<Vec<Self>, String> {
+        let mut agents: Vec<Self> = Vec::new();
+        for (place, text) in texts.iter().enumerate() {
+            let agent = Self::parse(text, place + 1)?;
+            if agents.iter().any(|other| other.name == agent.name) {
+                return Err(format!("two agents are called `{}`", agent.name));
+            }
+            agents.push(agent);
+        }
+        Ok(agents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_are_called_as_they_are_given_or_by_their_number() {
+        let texts = ["a=10.0.0.1:7071", "host:1", "[::1]:2"].map(str::to_owned);
+        let agents = AgentAddress::parse_all(&texts).unwrap();
+        let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        assert_eq!(names, ["a", "2", "3"]);
+        assert_eq!(agents[0].address, "10.0.0.1:7071");
+        for wrong in ["", "host", "host:", ":5", "=h:1", "host:99999"] {
+            assert!(AgentAddress::parse(wrong, 1).is_err(), "{wrong}");
+        }
+        let twice = ["a=h:1", "a=h:2"].map(str::to_owned);
+        assert!(AgentAddress::parse_all(&twice).unwrap_err().contains("`a`"));
+    }
+}

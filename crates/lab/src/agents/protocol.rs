@@ -1,0 +1,299 @@
+//! What a controller and an agent say to each other.
+//!
+//! ```text
+//! frame   u32 length of what follows, big-endian
+//!         u8  kind: 0 a message in JSON, 1 bytes that are read and forgotten (to measure the network)
+//!         …   content
+//! ```
+//!
+//! The agent speaks first: [`Greeting`]; then [`Introduction`], [`Answer`]; then [`ToAgent`] and [`FromAgent`] in any
+//! order. Whoever reads bounds the length before it takes memory.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::experiment::Plan;
+use crate::results::{ProcessSeries, RoleResult};
+use crate::workload::seating::Seating;
+use crate::workload::together::{Progress, RoleBooks, RoleSecond};
+
+/// The version of this protocol. Both sides have the same.
+pub const VERSION: u32 = 1;
+/// Before the other side has proven itself.
+pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
+/// What an agent is told.
+pub const ORDER_BYTES_MAX: usize = 1 << 20;
+/// What an agent tells: the last message accounts for every message that is missing, a bit each.
+pub const REPORT_BYTES_MAX: usize = 256 << 20;
+
+const MESSAGE: u8 = 0;
+const FILL: u8 = 1;
+const HEAD_BYTES: usize = 5;
+
+/// An agent's first words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    pub protocol: u32,
+    pub version: String,
+    pub needs_secret: bool,
+    pub challenge: String,
+}
+
+/// Who wants to tell it what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    pub protocol: u32,
+    pub version: String,
+    pub proof: Option<String>,
+    pub challenge: String,
+}
+
+/// Whether it may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Welcome { proof: Option<String>, machine: Machine },
+    Refused { reason: String },
+}
+
+/// What an agent runs on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// The same for all agents of one machine: they share its cores.
+    pub id: String,
+    pub cores: u32,
+    pub memory_bytes: u64,
+    pub cpu: String,
+    pub kernel: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ToAgent {
+    /// Is answered at once. Also says that the controller is there.
+    Ping(u64),
+    Prepare(Box<Preparation>),
+    Begin,
+    /// The clients of a role have ended on all hosts.
+    Over(String),
+    /// There is nothing left to be sent.
+    End,
+    /// There is nothing left to be received.
+    Stop,
+    /// What was prepared or begun ends at once; what came of it is still told.
+    Abandon,
+}
+
+/// A host's share of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preparation {
+    /// Answers say which load they are about.
+    pub load: u64,
+    pub plan: Plan,
+    pub seating: Seating,
+    pub system: String,
+    pub address: String,
+    /// What topics are called by, and what they were made with.
+    pub tag: String,
+    pub topic_settings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromAgent {
+    Pong(u64),
+    Progress {
+        load: u64,
+        progress: Progress,
+    },
+    Seconds {
+        load: u64,
+        roles: Vec<RoleSecond>,
+    },
+    Done {
+        load: u64,
+        share: Box<Share>,
+    },
+    Failed {
+        load: u64,
+        reason: String,
+        is_refusal: bool,
+    },
+}
+
+/// What came of a share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    pub connected: Duration,
+    pub warmup_s: f64,
+    pub measured_s: f64,
+    /// In the order of the roles' names.
+    pub roles: Vec<RoleResult>,
+    pub books: Vec<RoleBooks>,
+    pub processes: Vec<ProcessSeries>,
+    pub error: Option<String>,
+    pub remarks: Vec<String>,
+}
+
+/// Why nothing more is heard.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    #[error("the connection ended")]
+    Ended,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("a frame of {length} bytes came where {max} are the most")]
+    TooLong { length: usize, max: usize },
+    #[error("what came is not of this protocol: {0}")]
+    Malformed(String),
+}
+
+/// Reads frames. What was read of one that is not whole yet is kept, so a wait can be dropped.
+#[derive(Debug)]
+pub struct Reader<R> {
+    from: R,
+    buffer: BytesMut,
+    bytes_max: usize,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    pub fn new(from: R, bytes_max: usize) -> Self {
+        Self {
+            from,
+            buffer: BytesMut::new(),
+            bytes_max,
+        }
+    }
+
+    /// From now on frames may be this long.
+    pub fn allow(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// The next message. Safe to drop.
+    ///
+    /// # Errors
+    /// Where the connection ends or something else comes.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<T, ProtocolError> {
+        loop {
+            if let Some((kind, content)) = self.frame()? {
+                match kind {
+                    MESSAGE => {
+                        return serde_json::from_slice(&content)
+                            .map_err(|error| ProtocolError::Malformed(error.to_string()));
+                    }
+                    FILL => continue,
+                    unknown => return Err(ProtocolError::Malformed(format!("kind {unknown}"))),
+                }
+            }
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return Err(ProtocolError::Ended);
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Result<Option<(u8, Bytes)>, ProtocolError> {
+        let Some(length) = self.buffer.first_chunk() else {
+            return Ok(None);
+        };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        let max = self.bytes_max;
+        if length > max {
+            return Err(ProtocolError::TooLong { length, max });
+        }
+        if length == 0 {
+            return Err(ProtocolError::Malformed("an empty frame".to_owned()));
+        }
+        let Some(missing) = (4 + length)
+            .checked_sub(self.buffer.len())
+            .filter(|left| *left > 0)
+        else {
+            self.buffer.advance(4);
+            let mut content = self.buffer.split_to(length).freeze();
+            let kind = content.get_u8();
+            return Ok(Some((kind, content)));
+        };
+        // Memory follows what has come, not what was announced.
+        self.buffer.reserve(missing.min(256 << 10));
+        Ok(None)
+    }
+}
+
+/// Sends a message.
+///
+/// # Errors
+/// Where the connection ends.
+pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
+    let json = serde_json::to_vec(message)?;
+    to.write_all(&frame(MESSAGE, &json)?).await
+}
+
+/// Sends bytes that the other side forgets.
+///
+/// # Errors
+/// Where the connection ends.
+pub async fn fill(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&frame(FILL, bytes)?).await
+}
+
+fn frame(kind: u8, content: &[u8]) -> io::Result<BytesMut> {
+    let length = u32::try_from(content.len() + 1)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "more than 4 GiB in a message"))?;
+    let mut frame = BytesMut::with_capacity(HEAD_BYTES + content.len());
+    frame.put_u32(length);
+    frame.put_u8(kind);
+    frame.extend_from_slice(content);
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(bytes: &[u8]) -> Result<ToAgent, ProtocolError> {
+        Reader::new(bytes, 1000).next().await
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_is_read_whatever_stands_between() {
+        let mut bytes = Vec::new();
+        fill(&mut bytes, &[7; 500]).await.unwrap();
+        send(&mut bytes, &ToAgent::Ping(5)).await.unwrap();
+        send(&mut bytes, &ToAgent::Over("producers".to_owned()))
+            .await
+            .unwrap();
+        let mut reader = Reader::new(bytes.as_slice(), 1000);
+        assert_eq!(reader.next::<ToAgent>().await.unwrap(), ToAgent::Ping(5));
+        assert_eq!(
+            reader.next::<ToAgent>().await.unwrap(),
+            ToAgent::Over("producers".to_owned())
+        );
+        assert!(matches!(
+            reader.next::<ToAgent>().await,
+            Err(ProtocolError::Ended)
+        ));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_of_the_protocol_is_refused_before_it_takes_memory() {
+        let long = [0xff, 0xff, 0xff, 0xff, 0];
+        assert!(matches!(read(&long).await, Err(ProtocolError::TooLong { .. })));
+        for (bytes, says) in [
+            (&[0, 0, 0, 0][..], "an empty frame"),
+            (&[0, 0, 0, 1, 9], "kind 9"),
+            (&[0, 0, 0, 3, 0, b'{', b'}'], "not of this protocol"),
+            (&[0, 0, 0, 2, 0, 0xff], "not of this protocol"),
+            (b"GET / HTTP/1.1\r\n\r\n", "frame of"),
+        ] {
+            let error = read(bytes).await.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        assert!(matches!(read(&[0, 0, 0, 9, 0]).await, Err(ProtocolError::Ended)));
+    }
+}

@@ -1,0 +1,295 @@
+//! One controller at an agent: takes its orders, runs its loads one after the other, and tells what becomes of them.
+
+use std::future::pending;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::protocol::{FromAgent, Preparation, ProtocolError, Reader, Share, ToAgent, send};
+use crate::drivers::DriverError;
+use crate::experiment::{Content, Plan, check};
+use crate::run::point::destinations;
+use crate::systems;
+use crate::workload::together::{Progress, RoleSecond, Together};
+use crate::workload::{Load, Loaded};
+
+/// A controller that says nothing for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Seconds that may wait to be told.
+const SECONDS_WAITING: usize = 64;
+/// How long a load may take to end when its controller went away.
+const END_WITHIN: Duration = Duration::from_mins(2);
+
+/// One controller.
+pub(super) struct Session {
+    reader: Reader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    work: Option<Work>,
+    /// Begins when the load that was abandoned has ended.
+    next: Option<Box<Preparation>>,
+    tasks: TaskTracker,
+}
+
+/// A load that is under way.
+struct Work {
+    number: u64,
+    abandon: CancellationToken,
+    begin: CancellationToken,
+    end: CancellationToken,
+    stop: CancellationToken,
+    over: std::collections::BTreeMap<String, CancellationToken>,
+    progress: watch::Receiver<Progress>,
+    seconds: mpsc::Receiver<Vec<RoleSecond>>,
+    done: oneshot::Receiver<Result<Loaded, DriverError>>,
+}
+
+enum Event {
+    Progress(Progress),
+    Seconds(Vec<RoleSecond>),
+    Done(Result<Loaded, DriverError>),
+}
+
+impl Session {
+    pub(super) fn new(reader: Reader<OwnedReadHalf>, writer: OwnedWriteHalf) -> Self {
+        Self {
+            reader,
+            writer,
+            work: None,
+            next: None,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Until the controller goes or `stop`; returns why. Nothing of its loads runs any more then.
+    pub(super) async fn run(mut self, stop: CancellationToken) -> String {
+        let why = tokio::select! {
+            () = stop.cancelled() => "the agent ends".to_owned(),
+            error = self.obey() => error.to_string(),
+        };
+        if let Some(work) = self.work.take() {
+            work.abandon.cancel();
+        }
+        self.tasks.close();
+        let _ = timeout(END_WITHIN, self.tasks.wait()).await;
+        why
+    }
+
+    async fn obey(&mut self) -> ProtocolError {
+        let mut heard = Instant::now();
+        loop {
+            let done = tokio::select! {
+                order = self.reader.next::<ToAgent>() => {
+                    heard = Instant::now();
+                    match order {
+                        Ok(order) => self.on_order(order).await,
+                        Err(error) => Err(error),
+                    }
+                }
+                event = next_event(&mut self.work) => self.on_event(event).await,
+                () = sleep_until(heard + SILENCE_MAX) => {
+                    Err(ProtocolError::Malformed("nothing, for half a minute".to_owned()))
+                }
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    async fn on_order(&mut self, order: ToAgent) -> Result<(), ProtocolError> {
+        match order {
+            ToAgent::Ping(number) => send(&mut self.writer, &FromAgent::Pong(number)).await?,
+            ToAgent::Prepare(preparation) => {
+                if let Some(old) = &self.work {
+                    old.abandon.cancel();
+                    self.next = Some(preparation);
+                } else {
+                    self.prepare(*preparation).await?;
+                }
+            }
+            ToAgent::Begin => self.with_work(|work| work.begin.cancel()),
+            ToAgent::End => self.with_work(|work| work.end.cancel()),
+            ToAgent::Stop => self.with_work(|work| work.stop.cancel()),
+            ToAgent::Over(role) => self.with_work(|work| {
+                if let Some(over) = work.over.get(&role) {
+                    over.cancel();
+                }
+            }),
+            ToAgent::Abandon => {
+                self.next = None;
+                self.with_work(|work| work.abandon.cancel());
+            }
+        }
+        Ok(())
+    }
+
+    fn with_work(&self, change: impl FnOnce(&Work)) {
+        if let Some(work) = &self.work {
+            change(work);
+        }
+    }
+
+    async fn prepare(&mut self, preparation: Preparation) -> Result<(), ProtocolError> {
+        let load = preparation.load;
+        match work(preparation) {
+            Ok((work, load, done)) => {
+                self.work = Some(work);
+                self.tasks.spawn(async move {
+                    // Nobody listens any more if the controller is gone.
+                    let _ = done.send(load.run().await);
+                });
+            }
+            Err((reason, is_refusal)) => {
+                let failed = FromAgent::Failed {
+                    load,
+                    reason,
+                    is_refusal,
+                };
+                send(&mut self.writer, &failed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn on_event(&mut self, event: Event) -> Result<(), ProtocolError> {
+        let Some(work) = &self.work else { return Ok(()) };
+        let load = work.number;
+        let (report, is_last) = match event {
+            Event::Progress(progress) => (FromAgent::Progress { load, progress }, false),
+            Event::Seconds(roles) => (FromAgent::Seconds { load, roles }, false),
+            Event::Done(Ok(loaded)) => {
+                let share = Box::new(share(loaded));
+                (FromAgent::Done { load, share }, true)
+            }
+            Event::Done(Err(error)) => {
+                let failed = FromAgent::Failed {
+                    load,
+                    reason: error.to_string(),
+                    is_refusal: matches!(error, DriverError::Refused(_)),
+                };
+                (failed, true)
+            }
+        };
+        send(&mut self.writer, &report).await?;
+        if is_last {
+            self.work = None;
+            if let Some(next) = self.next.take() {
+                self.prepare(*next).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What happens with the load next, seconds before the end. Safe to drop.
+async fn next_event(work: &mut Option<Work>) -> Event {
+    let Some(work) = work else {
+        return pending().await;
+    };
+    tokio::select! {
+        biased;
+        Some(roles) = work.seconds.recv() => Event::Seconds(roles),
+        Ok(()) = work.progress.changed() => Event::Progress(work.progress.borrow_and_update().clone()),
+        done = &mut work.done => Event::Done(done.unwrap_or_else(|_| {
+            Err(DriverError::Failed("the load broke down".to_owned()))
+        })),
+    }
+}
+
+type Prepared = (Work, Load, oneshot::Sender<Result<Loaded, DriverError>>);
+
+/// Everything that a load needs, or why it cannot be, and whether somebody does not want it.
+fn work(preparation: Preparation) -> Result<Prepared, (String, bool)> {
+    let Preparation {
+        load: number,
+        plan,
+        seating,
+        system,
+        address,
+        tag,
+        topic_settings,
+    } = preparation;
+    check::plan(&plan).map_err(|wrong| (format!("{}: {}", wrong.path, wrong.message), true))?;
+    check_files(&plan).map_err(|reason| (reason, true))?;
+    let driver = systems::driver(&system, &address, &plan).map_err(|reason| (reason, true))?;
+    let contents = Load::contents(&plan).map_err(|reason| (reason, true))?;
+    let (begin, end, stop) = <(CancellationToken, CancellationToken, CancellationToken)>::default();
+    let over: std::collections::BTreeMap<_, _> = plan
+        .roles
+        .keys()
+        .map(|role| (role.clone(), CancellationToken::new()))
+        .collect();
+    let (progress, of_progress) = watch::channel(Progress::default());
+    let (seconds, of_seconds) = mpsc::channel(SECONDS_WAITING);
+    let (done, of_done) = oneshot::channel();
+    let abandon = CancellationToken::new();
+    let load = Load {
+        destinations: destinations(&plan, &topic_settings, &tag),
+        plan: Arc::new(plan),
+        driver,
+        brokers: Vec::new(),
+        contents,
+        seating: Arc::new(seating),
+        together: Some(Together {
+            begin: begin.clone(),
+            end: end.clone(),
+            stop: stop.clone(),
+            over: over.clone(),
+            progress,
+            seconds,
+        }),
+        ends_early: false,
+        precise: true,
+        stop: abandon.clone(),
+        on_second: Box::new(|_| ()),
+    };
+    let work = Work {
+        number,
+        abandon,
+        begin,
+        end,
+        stop,
+        over,
+        progress: of_progress,
+        seconds: of_seconds,
+        done: of_done,
+    };
+    Ok((work, load, done))
+}
+
+/// A controller has content read from the folder that the agent was started in, and from nowhere else.
+fn check_files(plan: &Plan) -> Result<(), String> {
+    for role in plan.roles.values() {
+        let Content::File(path) = &role.content else {
+            continue;
+        };
+        let is_below = Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !is_below {
+            return Err(format!(
+                "{path}: an agent reads content below the folder that it was started in, and nowhere else"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn share(loaded: Loaded) -> Share {
+    Share {
+        connected: loaded.connected,
+        warmup_s: loaded.warmup_s,
+        measured_s: loaded.measured_s,
+        roles: loaded.roles,
+        books: loaded.books,
+        processes: loaded.processes,
+        error: loaded.error,
+        remarks: loaded.remarks,
+    }
+}

@@ -1,0 +1,146 @@
+//! The lean driver of AMQP 0-9-1, on this repository's own wire code: for Stafett's queues and RabbitMQ's.
+//!
+//! - [`socket`]: a connection's bytes; [`link`]: how it is opened, and what is asked of it before the load begins
+//! - [`layout`]: which queues and exchanges stand for a set of destinations
+//! - [`sender`]: publishes; [`template`]: a message's frames; [`unconfirmed`]: what waits for a confirm
+//! - [`receiver`]: consumes; [`deliveries`]: messages out of frames
+//! - [`stub`]: a server that stores nothing
+//!
+//! Every client has a connection with one channel. What waits for others (`batch`, `linger`) is the business of Kafka's
+//! clients: here messages go out as they are handed over. `in_flight` × `batch` bytes may be without a confirm.
+
+mod deliveries;
+mod layout;
+mod link;
+mod receiver;
+mod sender;
+mod socket;
+pub mod stub;
+mod template;
+#[cfg(test)]
+mod tests;
+mod unconfirmed;
+
+use std::fmt::Debug;
+
+use stafett_amqp_wire::Method;
+
+pub use link::Server;
+
+use self::layout::Layout;
+use self::link::Link;
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use crate::experiment::{Codec, Delivery, Does, Plan, TopicKind};
+use crate::workload::Reports;
+
+/// The driver's name in results.
+pub const NAME: &str = "lean-amqp";
+/// Definitions that are sent before it is looked whether they were taken.
+const DEFINED_AT_ONCE: usize = 500;
+
+/// The driver, for one system.
+#[derive(Debug, Clone)]
+pub struct Amqp {
+    server: String,
+}
+
+impl Amqp {
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+        }
+    }
+
+    /// Whether the system answers, and what it says that it is.
+    pub async fn ping(&self) -> Result<Server, DriverError> {
+        Ok(Link::open(&self.server).await?.server)
+    }
+
+    async fn define(&self, methods: impl Iterator<Item = Method> + Send) -> Result<(), DriverError> {
+        let mut link = Link::open(&self.server).await?;
+        for (number, method) in methods.enumerate() {
+            link.tell(method);
+            if number % DEFINED_AT_ONCE == DEFINED_AT_ONCE - 1 {
+                link.barrier().await?;
+            }
+        }
+        link.barrier().await
+    }
+}
+
+impl Driver for Amqp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn lacks(&self, plan: &Plan) -> Option<String> {
+        let kinds = plan.topics.values().map(|topics| topics.kind);
+        if kinds.into_iter().any(|kind| kind == TopicKind::Live) {
+            return Some("AMQP has no live topics".to_owned());
+        }
+        for (name, role) in &plan.roles {
+            if role.delivery == Delivery::ExactlyOnce {
+                return Some(
+                    "AMQP delivers at most once or at least once, and never exactly once".to_owned(),
+                );
+            }
+            if role.compression != Codec::None && role.does.sends_first() {
+                return Some("AMQP has no compression".to_owned());
+            }
+            let set = match role.does {
+                Does::Request => role.to.as_ref().or(role.topics.as_ref()),
+                Does::Relay => role.topics.as_ref(),
+                Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Idle => None,
+            };
+            let set = set.and_then(|set| plan.topics.get(set));
+            if let Some(set) = set.filter(|set| set.count < role.clients) {
+                let (clients, count) = (role.clients, set.count);
+                return Some(format!(
+                    "over AMQP each client of `{name}` needs a queue of its own: there are {count} for {clients}"
+                ));
+            }
+        }
+        None
+    }
+
+    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async {
+            let layout = Layout::of(destinations);
+            self.define(layout.definitions()).await
+        })
+    }
+
+    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async {
+            let layout = Layout::of(destinations);
+            self.define(layout.deletions()).await
+        })
+    }
+
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+        Box::pin(async {
+            let link = Link::open(&self.server).await?;
+            let sender = sender::AmqpSender::open(link, seat, reports).await?;
+            Ok(Box::new(sender) as Box<dyn Sender>)
+        })
+    }
+
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        Box::pin(async {
+            let link = Link::open(&self.server).await?;
+            let receiver = receiver::AmqpReceiver::open(link, seat).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+
+    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
+        Box::pin(async {
+            let link = Link::open(&self.server).await?;
+            Ok(Box::new(link) as Box<dyn Debug + Send>)
+        })
+    }
+}

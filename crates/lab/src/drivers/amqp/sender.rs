@@ -1,0 +1,244 @@
+//! Publishes: what is handed over at once goes out at once, in large writes; confirms are taken in while writing.
+//!
+//! Nothing is sent again: what is not confirmed is counted, and the connection is given up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use stafett_amqp_wire::methods::{BASIC, channel, confirm};
+use stafett_amqp_wire::{FrameKind, FrameRef};
+
+use super::layout::Layout;
+use super::link::{Link, check, failed, id_of, u64_at};
+use super::template::Template;
+use super::unconfirmed::Unconfirmed;
+use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use crate::experiment::Delivery;
+use crate::workload::content::Contents;
+use crate::workload::recorder::Parcel;
+use crate::workload::{Message, Reports};
+
+/// So much is gathered before it is written.
+const WRITE_BYTES: usize = 256 << 10;
+/// Of more addresses than this the others' templates are made again.
+const TEMPLATES_MAX: usize = 4096;
+const ACK: u16 = 80;
+const NACK: u16 = 120;
+
+/// A connection that publishes.
+#[derive(Debug)]
+pub(super) struct AmqpSender {
+    link: Link,
+    reports: Reports,
+    destinations: Arc<Destinations>,
+    contents: Contents,
+    /// For the address that was used last.
+    template: Template,
+    address: Option<(u32, u32)>,
+    /// For others that were used.
+    templates: HashMap<(u32, u32), Template>,
+    lane: u32,
+    lanes: u32,
+    delivery_mode: u8,
+    /// `None`: at most once, nothing is confirmed.
+    unconfirmed: Option<Unconfirmed>,
+    /// Bytes that may be without a confirm.
+    unconfirmed_bytes_max: u64,
+    scratch: Vec<u8>,
+}
+
+impl AmqpSender {
+    pub(super) async fn open(mut link: Link, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
+        let role = &seat.role;
+        let is_confirmed = role.delivery != Delivery::AtMostOnce;
+        if is_confirmed {
+            link.call(confirm::Select { no_wait: false }).await?;
+        }
+        let layout = Layout::of(&seat.destinations);
+        Ok(Self {
+            reports,
+            contents: seat.contents.clone(),
+            template: Template::default(),
+            address: None,
+            templates: HashMap::new(),
+            lane: seat.client % layout.lanes(),
+            lanes: layout.lanes(),
+            delivery_mode: layout.delivery_mode,
+            destinations: Arc::clone(&seat.destinations),
+            unconfirmed: is_confirmed.then(Unconfirmed::new),
+            unconfirmed_bytes_max: u64::from(role.in_flight).saturating_mul(role.batch.0),
+            scratch: Vec::new(),
+            link,
+        })
+    }
+
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        for (place, message) in messages.iter().enumerate() {
+            let ready = self.make_room().await;
+            if let Err(error) = ready {
+                // Without confirms nothing is known of those before either.
+                let known = if self.unconfirmed.is_some() { place } else { 0 };
+                self.give_up(messages.get(known..).unwrap_or_default(), &error);
+                return Err(error);
+            }
+            self.put(message);
+        }
+        if let Err(error) = self.link.write().await {
+            if self.unconfirmed.is_none() {
+                self.give_up(messages, &error);
+            }
+            return Err(error);
+        }
+        if self.unconfirmed.is_none() {
+            self.reports.unanswered(&parcel_of(messages));
+        }
+        self.lane = (self.lane + 1) % self.lanes.max(1);
+        self.take_in()
+    }
+
+    fn give_up(&self, messages: &[Message], error: &DriverError) {
+        self.reports.failed(&parcel_of(messages), &error.to_string());
+    }
+
+    /// Waits while as many are without a confirm as may be; and while too much waits to be written.
+    async fn make_room(&mut self) -> Result<(), DriverError> {
+        if self.link.socket.output().len() >= WRITE_BYTES {
+            self.link.write().await?;
+            self.take_in()?;
+        }
+        while self.is_full() {
+            self.link.socket.read().await.map_err(failed)?;
+            self.take_in()?;
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        let unconfirmed = self.unconfirmed.as_ref();
+        unconfirmed.is_some_and(|unconfirmed| unconfirmed.bytes() >= self.unconfirmed_bytes_max)
+    }
+
+    #[inline]
+    fn put(&mut self, message: &Message) {
+        if self.address != Some((message.topic, self.lane)) {
+            self.turn_to(message.topic, self.lane);
+        }
+        self.contents.write(message, &mut self.scratch);
+        self.template.put(&self.scratch, self.link.socket.output());
+        if let Some(unconfirmed) = &mut self.unconfirmed {
+            unconfirmed.push(message);
+        }
+    }
+
+    /// Has the template for another address.
+    fn turn_to(&mut self, topic: u32, lane: u32) {
+        let found = self.templates.remove(&(topic, lane));
+        let next = found.unwrap_or_else(|| {
+            let layout = Layout::of(&self.destinations);
+            let place = usize::try_from(topic).unwrap_or(usize::MAX);
+            Template::new(
+                layout.address(place, lane),
+                self.delivery_mode,
+                self.link.socket.frame_bytes_max(),
+            )
+        });
+        let before = std::mem::replace(&mut self.template, next);
+        let was = self.address.replace((topic, lane));
+        if let Some(was) = was.filter(|_| self.templates.len() < TEMPLATES_MAX) {
+            self.templates.insert(was, before);
+        }
+    }
+
+    /// Looks at what came: confirms, and bad news.
+    fn take_in(&mut self) -> Result<(), DriverError> {
+        let (mut stored, mut refused) = (Parcel::default(), Parcel::default());
+        let unconfirmed = &mut self.unconfirmed;
+        let understood = self.link.socket.frames(|frame: FrameRef<'_>, _: &mut BytesMut| {
+            if frame.kind != FrameKind::Method as u8 {
+                return Ok(());
+            }
+            let parcel = match id_of(frame.payload) {
+                (BASIC, ACK) => &mut stored,
+                (BASIC, NACK) => &mut refused,
+                _ => return check(frame),
+            };
+            let number = u64_at(frame.payload, 4);
+            let bits = frame.payload.get(12);
+            if let (Some(unconfirmed), Some(number), Some(bits)) = (unconfirmed.as_mut(), number, bits) {
+                unconfirmed.settle(number, bits & 1 == 1, parcel);
+            }
+            Ok::<(), DriverError>(())
+        });
+        if stored.messages > 0 {
+            self.reports.acknowledged(&stored);
+        }
+        if refused.messages > 0 {
+            self.reports
+                .failed(&refused, "the broker refused messages (basic.nack)");
+        }
+        understood
+    }
+
+    async fn answers(&mut self) -> Result<(), DriverError> {
+        self.link.socket.read().await.map_err(failed)?;
+        self.take_in()
+    }
+
+    fn waits(&self) -> bool {
+        self.unconfirmed
+            .as_ref()
+            .is_some_and(|unconfirmed| !unconfirmed.is_empty())
+    }
+
+    async fn end(&mut self) -> Result<(), DriverError> {
+        self.link.write().await?;
+        while self.waits() {
+            self.answers().await?;
+        }
+        if self.unconfirmed.is_none() {
+            // What is not confirmed has at least been taken when the channel is closed in order.
+            self.link.call(channel::Close::default()).await?;
+        }
+        Ok(())
+    }
+}
+
+fn parcel_of(messages: &[Message]) -> Parcel {
+    let mut parcel = Parcel::default();
+    for message in messages {
+        parcel.push(message);
+    }
+    parcel
+}
+
+impl Sender for AmqpSender {
+    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
+        Box::pin(self.push_all(messages))
+    }
+
+    /// Nothing is held back.
+    fn flush(&mut self) -> Task<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn tick(&mut self) -> Task<'_, ()> {
+        Box::pin(self.answers())
+    }
+
+    fn finish(&mut self) -> Task<'_, ()> {
+        Box::pin(self.end())
+    }
+}
+
+impl Drop for AmqpSender {
+    /// Whatever has no answer by now will have none.
+    fn drop(&mut self) {
+        let left = self.unconfirmed.as_mut().map(Unconfirmed::drain);
+        if let Some(left) = left.filter(|left| left.messages > 0) {
+            self.reports
+                .failed(&left, "the connection was given up before the confirm came");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Live topics over WebSocket (`docs/live.md`), with so little work per message that the broker is what is measured.
+//!
+//! Subscriptions are stored; a receiver is there when the broker has said so of all of them. Publishing is
+//! acknowledged when the broker has handed a message on (or stored it, where there is a log behind the topic), not
+//! when subscribers have it.
+//!
+//! - `link`: a connection; `words`: what is said on it
+//! - `sender`, `receiver`: the two kinds of clients
+
+mod link;
+mod receiver;
+mod sender;
+mod words;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use self::link::Link;
+use self::receiver::{LiveReceiver, answers};
+use self::sender::LiveSender;
+use self::words::{Order, write};
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use crate::experiment::{Codec, Delivery, LiveFormat, Plan, TopicKind};
+use crate::workload::Reports;
+
+/// Topics of one command.
+const LIST: usize = 1000;
+/// Commands that are sent ahead: their answers fit into what the system keeps for a socket.
+const UNANSWERED_MAX: usize = 64;
+/// Connections that are opened at once.
+const OPENING_MAX: usize = 64;
+
+/// The driver, for one system.
+#[derive(Debug, Clone)]
+pub struct Live {
+    server: String,
+    opening: Arc<Semaphore>,
+    /// Connections so far.
+    opened: Arc<AtomicU32>,
+    known: Arc<Known>,
+    tasks: TaskTracker,
+}
+
+/// Subscribers, by the first of the topics that they were made for.
+#[derive(Debug, Default)]
+struct Known(Mutex<BTreeMap<String, Vec<String>>>);
+
+impl Known {
+    /// Whether the subscriber was there before; it is from now on.
+    fn is_known(&self, seat: &Seat, client: &str) -> bool {
+        let first = seat.destinations.names.first().cloned().unwrap_or_default();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = known.entry(first).or_default();
+        // Only who comes back is looked for among many.
+        let is_known = (seat.role.kill.is_some() || seat.destinations.is_stored)
+            && clients.iter().any(|known| known == client);
+        if !is_known {
+            clients.push(client.to_owned());
+        }
+        is_known
+    }
+
+    fn take(&self, destinations: &Destinations) -> Vec<String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = destinations.names.first();
+        first.and_then(|first| known.remove(first)).unwrap_or_default()
+    }
+}
+
+impl Live {
+    pub fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+            opening: Arc::new(Semaphore::new(OPENING_MAX)),
+            opened: Arc::default(),
+            known: Arc::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    async fn open(&self, format: LiveFormat) -> Result<Link, DriverError> {
+        let _turn = self.opening.acquire().await;
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        Link::open(&self.server, number, format).await
+    }
+
+    /// Whether the system answers.
+    pub async fn ping(&self) -> Result<(), DriverError> {
+        let mut link = self.open(LiveFormat::Json).await?;
+        self.tell(&mut link, "ping", "lab", None).await
+    }
+
+    async fn tell(
+        &self,
+        link: &mut Link,
+        command: &str,
+        client: &str,
+        all: Option<bool>,
+    ) -> Result<(), DriverError> {
+        put(link, command, client, all)?;
+        link.flush().await?;
+        answers(link, 1, &mut Vec::new()).await.map(|_| ())
+    }
+
+    async fn unsubscribe(&self, clients: &[String]) -> Result<(), DriverError> {
+        let mut link = self.open(LiveFormat::Json).await?;
+        for some in clients.chunks(UNANSWERED_MAX) {
+            for client in some {
+                put(&mut link, "unsubscribe", client, Some(true))?;
+            }
+            link.flush().await?;
+            let mut left = some.len();
+            while left > 0 {
+                left = left.saturating_sub(answers(&mut link, 1, &mut Vec::new()).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens for nobody, and says that it is there when it is asked.
+    async fn idle(&self) -> Result<Idle, DriverError> {
+        let mut link = self.open(LiveFormat::Json).await?;
+        let client = format!("lab/idle/{}", self.opened.load(Ordering::Relaxed));
+        self.tell(&mut link, "listen", &client, None).await?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        self.tasks.spawn(async move {
+            let ended = async { while link.read(|_| ()).await.is_ok() {} };
+            stopped.run_until_cancelled(ended).await;
+        });
+        Ok(Idle {
+            _stop: stop.drop_guard(),
+        })
+    }
+}
+
+fn put(link: &mut Link, command: &str, client: &str, all: Option<bool>) -> Result<(), DriverError> {
+    let command = Order {
+        command,
+        client_id: client,
+        all,
+        ..Order::default()
+    };
+    let mut message = Vec::new();
+    write(&command, link.format, &mut message)?;
+    link.put(&message);
+    Ok(())
+}
+
+/// A connection that does nothing.
+#[derive(Debug)]
+struct Idle {
+    _stop: DropGuard,
+}
+
+impl Driver for Live {
+    fn name(&self) -> &'static str {
+        "lean live"
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").to_owned()
+    }
+
+    fn lacks(&self, plan: &Plan) -> Option<String> {
+        let is_mixed = plan.topics.values().any(|topics| topics.kind != TopicKind::Live);
+        if is_mixed {
+            return Some("live topics and others are not driven together".to_owned());
+        }
+        for role in plan.roles.values() {
+            if role.delivery == Delivery::ExactlyOnce {
+                return Some("live topics have no transactions".to_owned());
+            }
+            if role.compression != Codec::None {
+                return Some("live topics are not compressed".to_owned());
+            }
+            if role.prefetch.is_some() || role.commit.is_some() {
+                return Some("subscribers of live topics settle nothing".to_owned());
+            }
+        }
+        None
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Destinations) -> Task<'a, ()> {
+        // A live topic is there while somebody subscribes to it.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async {
+            let clients = self.known.take(destinations);
+            self.unsubscribe(&clients).await
+        })
+    }
+
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+        Box::pin(async {
+            let link = self.open(seat.destinations.format).await?;
+            Ok(Box::new(LiveSender::new(link, seat, reports)) as Box<dyn Sender>)
+        })
+    }
+
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        Box::pin(async {
+            let link = self.open(seat.destinations.format).await?;
+            let receiver = LiveReceiver::open(link, seat, &self.known).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+
+    fn connection(&self) -> Task<'_, Box<dyn Debug + Send>> {
+        Box::pin(async {
+            let idle = self.idle().await?;
+            Ok(Box::new(idle) as Box<dyn Debug + Send>)
+        })
+    }
+}

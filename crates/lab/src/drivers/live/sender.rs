@@ -1,0 +1,205 @@
+//! Publishes: with answers, many messages in a command and several commands on their way; without, a command for each.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::link::Link;
+use super::words::{Heard, add_content, hear, publish};
+use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use crate::experiment::Delivery;
+use crate::workload::content::Contents;
+use crate::workload::recorder::Parcel;
+use crate::workload::{Message, Reports};
+
+/// A connection that publishes.
+pub(super) struct LiveSender {
+    link: Link,
+    destinations: Arc<Destinations>,
+    is_answered: bool,
+    in_flight_max: usize,
+    batch_bytes: usize,
+    linger: Duration,
+    contents: Contents,
+    reports: Reports,
+    /// What was written last, and its content: a duplicate is the same to the letter.
+    last: Option<Message>,
+    content: Vec<u8>,
+    /// The contents of the batch that is being made, behind each other; and of each the topic and where it ends.
+    making: Vec<u8>,
+    entries: Vec<(u32, usize)>,
+    parcel: Parcel,
+    due: Option<Instant>,
+    /// Commands without an answer.
+    flights: VecDeque<Parcel>,
+    scratch: Vec<u8>,
+}
+
+impl LiveSender {
+    pub(super) fn new(link: Link, seat: &Seat, reports: Reports) -> Self {
+        let role = &seat.role;
+        Self {
+            link,
+            destinations: Arc::clone(&seat.destinations),
+            is_answered: role.delivery != Delivery::AtMostOnce,
+            in_flight_max: usize::try_from(role.in_flight).unwrap_or(1).max(1),
+            batch_bytes: usize::try_from(role.batch.0).unwrap_or(usize::MAX),
+            linger: role.linger.0,
+            contents: seat.contents.clone(),
+            reports,
+            last: None,
+            content: Vec::new(),
+            making: Vec::new(),
+            entries: Vec::new(),
+            parcel: Parcel::default(),
+            due: None,
+            flights: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        for message in messages {
+            self.push(message);
+            if self.making.len() >= self.batch_bytes {
+                self.dispatch().await?;
+            }
+        }
+        if self.linger.is_zero() {
+            self.dispatch().await?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, message: &Message) {
+        if self.last != Some(*message) {
+            self.contents.write(message, &mut self.content);
+            self.last = Some(*message);
+        }
+        add_content(&self.content, self.link.format, &mut self.making);
+        self.entries.push((message.topic, self.making.len()));
+        self.parcel.push(message);
+        if self.due.is_none() {
+            self.due = Some(Instant::now() + self.linger);
+        }
+    }
+
+    /// Sends what was made; waits while as much is under way as may be.
+    async fn dispatch(&mut self) -> Result<(), DriverError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        while self.flights.len() >= self.in_flight_max {
+            self.take_answers().await?;
+        }
+        let names = &self.destinations.names;
+        let topics: Vec<(&str, usize)> = self
+            .entries
+            .iter()
+            .map(|(topic, end)| {
+                let name = usize::try_from(*topic).ok().and_then(|topic| names.get(topic));
+                (name.map_or("", String::as_str), *end)
+            })
+            .collect();
+        let link = &mut self.link;
+        let format = link.format;
+        publish(
+            &self.making,
+            &topics,
+            format,
+            self.is_answered,
+            &mut self.scratch,
+            |message| link.put(message),
+        )?;
+        self.making.clear();
+        self.entries.clear();
+        self.due = None;
+        let parcel = std::mem::take(&mut self.parcel);
+        if self.is_answered {
+            self.flights.push_back(parcel);
+            return self.link.flush().await;
+        }
+        let flushed = self.link.flush().await;
+        match &flushed {
+            Ok(()) => self.reports.unanswered(&parcel),
+            Err(error) => self.reports.failed(&parcel, &error.to_string()),
+        }
+        flushed
+    }
+
+    /// Reads what the broker says, and settles what it answers. Safe to drop.
+    async fn take_answers(&mut self) -> Result<(), DriverError> {
+        let (mut heard, format) = (Vec::new(), self.link.format);
+        self.link
+            .read(|message| heard.push(hear(message, format)))
+            .await?;
+        for said in heard {
+            let Heard::Answer(answer) = said? else { continue };
+            match (self.flights.pop_front(), answer) {
+                (Some(parcel), Ok(())) => self.reports.acknowledged(&parcel),
+                (Some(parcel), Err(reason)) => self.reports.failed(&parcel, &reason),
+                // A good message without `ack` gets no answer; a bad one does.
+                (None, Err(reason)) => return Err(DriverError::Refused(reason)),
+                (None, Ok(())) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn happen(&mut self) -> Result<(), DriverError> {
+        let has_room = self.flights.len() < self.in_flight_max;
+        let due = self.due.filter(|_| has_room);
+        tokio::select! {
+            biased;
+            answered = self.take_answers() => return answered,
+            () = moment(due) => {}
+        }
+        self.dispatch().await
+    }
+}
+
+async fn moment(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+impl Sender for LiveSender {
+    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
+        Box::pin(self.push_all(messages))
+    }
+
+    fn flush(&mut self) -> Task<'_, ()> {
+        Box::pin(self.dispatch())
+    }
+
+    fn tick(&mut self) -> Task<'_, ()> {
+        Box::pin(self.happen())
+    }
+
+    fn finish(&mut self) -> Task<'_, ()> {
+        Box::pin(async {
+            self.dispatch().await?;
+            while !self.flights.is_empty() {
+                self.take_answers().await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for LiveSender {
+    /// Whatever has no answer by now will have none.
+    fn drop(&mut self) {
+        let reason = "the connection was given up before the answer came";
+        for parcel in self.flights.iter().chain([&self.parcel]) {
+            if parcel.messages > 0 {
+                self.reports.failed(parcel, reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! From the hash of a name to the number of what has that name: one line of the cache for most look-ups, however many there are.
+//!
+//! Open addressing with linear steps. An entry is 32 bits of the hash and the number; where it belongs are the highest of those
+//! bits, so that growing and removing touch no names. The caller compares names, where hashes are the same.
+
+const ENTRIES_MIN: usize = 8;
+
+/// An entry that is empty is 0; else the hash, and the number and 1.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// A power of two of them, or none.
+    entries: Box<[u64]>,
+    len: usize,
+}
+
+fn entry_of(hash: u32, number: u32) -> u64 {
+    (u64::from(hash) << 32) | (u64::from(number) + 1)
+}
+
+fn hash_of(entry: u64) -> u32 {
+    u32::try_from(entry >> 32).unwrap_or(0)
+}
+
+fn number_of(entry: u64) -> u32 {
+    u32::try_from((entry & u64::from(u32::MAX)) - 1).unwrap_or(0)
+}
+
+impl Places {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The number under a hash that is the right one.
+    pub(super) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.find_place(hash, is_it).map(|at| number_of(self.entry(at)))
+    }
+
+    /// Adds a number that is not there, and less than the greatest that there could be.
+    pub(super) fn insert(&mut self, hash: u32, number: u32) {
+        if (self.len + 1) * 4 > self.entries.len() * 3 {
+            self.grow();
+        }
+        self.put(entry_of(hash, number));
+        self.len += 1;
+    }
+
+    pub(super) fn remove(&mut self, hash: u32, number: u32) {
+        let Some(mut hole) = self.find_place(hash, |known| known == number) else {
+            return;
+        };
+        self.len -= 1;
+        // Those behind it move up, as far as they may.
+        let mask = self.mask();
+        let mut at = self.behind(hole);
+        loop {
+            let entry = self.entry(at);
+            if entry == 0 {
+                break;
+            }
+            let steps_from = |place: usize| at.wrapping_sub(place) & mask;
+            if steps_from(self.home(hash_of(entry))) >= steps_from(hole) {
+                self.set(hole, entry);
+                hole = at;
+            }
+            at = self.behind(at);
+        }
+        self.set(hole, 0);
+    }
+
+    fn find_place(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut at = self.home(hash);
+        loop {
+            let entry = self.entry(at);
+            if entry == 0 {
+                return None;
+            }
+            if hash_of(entry) == hash && is_it(number_of(entry)) {
+                return Some(at);
+            }
+            at = self.behind(at);
+        }
+    }
+
+    fn grow(&mut self) {
+        let count = (self.entries.len() * 2).max(ENTRIES_MIN);
+        let before = std::mem::replace(&mut self.entries, vec![0; count].into());
+        for entry in before.into_iter().filter(|entry| *entry != 0) {
+            self.put(entry);
+        }
+    }
+
+    fn put(&mut self, entry: u64) {
+        let mut at = self.home(hash_of(entry));
+        while self.entry(at) != 0 {
+            at = self.behind(at);
+        }
+        self.set(at, entry);
+    }
+
+    fn mask(&self) -> usize {
+        self.entries.len() - 1
+    }
+
+    /// Where an entry belongs: the highest bits of its hash.
+    fn home(&self, hash: u32) -> usize {
+        let bits = self.entries.len().trailing_zeros();
+        usize::try_from(u64::from(hash) << bits >> 32).unwrap_or(0)
+    }
+
+    fn behind(&self, at: usize) -> usize {
+        (at + 1) & self.mask()
+    }
+
+    fn entry(&self, at: usize) -> u64 {
+        self.entries.get(at).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, at: usize, entry: u64) {
+        if let Some(place) = self.entries.get_mut(at) {
+            *place = entry;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Hashes of few values at both ends, so that entries meet, and runs go around the end.
+        #[test]
+        fn it_has_what_a_plain_set_has(
+            changes in proptest::collection::vec((any::<bool>(), 0..12_u32, 0..200_u32), 0..600),
+        ) {
+            let mut places = Places::default();
+            let mut model = BTreeSet::new();
+            for (add, hash, number) in changes {
+                let hash = if hash < 6 { hash << 27 } else { u32::MAX - hash };
+                if add && model.insert((hash, number)) {
+                    places.insert(hash, number);
+                } else if !add {
+                    model.remove(&(hash, number));
+                    places.remove(hash, number);
+                }
+                prop_assert_eq!(places.len(), model.len());
+            }
+            for hash in (0..6_u32).map(|hash| hash << 27).chain((6..12).map(|hash| u32::MAX - hash)) {
+                for number in 0..200 {
+                    let found = places.find(hash, |known| known == number);
+                    prop_assert_eq!(found.is_some(), model.contains(&(hash, number)));
+                }
+            }
+        }
+    }
+}
