@@ -26,7 +26,10 @@ fn fields(shown: &str) -> &str {
 
 /// As in `Queue.DeclareOk`.
 fn written_name(name: &str) -> String {
-    let word = |word: &str| word[..1].to_uppercase() + &word[1..];
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    };
     let (class, method) = name.split_once('.').unwrap();
     let method: String = method.split('-').map(word).collect();
     format!("{}.{method}", word(class))
