@@ -1,6 +1,10 @@
 //! `stafett lab run --agent`: load from other processes, and from other hosts, which are network namespaces here.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "the helpers of tests fail as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "the helpers of tests fail as tests do"
+)]
 
 #[expect(dead_code, reason = "the tests beside this one need more")]
 mod common;
