@@ -1,7 +1,7 @@
 """pika: declaring, publishing with confirms, getting, consuming, settling, returns, transactions and direct replies."""
 
 import pika
-from amqp_common import bodies, closed_with, connect, take
+from amqp_common import bodies, closed_with, connect, take, until
 
 connection = connect()
 channel = connection.channel()
@@ -52,10 +52,10 @@ other = connection.channel()
 other.basic_qos(prefetch_count=2)
 held = []
 tag = other.basic_consume("basics", lambda _c, method, _p, body: held.append((method.delivery_tag, body)))
-connection.process_data_events(1)
+until(connection, lambda: len(held) >= 2)
 assert [body for _, body in held] == [b"0", b"1"], held
 other.basic_ack(held[1][0], multiple=True)
-connection.process_data_events(1)
+until(connection, lambda: len(held) >= 4)
 assert [body for _, body in held[2:]] == [b"2", b"3"], held
 other.basic_cancel(tag)
 other.close()

@@ -1,6 +1,7 @@
 """What the scripts with RabbitMQ's Python clients share."""
 
 import sys
+import time
 
 import pika
 
@@ -14,6 +15,16 @@ def connect(**settings):
     return pika.BlockingConnection(
         pika.ConnectionParameters(HOST, int(PORT), blocked_connection_timeout=LIMIT, socket_timeout=LIMIT, **settings)
     )
+
+
+def until(connection, is_so):
+    """Lets callbacks run until it is so, and until what was under way then has come."""
+    deadline = time.monotonic() + LIMIT
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was"
+        connection.process_data_events(0.1)
+    connection.channel().close()
+    connection.process_data_events(0)
 
 
 def take(channel, queue, count, **settings):

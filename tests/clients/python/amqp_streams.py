@@ -5,7 +5,7 @@ import sys
 import time
 
 import pika
-from amqp_common import LIMIT, bodies, closed_with, connect, take
+from amqp_common import LIMIT, bodies, closed_with, connect, take, until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -27,7 +27,7 @@ def ended(code, text, call):
     channel = connection.channel()
     try:
         call(channel)
-        connection.process_data_events(1)
+        until(connection, lambda: False)
     except pika.exceptions.ConnectionClosedByBroker as error:
         assert (error.reply_code, error.reply_text) == (code, text), error
         return
@@ -76,14 +76,14 @@ other.basic_qos(prefetch_count=2)
 other.basic_consume("events", lambda _c, method, _p, body: held.append((method.delivery_tag, body)))
 for number in range(10, 15):
     channel.basic_publish("", "events", b"%d" % number)
-connection.process_data_events(1)
+until(connection, lambda: len(held) >= 2)
 assert [body for _, body in held] == [b"10", b"11"], held
 other.basic_nack(held[0][0], requeue=True)
 other.basic_reject(held[1][0], requeue=False)
-connection.process_data_events(1)
+until(connection, lambda: len(held) >= 4)
 assert [body for _, body in held] == [b"10", b"11", b"12", b"13"], held
 other.basic_ack(held[3][0], multiple=True)
-connection.process_data_events(1)
+until(connection, lambda: len(held) >= 5)
 assert [body for _, body in held[4:]] == [b"14"], held
 other.close()
 
