@@ -87,7 +87,7 @@ pub(crate) async fn topics(address: &str, options: &Options) {
         ));
         if publisher.waiting() > WRITE_BYTES {
             publisher.flush().await;
-            while message - received.load(Ordering::Relaxed) > AHEAD {
+            while message > received.load(Ordering::Relaxed) + AHEAD {
                 moved.notified().await;
             }
         }
@@ -130,7 +130,7 @@ pub(crate) async fn churn(address: &str, options: &Options) {
                 sent += 1;
             }
             publisher.flush().await;
-            while sent + before - received.load(Ordering::Relaxed) > AHEAD {
+            while sent + before > received.load(Ordering::Relaxed) + AHEAD {
                 moved.notified().await;
             }
         }
