@@ -10,47 +10,36 @@ const CONFIRMED_MAX: u64 = 2_000;
 /// Acknowledged messages between two kills, at most: enough of them for some seconds.
 const SETTLED_MAX: u64 = 10_000;
 
+/// The scripts are the load and what looks at what is left of it; `noun` is what the first counts, `count_max` how far.
+fn amqp_survives(noun: &str, scripts: [&str; 2], count_max: u64) {
+    if is_stafett() && peer::python_with_amqp().is_some() {
+        survives_at(Broker::amqp, "sync", noun, scripts, count_max, kill);
+    }
+}
+
 #[test]
 fn kills_lose_nothing_that_was_confirmed() {
-    if !is_stafett() || peer::python_with_amqp().is_none() {
-        return;
-    }
-    survives_at(
-        Broker::amqp,
-        "sync",
+    amqp_survives(
         "killed",
         ["amqp_kill_load.py", "amqp_kill_verify.py"],
         CONFIRMED_MAX,
-        kill,
     );
 }
 
 #[test]
 fn kills_lose_nothing_of_a_stream_and_bring_back_nothing_that_a_queue_over_it_settled() {
-    if !is_stafett() || peer::python_with_amqp().is_none() {
-        return;
-    }
-    survives_at(
-        Broker::amqp,
-        "sync",
+    amqp_survives(
         "killed",
         ["amqp_kill_stream_load.py", "amqp_kill_stream_verify.py"],
         CONFIRMED_MAX,
-        kill,
     );
 }
 
 #[test]
 fn kills_bring_nothing_back_that_was_settled_long_before() {
-    if !is_stafett() || peer::python_with_amqp().is_none() {
-        return;
-    }
-    survives_at(
-        Broker::amqp,
-        "sync",
+    amqp_survives(
         "worked",
         ["amqp_kill_work.py", "amqp_kill_worked.py"],
         SETTLED_MAX,
-        kill,
     );
 }
