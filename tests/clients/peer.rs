@@ -32,6 +32,17 @@ pub(crate) fn chromium() -> Option<PathBuf> {
 /// The launcher of Kafka's own tools, once its jars are there.
 pub(crate) fn kafka_tools() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();
+    fetched("kafka", "Apache Kafka", &FETCHED)
+}
+
+/// The launcher of RabbitMQ's `PerfTest`, once its jars are there.
+pub(crate) fn perf_test() -> Option<PathBuf> {
+    static FETCHED: OnceLock<bool> = OnceLock::new();
+    fetched("rabbitmq", "PerfTest", &FETCHED)
+}
+
+/// A launcher of `tools/peers`, which fetches its jars once per process.
+fn fetched(launcher: &str, name: &str, fetched: &OnceLock<bool>) -> Option<PathBuf> {
     let missing = ["java", "javac", "mvn"]
         .into_iter()
         .find(|program| on_path(program).is_none());
@@ -42,21 +53,16 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
         );
         return None;
     }
-    let launcher = root().join("tools/peers/kafka");
-    let fetched = *FETCHED.get_or_init(|| {
-        command(&launcher)
-            .arg("fetch")
-            .status()
-            .is_ok_and(|s| s.success())
-    });
-    if !fetched {
+    let program = root().join("tools/peers").join(launcher);
+    let fetch = || command(&program).arg("fetch").status();
+    if !fetched.get_or_init(|| fetch().is_ok_and(|status| status.success())) {
         skip(
-            "the jars of Apache Kafka are not there",
-            "tools/peers/kafka fetch",
+            &format!("the jars of {name} are not there"),
+            &format!("tools/peers/{launcher} fetch"),
         );
         return None;
     }
-    Some(launcher)
+    Some(program)
 }
 
 /// A Python that has confluent-kafka and what else the scripts need.
@@ -119,33 +125,6 @@ fn built(program: &str, name: &str) -> Option<Command> {
         return None;
     }
     Some(command(&program))
-}
-
-/// The launcher of RabbitMQ's `PerfTest`, once its jars are there.
-pub(crate) fn perf_test() -> Option<PathBuf> {
-    static FETCHED: OnceLock<bool> = OnceLock::new();
-    let missing = ["java", "mvn"]
-        .into_iter()
-        .find(|program| on_path(program).is_none());
-    if let Some(program) = missing {
-        skip(
-            &format!("{program} is not installed"),
-            "apt-get install default-jdk-headless maven",
-        );
-        return None;
-    }
-    let launcher = root().join("tools/peers/rabbitmq");
-    let fetched = *FETCHED.get_or_init(|| {
-        command(&launcher)
-            .arg("fetch")
-            .status()
-            .is_ok_and(|s| s.success())
-    });
-    if !fetched {
-        skip("the jars of PerfTest are not there", "tools/peers/rabbitmq fetch");
-        return None;
-    }
-    Some(launcher)
 }
 
 /// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in a file.

@@ -10,7 +10,6 @@ use stafett_lab::agents::proof::Secret;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
-use crate::limits;
 use crate::signals::StopSignals;
 
 const LISTEN: &str = "listen";
@@ -60,12 +59,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .get_one::<String>(LISTEN)
         .map_or("127.0.0.1:7071", String::as_str);
     let secret = read_secret(matches)?;
-    limits::raise_descriptors();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
-        .enable_all()
-        .build()
-        .context("no threads can be started")?;
+    let runtime = super::runtime()?;
     let done: Result<(), Failure> = runtime.block_on(async {
         // With standard error closed there is nobody to tell.
         let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));

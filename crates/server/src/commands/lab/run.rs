@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::Progress;
 use crate::failure::Failure;
-use crate::limits;
 use crate::signals::StopSignals;
 
 const EXPERIMENT: &str = "experiment";
@@ -130,12 +129,7 @@ fn address(text: &str) -> Result<(String, String), String> {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let request = request(matches)?;
-    limits::raise_descriptors();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
-        .enable_all()
-        .build()
-        .context("no threads can be started")?;
+    let runtime = super::runtime()?;
     let out = request.out.clone();
     let progress = Arc::new(Progress::new());
     let done = runtime.block_on(watched(request, Arc::clone(&progress)));
