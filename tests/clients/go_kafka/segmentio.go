@@ -194,7 +194,9 @@ func (s *segmentio) administration(topic string) {
 	}
 	equal(config["retention.ms"], "70000", "retention.ms")
 	equal(config["max.message.bytes"], "5000", "max.message.bytes")
-	found := must(s.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}}))
+	// A client keeps metadata for some seconds.
+	fresh := kafka.Client{Addr: s.address, Transport: &kafka.Transport{}}
+	found := must(fresh.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}}))
 	equal(len(found.Topics[0].Partitions), 3, "partitions")
 
 	check(s.produce(topic, "none", records(0, 10)))

@@ -7,7 +7,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
-    InvalidTopicError,
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     TransactionalIdAuthorizationFailed,
@@ -85,7 +84,8 @@ async def codecs(admin, config):
     sent = [
         {
             "partition": 0,
-            "key": None if number % 5 == 0 else b"key %d" % (number % 7),
+            # One of both is there.
+            "key": None if number % 5 == 0 and number % 11 else b"key %d" % (number % 7),
             "value": None if number % 11 == 0 else b"%d " % number * (number % 50),
             "timestamp_ms": START_MS + number,
             "headers": [("number", b"%d" % number), ("number", b"again"), ("empty", b"")],
@@ -115,12 +115,12 @@ async def limits():
     async with AIOKafkaProducer(**SERVER, max_request_size=2 << 20) as producer:
         # Nobody made the topic.
         await producer.send_and_wait(topic, bytes(1_000_000))
-        for sent, error in [((topic, bytes(1_100_000)), MessageSizeTooLargeError), (("not a name", b""), InvalidTopicError)]:
-            try:
-                await producer.send_and_wait(*sent)
-            except error:
-                continue
-            raise AssertionError(f"{error} was expected")
+        try:
+            await producer.send_and_wait(topic, bytes(1_100_000))
+        except MessageSizeTooLargeError:
+            pass
+        else:
+            raise AssertionError("it is too large")
     async with AIOKafkaConsumer(**SERVER, auto_offset_reset="none") as consumer:
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
