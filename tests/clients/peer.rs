@@ -90,27 +90,51 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     works.then_some(python)
 }
 
+/// The program with aiokafka.
+pub(crate) fn aiokafka() -> Option<Command> {
+    let python = python_with("aiokafka, cramjam", "aiokafka or cramjam")?;
+    let mut command = command(&python);
+    command.arg(root().join("tests/clients/python/kafka_aio.py"));
+    Some(command)
+}
+
 /// The program with amqplib.
 pub(crate) fn amqplib() -> Option<Command> {
+    node("amqplib", "amqp.js")
+}
+
+/// The program with KafkaJS.
+pub(crate) fn kafkajs() -> Option<Command> {
+    node("kafkajs", "kafka.js")
+}
+
+fn node(package: &str, script: &str) -> Option<Command> {
     let Some(node) = on_path("node") else {
         skip("Node is not installed", "apt-get install nodejs npm");
         return None;
     };
     let modules = root().join("target/clients/node/node_modules");
-    if !modules.join("amqplib").exists() {
-        skip("amqplib for Node is not there", "scripts/setup");
+    if !modules.join(package).exists() {
+        skip(&format!("{package} for Node is not there"), "scripts/setup");
         return None;
     }
     let mut command = command(&node);
     command
         .env("NODE_PATH", modules)
-        .arg(root().join("tests/clients/node/amqp.js"));
+        .arg(root().join("tests/clients/node").join(script));
     Some(command)
 }
 
 /// The program with amqp091-go.
 pub(crate) fn amqp091_go() -> Option<Command> {
     built("target/clients/go/amqp", "amqp091-go")
+}
+
+/// The program with Kafka's clients for Go, told which of them.
+pub(crate) fn kafka_in_go(library: &str) -> Option<Command> {
+    let mut command = built("target/clients/go/kafka", library)?;
+    command.arg(library);
+    Some(command)
 }
 
 /// The program with lapin.
