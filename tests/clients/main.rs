@@ -21,6 +21,7 @@ mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod lab_clients;
 mod languages;
 mod live;
 mod members;

@@ -1,5 +1,6 @@
 //! The client programs: where they are, how they are run, and how a test says that one is absent.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -139,7 +140,30 @@ pub(crate) fn kafka_in_go(library: &str) -> Option<Command> {
 
 /// The program with lapin.
 pub(crate) fn lapin() -> Option<Command> {
-    built("target/clients/lapin/debug/stafett-lapin-test", "lapin")
+    built("target/clients/rust/debug/stafett-lapin-test", "lapin")
+}
+
+/// The lab's program with lapin, without librdkafka.
+pub(crate) fn lab_lapin() -> Option<PathBuf> {
+    let program = root().join("target/clients/rust/debug/stafett-lab-clients");
+    if !program.exists() {
+        skip("the lab's program with lapin is not built", "scripts/setup");
+        return None;
+    }
+    Some(program)
+}
+
+/// The lab's program with librdkafka, which takes a minute to build and is not needed for anything else.
+pub(crate) fn lab_librdkafka() -> Option<PathBuf> {
+    let program = match env::var_os("STAFETT_LAB_CLIENTS") {
+        Some(program) => root().join(program),
+        None => root().join("target/release/stafett-lab-clients"),
+    };
+    if !program.exists() {
+        skip("the lab's program with librdkafka is not built", "make lab-clients");
+        return None;
+    }
+    Some(program)
 }
 
 fn built(program: &str, name: &str) -> Option<Command> {

@@ -117,6 +117,22 @@ fn a_short_run_accounts_for_every_message() {
     );
 }
 
+#[test]
+fn without_the_program_with_the_clients_a_point_says_how_it_is_built() {
+    let folder = Folder::new();
+    let text = SHORT.replace("repetitions = 1\n", "repetitions = 1\ndriver = \"client\"\n");
+    let output = lab(&folder, &written(&folder, &text))
+        .args(["--clients", "nowhere"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let point = json(&folder, "points/0001.json");
+    assert_eq!(point["outcome"]["kind"], "skipped");
+    let reason = point["outcome"]["reason"].as_str().unwrap();
+    assert!(reason.contains("nowhere: there is no such program"), "{reason}");
+    assert_eq!(point["driver"]["name"], "librdkafka");
+}
+
 /// The same over queues: three audiences, each with everything.
 fn queues() -> String {
     SHORT

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use stafett_lab::agents::Agent;
 use stafett_lab::agents::proof::Secret;
+use stafett_lab::systems;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
@@ -63,7 +64,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let done: Result<(), Failure> = runtime.block_on(async {
         // With standard error closed there is nobody to tell.
         let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
-        let agent = Agent::bind(address, secret, say)
+        let agent = Agent::bind(address, secret, systems::lean_drivers(), say)
             .await
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut signals = StopSignals::listen().context("signals cannot be heard")?;

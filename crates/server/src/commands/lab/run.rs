@@ -26,6 +26,7 @@ const OUT: &str = "out";
 const ADDRESS: &str = "address";
 const AGENT: &str = "agent";
 const HOST: &str = "host";
+const CLIENTS: &str = "clients";
 
 pub(super) fn describe() -> Command {
     let command = Command::new("run")
@@ -104,6 +105,17 @@ fn with_agents(command: Command) -> Command {
                 .value_name("HOST")
                 .default_value("127.0.0.1")
                 .help("The address of this machine at which agents find the systems that are started here"),
+        )
+        .arg(
+            Arg::new(CLIENTS)
+                .long(CLIENTS)
+                .value_name("PROGRAM")
+                .env("STAFETT_LAB_CLIENTS")
+                .value_parser(value_parser!(PathBuf))
+                .help(
+                    "The program with librdkafka and lapin, for driver = \"client\"; `make lab-clients` builds it \
+                     [default: stafett-lab-clients beside this program]",
+                ),
         )
 }
 
@@ -188,6 +200,7 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
         agents,
         secret: super::agent::read_secret(matches)?,
         host: host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+        clients: matches.get_one::<PathBuf>(CLIENTS).cloned(),
         exe: std::env::current_exe().context("this program's own file is not known")?,
         command: format!("stafett {}", command.join(" ")),
     })
