@@ -11,9 +11,10 @@
 //! - [`spec`]: what an exchange is, and what a binding asks for
 //! - [`view`]: what of a message decides its way
 //! - [`routes`]: where a message goes
-//! - `tables`: one table of bindings per kind of exchange
+//! - `tables`: one table of bindings per kind of exchange; `hash_trie`: what the large ones of them are made of
 
 mod hash;
+mod hash_trie;
 mod hops;
 pub mod live;
 pub mod router;

@@ -4,11 +4,12 @@
 //! that the fewest others lie under, and the rest is compared. So a message meets only bindings of which it has at
 //! least one pair, however many others there are.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use imbl::OrdMap;
 
+use crate::hash_trie::HashTrie;
 use crate::hops::{Hop, Hops, Target};
 use crate::routes::Routes;
 use crate::spec::{HeaderMatch, Mode};
@@ -21,39 +22,47 @@ type Pair = (Bytes, Option<HeaderValue>);
 pub(crate) struct Headers<T> {
     /// Bindings that ask for all of no pairs.
     always: Hops<T>,
-    names: OrdMap<Bytes, Named<T>>,
+    names: HashTrie<Arc<Named<T>>>,
+    /// Differs from process to process, so that nobody can choose pairs that fall together.
+    hash: RandomState,
 }
 
 /// What lies under the pairs of one name.
 #[derive(Debug, Clone)]
 struct Named<T> {
+    name: Bytes,
     /// Any value will do.
     present: Bucket<T>,
-    values: OrdMap<HeaderValue, Bucket<T>>,
+    values: HashTrie<Arc<Valued<T>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Valued<T> {
+    value: HeaderValue,
+    bucket: Bucket<T>,
 }
 
 /// What lies under one pair.
 #[derive(Debug, Clone)]
 struct Bucket<T> {
     any: Hops<T>,
-    /// By all the pairs that are asked for, sorted.
-    all: OrdMap<Arc<[Pair]>, Hops<T>>,
+    all: HashTrie<Arc<All<T>>>,
+}
+
+/// Bindings that ask for all of the same pairs.
+#[derive(Debug, Clone)]
+struct All<T> {
+    /// Sorted.
+    pairs: Arc<[Pair]>,
+    hops: Hops<T>,
 }
 
 impl<T> Default for Headers<T> {
     fn default() -> Self {
         Self {
             always: Hops::None,
-            names: OrdMap::new(),
-        }
-    }
-}
-
-impl<T> Default for Named<T> {
-    fn default() -> Self {
-        Self {
-            present: Bucket::default(),
-            values: OrdMap::new(),
+            names: HashTrie::default(),
+            hash: RandomState::new(),
         }
     }
 }
@@ -62,7 +71,7 @@ impl<T> Default for Bucket<T> {
     fn default() -> Self {
         Self {
             any: Hops::None,
-            all: OrdMap::new(),
+            all: HashTrie::default(),
         }
     }
 }
@@ -73,13 +82,14 @@ impl<T: Target> Headers<T> {
         match wanted.mode {
             Mode::Any => {
                 for pair in &*pairs {
-                    self.bucket_or_new(pair).any.add(hop.clone());
+                    self.change_or_new(pair, |bucket| bucket.any.add(hop.clone()));
                 }
             }
             Mode::All => {
+                let hash = self.hash.hash_one(&pairs);
                 let already = |pair: &&Pair| {
                     self.bucket(pair)
-                        .is_some_and(|bucket| bucket.all.contains_key(&pairs))
+                        .is_some_and(|bucket| bucket.all.get(hash, |all| all.pairs == pairs).is_some())
                 };
                 let others = |pair: &&Pair| self.bucket(pair).map_or(0, |bucket| bucket.all.len());
                 let under = pairs
@@ -88,12 +98,7 @@ impl<T: Target> Headers<T> {
                     .or_else(|| pairs.iter().min_by_key(others));
                 match under {
                     None => self.always.add(hop),
-                    Some(pair) => self
-                        .bucket_or_new(pair)
-                        .all
-                        .entry(Arc::clone(&pairs))
-                        .or_default()
-                        .add(hop),
+                    Some(pair) => self.change_or_new(pair, |bucket| bucket.add(hash, &pairs, hop)),
                 }
             }
         }
@@ -111,18 +116,12 @@ impl<T: Target> Headers<T> {
                 found
             }
             Mode::All if pairs.is_empty() => self.always.remove(hop),
-            Mode::All => pairs.iter().any(|pair| {
-                self.change(pair, |bucket| {
-                    let Some(hops) = bucket.all.get_mut(&pairs) else {
-                        return false;
-                    };
-                    let found = hops.remove(hop);
-                    if hops.is_empty() {
-                        bucket.all.remove(&pairs);
-                    }
-                    found
-                })
-            }),
+            Mode::All => {
+                let hash = self.hash.hash_one(&pairs);
+                pairs
+                    .iter()
+                    .any(|pair| self.change(pair, |bucket| bucket.remove(hash, &pairs, hop)))
+            }
         }
     }
 
@@ -141,65 +140,138 @@ impl<T: Target> Headers<T> {
             given.is_some_and(|(_, given)| value.as_ref().is_none_or(|value| value == given))
         };
         for (name, value) in &given {
-            let Some(named) = self.names.get(&name[..]) else {
+            let Some(named) = self.named(name) else {
                 continue;
             };
-            for bucket in [Some(&named.present), named.values.get(value)]
+            for bucket in [Some(&named.present), named.valued(value, &self.hash)]
                 .into_iter()
                 .flatten()
             {
                 routes.add(&bucket.any);
-                for (pairs, hops) in &bucket.all {
-                    if pairs.iter().all(has) {
-                        routes.add(hops);
+                bucket.all.each(&mut |all| {
+                    if all.pairs.iter().all(has) {
+                        routes.add(&all.hops);
                     }
-                }
+                });
             }
         }
     }
 
+    fn named(&self, name: &[u8]) -> Option<&Named<T>> {
+        let named = self
+            .names
+            .get(self.hash.hash_one(name), |named| named.name == *name);
+        named.map(|named| &**named)
+    }
+
     fn bucket(&self, (name, value): &Pair) -> Option<&Bucket<T>> {
-        let named = self.names.get(name)?;
+        let named = self.named(name)?;
         match value {
             None => Some(&named.present),
-            Some(value) => named.values.get(value),
+            Some(value) => named.valued(value, &self.hash),
         }
     }
 
-    fn bucket_or_new(&mut self, (name, value): &Pair) -> &mut Bucket<T> {
-        let named = self.names.entry(name.clone()).or_default();
-        match value {
-            None => &mut named.present,
-            Some(value) => named.values.entry(value.clone()).or_default(),
+    fn change_or_new(&mut self, (name, value): &Pair, put: impl FnOnce(&mut Bucket<T>)) {
+        let hash = self.hash.hash_one(&**name);
+        let is = |named: &Arc<Named<T>>| named.name == *name;
+        if self.names.get(hash, is).is_none() {
+            self.names.insert(
+                hash,
+                Arc::new(Named {
+                    name: name.clone(),
+                    present: Bucket::default(),
+                    values: HashTrie::default(),
+                }),
+            );
         }
+        let Some(named) = self.names.get_mut(hash, is).map(Arc::make_mut) else {
+            return;
+        };
+        let Some(value) = value else {
+            return put(&mut named.present);
+        };
+        let hash = self.hash.hash_one(value);
+        if let Some(valued) = named.values.get_mut(hash, |valued| valued.value == *value) {
+            return put(&mut Arc::make_mut(valued).bucket);
+        }
+        let mut bucket = Bucket::default();
+        put(&mut bucket);
+        let value = value.clone();
+        named.values.insert(hash, Arc::new(Valued { value, bucket }));
     }
 
     /// Takes something out of a bucket, and the bucket away if nothing is left in it.
     fn change(&mut self, (name, value): &Pair, take: impl FnOnce(&mut Bucket<T>) -> bool) -> bool {
-        let Some(named) = self.names.get_mut(name) else {
+        let hash = self.hash.hash_one(&**name);
+        let is = |named: &Arc<Named<T>>| named.name == *name;
+        let Some(named) = self.names.get_mut(hash, is).map(Arc::make_mut) else {
             return false;
         };
-        let bucket = match value {
-            None => Some(&mut named.present),
-            Some(value) => named.values.get_mut(value),
+        let found = match value {
+            None => take(&mut named.present),
+            Some(value) => {
+                let hash = self.hash.hash_one(value);
+                let is = |valued: &Arc<Valued<T>>| valued.value == *value;
+                let Some(valued) = named.values.get_mut(hash, is).map(Arc::make_mut) else {
+                    return false;
+                };
+                let found = take(&mut valued.bucket);
+                if valued.bucket.is_empty() {
+                    named.values.remove(hash, is);
+                }
+                found
+            }
         };
-        let Some(bucket) = bucket else { return false };
-        let found = take(bucket);
-        if bucket.is_empty()
-            && let Some(value) = value
-        {
-            named.values.remove(value);
-        }
         if named.present.is_empty() && named.values.is_empty() {
-            self.names.remove(name);
+            self.names.remove(hash, is);
         }
         found
+    }
+}
+
+impl<T: Target> Named<T> {
+    fn valued(&self, value: &HeaderValue, hash: &RandomState) -> Option<&Bucket<T>> {
+        if self.values.is_empty() {
+            return None;
+        }
+        let valued = self
+            .values
+            .get(hash.hash_one(value), |valued| valued.value == *value);
+        valued.map(|valued| &valued.bucket)
     }
 }
 
 impl<T: Target> Bucket<T> {
     fn is_empty(&self) -> bool {
         self.any.is_empty() && self.all.is_empty()
+    }
+
+    /// Adds a binding that asks for all of `pairs`, of which `hash` is the hash.
+    fn add(&mut self, hash: u64, pairs: &Arc<[Pair]>, hop: Hop<T>) {
+        match self.all.get_mut(hash, |all| all.pairs == *pairs) {
+            Some(all) => Arc::make_mut(all).hops.add(hop),
+            None => self.all.insert(
+                hash,
+                Arc::new(All {
+                    pairs: Arc::clone(pairs),
+                    hops: Hops::One(hop),
+                }),
+            ),
+        }
+    }
+
+    fn remove(&mut self, hash: u64, pairs: &Arc<[Pair]>, hop: &Hop<T>) -> bool {
+        let is = |all: &Arc<All<T>>| all.pairs == *pairs;
+        let Some(all) = self.all.get_mut(hash, is) else {
+            return false;
+        };
+        let hops = &mut Arc::make_mut(all).hops;
+        let found = hops.remove(hop);
+        if hops.is_empty() {
+            self.all.remove(hash, is);
+        }
+        found
     }
 }
 

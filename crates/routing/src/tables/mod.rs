@@ -2,11 +2,8 @@
 
 mod hashed;
 mod headers;
+mod keyed;
 mod topic;
-
-use std::sync::Arc;
-
-use imbl::OrdMap;
 
 use crate::hops::{Hop, Hops, Target};
 use crate::router::Names;
@@ -15,12 +12,13 @@ use crate::spec::{BadPattern, Kind, Pattern};
 use crate::view::View;
 use hashed::Hashed;
 use headers::Headers;
+use keyed::ByKey;
 use topic::Topic;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Table<T> {
     ByName,
-    Direct(OrdMap<Arc<[u8]>, Hops<T>>),
+    Direct(ByKey<T>),
     FanOut(Hops<T>),
     Topic(Topic<T>),
     Headers(Headers<T>),
@@ -31,7 +29,7 @@ impl<T: Target> Table<T> {
     pub(crate) fn of(kind: &Kind) -> Self {
         match kind {
             Kind::ByName => Self::ByName,
-            Kind::Direct => Self::Direct(OrdMap::new()),
+            Kind::Direct => Self::Direct(ByKey::default()),
             Kind::FanOut => Self::FanOut(Hops::None),
             Kind::Topic => Self::Topic(Topic::default()),
             Kind::Headers => Self::Headers(Headers::default()),
@@ -51,10 +49,7 @@ impl<T: Target> Table<T> {
         self.check(pattern)?;
         match self {
             Self::ByName => {}
-            Self::Direct(keys) => match keys.get_mut(&pattern.key[..]) {
-                Some(hops) => hops.add(hop),
-                None => drop(keys.insert(Arc::from(&pattern.key[..]), Hops::One(hop))),
-            },
+            Self::Direct(keys) => keys.bind(&pattern.key, hop),
             Self::FanOut(hops) => hops.add(hop),
             Self::Topic(topic) => topic.bind(&pattern.key, hop),
             Self::Headers(headers) => headers.bind(&pattern.headers, hop),
@@ -66,16 +61,7 @@ impl<T: Target> Table<T> {
     pub(crate) fn unbind(&mut self, pattern: &Pattern, hop: &Hop<T>) -> bool {
         match self {
             Self::ByName => false,
-            Self::Direct(keys) => {
-                let Some(hops) = keys.get_mut(&pattern.key[..]) else {
-                    return false;
-                };
-                let found = hops.remove(hop);
-                if hops.is_empty() {
-                    keys.remove(&pattern.key[..]);
-                }
-                found
-            }
+            Self::Direct(keys) => keys.unbind(&pattern.key, hop),
             Self::FanOut(hops) => hops.remove(hop),
             Self::Topic(topic) => topic.unbind(&pattern.key, hop),
             Self::Headers(headers) => headers.unbind(&pattern.headers, hop),

@@ -1,31 +1,41 @@
 //! Bindings by patterns of words, as a trie.
 //!
 //! A pattern and a routing key are words between dots; the empty text has no word, `a.` has two. `*` is one word,
-//! `#` is any number of words, also none. The trie has one step per word of the pattern:
+//! `#` is any number of words, also none. The trie has one step per word of the pattern, up to where a pattern is alone:
+//! from there on it is a leaf, which holds the rest of it as text.
 //!
 //! ```text
-//! a.*      root ─a─> ○ ─*─> ● hops
-//! a.b      root ─a─> ○ ─b─> ● hops
-//! a.#.b    root ─a─> ○ ─#─> ⟲ ─b─> ● hops
+//! a.*          root ─a.*─> ■ hops
+//! a.*, a.b.c   root ─a─> ○ ─*─> ● hops
+//!                        ○ ─b.c─> ■ hops
+//! a.#.b        root ─a─> ○ ─#─> ⟲ ─b─> ■ hops
 //! ```
 //!
 //! A key is followed word by word with the set of all nodes that its words so far can lead to, each once: so the cost is
 //! at most words x nodes that match a part of the key, whatever the patterns are. (Trying one way after the other would
 //! take exponential time for `#.a.#.a.#.a`.) Before it enters the trie, a run of `#` and `*` in a pattern is ordered
-//! to stars first and one `#` behind them, which matches the same keys; so behind a `#` only words follow.
+//! to stars first and one `#` behind them, which matches the same keys; so behind a `#` only words follow. A leaf begins
+//! with a word and has `#` at its end only, so it is compared in one pass.
+//!
+//! Words are found by hash. What is in the trie depends on the patterns that are bound, and not on what came and went.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use imbl::OrdMap;
 use smallvec::SmallVec;
 
+use super::keyed::{Keyed, Text};
+use crate::hash_trie::HashTrie;
 use crate::hops::{Hop, Hops, Target};
 use crate::routes::Routes;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Topic<T> {
-    root: Arc<Node<T>>,
+    root: Node<T>,
+    /// Differs from process to process, so that nobody can choose words that fall together.
+    hash: RandomState,
 }
 
 #[derive(Debug, Clone)]
@@ -43,8 +53,23 @@ struct Node<T> {
 #[derive(Debug, Clone)]
 enum Words<T> {
     None,
-    One(Arc<[u8]>, Arc<Node<T>>),
-    Many(OrdMap<Arc<[u8]>, Arc<Node<T>>>),
+    One(Child<T>),
+    Many(HashTrie<Child<T>>),
+}
+
+/// What begins with a word.
+#[derive(Debug, Clone)]
+enum Child<T> {
+    /// One pattern: the word and all that follows.
+    Leaf(Arc<Keyed<T>>),
+    Node(Arc<Behind<T>>),
+}
+
+/// Patterns that go on behind a word.
+#[derive(Debug, Clone)]
+struct Behind<T> {
+    word: Text,
+    node: Node<T>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +83,10 @@ type Steps<'a> = SmallVec<[Step<'a>; 16]>;
 
 impl<T> Default for Topic<T> {
     fn default() -> Self {
-        Self { root: Arc::default() }
+        Self {
+            root: Node::default(),
+            hash: RandomState::new(),
+        }
     }
 }
 
@@ -75,30 +103,60 @@ impl<T> Default for Node<T> {
 
 impl<T: Target> Topic<T> {
     pub(crate) fn bind(&mut self, pattern: &[u8], hop: Hop<T>) {
-        let mut node = &mut self.root;
-        for step in steps(pattern) {
-            node = Arc::make_mut(node).step_or_new(step);
-        }
-        Arc::make_mut(node).hops.add(hop);
+        self.root.bind(&steps(pattern), hop, &self.hash);
     }
 
     pub(crate) fn unbind(&mut self, pattern: &[u8], hop: &Hop<T>) -> bool {
-        remove(&mut self.root, &steps(pattern), hop)
+        self.root.unbind(&steps(pattern), hop, &self.hash)
     }
 
     /// Adds the hops of all patterns that match a key.
     pub(crate) fn route(&self, key: &[u8], routes: &mut Routes<T>) {
         let mut here = Here::default();
         here.reach(&self.root);
-        for word in words(key) {
-            here.follow(word);
+        let mut left = (!key.is_empty()).then_some(key);
+        while let Some(text) = left {
+            let mut parts = text.splitn(2, |byte| *byte == b'.');
+            let word = Word {
+                text: parts.next().unwrap_or_default(),
+                and_behind: text,
+                hash: OnceCell::new(),
+                by: &self.hash,
+            };
+            here.follow(&word, routes);
             if here.is_empty() {
                 return;
             }
+            left = parts.next();
         }
         for node in here.nodes.iter().chain(&here.staying) {
             routes.add(&node.hops);
         }
+    }
+}
+
+/// A word of a key.
+struct Word<'a> {
+    text: &'a [u8],
+    /// The key from this word on.
+    and_behind: &'a [u8],
+    /// Computed once, and only where a node has many words.
+    hash: OnceCell<u64>,
+    by: &'a RandomState,
+}
+
+impl<'a> Word<'a> {
+    fn of(text: &'a [u8], by: &'a RandomState) -> Self {
+        Self {
+            text,
+            and_behind: text,
+            hash: OnceCell::new(),
+            by,
+        }
+    }
+
+    fn hash(&self) -> u64 {
+        *self.hash.get_or_init(|| self.by.hash_one(self.text))
     }
 }
 
@@ -129,22 +187,28 @@ impl<'a, T: Target> Here<'a, T> {
     }
 
     /// Takes every way that a word allows.
-    fn follow(&mut self, word: &[u8]) {
+    fn follow(&mut self, word: &Word<'_>, routes: &mut Routes<T>) {
         let nodes = std::mem::take(&mut self.nodes);
         let staying = self.staying.len();
         for node in nodes {
-            self.step(node, word);
+            self.step(node, word, routes);
         }
         for index in 0..staying {
             if let Some(node) = self.staying.get(index).copied() {
-                self.step(node, word);
+                self.step(node, word, routes);
             }
         }
     }
 
-    fn step(&mut self, node: &'a Node<T>, word: &[u8]) {
-        if let Some(next) = node.words.get(word) {
-            self.reach(next);
+    fn step(&mut self, node: &'a Node<T>, word: &Word<'_>, routes: &mut Routes<T>) {
+        match node.words.get(word) {
+            Some(Child::Leaf(leaf)) => {
+                if matches(&leaf.text, word.and_behind) {
+                    routes.add(&leaf.hops);
+                }
+            }
+            Some(Child::Node(next)) => self.reach(&next.node),
+            None => {}
         }
         if let Some(next) = &node.any {
             self.reach(next);
@@ -175,90 +239,251 @@ impl<'a, T: Target> Here<'a, T> {
 }
 
 impl<T: Target> Node<T> {
-    fn step_or_new(&mut self, step: Step<'_>) -> &mut Arc<Self> {
+    fn bind(&mut self, steps: &[Step<'_>], hop: Hop<T>, hash: &RandomState) {
+        let mut node = self;
+        let mut steps = steps;
+        while let Some((step, behind)) = steps.split_first() {
+            node = match step {
+                Step::Any => Arc::make_mut(node.any.get_or_insert_default()),
+                Step::Rest => Arc::make_mut(node.rest.get_or_insert_default()),
+                Step::Word(word) => {
+                    let word = Word::of(word, hash);
+                    if node.words.get(&word).is_none() {
+                        if is_leaf(steps) {
+                            let (text, hops) = (text(steps), Hops::One(hop));
+                            node.words
+                                .insert(Child::Leaf(Arc::new(Keyed { text, hops })), hash);
+                            return;
+                        }
+                        node.words.insert(Child::behind(&word, Self::default()), hash);
+                    }
+                    let Some(child) = node.words.get_mut(&word) else {
+                        return;
+                    };
+                    if let Child::Leaf(leaf) = child {
+                        if leaf.text == text(steps) {
+                            return Arc::make_mut(leaf).hops.add(hop);
+                        }
+                        // It is alone no more.
+                        let node = Self::of_leaf(leaf);
+                        *child = Child::behind(&word, node);
+                    }
+                    match child {
+                        Child::Node(next) => &mut Arc::make_mut(next).node,
+                        Child::Leaf(_) => return,
+                    }
+                }
+            };
+            steps = behind;
+        }
+        node.hops.add(hop);
+    }
+
+    /// What is behind the word of a leaf.
+    fn of_leaf(leaf: &Keyed<T>) -> Self {
+        let steps = steps(&leaf.text);
+        Self::of(steps.get(1..).unwrap_or_default(), leaf.hops.clone())
+    }
+
+    /// A node with one pattern.
+    fn of(steps: &[Step<'_>], hops: Hops<T>) -> Self {
+        let mut node = Self::default();
+        match steps.split_first() {
+            None => node.hops = hops,
+            Some((Step::Any, behind)) => node.any = Some(Arc::new(Self::of(behind, hops))),
+            Some((Step::Rest, behind)) => node.rest = Some(Arc::new(Self::of(behind, hops))),
+            Some((Step::Word(_), _)) => {
+                let text = text(steps);
+                node.words = Words::One(Child::Leaf(Arc::new(Keyed { text, hops })));
+            }
+        }
+        node
+    }
+
+    /// Removes a binding and what nothing needs any more.
+    fn unbind(&mut self, steps: &[Step<'_>], hop: &Hop<T>, hash: &RandomState) -> bool {
+        let Some((step, behind)) = steps.split_first() else {
+            return self.hops.remove(hop);
+        };
         match step {
-            Step::Word(word) => self.words.get_or_new(word),
-            Step::Any => self.any.get_or_insert_default(),
-            Step::Rest => self.rest.get_or_insert_default(),
+            Step::Any => unbind_behind(&mut self.any, behind, hop, hash),
+            Step::Rest => unbind_behind(&mut self.rest, behind, hop, hash),
+            Step::Word(word) => {
+                let word = Word::of(word, hash);
+                let Some(child) = self.words.get_mut(&word) else {
+                    return false;
+                };
+                let (found, is_empty) = match child {
+                    Child::Leaf(leaf) if leaf.text == text(steps) => {
+                        let hops = &mut Arc::make_mut(leaf).hops;
+                        (hops.remove(hop), hops.is_empty())
+                    }
+                    Child::Leaf(_) => (false, false),
+                    Child::Node(next) => {
+                        let node = &mut Arc::make_mut(next).node;
+                        (node.unbind(behind, hop, hash), node.is_empty())
+                    }
+                };
+                if is_empty {
+                    self.words.remove(&word);
+                } else if found {
+                    child.shrink();
+                }
+                found
+            }
         }
     }
 
     fn is_empty(&self) -> bool {
         self.hops.is_empty() && matches!(self.words, Words::None) && self.any.is_none() && self.rest.is_none()
     }
+
+    /// The only pattern in here, if it may be the end of a leaf: its text, from a dot on, and its hops.
+    fn sole(&self) -> Option<(Text, &Hops<T>)> {
+        let step = |step: &[u8], behind: &[u8]| [b".", step, behind].concat().into();
+        match (&self.words, &self.any, &self.rest) {
+            (Words::None, None, None) => Some((Text::new(), &self.hops)),
+            _ if !self.hops.is_empty() => None,
+            (Words::One(Child::Leaf(leaf)), None, None) => Some((step(&leaf.text, b""), &leaf.hops)),
+            (Words::None, Some(any), None) => {
+                let (behind, hops) = any.sole()?;
+                Some((step(b"*", &behind), hops))
+            }
+            (Words::None, None, Some(rest)) => {
+                let (behind, hops) = rest.sole()?;
+                behind.is_empty().then(|| (step(b"#", b""), hops))
+            }
+            _ => None,
+        }
+    }
 }
 
-/// Removes a binding and the nodes that nothing needs any more.
-fn remove<T: Target>(node: &mut Arc<Node<T>>, steps: &[Step<'_>], hop: &Hop<T>) -> bool {
+fn unbind_behind<T: Target>(
+    next: &mut Option<Arc<Node<T>>>,
+    steps: &[Step<'_>],
+    hop: &Hop<T>,
+    hash: &RandomState,
+) -> bool {
+    let Some(node) = next else { return false };
     let node = Arc::make_mut(node);
-    let Some((step, behind)) = steps.split_first() else {
-        return node.hops.remove(hop);
-    };
-    let next = match step {
-        Step::Word(word) => node.words.get_mut(word),
-        Step::Any => node.any.as_mut(),
-        Step::Rest => node.rest.as_mut(),
-    };
-    let Some(next) = next else { return false };
-    let found = remove(next, behind, hop);
-    if next.is_empty() {
-        match step {
-            Step::Word(word) => node.words.remove(word),
-            Step::Any => node.any = None,
-            Step::Rest => node.rest = None,
-        }
+    let found = node.unbind(steps, hop, hash);
+    if node.is_empty() {
+        *next = None;
     }
     found
 }
 
+impl<T: Target> Child<T> {
+    fn behind(word: &Word<'_>, node: Node<T>) -> Self {
+        let word = Text::from_slice(word.text);
+        Self::Node(Arc::new(Behind { word, node }))
+    }
+
+    fn word(&self) -> &[u8] {
+        match self {
+            Self::Leaf(leaf) => leaf.text.split(|byte| *byte == b'.').next().unwrap_or_default(),
+            Self::Node(behind) => &behind.word,
+        }
+    }
+
+    /// Makes it a leaf if one pattern is left that can be one.
+    fn shrink(&mut self) {
+        let Self::Node(behind) = self else { return };
+        let Some((tail, hops)) = behind.node.sole() else {
+            return;
+        };
+        let mut text = behind.word.clone();
+        text.extend_from_slice(&tail);
+        let hops = hops.clone();
+        *self = Self::Leaf(Arc::new(Keyed { text, hops }));
+    }
+}
+
 impl<T: Target> Words<T> {
-    fn get(&self, word: &[u8]) -> Option<&Arc<Node<T>>> {
+    fn get(&self, word: &Word<'_>) -> Option<&Child<T>> {
         match self {
             Self::None => None,
-            Self::One(only, node) => (**only == *word).then_some(node),
-            Self::Many(many) => many.get(word),
+            Self::One(only) => (only.word() == word.text).then_some(only),
+            Self::Many(many) => many.get(word.hash(), |child| child.word() == word.text),
         }
     }
 
-    fn get_mut(&mut self, word: &[u8]) -> Option<&mut Arc<Node<T>>> {
+    fn get_mut(&mut self, word: &Word<'_>) -> Option<&mut Child<T>> {
         match self {
             Self::None => None,
-            Self::One(only, node) => (**only == *word).then_some(node),
-            Self::Many(many) => many.get_mut(word),
+            Self::One(only) => (only.word() == word.text).then_some(only),
+            Self::Many(many) => many.get_mut(word.hash(), |child| child.word() == word.text),
         }
     }
 
-    fn get_or_new(&mut self, word: &[u8]) -> &mut Arc<Node<T>> {
-        if let Self::None = self {
-            *self = Self::One(Arc::from(word), Arc::default());
-        } else if let Self::One(only, node) = self
-            && **only != *word
-        {
-            *self = Self::Many(OrdMap::unit(Arc::clone(only), Arc::clone(node)));
-        }
+    /// Adds what begins with a word that is not there yet.
+    fn insert(&mut self, child: Child<T>, hash: &RandomState) {
+        let hash_of = |child: &Child<T>| hash.hash_one(child.word());
         match self {
-            Self::None => unreachable!("there is a word by now"),
-            Self::One(_, node) => node,
-            Self::Many(many) => many.entry(Arc::from(word)).or_default(),
+            Self::None => *self = Self::One(child),
+            Self::One(only) => {
+                let mut many = HashTrie::default();
+                many.insert(hash_of(only), only.clone());
+                many.insert(hash_of(&child), child);
+                *self = Self::Many(many);
+            }
+            Self::Many(many) => many.insert(hash_of(&child), child),
         }
     }
 
-    fn remove(&mut self, word: &[u8]) {
+    fn remove(&mut self, word: &Word<'_>) {
         match self {
             Self::None => {}
-            Self::One(only, _) => {
-                if **only == *word {
+            Self::One(only) => {
+                if only.word() == word.text {
                     *self = Self::None;
                 }
             }
             Self::Many(many) => {
-                many.remove(word);
-                if let (1, Some((only, node))) = (many.len(), many.iter().next()) {
-                    *self = Self::One(Arc::clone(only), Arc::clone(node));
+                many.remove(word.hash(), |child| child.word() == word.text);
+                if let (1, Some(only)) = (many.len(), many.any()) {
+                    *self = Self::One(only.clone());
                 }
             }
         }
     }
+}
+
+/// Whether a leaf matches a key; both begin with a word.
+fn matches(leaf: &[u8], key: &[u8]) -> bool {
+    let mut words = key.split(|byte| *byte == b'.');
+    for step in leaf.split(|byte| *byte == b'.') {
+        match (step, words.next()) {
+            // It is the last.
+            (b"#", _) => return true,
+            (b"*", Some(_)) => {}
+            (step, Some(word)) if step == word => {}
+            _ => return false,
+        }
+    }
+    words.next().is_none()
+}
+
+/// Whether these steps, the first of which is a word, can be a leaf.
+fn is_leaf(steps: &[Step<'_>]) -> bool {
+    let before_last = steps.split_last().map(|(_, before)| before);
+    !before_last.unwrap_or_default().contains(&Step::Rest)
+}
+
+/// Steps as a text, of which they are the steps again.
+fn text(steps: &[Step<'_>]) -> Text {
+    let mut text = Text::new();
+    for (index, step) in steps.iter().enumerate() {
+        if index > 0 {
+            text.push(b'.');
+        }
+        text.extend_from_slice(match step {
+            Step::Word(word) => word,
+            Step::Any => b"*",
+            Step::Rest => b"#",
+        });
+    }
+    text
 }
 
 /// The words of a text. The empty text has none.
@@ -287,4 +512,91 @@ fn steps(pattern: &[u8]) -> Steps<'_> {
         steps.push(Step::Rest);
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The whole trie as text: what is equal is built equally.
+    fn shape(node: &Node<u32>) -> String {
+        let mut words = Vec::new();
+        let mut word = |child: &Child<u32>| {
+            words.push(match child {
+                Child::Leaf(leaf) => format!("{}={:?}", String::from_utf8_lossy(&leaf.text), leaf.hops),
+                Child::Node(next) => format!("{}{}", String::from_utf8_lossy(&next.word), shape(&next.node)),
+            });
+        };
+        match &node.words {
+            Words::None => {}
+            Words::One(only) => word(only),
+            Words::Many(many) => many.each(&mut |child| word(child)),
+        }
+        words.sort_unstable();
+        let behind = |next: &Option<Arc<Node<u32>>>| next.as_deref().map(shape).unwrap_or_default();
+        let (any, rest) = (behind(&node.any), behind(&node.rest));
+        format!("({:?} [{}] *{any} #{rest})", node.hops, words.join(", "))
+    }
+
+    fn pattern() -> impl Strategy<Value = String> {
+        let word = prop::sample::select(vec!["a", "b", "", "*", "#", "c"]);
+        prop::collection::vec(word, 0..6).prop_map(|words| words.join("."))
+    }
+
+    proptest! {
+        #[test]
+        fn what_came_and_went_leaves_no_trace(
+            stays in prop::collection::vec((pattern(), 0u32..4), 0..12),
+            goes in prop::collection::vec((pattern(), 0u32..4), 0..12),
+            goes_first: bool,
+        ) {
+            let mut table = Topic::default();
+            let mut untouched = Topic::default();
+            let lists = if goes_first { [&goes, &stays] } else { [&stays, &goes] };
+            for (pattern, target) in lists.into_iter().flatten() {
+                table.bind(pattern.as_bytes(), Hop::Target(*target));
+            }
+            for (pattern, target) in &goes {
+                prop_assert!(table.unbind(pattern.as_bytes(), &Hop::Target(*target)));
+            }
+            for (pattern, target) in &stays {
+                untouched.bind(pattern.as_bytes(), Hop::Target(*target));
+            }
+            prop_assert_eq!(shape(&table.root), shape(&untouched.root));
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_alone_is_one_leaf() {
+        let mut table = Topic::default();
+        table.bind(b"device.7.*.#.*", Hop::Target(1));
+        assert_eq!(shape(&table.root), "(0 hops [device.7.*.*.#=1 hops] * #)");
+        table.bind(b"device.8", Hop::Target(1));
+        assert_eq!(
+            shape(&table.root),
+            "(0 hops [device(0 hops [7.*.*.#=1 hops, 8=1 hops] * #)] * #)"
+        );
+    }
+
+    #[test]
+    fn a_leaf_matches_what_its_steps_say() {
+        for (leaf, key, expected) in [
+            ("a", "a", true),
+            ("a", "a.", false),
+            ("a.", "a.", true),
+            ("a.*", "a.", true),
+            ("a.*", "a", false),
+            ("a.#", "a", true),
+            ("a.#", "a..", true),
+            ("a.*.#", "a", false),
+            ("a.*.#", "a.b", true),
+            (".b", ".b", true),
+            ("a.b", "a.c", false),
+            ("a.b.c", "a.b", false),
+        ] {
+            assert_eq!(matches(leaf.as_bytes(), key.as_bytes()), expected, "{leaf} {key}");
+        }
+    }
 }
