@@ -93,6 +93,11 @@ impl SyncGate {
         self.lock().unsynced_bytes
     }
 
+    /// Whether somebody waited for a sync a moment ago.
+    pub(super) fn is_shared(&self) -> bool {
+        self.lock().is_shared()
+    }
+
     pub(crate) fn on_written(&self, core: &Core, written: Written) {
         let mut state = self.lock();
         let due_before = state.due;
