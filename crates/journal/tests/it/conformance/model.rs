@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use smallvec::smallvec;
 use stafett_journal::{
-    Append, BatchFrame, Change, Frame, LogSpec, Outcome, Placed, Precondition, Refusal, Selection, StateWait,
-    Target,
+    Append, BatchFrame, Change, Frame, LogSpec, Outcome, OwnerEpoch, Placed, Precondition, Refusal,
+    RequestId, Selection, StateWait, Target,
 };
 use stafett_model::{Durability, LogId, Offset};
 
@@ -42,6 +42,11 @@ enum Op {
     Expect {
         log: usize,
         off_by: u64,
+    },
+    Asked {
+        log: usize,
+        id: Option<u8>,
+        owner: Option<u64>,
     },
     Truncate {
         log: usize,
@@ -92,6 +97,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
             |(log, producer, epoch, sequence, records)| Op::Numbered { log, producer, epoch, sequence, records }
         ),
         1 => (log(), 0..2_u64).prop_map(|(log, off_by)| Op::Expect { log, off_by }),
+        4 => (log(), prop::option::of(0..4_u8), prop::option::of(0..4_u64))
+            .prop_map(|(log, id, owner)| Op::Asked { log, id, owner }),
         2 => (log(), 0..130_u64).prop_map(|(log, percent)| Op::Truncate { log, percent }),
         1 => log().prop_map(|log| Op::Delete { log }),
         1 => (log(), level()).prop_map(|(log, level)| Op::ChangeLevel { log, level }),
@@ -111,6 +118,7 @@ struct NaiveLog {
     ends: Vec<u64>,
     /// By producer: its epoch and batches.
     producers: BTreeMap<i64, (i16, Vec<Sent>)>,
+    owner: u64,
 }
 
 /// The first number of a batch, the one behind its last, and its offset.
@@ -120,6 +128,8 @@ type Sent = (i32, i32, u64);
 struct Naive {
     logs: Vec<(LogId, NaiveLog)>,
     state: Loaded,
+    /// Where the batch of each id went.
+    ids: BTreeMap<u8, (LogId, u64)>,
     /// Numbers values, so that no two are alike.
     count: usize,
 }
@@ -221,6 +231,7 @@ impl Naive {
                 self.numbered(log, (producer, epoch, sequence), records, bench);
             }
             Op::Expect { log, off_by } => self.expect(log, off_by, bench),
+            Op::Asked { log, id, owner } => self.asked(log, id, owner, bench, space),
             Op::Truncate { .. } | Op::Delete { .. } | Op::ChangeLevel { .. } => self.control(&op, bench),
             Op::State { key, change } => self.state(key, change, bench, space),
             Op::Read {
@@ -258,6 +269,45 @@ impl Naive {
                 "{outcome:?}"
             );
         }
+    }
+
+    /// An append under an id, from an owner, or both.
+    fn asked(&mut self, log: usize, id: Option<u8>, owner: Option<u64>, bench: &Bench, space: u16) {
+        let Some(log) = self.pick(log) else { return };
+        let values = self.values(1, 30);
+        let (log, naive) = &mut self.logs[log];
+        // Ids are for ever, so each case has its own.
+        let [one, two] = space.to_le_bytes();
+        let request = id.map(|id| {
+            let mut bytes = [id; 16];
+            bytes[..2].copy_from_slice(&[one, two]);
+            RequestId(bytes)
+        });
+        let outcome = append(
+            bench.journal(),
+            Append {
+                request,
+                owner: owner.map(OwnerEpoch),
+                ..Append::batch(*log, batch_of(&values))
+            },
+        );
+        if let Some((known, base)) = id.and_then(|id| self.ids.get(&id)) {
+            return expect_placed(&outcome, &[(*known, *base, true)]);
+        }
+        let current = naive.owner;
+        if let Some(given) = owner.filter(|given| *given < current) {
+            let stale = Refusal::StaleOwner {
+                log: *log,
+                given: OwnerEpoch(given),
+                current: OwnerEpoch(current),
+            };
+            assert_eq!(outcome, Outcome::Refused(stale));
+            return;
+        }
+        naive.owner = owner.unwrap_or(current);
+        let base = naive.push(&values);
+        expect_placed(&outcome, &[(*log, base, false)]);
+        self.ids.extend(id.map(|id| (id, (*log, base))));
     }
 
     fn control(&mut self, op: &Op, bench: &Bench) {
@@ -410,6 +460,7 @@ impl Naive {
             bench.wait_until_visible(*id, naive.end());
             let bounds = bench.journal().bounds(*id).unwrap();
             assert_eq!((bounds.start.0, bounds.end.0), (naive.start, naive.end()));
+            assert_eq!(bench.journal().owner(*id), Some(OwnerEpoch(naive.owner)));
             assert_eq!(read_all(bench.journal(), *id, 5000).unwrap(), naive.readable());
         }
         assert_eq!(load(bench.journal(), space), self.state);

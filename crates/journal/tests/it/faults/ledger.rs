@@ -10,6 +10,7 @@ use stafett_journal::ticket::Outcomes;
 use stafett_journal::{Journal, Outcome, StateItem, StateSpace, Ticket};
 use stafett_model::{Durability, LogId};
 
+use crate::named;
 use crate::support::read_all;
 
 /// The spaces of state that the scripts use.
@@ -39,6 +40,7 @@ pub struct HeldLog {
     pub level: Durability,
     pub start: u64,
     pub next: u64,
+    pub owner: u64,
     pub records: Vec<(u64, Rc<str>)>,
 }
 
@@ -66,6 +68,10 @@ pub struct Kind {
     pub has_state: bool,
     /// Its bodies go ahead in chunks: what shares nothing with it may be stored before it.
     pub is_cut: bool,
+    /// The id under which it is stored.
+    pub id: Option<u8>,
+    /// It came before under this id, and its batches went there: it changes nothing.
+    pub again: Option<(u8, Rc<str>)>,
 }
 
 /// The steps of a run.
@@ -79,6 +85,8 @@ pub struct Ledger {
     logs: BTreeSet<LogId>,
     /// What was said, of any run, to be at an offset.
     told: BTreeMap<(LogId, u64), Rc<str>>,
+    /// Ids under which something was appended in any run, whatever became of it.
+    ids: BTreeSet<u8>,
 }
 
 impl HeldLog {
@@ -87,6 +95,7 @@ impl HeldLog {
             level,
             start: 0,
             next: 0,
+            owner: 0,
             records: Vec::new(),
         }
     }
@@ -131,6 +140,14 @@ impl Holding {
             });
             load.map_err(|error| error.to_string())?;
         }
+        let load = journal.load_state(StateSpace(named::SPACE), &mut |item| match item {
+            StateItem::Value { key, value } => {
+                let (key, places) = named::row(key, value);
+                state.insert(key, (Some(places), Vec::new()));
+            }
+            StateItem::Delta { .. } => panic!("ids have no deltas"),
+        });
+        load.map_err(|error| error.to_string())?;
         Ok(state)
     }
 
@@ -153,6 +170,7 @@ impl Holding {
                     level,
                     start: bounds.start.0,
                     next: bounds.end.0,
+                    owner: journal.owner(*id).map_or(0, |owner| owner.0),
                     records,
                 },
             );
@@ -172,6 +190,7 @@ impl Holding {
                     let jump = seen.next > mine.next;
                     id == seen_id
                         && mine.start == seen.start
+                        && mine.owner == seen.owner
                         && mine.records == seen.records
                         && (mine.next == seen.next || jump)
                 })
@@ -187,6 +206,7 @@ impl Default for Ledger {
             tickets: BTreeMap::new(),
             logs: BTreeSet::new(),
             told: BTreeMap::new(),
+            ids: BTreeSet::new(),
         }
     }
 }
@@ -209,6 +229,10 @@ impl Ledger {
         &self.logs
     }
 
+    pub fn ids(&self) -> &BTreeSet<u8> {
+        &self.ids
+    }
+
     /// Notes a step that was staged and what it leads to, unless it was refused at once; whether it was not.
     pub fn note(
         &mut self,
@@ -217,6 +241,7 @@ impl Ledger {
         effect: impl Fn(&mut Holding) -> Places + 'static,
     ) -> bool {
         let ready = poll(&mut ticket);
+        self.ids.extend(kind.id);
         if let Some([Outcome::Refused(_)]) = ready.as_deref() {
             return false;
         }
@@ -224,30 +249,47 @@ impl Ledger {
         let places = effect(&mut next);
         self.logs.extend(next.logs.keys());
         self.after.push(next);
-        let mut step = Step {
+        self.steps.push(Step {
             acknowledged: false,
             kind,
             places,
             effect: Rc::new(effect),
-        };
+        });
+        let step = self.steps.len() - 1;
         match ready {
-            Some(outcomes) => step.resolve(&outcomes, &mut self.told),
-            None => drop(self.tickets.insert(self.steps.len(), ticket)),
+            Some(outcomes) => self.resolve(step, &outcomes),
+            None => drop(self.tickets.insert(step, ticket)),
         }
-        self.steps.push(step);
         true
     }
 
     /// Looks which steps were acknowledged since.
     pub fn poll(&mut self) {
-        let (steps, told) = (&mut self.steps, &mut self.told);
-        self.tickets.retain(|step, ticket| match poll(ticket) {
-            Some(outcomes) => {
-                steps[*step].resolve(&outcomes, told);
-                false
+        for (step, mut ticket) in std::mem::take(&mut self.tickets) {
+            match poll(&mut ticket) {
+                Some(outcomes) => self.resolve(step, &outcomes),
+                None => drop(self.tickets.insert(step, ticket)),
             }
-            None => true,
-        });
+        }
+    }
+
+    fn resolve(&mut self, step: usize, outcomes: &Outcomes) {
+        self.steps[step].resolve(outcomes, &mut self.told);
+        let Step {
+            acknowledged: true,
+            kind: Kind {
+                again: Some((id, _)), ..
+            },
+            ..
+        } = &self.steps[step]
+        else {
+            return;
+        };
+        // Who hears that it is stored already hears it of the first one.
+        let id = *id;
+        if let Some(first) = self.steps.iter_mut().find(|first| first.kind.id == Some(id)) {
+            first.acknowledged = true;
+        }
     }
 
     pub fn unresolved(&self) -> usize {
@@ -263,6 +305,7 @@ impl Ledger {
             tickets: BTreeMap::new(),
             logs: self.logs.clone(),
             told: self.told.clone(),
+            ids: self.ids.clone(),
         }
     }
 
@@ -411,6 +454,13 @@ impl Step {
         match outcome {
             Outcome::Committed(placed) => {
                 self.acknowledged = true;
+                if let Some((_, places)) = &self.kind.again {
+                    assert!(placed.iter().all(|placed| placed.duplicate), "{placed:?}");
+                    assert_eq!(named::places_of(placed), *places);
+                    return;
+                }
+                let is_new = placed.iter().all(|placed| !placed.duplicate);
+                assert!(is_new || self.kind.id.is_none(), "{placed:?}");
                 for placed in placed {
                     let at = (placed.log, placed.base.0);
                     let is_mine = self

@@ -1,6 +1,6 @@
 //! What the journal on disk promises, tried on a disk that fails.
 //!
-//! A scripted run appends to logs at every level, fans out, changes state, truncates, deletes, stores checkpoints and
+//! A scripted run appends to logs at every level, under ids and from owners too, fans out, changes state, truncates, deletes, stores checkpoints and
 //! goes through many small segments. It is repeated with a failure at every change that it makes to the disk; then the
 //! journal is opened again, and what it holds must be what the run had done after some number of its steps: one that
 //! covers everything that was acknowledged under a level that survives the failure.
@@ -20,6 +20,7 @@ mod flips;
 mod full;
 mod house;
 mod ledger;
+mod named;
 mod power;
 mod run;
 mod script;

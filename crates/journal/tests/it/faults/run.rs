@@ -11,12 +11,13 @@ use smallvec::SmallVec;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
-    Append, BatchFrame, Change, DiskJournal, Frame, Journal, LogSpec, Metrics, OpenError, Selection,
-    Settings, StateChange, StateSpace, StateWait, Target,
+    Append, BatchFrame, Change, DiskJournal, Frame, Journal, LogSpec, Metrics, OpenError, Outcome,
+    OwnerEpoch, Refusal, Selection, Settings, StateChange, StateSpace, StateWait, Target,
 };
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record};
 
 use super::ledger::{Failure, HeldLog, Holding, Kind, Ledger};
+use super::named::{self, Asked};
 
 pub const SEGMENT_BYTES: u32 = 16 << 10;
 /// Batches that are larger go ahead in chunks, at the latest when they are so large.
@@ -187,6 +188,47 @@ impl Run {
         );
     }
 
+    /// Takes a log over.
+    pub fn claim(&mut self, log: LogId, owner: u64) {
+        let frame = Frame::Claim {
+            log,
+            owner: OwnerEpoch(owner),
+        };
+        let kind = Kind {
+            level: Durability::Sync,
+            logs: BTreeSet::from([log]),
+            ..Kind::default()
+        };
+        let ticket = self
+            .journal
+            .append(vec![Append::state([frame], StateWait::Synced)]);
+        self.ledger.note(ticket, kind, move |now| {
+            let held = now.logs.get_mut(&log).unwrap();
+            held.owner = held.owner.max(owner);
+            Vec::new()
+        });
+    }
+
+    /// Appends as an owner that a later one has followed, which has to be refused.
+    pub fn stale(&mut self, log: LogId) {
+        let owner = self.ledger.now().logs.get(&log).map_or(0, |held| held.owner);
+        if owner == 0 || self.is_over() {
+            return;
+        }
+        let values = self.values(1, 30);
+        let stale = Append {
+            owner: Some(OwnerEpoch(owner - 1)),
+            ..Append::batch(log, batch(&values, None))
+        };
+        let outcomes = self.journal.append(vec![stale]).wait();
+        let wanted = Outcome::Refused(Refusal::StaleOwner {
+            log,
+            given: OwnerEpoch(owner - 1),
+            current: OwnerEpoch(owner),
+        });
+        assert_eq!(outcomes.as_slice(), [wanted]);
+    }
+
     fn control(&mut self, frame: Frame, effect: impl Fn(&mut Holding) + 'static) {
         let logs = match &frame {
             Frame::CreateLogs { first: log, .. }
@@ -203,7 +245,7 @@ impl Run {
             level: Durability::Sync,
             logs,
             has_state: true,
-            is_cut: false,
+            ..Kind::default()
         };
         self.ledger.note(ticket, kind, move |now| {
             effect(now);
@@ -225,7 +267,39 @@ impl Run {
     pub fn lowered(&mut self, log: LogId, level: Durability, bytes: usize) {
         let values = self.values(1, bytes);
         let body = batch(&values, None);
-        self.store_at(Some(level), vec![(body, values, vec![(log, None)])], Vec::new());
+        let asked = Asked::default().at(level);
+        self.store_as(asked, vec![(body, values, vec![(log, None)])], Vec::new());
+    }
+
+    /// A batch to each of several logs, all or none, under an id or from an owner.
+    pub fn asked(&mut self, asked: Asked, logs: &[LogId], bytes: usize, state: Vec<StateChange>) {
+        let mut batches = Vec::new();
+        for log in logs {
+            let values = self.values(1, bytes);
+            batches.push((batch(&values, None), values, vec![(*log, None)]));
+        }
+        self.store_as(asked, batches, state);
+    }
+
+    /// Sends something else under an id that is known: nothing is stored, and the first one's places come back.
+    pub fn again(&mut self, id: u8) {
+        let now = self.ledger.now();
+        let known = now.state.get(&named::key(id)).and_then(|kept| kept.0.clone());
+        let (Some(places), Some(log)) = (known, now.logs.keys().next().copied()) else {
+            return;
+        };
+        let values = self.values(1, 20);
+        let ticket = self.journal.append(vec![Append {
+            request: Asked::named(id).request(),
+            ..Append::batch(log, batch(&values, None))
+        }]);
+        // What it promises is what the first one promised.
+        let kind = Kind {
+            level: Durability::Memory,
+            again: Some((id, places)),
+            ..Kind::default()
+        };
+        self.ledger.note(ticket, kind, |_| Vec::new());
     }
 
     /// A batch of a producer that numbers; `true` if it was not refused.
@@ -246,12 +320,12 @@ impl Run {
     }
 
     fn store(&mut self, batches: Vec<(Bytes, Vec<Rc<str>>, Vec<Part>)>, state: Vec<StateChange>) {
-        self.store_at(None, batches, state);
+        self.store_as(Asked::default(), batches, state);
     }
 
-    fn store_at(
+    fn store_as(
         &mut self,
-        lowered: Option<Durability>,
+        asked: Asked,
         batches: Vec<(Bytes, Vec<Rc<str>>, Vec<Part>)>,
         state: Vec<StateChange>,
     ) {
@@ -277,22 +351,28 @@ impl Run {
         }
         let ticket = self.journal.append(vec![Append {
             frames,
-            level: lowered,
+            level: asked.level,
+            request: asked.request(),
+            owner: asked.epoch(),
             ..Append::default()
         }]);
         let targets = batches.iter().flat_map(|(_, _, parts)| parts);
         let kind = Kind {
-            level: lowered.map_or(level, |lowered| level.or_lower(lowered)),
+            level: asked.level.map_or(level, |lowered| level.or_lower(lowered)),
             logs: targets.map(|(log, _)| *log).collect(),
             has_state: !state.is_empty(),
             // Smaller ones fit into a group of segments as small as these.
             is_cut: batches.iter().map(|(body, _, _)| body.len()).sum::<usize>() > CUT_BYTES,
+            id: asked.id,
+            again: None,
         };
         self.ledger.note(ticket, kind, move |now| {
-            let mut places = Vec::new();
+            let (mut places, mut bases) = (Vec::new(), Vec::new());
             for (_, values, parts) in &batches {
                 for (log, range) in parts {
                     let held = now.logs.get_mut(log).unwrap();
+                    held.owner = held.owner.max(asked.owner.unwrap_or(0));
+                    bases.push((*log, held.next));
                     let values = match range {
                         None => &values[..],
                         Some((first, count)) => &values[*first as usize..(first + count) as usize],
@@ -301,6 +381,10 @@ impl Run {
                 }
             }
             state.iter().for_each(|change| apply(now, change));
+            if let Some(id) = asked.id {
+                now.state
+                    .insert(named::key(id), (Some(named::places(bases)), Vec::new()));
+            }
             places
         });
     }
@@ -331,10 +415,23 @@ impl Run {
             self.append(*log, 2, 50);
         }
         self.state(put(3, "after", "recovery"), StateWait::Synced);
+        // What is known comes back as it was; what is not is stored now.
+        let mut ids = self.ledger.ids().clone();
+        if logs.is_empty() {
+            ids.clear();
+        }
+        for id in &ids {
+            if self.ledger.now().state.contains_key(&named::key(*id)) {
+                self.again(*id);
+            } else {
+                self.asked(Asked::named(*id), &logs[..1], 40, Vec::new());
+            }
+        }
+        logs.iter().for_each(|log| self.stale(*log));
         self.pump();
         assert_eq!(
             self.ledger.acknowledged(),
-            logs.len() + 1,
+            logs.len() + 1 + ids.len(),
             "{:?}",
             self.journal.failure()
         );

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stafett_journal::{Journal, StateWait};
 use stafett_model::Durability;
 
+use super::named::Asked;
 use super::run::{Run, delta, put, remove};
 
 const ROUNDS: i32 = 7;
@@ -63,6 +64,7 @@ pub fn play(run: &mut Run) {
         }
         run.pump();
         large(run, round, logs);
+        named(run, round, logs);
         run.pump();
         special(run, round, logs);
         run.pump();
@@ -95,6 +97,47 @@ fn large(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
             run.state(delta(4, "held", "too"), StateWait::Synced);
         }
         _ => {}
+    }
+}
+
+/// Appends under ids and from owners, which come again while they are on their way and when they are done.
+fn named(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
+    let [_, os, interval, sync, numbered, _, mixed] = logs;
+    match round {
+        0 => {
+            run.asked(Asked::named(0).by(2), &[sync, os], 100, Vec::new());
+            run.again(0);
+        }
+        1 => {
+            run.claim(numbered, 3);
+            run.asked(Asked::named(1).at(Durability::Memory), &[mixed], 80, Vec::new());
+            run.again(1);
+            run.again(0);
+        }
+        2 => {
+            // Its body goes ahead in chunks, behind others that share its log.
+            run.asked(Asked::named(2).by(3), &[sync], 4500, Vec::new());
+            run.again(2);
+        }
+        3 => {
+            run.stale(sync);
+            run.asked(Asked::default().by(5), &[interval], 60, Vec::new());
+        }
+        4 => {
+            run.asked(Asked::named(4), &[os], 70, vec![put(4, "named", "4")]);
+            run.again(4);
+        }
+        5 => {
+            run.asked(Asked::named(5).by(4), &[numbered, mixed], 60, Vec::new());
+            run.stale(numbered);
+            run.again(5);
+        }
+        _ => {
+            run.claim(os, 9);
+            run.stale(os);
+            run.again(2);
+            run.again(5);
+        }
     }
 }
 
