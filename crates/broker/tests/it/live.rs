@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use stafett_broker::live::hub::{Published, Subscription};
+use stafett_broker::live::hub::Published;
+use stafett_broker::live::presence::{Audience, Subscribed, Subscription};
 use stafett_broker::live::{
     ChangeError, ClientName, From, LogRule, Message, NameList, Outbox, OutboxBound, Overflow, Pattern,
     Payload, Sent, Staged, SubscriptionChange, What,
@@ -196,7 +197,11 @@ async fn presence_names_who_subscribes_and_who_listens() {
         subscribe(&live, client, &["a"]).await.unwrap();
     }
     live.listen(&number(3), &one).unwrap();
-    assert_eq!(live.topic_presence("a"), (5, 1));
+    let audience = Audience {
+        subscribers: 5,
+        listening: 1,
+    };
+    assert_eq!(live.topic_audience("a"), audience);
     let page = live.subscribers("a", 0, 4);
     assert_eq!(page.items.len(), 4);
     let rest = live.subscribers("a", page.next.unwrap(), 4);
@@ -206,6 +211,78 @@ async fn presence_names_who_subscribes_and_who_listens() {
     assert_eq!(listening.len(), 1);
     assert_eq!(listening[0].client, number(3));
     assert_eq!(live.present(0, 10).items.len(), 5);
+    let page = live.listening(0, 10);
+    assert_eq!((page.items.len(), page.next), (1, None));
+    assert_eq!(
+        (&page.items[0].client, page.items[0].subscriptions),
+        (&number(3), 1)
+    );
+}
+
+#[tokio::test]
+async fn topics_and_patterns_are_listed_with_their_subscribers_page_by_page() {
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
+    let names: Vec<String> = (0..500).map(|topic| format!("topic {topic}")).collect();
+    let topics: Vec<&str> = names.iter().map(String::as_str).collect();
+    subscribe(&live, 1, &topics).await.unwrap();
+    subscribe(&live, 2, &topics[..7]).await.unwrap();
+    let patterns = ["topic 1*", "topic ?"].map(|text| Pattern::parse(text).unwrap());
+    change(&live, 2, What::SubscribePatterns(patterns.to_vec()))
+        .await
+        .unwrap();
+    let (mut found, mut from) = (Vec::new(), Some(0));
+    while let Some(first) = from {
+        let page = live.subscribed_topics(first, 33);
+        assert!(page.items.len() <= 33);
+        found.extend(page.items);
+        from = page.next;
+    }
+    found.sort();
+    let mut expected: Vec<Subscribed> = names
+        .iter()
+        .enumerate()
+        .map(|(place, name)| Subscribed {
+            name: name.clone(),
+            subscribers: if place < 7 { 2 } else { 1 },
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(found, expected);
+    let matching = live.patterns_matching("topic 1");
+    let texts: Vec<(&str, usize)> = matching
+        .iter()
+        .map(|pattern| (pattern.name.as_str(), pattern.subscribers))
+        .collect();
+    assert_eq!(texts, [("topic 1*", 1), ("topic ?", 1)]);
+    assert_eq!(live.pattern_audience(&patterns[0]).subscribers, 1);
+    assert_eq!(
+        live.pattern_subscribers(&patterns[1], 0, 10).items[0].client,
+        number(2)
+    );
+    assert_eq!(live.presence().patterns, 2);
+}
+
+#[tokio::test]
+async fn a_page_of_long_names_is_bounded_in_bytes() {
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
+    let names: Vec<String> = (0..50)
+        .map(|topic| format!("{topic} {}", "x".repeat(60_000)))
+        .collect();
+    let topics: Vec<&str> = names.iter().map(String::as_str).collect();
+    subscribe(&live, 1, &topics).await.unwrap();
+    let page = live.subscriptions(&number(1), 0, 10_000);
+    assert!(
+        page.items.len() < 20 && page.next.is_some(),
+        "{}",
+        page.items.len()
+    );
+    assert_eq!(all_topics(&live, 1, 10_000).len(), 50);
+    let page = live.subscribed_topics(0, 10_000);
+    assert!(
+        page.items.len() < 20 && page.next.is_some(),
+        "{}",
+        page.items.len()
+    );
 }
 
 /// Waits until so many messages have come.

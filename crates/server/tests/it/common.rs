@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -74,6 +74,7 @@ pub(crate) fn ended<A: AsRef<OsStr>>(mut command: Command, arguments: &[A]) -> O
 pub(crate) struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
     /// What it said on standard output until it was ready.
     pub(crate) lines: Vec<String>,
 }
@@ -94,7 +95,31 @@ impl Running {
             }
             lines.push(line.trim_end().to_owned());
         }
-        Self { child, stdout, lines }
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            stdout,
+            stderr,
+            lines,
+        }
+    }
+
+    /// Reads the log up to a line with this text, and gives the lines.
+    #[allow(
+        dead_code,
+        reason = "each test is a program of its own, and not all of them read logs"
+    )]
+    pub(crate) fn logged(&mut self, text: &str) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        while lines.last().is_none_or(|line| !line.contains(text)) {
+            let mut line = String::new();
+            assert!(
+                self.stderr.read_line(&mut line).unwrap() > 0,
+                "{text} was not logged: {lines:?}"
+            );
+            lines.push(line);
+        }
+        lines
     }
 
     /// Where a listener is.
@@ -116,12 +141,7 @@ impl Running {
     pub(crate) fn end(mut self) -> (ExitStatus, String, String) {
         let (mut out, mut error) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).unwrap();
-        self.child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut error)
-            .unwrap();
+        self.stderr.read_to_string(&mut error).unwrap();
         (self.child.wait().unwrap(), out, error)
     }
 }

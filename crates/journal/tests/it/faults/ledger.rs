@@ -10,7 +10,7 @@ use stafett_journal::ticket::Outcomes;
 use stafett_journal::{Journal, Outcome, StateItem, StateSpace, Ticket};
 use stafett_model::{Durability, LogId};
 
-use crate::named;
+use super::named;
 use crate::support::read_all;
 
 /// The spaces of state that the scripts use.
