@@ -10,5 +10,6 @@ mod publish;
 mod races;
 #[path = "../simulated/mod.rs"]
 mod simulated;
+mod steps;
 mod support;
 mod topics;
