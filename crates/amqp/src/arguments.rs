@@ -8,6 +8,7 @@ use stafett_broker::queues::{DeadLetter, Overflow, QueueSettings};
 use stafett_model::Durability;
 
 use crate::exception::Exception;
+use crate::known_arguments;
 
 /// Priorities above this one are not what RabbitMQ's clients expect to be possible.
 const PRIORITY_MAX: i64 = 255;
@@ -61,6 +62,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
     let mut dead_letter_exchange = None;
     let mut dead_letter_key = None;
     let kind = queue_type(arguments, what)?;
+    known_arguments::check(arguments, kind, what)?;
     if kind == QueueType::Quorum {
         settings.delivery_limit = Some(QUORUM_DELIVERY_LIMIT);
     }
@@ -76,7 +78,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             "x-max-length" => settings.length_max = Some(argument.number(0)?),
             "x-max-length-bytes" => settings.bytes_max = Some(argument.number(0)?),
             "x-overflow" => settings.overflow = argument.overflow()?,
-            "x-dead-letter-exchange" => dead_letter_exchange = Some(argument.text()?),
+            "x-dead-letter-exchange" => dead_letter_exchange = Some(argument.exchange()?),
             "x-dead-letter-routing-key" => dead_letter_key = Some(argument.text()?),
             "x-max-priority" => settings.priority_max = argument.priority()?,
             "x-stafett-durability" => settings.durability = Some(argument.level()?),
@@ -90,7 +92,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
                     .ok_or_else(|| argument.wrong("\"expected first or next\""))?;
             }
             "x-delivery-limit" if kind == QueueType::Quorum => settings.delivery_limit = argument.limit()?,
-            _ => {}
+            _ => argument.check_without_effect()?,
         }
     }
     match (dead_letter_exchange, dead_letter_key) {
@@ -174,6 +176,37 @@ impl Argument<'_> {
         self.wrong(&format!("\"expected {wanted}, got {}\"", self.value.type_name()))
     }
 
+    /// What RabbitMQ checks, and what has no effect here.
+    pub(crate) fn check_without_effect(&self) -> Result<(), Exception> {
+        match self.name {
+            "x-queue-mode" => match self.mode()? {
+                "default" | "lazy" => Ok(()),
+                other => Err(self.wrong(&format!("\"unsupported queue mode '{other}'\""))),
+            },
+            "x-queue-version" => match self.integer()? {
+                1 | 2 => Ok(()),
+                other => Err(self.wrong(&format!("\"unsupported queue version '{other}'\""))),
+            },
+            "x-queue-leader-locator" => match self.value.text() {
+                Some("client-local" | "balanced" | "random" | "least-leaders") => Ok(()),
+                _ => Err(self.wrong("invalid_queue_locator_arg")),
+            },
+            "x-dead-letter-strategy" => match self.value.text() {
+                Some("at-most-once" | "at-least-once") => Ok(()),
+                _ => Err(self.wrong("invalid_dlx_strategy")),
+            },
+            "x-max-in-memory-length" | "x-max-in-memory-bytes" => self.number(0).map(drop),
+            "x-quorum-initial-group-size" | "x-initial-cluster-size" => self.number(1).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn mode(&self) -> Result<&str, Exception> {
+        let kind = self.value.type_name();
+        let text = self.value.text();
+        text.ok_or_else(|| self.wrong(&format!("{{unacceptable_type,{kind}}}")))
+    }
+
     fn integer(&self) -> Result<i64, Exception> {
         let number = self
             .value
@@ -234,6 +267,15 @@ impl Argument<'_> {
             .ok_or_else(|| self.unacceptable())
     }
 
+    /// The name of an exchange.
+    fn exchange(&self) -> Result<ByteString, Exception> {
+        let Self { name, value, what } = self;
+        value.text().map(ByteString::from).ok_or_else(|| {
+            let kind = value.type_name();
+            Exception::precondition(format!("invalid type '{kind}' for arg '{name}' in {what}"))
+        })
+    }
+
     fn overflow(&self) -> Result<Overflow, Exception> {
         match self.text()?.as_ref() {
             "drop-head" => Ok(Overflow::DropHead),
@@ -254,41 +296,6 @@ pub(crate) fn canonical(arguments: &Table) -> Bytes {
         table.push(&name, &value);
     }
     table.finish().as_bytes().clone()
-}
-
-/// Whole numbers are equal whatever their width.
-fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
-    left == right
-        || match (left.and_then(Value::integer), right.and_then(Value::integer)) {
-            (Some(left), Some(right)) => left == right,
-            (None, Some(_) | None) | (Some(_), None) => false,
-        }
-}
-
-/// The first argument that differs between what a declaration says and what is there, in RabbitMQ's words.
-pub(crate) fn difference(received: &Bytes, current: &Bytes) -> Option<(ByteString, String, String)> {
-    let received = Table::decode(received.clone()).unwrap_or_default();
-    let current = Table::decode(current.clone()).unwrap_or_default();
-    let names = received.iter().chain(current.iter()).map(|(name, _)| name);
-    for name in names {
-        let (new, old) = (received.get(&name), current.get(&name));
-        if !is_same(new.as_ref(), old.as_ref()) {
-            return Some((name, told(new), told(old)));
-        }
-    }
-    None
-}
-
-fn told(value: Option<Value>) -> String {
-    let Some(value) = value else {
-        return "none".to_owned();
-    };
-    let shown = match (value.text(), value.integer()) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(number)) => number.to_string(),
-        (None, None) => format!("{value:?}"),
-    };
-    format!("the value '{shown}' of type '{}'", value.type_name())
 }
 
 #[cfg(test)]
@@ -349,7 +356,23 @@ mod tests {
         assert!(settings("x-stafett-durability", "fsync").is_err());
         assert!(settings("x-stafett-durability", Value::I32(1)).is_err());
         assert!(settings("x-queue-type", "heap").is_err());
+        for (name, value) in [
+            ("x-queue-mode", Value::from("busy")),
+            ("x-queue-mode", Value::I32(1)),
+            ("x-queue-version", Value::I32(3)),
+            ("x-queue-leader-locator", Value::from("moon")),
+        ] {
+            assert!(settings(name, value).is_err(), "{name}");
+        }
+        assert_eq!(
+            settings("x-delivery-limit", Value::I32(3)),
+            Err("invalid arg 'x-delivery-limit' for queue 'q' in vhost '/' of queue type rabbit_classic_queue".into())
+        );
         assert!(settings("x-dead-letter-routing-key", "key").is_err());
+        assert_eq!(
+            settings("x-dead-letter-exchange", Value::I32(1)),
+            Err("invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '/'".into())
+        );
     }
 
     #[test]
@@ -373,33 +396,5 @@ mod tests {
         );
         assert!(settings("x-stafett-from", "last").is_err());
         assert!(settings("x-stafett-topic", Value::I32(1)).is_err());
-    }
-
-    #[test]
-    fn arguments_are_equal_whatever_their_order_and_the_width_of_their_numbers() {
-        let one = TableBuilder::new()
-            .with("b", Value::I32(1))
-            .with("a", "x")
-            .finish();
-        let two = TableBuilder::new()
-            .with("a", "x")
-            .with("b", Value::U8(1))
-            .finish();
-        assert_eq!(difference(&canonical(&one), &canonical(&two)), None);
-        let three = TableBuilder::new()
-            .with("a", "x")
-            .with("b", Value::I32(2))
-            .finish();
-        let (name, received, current) = difference(&canonical(&three), &canonical(&one)).unwrap();
-        assert_eq!(name, "b");
-        assert_eq!(
-            (received.as_str(), current.as_str()),
-            (
-                "the value '2' of type 'signedint'",
-                "the value '1' of type 'signedint'"
-            )
-        );
-        let (_, received, _) = difference(&canonical(&Table::default()), &canonical(&one)).unwrap();
-        assert_eq!(received, "none");
     }
 }

@@ -374,7 +374,7 @@ impl Open {
                 }
             }
         }
-        self.session.finish_turn()?;
+        self.session.finish_turn().await?;
         Ok(())
     }
 

@@ -426,9 +426,12 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
             .find(|death| death.is_first)
             .or_else(|| deaths.last());
         let more_keys = came.as_ref().map(carbon_keys).unwrap_or_default();
-        // A queue's own key for its dead letters replaces all keys that a message came with.
+        // A queue's own key for its dead letters replaces all keys that a message came with. Older versions stored no more than
+        // the key.
         let keys_of = |death: &Death| match first {
-            Some(first) if first.routing_key == death.routing_key => more_keys.as_slice(),
+            Some(first) if !death.keys_were_lost && first.routing_key == death.routing_key => {
+                more_keys.as_slice()
+            }
             _ => &[],
         };
         let told = deaths.iter().map(|death| told(death, keys_of(death)));

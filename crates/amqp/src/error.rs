@@ -7,7 +7,8 @@ use stafett_broker::Namespace;
 use stafett_broker::broker::NotStored;
 use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
 
-use crate::arguments::{self, QueueType};
+use crate::arguments::QueueType;
+use crate::equivalence;
 use crate::exception::Exception;
 
 /// A queue as RabbitMQ's messages name it.
@@ -29,6 +30,15 @@ pub(crate) fn locked(what: &str) -> Exception {
     let text = format!(
         "cannot obtain exclusive access to locked {what}. It could be originally declared on another connection or the \
          exclusive property value does not match that of the original declaration."
+    );
+    Exception::new(ReplyCode::ResourceLocked, text)
+}
+
+/// Somebody asks for a message of a queue that gives them to one consumer.
+pub(crate) fn only_for_the_active_consumer(what: &str) -> Exception {
+    let text = format!(
+        "cannot obtain access to locked {what}. basic.get operations are not supported by quorum queues with single active \
+         consumer"
     );
     Exception::new(ReplyCode::ResourceLocked, text)
 }
@@ -55,7 +65,7 @@ pub(crate) fn check_arguments(received: &Table, current: &Bytes, what: &str) -> 
         );
         return Err(inequivalent(&differs, what));
     }
-    match arguments::difference(&arguments::canonical(received), current) {
+    match equivalence::difference(received, &there, new) {
         Some(difference) => Err(inequivalent(&difference, what)),
         None => Ok(()),
     }

@@ -65,7 +65,7 @@ pub(crate) fn new_exchange(method: &exchange::Declare, what: &str) -> Result<New
         Some(Value::LongString(name)) => Some(std::str::from_utf8(&name).map(Arc::from).unwrap_or_default()),
         Some(value) => {
             let text = format!(
-                "invalid arg '{ALTERNATE}' for {what}: {{unacceptable_type,{}}}",
+                "invalid type '{}' for arg '{ALTERNATE}' in {what}",
                 value.type_name()
             );
             return Err(Exception::precondition(text));
@@ -135,6 +135,14 @@ fn type_name(is: &NewExchange) -> &'static str {
         Kind::Topic => "topic",
         Kind::Headers => "headers",
         Kind::Hashed(_) => HASH,
+    }
+}
+
+/// Of the arguments, RabbitMQ compares the alternate exchange only when an exchange is declared again: the others are those of the
+/// exchange that is there.
+pub(crate) fn adopt_arguments(new: &mut NewExchange, existing: &NewExchange) {
+    if type_name(new) == type_name(existing) {
+        new.kind = existing.kind.clone();
     }
 }
 
@@ -257,6 +265,18 @@ mod tests {
     fn whole_numbers_of_all_widths_are_equal() {
         assert_eq!(header_value(&Value::U8(7)), header_value(&Value::I64(7)));
         assert_ne!(header_value(&Value::U8(7)), header_value(&"7".into()));
+    }
+
+    #[test]
+    fn declared_again_an_exchange_keeps_its_arguments() {
+        let hashed = |on| NewExchange::new(Kind::Hashed(on));
+        let existing = hashed(HashOn::Header("who".into()));
+        let mut new = hashed(HashOn::Key);
+        adopt_arguments(&mut new, &existing);
+        assert_eq!(existing.difference(&new), None);
+        let mut other = NewExchange::new(Kind::Topic);
+        adopt_arguments(&mut other, &existing);
+        assert_eq!(existing.difference(&other), Some(Difference::Kind));
     }
 
     #[test]

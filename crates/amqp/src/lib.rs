@@ -15,7 +15,8 @@
 //! - `handshake`, `auth`: how a connection begins
 //! - `session`: what an open connection does; one file per class of methods
 //! - `content`: messages of AMQP as messages of the core, and back
-//! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them
+//! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them; `known_arguments`: which
+//!   argument is for which type; `equivalence`: whether a declaration means what is there
 //! - `facts`: what of a message decides its way when it is routed again
 //! - `exception`: what ends a channel or a connection; `error`: from every error of the core to that
 //! - `metrics`, `settings`
@@ -29,12 +30,14 @@ mod auth;
 mod clock;
 mod connection;
 mod content;
+mod equivalence;
 mod error;
 mod exception;
 mod exchange_kinds;
 mod facts;
 mod handshake;
 mod input;
+mod known_arguments;
 mod metrics;
 mod output;
 mod session;

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use stafett_amqp_wire::ReplyCode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,61 +47,43 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("amqp");
         let stages = Family::<StageLabel, Histogram>::new_with_constructor(seconds);
         let stage = |stage| stages.get_or_create(&StageLabel { stage }).clone();
-        let it = Self {
-            published: Counter::default(),
-            published_bytes: Counter::default(),
-            returned: Counter::default(),
-            confirmed: Counter::default(),
-            refused: Counter::default(),
-            delivered: Counter::default(),
-            settled: Counter::default(),
-            channels: Gauge::default(),
-            blocked: Gauge::default(),
-            exceptions: Family::default(),
-            read: stage("execute"),
-            deliver: stage("deliver"),
-            write: stage("write"),
-        };
-        registry.register("published", "Messages received", it.published.clone());
-        registry.register(
-            "published_bytes",
-            "Bytes of their bodies",
-            it.published_bytes.clone(),
-        );
-        registry.register(
-            "returned",
-            "Mandatory messages given back because they led nowhere",
-            it.returned.clone(),
-        );
-        registry.register(
-            "confirmed",
-            "Messages acknowledged to publishers",
-            it.confirmed.clone(),
-        );
-        registry.register(
-            "refused",
-            "Messages refused to publishers that want confirms",
-            it.refused.clone(),
-        );
-        registry.register("delivered", "Messages sent to consumers", it.delivered.clone());
-        registry.register("settled", "Deliveries settled by consumers", it.settled.clone());
-        registry.register(
-            "blocked_connections",
-            "Connections that published while space was short, and wait",
-            it.blocked.clone(),
-        );
-        registry.register("channels", "Channels that are open now", it.channels.clone());
-        registry.register(
-            "exceptions",
-            "Channels and connections ended with a reason, by its code",
-            it.exceptions.clone(),
-        );
+        let (read, deliver, write) = (stage("execute"), stage("deliver"), stage("write"));
         registry.register(
             "stage_seconds",
             "Time that a connection spends at once in each stage: executing what was read, delivering, writing",
             stages,
         );
-        it
+        Self {
+            published: new(registry, "published", "Messages received"),
+            published_bytes: new(registry, "published_bytes", "Bytes of their bodies"),
+            returned: new(
+                registry,
+                "returned",
+                "Mandatory messages given back because they led nowhere",
+            ),
+            confirmed: new(registry, "confirmed", "Messages acknowledged to publishers"),
+            refused: new(
+                registry,
+                "refused",
+                "Messages refused to publishers that want confirms",
+            ),
+            delivered: new(registry, "delivered", "Messages sent to consumers"),
+            settled: new(registry, "settled", "Deliveries settled by consumers"),
+            channels: new(registry, "channels", "Channels that are open now"),
+            blocked: new(
+                registry,
+                "blocked_connections",
+                "Connections that published while space was short, and wait",
+            ),
+            exceptions: new(
+                registry,
+                "exceptions",
+                "Channels and connections ended with a reason, by its code",
+            ),
+            read,
+            deliver,
+            write,
+        }
     }
 
     pub(crate) fn on_exception(&self, code: ReplyCode, is_channel: bool) {
@@ -126,4 +108,11 @@ impl Metrics {
     pub(crate) fn on_written(&self, took: Duration) {
         self.write.observe(took.as_secs_f64());
     }
+}
+
+/// A metric at zero, that the registry shows from now on.
+fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }

@@ -2,40 +2,27 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use stafett_amqp_wire::methods::queue;
 use stafett_amqp_wire::{Table, Value};
 use stafett_broker::TopicSettings;
-use stafett_broker::readers::Start;
+use stafett_broker::readers::{Start, Wanted};
 
-use crate::arguments::Argument;
+use crate::arguments::{Argument, QueueType};
 use crate::error;
 use crate::exception::Exception;
+use crate::known_arguments;
 
-/// What other queues know, and RabbitMQ refuses for streams.
-const OF_OTHERS: [&str; 17] = [
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
-    "x-quorum-initial-group-size",
-    "x-queue-master-locator",
-    "x-queue-mode",
-    "x-queue-version",
-    "x-stafett-topic",
-];
 /// The largest segment that RabbitMQ lets one ask for.
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
+/// The sizes that RabbitMQ lets one ask for of the filter that it keeps per chunk.
+const FILTER_BYTES: std::ops::RangeInclusive<u64> = 16..=255;
+/// The header by which consumers choose.
+const FILTER_VALUE: &str = "x-stream-filter-value";
 
 /// The settings of the topic that a stream is. What says nothing keeps everything.
 pub(crate) fn settings(arguments: &Table, what: &str) -> Result<TopicSettings, Exception> {
+    known_arguments::check(arguments, QueueType::Stream, what)?;
     let mut settings = TopicSettings {
         retention_age: Some(None),
         retention_bytes: Some(None),
@@ -51,10 +38,9 @@ pub(crate) fn settings(arguments: &Table, what: &str) -> Result<TopicSettings, E
             "x-max-length-bytes" => settings.retention_bytes = Some(Some(argument.number(0)?)),
             "x-max-age" => settings.retention_age = Some(Some(age(&argument)?)),
             "x-stream-max-segment-size-bytes" => check_segments(&argument)?,
-            other if OF_OTHERS.contains(&other) => {
-                return Err(not_of_streams(other, what));
-            }
-            _ => {}
+            "x-stream-filter-size-bytes" => check_filter(&argument)?,
+            "x-stafett-topic" => return Err(not_of_streams(&name, what)),
+            _ => argument.check_without_effect()?,
         }
     }
     Ok(settings)
@@ -68,10 +54,17 @@ fn check_segments(argument: &Argument<'_>) -> Result<(), Exception> {
     Err(Exception::precondition(text))
 }
 
+/// Messages are compared one by one, so there is no filter whose size could matter.
+fn check_filter(argument: &Argument<'_>) -> Result<(), Exception> {
+    if FILTER_BYTES.contains(&argument.number(0)?) {
+        return Ok(());
+    }
+    let text = "Invalid value for  x-stream-filter-size-bytes";
+    Err(Exception::precondition(text))
+}
+
 fn not_of_streams(argument: &str, what: &str) -> Exception {
-    Exception::precondition(format!(
-        "invalid arg '{argument}' for {what} of queue type rabbit_stream_queue"
-    ))
+    known_arguments::of_another_type(argument, QueueType::Stream, what)
 }
 
 /// What a stream cannot be.
@@ -156,6 +149,25 @@ pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<Start,
     }
 }
 
+/// Which messages a consumer wants. What is no text is passed over, as RabbitMQ does it.
+pub(crate) fn wanted(arguments: &Table) -> Option<Wanted> {
+    // They stay longer than what they came with.
+    let text = |value: Value| {
+        let Value::LongString(text) = value else {
+            return None;
+        };
+        Some(Bytes::copy_from_slice(&text))
+    };
+    let filter = arguments.get("x-stream-filter")?;
+    let values: Vec<Bytes> = if let Value::Array(values) = filter {
+        values.iter().filter_map(text).collect()
+    } else {
+        vec![text(filter)?]
+    };
+    let also_without = arguments.get("x-stream-match-unfiltered") == Some(Value::Bool(true));
+    Some(Wanted::new(FILTER_VALUE, values, also_without))
+}
+
 /// The one partition that is wanted, where it is said.
 pub(crate) fn partition(arguments: &Table, partitions: u32, what: &str) -> Result<Option<u32>, Exception> {
     let Some(value) = arguments.get("x-stafett-partition") else {
@@ -214,6 +226,7 @@ mod tests {
             .with("x-max-length-bytes", Value::I32(1_000_000))
             .with("x-stream-max-segment-size-bytes", Value::I32(500))
             .with("x-initial-cluster-size", Value::I32(1))
+            .with("x-stream-filter-size-bytes", Value::I32(26))
             .finish();
         let settings = settings(&table, WHAT).unwrap();
         assert_eq!(settings.retention_age, Some(Some(Duration::from_hours(7 * 24))));
@@ -251,10 +264,39 @@ mod tests {
             ("x-max-age", Value::I32(7)),
             ("x-max-length-bytes", Value::I32(-1)),
             ("x-stream-max-segment-size-bytes", Value::I64(3_000_000_001)),
+            ("x-stream-filter-size-bytes", Value::I32(15)),
+            ("x-stream-filter-size-bytes", Value::I32(256)),
         ] {
             let table = TableBuilder::new().with(name, value).finish();
             assert!(settings(&table, WHAT).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn consumers_choose_by_texts() {
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let from = |filter: Value, unfiltered: Value| {
+            let table = TableBuilder::new()
+                .with("x-stream-filter", filter)
+                .with("x-stream-match-unfiltered", unfiltered)
+                .finish();
+            wanted(&table)
+        };
+        let one = |values: &[&'static str], also_without| {
+            Some(Wanted::new(
+                FILTER_VALUE,
+                values.iter().map(|value| text(value)),
+                also_without,
+            ))
+        };
+        assert_eq!(wanted(&Table::default()), None);
+        assert_eq!(from("eu".into(), Value::Void), one(&["eu"], false));
+        assert_eq!(from("eu".into(), Value::Bool(true)), one(&["eu"], true));
+        assert_eq!(from("eu".into(), "true".into()), one(&["eu"], false));
+        assert_eq!(from(Value::I32(1), Value::Bool(true)), None);
+        let array = ["us".into(), Value::I32(1), "eu".into(), "us".into()];
+        let array = Value::Array(array.into_iter().collect());
+        assert_eq!(from(array, Value::Bool(false)), one(&["eu", "us"], false));
     }
 
     #[test]

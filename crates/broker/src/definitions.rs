@@ -121,6 +121,7 @@ impl Broker {
     pub async fn finish_changes(&self) {
         self.changes.close();
         self.changes.wait().await;
+        self.exchanges.finish().await;
         self.delayed.stop().await;
         self.readers().finish().await;
         self.queues.finish().await;

@@ -13,7 +13,8 @@
 //! number  ttl in ms       where the flag says so
 //! number  delay in ms     where the flag says so
 //! number  deaths          where the flag says so, the latest first; each:
-//!         u8 reason (0 expired, 1 length, 2 rejected, 3 delivery limit), 128 for the first ever; number count,
+//!         u8 reason (0 expired, 1 length, 2 rejected, 3 delivery limit), plus 128 for the first ever, 64 if the message had lost
+//!         its further routing keys before, 32 if it lost them with this; number count,
 //!         number ms since 1970 of its first, text queue, text exchange, text routing key, number ttl + 1 (0: none)
 //! ```
 //!
@@ -38,6 +39,8 @@ const TTL: u8 = 2;
 const DELAY: u8 = 4;
 const DEATHS: u8 = 8;
 const FIRST_DEATH: u8 = 0x80;
+const KEYS_WERE_LOST: u8 = 0x40;
+const LOSES_KEYS: u8 = 0x20;
 /// Entries of the history that are read back: there is one per queue and reason.
 const DEATHS_MAX: u64 = 1024;
 
@@ -81,6 +84,10 @@ pub struct Death {
     pub ttl_ms: Option<u64>,
     /// It was the message's first death ever.
     pub is_first: bool,
+    /// When it happened first, the message had lost the further routing keys that it had been published with.
+    pub keys_were_lost: bool,
+    /// It left with a key of the queue's own, which replaced all keys that it had, for good.
+    pub loses_keys: bool,
 }
 
 /// Why a message became a dead letter.
@@ -171,11 +178,13 @@ impl Death {
             DeathReason::Rejected => 2,
             DeathReason::DeliveryLimit => 3,
         };
-        out.push(if self.is_first {
-            reason | FIRST_DEATH
-        } else {
+        let flag = |set, flag| if set { flag } else { 0 };
+        out.push(
             reason
-        });
+                | flag(self.is_first, FIRST_DEATH)
+                | flag(self.keys_were_lost, KEYS_WERE_LOST)
+                | flag(self.loses_keys, LOSES_KEYS),
+        );
         write_number(self.count, out);
         write_number(self.first_ms.max(0).cast_unsigned(), out);
         for text in [&self.queue, &self.exchange, &self.routing_key] {
@@ -186,7 +195,7 @@ impl Death {
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (first, rest) = bytes.split_first()?;
-        let reason = match first & !FIRST_DEATH {
+        let reason = match first & !(FIRST_DEATH | KEYS_WERE_LOST | LOSES_KEYS) {
             0 => DeathReason::Expired,
             1 => DeathReason::Length,
             2 => DeathReason::Rejected,
@@ -208,6 +217,8 @@ impl Death {
             routing_key: routing_key.into(),
             ttl_ms: ttl.checked_sub(1),
             is_first: first & FIRST_DEATH != 0,
+            keys_were_lost: first & KEYS_WERE_LOST != 0,
+            loses_keys: first & LOSES_KEYS != 0,
         };
         Some((death, rest))
     }

@@ -251,6 +251,8 @@ mod tests {
                 routing_key: "rk".into(),
                 ttl_ms: Some(4),
                 is_first: true,
+                keys_were_lost: false,
+                loses_keys: true,
             }],
         }
     }

@@ -3,8 +3,10 @@
 use bytestring::ByteString;
 use stafett_model::{Death, DeathReason, Message};
 
-/// Notes that a message leaves `queue` as a dead letter. Its time to live ends with it: it would expire again at once.
-pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, now_ms: i64) {
+/// Notes that a message leaves `queue` as a dead letter; where it `loses_keys`, with a key of the queue's own. Its time to live ends
+/// with it: it would expire again at once.
+pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, loses_keys: bool, now_ms: i64) {
+    let keys_were_lost = keys_are_lost(message);
     let known = message
         .deaths
         .iter()
@@ -19,6 +21,7 @@ pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, now_
             let death = message.deaths.remove(at);
             Death {
                 count: death.count.saturating_add(1),
+                loses_keys: death.loses_keys || loses_keys,
                 ..death
             }
         }
@@ -31,9 +34,18 @@ pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, now_
             routing_key: message.routing_key.clone(),
             ttl_ms,
             is_first: message.deaths.is_empty(),
+            keys_were_lost,
+            loses_keys,
         },
     };
     message.deaths.insert(0, death);
+}
+
+/// Whether a message has lost the further routing keys that it was published with.
+pub fn keys_are_lost(message: &Message) -> bool {
+    // That of older versions is seen by its key alone.
+    let mut deaths = message.deaths.iter();
+    deaths.any(|death| death.loses_keys || (death.is_first && death.routing_key != message.routing_key))
 }
 
 /// Whether a dead letter that goes to `queue` goes round in a circle in which nobody ever looked at it: it was in the
@@ -60,9 +72,9 @@ mod tests {
             ttl_ms: Some(7),
             ..Message::default()
         };
-        note(&mut message, &"a".into(), DeathReason::Expired, 1);
-        note(&mut message, &"b".into(), DeathReason::Rejected, 2);
-        note(&mut message, &"a".into(), DeathReason::Expired, 3);
+        note(&mut message, &"a".into(), DeathReason::Expired, false, 1);
+        note(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
+        note(&mut message, &"a".into(), DeathReason::Expired, false, 3);
         let seen: Vec<_> = message
             .deaths
             .iter()
@@ -73,13 +85,47 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_the_queue_takes_all_others_away_even_if_it_is_the_same() {
+        let mut message = Message {
+            routing_key: "k".into(),
+            ..Message::default()
+        };
+        let lost = |message: &Message| {
+            let deaths = message.deaths.iter();
+            deaths.map(|death| death.keys_were_lost).collect::<Vec<_>>()
+        };
+        note(&mut message, &"a".into(), DeathReason::Rejected, false, 1);
+        assert!(!keys_are_lost(&message));
+        note(&mut message, &"b".into(), DeathReason::Rejected, true, 2);
+        assert!(
+            keys_are_lost(&message),
+            "the key of the queue is the message's own"
+        );
+        note(&mut message, &"c".into(), DeathReason::Rejected, false, 3);
+        assert_eq!(lost(&message), [true, false, false]);
+        note(&mut message, &"a".into(), DeathReason::Rejected, false, 4);
+        assert_eq!(
+            lost(&message),
+            [false, true, false],
+            "as it was when that happened first"
+        );
+        message
+            .deaths
+            .iter_mut()
+            .for_each(|death| death.loses_keys = false);
+        assert!(!keys_are_lost(&message));
+        message.routing_key = "other".into();
+        assert!(keys_are_lost(&message), "as older versions stored it");
+    }
+
+    #[test]
     fn a_circle_is_cut_unless_a_consumer_turned_it() {
         let mut message = Message::default();
-        note(&mut message, &"a".into(), DeathReason::Expired, 1);
+        note(&mut message, &"a".into(), DeathReason::Expired, false, 1);
         assert!(is_circle(&message, "a") && !is_circle(&message, "b"));
-        note(&mut message, &"b".into(), DeathReason::Rejected, 2);
+        note(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
         assert!(!is_circle(&message, "a"), "it was rejected on the way");
-        note(&mut message, &"a".into(), DeathReason::Expired, 3);
+        note(&mut message, &"a".into(), DeathReason::Expired, false, 3);
         assert!(is_circle(&message, "a"), "the circle is of expiry alone");
     }
 }

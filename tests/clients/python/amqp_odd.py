@@ -215,6 +215,10 @@ def stream(name, flags=2, *more):
     return declare(name, flags, table(("x-queue-type", longstr("stream")), *more))
 
 
+def quorum(name, *more):
+    return declare(name, 2, table(("x-queue-type", longstr("quorum")), *more))
+
+
 def qos(count, is_global=0):
     return method(1, 60, 10, struct.pack(">IHB", 0, count, is_global))
 
@@ -328,6 +332,25 @@ OPEN = {
     "declare with a bad queue type": CHANNEL + declare("odd-x", 2, table(("x-queue-type", longstr("heap")))),
     "declare with 256 priorities": CHANNEL + declare("odd-x", 0, table(("x-max-priority", b"I\0\0\1\0"))),
     "declare with a dead-letter key alone": CHANNEL + declare("odd-x", 0, table(("x-dead-letter-routing-key", longstr("k")))),
+    "declare with a ttl that is too long": CHANNEL + declare("odd-x", 0, table(("x-message-ttl", b"l\0\0\0\1\0\0\0\0"))),
+    "declare with a dead-letter exchange of a number": CHANNEL + declare("odd-x", 0, table(("x-dead-letter-exchange", b"I\0\0\0\1"))),
+    "declare with an unknown queue mode": CHANNEL + declare("odd-x", 0, table(("x-queue-mode", longstr("busy")))),
+    "declare with a queue mode of a number": CHANNEL + declare("odd-x", 0, table(("x-queue-mode", b"I\0\0\0\1"))),
+    "declare with an unknown queue version": CHANNEL + declare("odd-x", 0, table(("x-queue-version", b"I\0\0\0\3"))),
+    "declare with a queue version of text": CHANNEL + declare("odd-x", 0, table(("x-queue-version", longstr("2")))),
+    "declare with an unknown locator": CHANNEL + declare("odd-x", 0, table(("x-queue-leader-locator", longstr("moon")))),
+    "declare with a locator of old": CHANNEL + declare("odd-old", 8, table(("x-queue-master-locator", longstr("min-masters")))),
+    "declare with a mode and a version of old": CHANNEL
+    + declare("odd-lazy", 8, table(("x-queue-mode", longstr("lazy")), ("x-queue-version", b"I\0\0\0\1"))),
+    "declare a classic queue with a delivery limit": CHANNEL + declare("odd-x", 0, table(("x-delivery-limit", b"I\0\0\0\3"))),
+    "declare a quorum queue with priorities": CHANNEL + quorum("odd-x", ("x-max-priority", b"I\0\0\0\3")),
+    "declare a quorum queue with an unknown strategy": CHANNEL + quorum("odd-x", ("x-dead-letter-strategy", longstr("maybe"))),
+    "declare a quorum queue with a negative limit in memory": CHANNEL + quorum("odd-x", ("x-max-in-memory-length", b"I\xff\xff\xff\xff")),
+    "declare a quorum queue for nobody": CHANNEL + quorum("odd-x", ("x-quorum-initial-group-size", b"I\0\0\0\0")),
+    "declare a quorum queue with an overflow it has not": CHANNEL + quorum("odd-qo", ("x-overflow", longstr("reject-publish-dlx"))),
+    "declare again, with what nobody knows": CHANNEL + declare("odd-again3") + declare("odd-again3", 0, table(("x-mine", longstr("1")))),
+    "declare again, by a wider number": CHANNEL
+    + declare("odd-wide", 0, table(("x-max-length", b"I\0\0\0\5"))) + declare("odd-wide", 0, table(("x-max-length", b"B\5"))),
     "declare a transient quorum queue": CHANNEL + declare("odd-x", 0, table(("x-queue-type", longstr("quorum")))),
     "declare an exclusive quorum queue": CHANNEL + declare("odd-x", 6, table(("x-queue-type", longstr("quorum")))),
     "declare with a table 40 deep": CHANNEL + declare("odd-deep", 8, nested(40)),
@@ -348,6 +371,11 @@ OPEN = {
     "declare exchange with a reserved name": CHANNEL + exchange("amq.mine"),
     "declare exchange again, other type": CHANNEL + exchange("odd-e") + exchange("odd-e", "topic"),
     "declare exchange again, durable": CHANNEL + exchange("odd-e2") + exchange("odd-e2", flags=2),
+    "declare exchange again, other arguments": CHANNEL
+    + exchange("odd-e3") + exchange("odd-e3", arguments=table(("x-mine", longstr("1")))),
+    "declare exchange again, other alternate": CHANNEL
+    + exchange("odd-e4") + exchange("odd-e4", arguments=table(("alternate-exchange", longstr("amq.fanout")))),
+    "declare exchange with an alternate of a number": CHANNEL + exchange("odd-x", arguments=table(("alternate-exchange", b"I\0\0\0\1"))),
     "delete the default exchange": CHANNEL + method(1, 40, 20, b"\0\0" + short("") + b"\0"),
     "delete a predeclared exchange": CHANNEL + method(1, 40, 20, b"\0\0" + short("amq.topic") + b"\0"),
     "delete an absent exchange": CHANNEL + method(1, 40, 20, b"\0\0" + short("absent") + b"\0"),
@@ -357,6 +385,10 @@ OPEN = {
     "consume twice with one tag": CHANNEL + declare(Q) + consume(Q, "t") + consume(Q, "t"),
     "consume exclusively beside others": CHANNEL + declare("odd-c") + consume("odd-c", "a") + consume("odd-c", "b", 4),
     "consume beside an exclusive one": CHANNEL + declare("odd-c2") + consume("odd-c2", "a", 4) + consume("odd-c2", "b"),
+    "consume exclusively where one consumer is active": CHANNEL
+    + declare("odd-single", 8, table(("x-single-active-consumer", b"t\1"))) + consume("odd-single", "a", 4),
+    "get where one consumer is active": CHANNEL + declare("odd-single2", 8, table(("x-single-active-consumer", b"t\1"))) + get("odd-single2"),
+    "get from a quorum queue where one consumer is active": CHANNEL + quorum("odd-single3", ("x-single-active-consumer", b"t\1")) + get("odd-single3"),
     "consume with a priority of text": CHANNEL + declare(Q) + consume(Q, "p", 0, table(("x-priority", longstr("high")))),
     "declare a stream": CHANNEL + stream("odd-s"),
     "declare a transient stream": CHANNEL + stream("odd-x", 0),
@@ -369,6 +401,7 @@ OPEN = {
     "declare a stream with an age of no text": CHANNEL + stream("odd-x", 2, ("x-max-age", b"I\0\0\0\7")),
     "declare a stream with an age that is none": CHANNEL + stream("odd-x", 2, ("x-max-age", longstr("soon"))),
     "declare a stream with too large segments": CHANNEL + stream("odd-x", 2, ("x-stream-max-segment-size-bytes", b"l\0\0\0\0\xb2\xd0\x5e\x01")),
+    "declare a stream with a small filter": CHANNEL + stream("odd-x", 2, ("x-stream-filter-size-bytes", b"I\0\0\0\5")),
     "declare a stream again, transient": CHANNEL + stream("odd-s") + stream("odd-s", 0),
     "declare a stream again, exclusive": CHANNEL + stream("odd-s") + stream("odd-s", 6),
     "declare a stream again, auto-delete": CHANNEL + stream("odd-s") + stream("odd-s", 10),

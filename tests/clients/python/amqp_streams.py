@@ -69,6 +69,19 @@ assert read(channel, "events", 1, 9)[0] == [9]
 assert read(channel, "events", 10, "1h")[1] == all_bodies
 assert read(channel, "events", 10, datetime.datetime.fromtimestamp(time.time() - 60, datetime.timezone.utc))[1] == all_bodies
 
+# Each consumer gets what it asks for, message by message.
+channel.queue_declare("regions", durable=True, arguments={**STREAM, "x-stream-filter-size-bytes": 32})
+for number, region in enumerate(["eu", "us", None, "asia", "eu", None]):
+    headers = {} if region is None else {"x-stream-filter-value": region}
+    channel.basic_publish("", "regions", b"%d" % number, pika.BasicProperties(headers=headers))
+for arguments, expected in [
+    ({"x-stream-filter": "eu"}, [0, 4]),
+    ({"x-stream-filter": ["us", "asia"]}, [1, 3]),
+    ({"x-stream-filter": "eu", "x-stream-match-unfiltered": True}, [0, 2, 4, 5]),
+    ({"x-stream-match-unfiltered": True}, [0, 1, 2, 3, 4, 5]),
+]:
+    assert read(channel, "regions", len(expected), "first", **arguments)[0] == expected, arguments
+
 # What comes next, also at an offset that is not there yet: and settling gives room for more, however it is done.
 held = []
 other = connection.channel()

@@ -214,6 +214,8 @@ fn deaths_and_returns_are_told_in_headers() {
         routing_key: "a.b".into(),
         ttl_ms: Some(30),
         is_first: true,
+        keys_were_lost: false,
+        loses_keys: false,
     });
     let additions = Additions {
         delivery_count: Some(3),
@@ -242,7 +244,7 @@ fn deaths_tell_all_keys_that_a_message_was_published_with() {
         .with("CC", more(["c1", "c2"]))
         .with("BCC", more(["b1", "b2"]));
     let mut message = received(&with_headers(headers.finish())).message;
-    let death = |queue: &'static str, key: &'static str, is_first| Death {
+    let death = |queue: &'static str, key: &'static str, keys_were_lost| Death {
         queue: queue.into(),
         reason: DeathReason::Rejected,
         count: 1,
@@ -250,9 +252,16 @@ fn deaths_tell_all_keys_that_a_message_was_published_with() {
         exchange: "".into(),
         routing_key: key.into(),
         ttl_ms: None,
-        is_first,
+        is_first: queue == "first",
+        keys_were_lost,
+        loses_keys: false,
     };
-    message.deaths = vec![death("second", "own", false), death("first", "a.b", true)];
+    message.deaths = vec![
+        death("fourth", "a.b", true),
+        death("third", "own", false),
+        death("second", "a.b", false),
+        death("first", "a.b", false),
+    ];
     let headers = delivered(&stored(&message), Additions::default())
         .headers
         .unwrap();
@@ -271,12 +280,15 @@ fn deaths_tell_all_keys_that_a_message_was_published_with() {
             keys.iter().map(|key| key.text().unwrap().to_owned()).collect()
         })
         .collect();
-    assert_eq!(keys[1], ["a.b", "c1", "c2"], "and none that nobody may see");
+    let all = ["a.b", "c1", "c2"];
+    assert_eq!(keys[3], all, "and none that nobody may see");
+    assert_eq!(keys[2], all);
     assert_eq!(
-        keys[0],
+        keys[1],
         ["own"],
         "the key of a queue for its dead letters replaces them"
     );
+    assert_eq!(keys[0], ["a.b"], "also where that is the first one again");
 }
 
 #[test]

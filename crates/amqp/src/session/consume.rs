@@ -81,6 +81,9 @@ impl Session {
         self.last_token += 1;
         let token = self.last_token;
         let what = error::queue_in(&name, &self.namespace);
+        if method.exclusive && queue.settings.single_active_consumer {
+            return Err(error::consume(ConsumeError::InUse, &what).into());
+        }
         let spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
         let holder = Holder {
             channel: number,

@@ -8,6 +8,7 @@ use stafett_amqp_wire::{Method, ReplyCode, Table};
 use stafett_broker::exchanges::{BindError, DeclareError, UnbindError};
 use stafett_broker::{Destination, NewBinding, Stored, Unbind};
 
+use super::bound::Answer;
 use super::{Session, Trouble};
 use crate::arguments;
 use crate::error;
@@ -28,9 +29,9 @@ impl Session {
                     routing_key: method.routing_key,
                     arguments: method.arguments,
                 };
-                self.bind(&binding, no_wait).await?;
+                let stored = self.bind(&binding)?;
                 if !no_wait {
-                    self.out.send(number, exchange::BindOk {});
+                    self.answer_when_stored(number, stored, Answer::ExchangeBound);
                 }
                 Ok(())
             }
@@ -67,14 +68,12 @@ impl Session {
         } else {
             check_name(&name, "exchange", existing.is_some())?;
             let what = error::exchange_in(&name, vhost);
-            let new = exchange_kinds::new_exchange(&method, &what)?;
-            let declared = self.shared.broker.exchanges().declare(vhost, &name, new);
-            let (exchange, stored) = declared.map_err(|error| refused_declaration(&error, &method, &what))?;
-            if let Some(difference) =
-                arguments::difference(&arguments::canonical(&method.arguments), &exchange.is.arguments)
-            {
-                return Err(error::inequivalent(&difference, &what).into());
+            let mut new = exchange_kinds::new_exchange(&method, &what)?;
+            if let Some(existing) = &existing {
+                exchange_kinds::adopt_arguments(&mut new, &existing.is);
             }
+            let declared = self.shared.broker.exchanges().declare(vhost, &name, new);
+            let (_, stored) = declared.map_err(|error| refused_declaration(&error, &method, &what))?;
             self.stored(stored, method.no_wait).await?;
         }
         if !method.no_wait {
@@ -129,8 +128,8 @@ impl Session {
             .map_err(|not_stored| error::not_stored(&not_stored, "the change").into())
     }
 
-    /// Adds a binding to a queue or an exchange.
-    pub(super) async fn bind(&mut self, binding: &BindingName, no_wait: bool) -> Result<(), Trouble> {
+    /// Adds a binding to a queue or an exchange. It is in force when this returns.
+    pub(super) fn bind(&mut self, binding: &BindingName) -> Result<Stored, Trouble> {
         self.check_binding(binding)?;
         let new = NewBinding {
             source: Arc::from(&*binding.source),
@@ -140,7 +139,7 @@ impl Session {
             arguments: arguments::canonical(&binding.arguments),
         };
         match self.shared.broker.bind(&self.namespace, new) {
-            Ok(stored) => self.stored(stored, no_wait).await,
+            Ok(stored) => Ok(stored),
             Err(BindError::IsDefault) => {
                 Err(Exception::refused("operation not permitted on the default exchange").into())
             }

@@ -26,6 +26,9 @@ impl Session {
                 return Err(not_for_streams("basic.get not supported by stream queues", &what).into());
             }
         };
+        if queue.settings.single_active_consumer && Shared::queue_type(&queue) == QueueType::Quorum {
+            return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
+        }
         // What this connection has published before is to be found, and what it gave back as well.
         self.settle_published().await?;
         self.flush_settlements();

@@ -13,6 +13,7 @@
 
 pub(crate) mod assembly;
 mod blocked;
+mod bound;
 pub(crate) mod channel;
 mod confirms;
 mod connection_class;
@@ -110,6 +111,8 @@ pub(crate) struct Session {
     turn_ms: Option<i64>,
     /// Handed to the broker, in order.
     groups: Groups,
+    /// Bindings whose clients are told once they are stored.
+    bound: Vec<bound::Bound>,
     /// Settled and not told to the queues yet.
     settlements: Vec<(Source, Settlements)>,
     runs: Vec<Run>,
@@ -145,6 +148,7 @@ impl Session {
             gathered_before: 0,
             turn_ms: None,
             groups: Groups::default(),
+            bound: Vec::new(),
             settlements: Vec::new(),
             runs: Vec::new(),
             events: Vec::new(),
@@ -169,8 +173,9 @@ impl Session {
     }
 
     /// Everything that was read is in: what was gathered goes to the broker.
-    pub(crate) fn finish_turn(&mut self) -> Result<(), End> {
+    pub(crate) async fn finish_turn(&mut self) -> Result<(), End> {
         self.flush_published()?;
+        self.tell_bound().await?;
         self.flush_settlements();
         // What is not part of a message any more.
         self.memory = None;
@@ -186,10 +191,16 @@ impl Session {
     /// Takes a frame; what goes wrong ends a channel or the connection, and is told.
     pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), End> {
         let channel = frame.channel;
+        if !self.bound.is_empty() && !bound::is_bind(&frame) {
+            self.tell_bound().await?;
+        }
         match self.take(frame).await {
             Ok(()) => Ok(()),
             Err(Trouble::End(end)) => Err(end),
-            Err(Trouble::Exception(exception)) => self.fail(channel, exception),
+            Err(Trouble::Exception(exception)) => {
+                self.tell_bound().await?;
+                self.fail(channel, exception)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use stafett_amqp_wire::{Method, Table, Value};
 use stafett_broker::Destination;
 use stafett_broker::queues::{Declare, Over, Queue};
 
+use super::bound::Answer;
 use super::exchange::{BindingName, check_name};
 use super::stream::{Found, not_for_streams};
 use super::{Session, Trouble};
@@ -19,7 +20,7 @@ impl Session {
     pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
         match method {
             QueueMethod::Declare(method) => self.on_declare(number, method).await,
-            QueueMethod::Bind(method) => self.on_bind(number, method).await,
+            QueueMethod::Bind(method) => self.on_bind(number, method),
             QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
             QueueMethod::Purge(method) => self.on_purge(number, method),
             QueueMethod::Delete(method) => self.on_delete(number, method).await,
@@ -141,7 +142,7 @@ impl Session {
         }
     }
 
-    async fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
+    fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
         let name = self.queue_name(number, method.queue)?;
         let binding = BindingName {
             source: method.exchange,
@@ -149,9 +150,9 @@ impl Session {
             routing_key: method.routing_key,
             arguments: method.arguments,
         };
-        self.bind(&binding, method.no_wait).await?;
+        let stored = self.bind(&binding)?;
         if !method.no_wait {
-            self.out.send(number, queue::BindOk {});
+            self.answer_when_stored(number, stored, Answer::QueueBound);
         }
         Ok(())
     }

@@ -219,6 +219,7 @@ impl Session {
             start,
             partition,
             credit: Some(credit),
+            wanted: stream_arguments::wanted(arguments),
         })
     }
 }

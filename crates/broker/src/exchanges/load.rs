@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+use tokio_util::task::TaskTracker;
 
 use super::binding::{Binding, Destination};
 use super::codec::get_text;
@@ -79,6 +80,7 @@ impl Exchanges {
             facts: RwLock::default(),
             metrics: ExchangeMetrics::default(),
             progress: Arc::default(),
+            tasks: TaskTracker::new(),
         };
         Ok((loaded, left))
     }
@@ -103,7 +105,7 @@ impl Exchanges {
                 .iter()
                 .filter(|destination| !exists(&namespace, destination))
             {
-                drop(space.forget(gone));
+                space.forget(gone);
             }
         }
     }

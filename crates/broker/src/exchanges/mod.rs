@@ -33,6 +33,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use stafett_journal::{Change, Frame, Journal, StateSpace};
+use tokio_util::task::TaskTracker;
 
 pub use binding::{Binding, Destination};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
@@ -63,6 +64,8 @@ pub struct Exchanges {
     pub(crate) metrics: ExchangeMetrics,
     /// Of namespaces.
     progress: Arc<Progress>,
+    /// Deletions that go on.
+    tasks: TaskTracker,
 }
 
 impl Exchanges {
@@ -137,7 +140,7 @@ impl Exchanges {
     /// Removes every binding to a destination.
     pub(crate) fn forget(&self, namespace: &Namespace, destination: &Destination) {
         if let Some(space) = self.space(namespace) {
-            drop(space.forget(destination));
+            space.forget(destination);
         }
     }
 
@@ -154,10 +157,21 @@ impl Exchanges {
             .read(|tables| tables.exchange(name).cloned())
     }
 
-    /// Deletes an exchange with the bindings from and to it.
+    /// Deletes an exchange with the bindings from and to it. Nothing takes its way any more when this returns; where there are
+    /// very many bindings, they go one after the other until what is returned resolves. Called within a runtime.
     pub fn delete(&self, namespace: &Namespace, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
         let space = self.space(namespace).ok_or(DeleteError::NoSuchNamespace)?;
-        space.delete(name, if_unused)
+        let (stored, has_more) = space.delete(name, if_unused)?;
+        if !has_more {
+            return Ok(stored);
+        }
+        let name = name.to_owned();
+        Ok(stored.and(self.tasks.spawn(async move {
+            while space.remove_step_of(&name)? {
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        })))
     }
 
     pub fn unbind(&self, namespace: &Namespace, which: &Unbind<'_>) -> Result<Stored, UnbindError> {
@@ -191,6 +205,12 @@ impl Exchanges {
     pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         *facts = facts.with(reader);
+    }
+
+    /// Returns when every deletion that was begun has ended.
+    pub(crate) async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     pub(crate) fn facts(&self) -> Facts {

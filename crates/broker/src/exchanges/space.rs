@@ -2,6 +2,10 @@
 //!
 //! A change is planned, staged in the journal, applied and published under one lock: so the journal has the changes in
 //! their order, and two that exclude each other are decided once. Publishing takes no part in that lock.
+//!
+//! What goes with very many bindings is taken away at once, and they follow in steps, each under the lock by itself: others have their
+//! turns in between, and no message takes the way of a binding that is still to be removed. A crash in between leaves bindings that
+//! lead from or to nowhere, which the next start removes; so nothing of that name is made before the last of them is gone.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -12,12 +16,15 @@ use stafett_routing::{HeaderMatch, Router};
 use super::binding::{Binding, Destination};
 use super::error::{BindError, DeclareError, DeleteError, UnbindError};
 use super::exchange::{Exchange, NewExchange};
-use super::stored::{Progress, Stored, stage};
+use super::stored::{Progress, Stored, stage, stage_unwatched};
 use super::tables::{Going, Tables};
 use super::target::Target;
 use super::{BINDING_SPACE, EXCHANGE_SPACE};
 use crate::broker::NotStored;
 use crate::namespace::{NAME_BYTES_MAX, Namespace};
+
+/// Bindings that are removed together.
+pub(crate) const STEP: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -74,7 +81,7 @@ impl Space {
     pub(crate) fn load(&self, fill: impl FnOnce(&mut Tables)) {
         let mut tables = self.lock();
         fill(&mut tables);
-        self.publish(&tables);
+        drop(self.show(&tables));
     }
 
     pub(crate) fn declare(
@@ -86,6 +93,11 @@ impl Space {
             return Err(DeclareError::NameTooLong);
         }
         let mut tables = self.lock();
+        while tables.is_leaving(name) {
+            drop(tables);
+            self.remove_step_of(name)?;
+            tables = self.lock();
+        }
         if tables.is_closed() {
             return Err(DeclareError::NoSuchNamespace);
         }
@@ -108,21 +120,47 @@ impl Space {
         let frames = exchange.is.durable.then(|| self.put_exchange(&exchange));
         let stored = self.stage(frames.into_iter().collect())?;
         tables.add_exchange(Arc::clone(&exchange));
-        self.publish(&tables);
+        drop(self.show(&tables));
         Ok((exchange, stored))
     }
 
-    pub(crate) fn delete(&self, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
+    /// Deletes an exchange. True if bindings of it are left, for [`Space::remove_step_of`].
+    pub(crate) fn delete(&self, name: &str, if_unused: bool) -> Result<(Stored, bool), DeleteError> {
         let mut tables = self.lock();
         if name.is_empty() {
             return Err(DeleteError::IsDefault);
         }
-        tables.exchange(name).ok_or(DeleteError::NoSuchExchange)?;
+        let exchange = Arc::clone(tables.exchange(name).ok_or(DeleteError::NoSuchExchange)?);
         if if_unused && tables.bindings_from(name).next().is_some() {
             return Err(DeleteError::InUse);
         }
-        let going = tables.going([], Some(name));
-        Ok(self.remove(&mut tables, &going)?)
+        if tables.some_bindings_of(name, STEP + 1).len() <= STEP {
+            let going = tables.going([], Some(name));
+            return Ok((self.remove(&mut tables, &going)?, false));
+        }
+        let frame = exchange.is.durable.then(|| self.delete_exchange(&exchange));
+        let stored = self.stage(frame.into_iter().collect())?;
+        tables.leave(&exchange.name);
+        let before = self.show(&tables);
+        drop(tables);
+        // It may be the last that holds the whole table of the exchange.
+        drop(before);
+        Ok((stored, true))
+    }
+
+    /// Removes some of the bindings that an exchange has left. False if that were all.
+    pub(crate) fn remove_step_of(&self, name: &str) -> Result<bool, NotStored> {
+        let mut tables = self.lock();
+        if !tables.is_leaving(name) {
+            return Ok(false);
+        }
+        let bindings = tables.some_bindings_of(name, STEP);
+        let is_last = bindings.len() < STEP;
+        self.remove_unwatched(&mut tables, bindings)?;
+        if is_last {
+            tables.has_left(name);
+        }
+        Ok(!is_last)
     }
 
     /// Adds a binding; `durable` says whether its destination is, and is told nothing about exchanges.
@@ -157,7 +195,7 @@ impl Space {
         let stored = self.stage(frames.into_iter().collect())?;
         let binding = Arc::unwrap_or_clone(binding);
         tables.add_binding(binding)?;
-        self.publish(&tables);
+        drop(self.show(&tables));
         Ok(stored)
     }
 
@@ -177,23 +215,31 @@ impl Space {
         Ok(self.remove(&mut tables, &going)?)
     }
 
-    /// Removes every binding to a destination that is gone.
-    pub(crate) fn forget(&self, destination: &Destination) -> Result<Stored, NotStored> {
-        let mut tables = self.lock();
-        let bindings: Vec<_> = tables.bindings_to(destination).cloned().collect();
-        let going = tables.going(bindings, None);
-        self.remove(&mut tables, &going)
+    /// Removes every binding to a destination that is gone. What is not stored of that, the next start removes.
+    pub(crate) fn forget(&self, destination: &Destination) {
+        while self.forget_step(destination).unwrap_or(false) {}
     }
 
-    /// Removes the bindings to a destination that is going, and returns the frames that make it durable, for the caller
-    /// to store together with what it does itself. What can be made anew before that is stored here and now: exchanges
-    /// that go with their last binding; and what is more than `frames_max` frames.
-    pub(crate) fn forget_with(&self, destination: &Destination, frames_max: usize) -> Vec<Frame> {
+    /// Removes some of the bindings to a destination that is gone. False if that were all.
+    pub(crate) fn forget_step(&self, destination: &Destination) -> Result<bool, NotStored> {
         let mut tables = self.lock();
-        let bindings: Vec<_> = tables.bindings_to(destination).cloned().collect();
+        let bindings: Vec<_> = tables.bindings_to(destination).take(STEP).cloned().collect();
+        let is_last = bindings.len() < STEP;
+        self.remove_unwatched(&mut tables, bindings)?;
+        Ok(!is_last)
+    }
+
+    /// Removes bindings to a destination that is going, and returns the frames that make it durable, for the caller
+    /// to store together with what it does itself; true if more are left, for [`Space::forget_step`]. What can be made anew before
+    /// that is stored here and now: exchanges that go with their last binding.
+    pub(crate) fn forget_with(&self, destination: &Destination) -> (Vec<Frame>, bool) {
+        let mut tables = self.lock();
+        let mut bindings: Vec<_> = tables.bindings_to(destination).take(STEP + 1).cloned().collect();
         if bindings.is_empty() {
-            return Vec::new();
+            return (Vec::new(), false);
         }
+        let has_more = bindings.len() > STEP;
+        bindings.truncate(STEP);
         let going = tables.going(bindings, None);
         let (exchanges, bindings): (Vec<_>, Vec<_>) = going
             .bindings()
@@ -204,30 +250,26 @@ impl Space {
                 .into_iter()
                 .filter_map(|binding| self.binding_frame(binding)),
         );
-        let mut with: Vec<Frame> = bindings
+        let with = bindings
             .into_iter()
             .filter_map(|binding| self.binding_frame(binding))
             .collect();
-        now.extend(with.drain(..with.len().saturating_sub(frames_max)));
         // Refused only where the journal takes nothing more: then the caller's append is refused as well.
         drop(self.stage(now));
         tables.remove(&going);
-        self.publish(&tables);
-        with
+        drop(self.show(&tables));
+        (with, has_more)
     }
 
     /// Everything that is stored of this namespace, as it is deleted; it takes no more changes.
     pub(crate) fn close(&self) -> Vec<Frame> {
         let mut tables = self.lock();
         let before = tables.close();
-        self.publish(&tables);
+        drop(self.show(&tables));
         let exchanges = before
             .exchanges()
             .filter(|exchange| exchange.is.durable && !exchange.name.is_empty());
-        let exchanges = exchanges.map(|exchange| {
-            let key = Exchange::key(&self.name, &exchange.name);
-            state(EXCHANGE_SPACE, key, Change::Delete)
-        });
+        let exchanges = exchanges.map(|exchange| self.delete_exchange(exchange));
         let bindings = before
             .bindings()
             .filter_map(|binding| self.binding_frame(binding));
@@ -237,8 +279,20 @@ impl Space {
     fn remove(&self, tables: &mut Tables, going: &Going) -> Result<Stored, NotStored> {
         let stored = self.stage(self.frames_of(going))?;
         tables.remove(going);
-        self.publish(tables);
+        drop(self.show(tables));
         Ok(stored)
+    }
+
+    /// Removes bindings of which a start would remove what is left of them.
+    fn remove_unwatched(&self, tables: &mut Tables, bindings: Vec<Arc<Binding>>) -> Result<(), NotStored> {
+        if bindings.is_empty() {
+            return Ok(());
+        }
+        let going = tables.going(bindings, None);
+        stage_unwatched(&*self.journal, self.frames_of(&going))?;
+        tables.remove(&going);
+        drop(self.show(tables));
+        Ok(())
     }
 
     fn frames_of(&self, going: &Going) -> Vec<Frame> {
@@ -248,10 +302,12 @@ impl Space {
 
     fn exchange_frames(&self, going: &Going) -> impl Iterator<Item = Frame> {
         let exchanges = going.exchanges.values().filter(|exchange| exchange.is.durable);
-        exchanges.map(|exchange| {
-            let key = Exchange::key(&self.name, &exchange.name);
-            state(EXCHANGE_SPACE, key, Change::Delete)
-        })
+        exchanges.map(|exchange| self.delete_exchange(exchange))
+    }
+
+    fn delete_exchange(&self, exchange: &Exchange) -> Frame {
+        let key = Exchange::key(&self.name, &exchange.name);
+        state(EXCHANGE_SPACE, key, Change::Delete)
     }
 
     fn binding_frame(&self, binding: &Binding) -> Option<Frame> {
@@ -283,14 +339,11 @@ impl Space {
         stage(&*self.journal, &self.progress, frames)
     }
 
-    fn publish(&self, tables: &Tables) {
+    /// Lets publishes see what there is now; gives what they saw before, which may be the last that holds a whole table.
+    fn show(&self, tables: &Tables) -> Router<Target> {
         let now = tables.router().clone();
-        let before = {
-            let mut router = self.router.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *router, now)
-        };
-        // Outside of the lock: it may be the last that holds a whole table.
-        drop(before);
+        let mut router = self.router.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *router, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use stafett_journal::{Append, Frame, Journal, Outcome, StateWait, Ticket};
+use tokio::task::JoinHandle;
 
 use crate::broker::{NotStored, only};
 
@@ -20,6 +21,8 @@ pub struct Stored {
     ticket: Option<Ticket>,
     number: u64,
     progress: Arc<Progress>,
+    /// What is still to be done of the change, and ends by itself.
+    rest: Option<JoinHandle<Result<(), NotStored>>>,
 }
 
 /// How many changes were staged, and up to which they are known to be durable.
@@ -43,6 +46,15 @@ impl Stored {
             ticket: None,
             number: 0,
             progress: Arc::clone(progress),
+            rest: None,
+        }
+    }
+
+    /// A change that has taken place only when `rest` is done as well.
+    pub(crate) fn and(self, rest: JoinHandle<Result<(), NotStored>>) -> Self {
+        Self {
+            rest: Some(rest),
+            ..self
         }
     }
 }
@@ -56,16 +68,13 @@ pub(crate) fn stage(
     if frames.is_empty() {
         return Ok(Stored::nothing(progress));
     }
-    let mut frames = frames.into_iter().peekable();
-    let mut appends = Vec::new();
-    while frames.peek().is_some() {
-        appends.push(Append::state(frames.by_ref().take(FRAMES_MAX), StateWait::Synced));
-    }
+    let appends = appends(frames, StateWait::Synced);
     let number = progress.staged.fetch_add(1, Ordering::AcqRel) + 1;
     let mut stored = Stored {
         ticket: Some(journal.append(appends)),
         number,
         progress: Arc::clone(progress),
+        rest: None,
     };
     match Pin::new(&mut stored).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Err(why)) => Err(why),
@@ -73,24 +82,56 @@ pub(crate) fn stage(
     }
 }
 
+/// Stages frames of which nobody needs to know when they are stored. A refusal is known at once.
+pub(crate) fn stage_unwatched(journal: &dyn Journal, frames: Vec<Frame>) -> Result<(), NotStored> {
+    if frames.is_empty() {
+        return Ok(());
+    }
+    let mut ticket = journal.append(appends(frames, StateWait::Written));
+    match Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcomes) => failure(&outcomes).map_or(Ok(()), Err),
+        Poll::Pending => Ok(()),
+    }
+}
+
+fn appends(frames: Vec<Frame>, wait: StateWait) -> Vec<Append> {
+    let mut frames = frames.into_iter().peekable();
+    let mut appends = Vec::new();
+    while frames.peek().is_some() {
+        appends.push(Append::state(frames.by_ref().take(FRAMES_MAX), wait));
+    }
+    appends
+}
+
+fn failure(outcomes: &[Outcome]) -> Option<NotStored> {
+    let failed = outcomes
+        .iter()
+        .find(|outcome| !matches!(outcome, Outcome::Committed(_)))?;
+    only(Some(failed)).err()
+}
+
 impl Future for Stored {
     type Output = Result<(), NotStored>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(ticket) = &mut self.ticket else {
-            return Poll::Ready(Ok(()));
-        };
-        let Poll::Ready(outcomes) = Pin::new(ticket).poll(context) else {
-            return Poll::Pending;
-        };
-        self.ticket = None;
-        let failed = outcomes
-            .iter()
-            .find(|outcome| !matches!(outcome, Outcome::Committed(_)));
-        if let Some(failed) = failed {
-            return Poll::Ready(only(Some(failed)));
+        let this = &mut *self;
+        if let Some(ticket) = &mut this.ticket {
+            let Poll::Ready(outcomes) = Pin::new(ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            this.ticket = None;
+            if let Some(failed) = failure(&outcomes) {
+                return Poll::Ready(Err(failed));
+            }
+            this.progress.durable.fetch_max(this.number, Ordering::AcqRel);
         }
-        self.progress.durable.fetch_max(self.number, Ordering::AcqRel);
+        if let Some(rest) = &mut this.rest {
+            let Poll::Ready(done) = Pin::new(rest).poll(context) else {
+                return Poll::Pending;
+            };
+            this.rest = None;
+            return Poll::Ready(done.unwrap_or(Err(NotStored::Unknown)));
+        }
         Poll::Ready(Ok(()))
     }
 }

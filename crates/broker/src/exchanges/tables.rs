@@ -17,6 +17,8 @@ pub(crate) struct Tables {
     from: BTreeSet<From>,
     to: BTreeSet<To>,
     router: Router<Target>,
+    /// Exchanges that are gone, with bindings that are still to be removed. Nobody takes their names meanwhile.
+    leaving: BTreeSet<Arc<str>>,
     /// The namespace is gone; whoever still holds it finds nothing, and adds nothing.
     closed: bool,
 }
@@ -76,6 +78,7 @@ impl Default for Tables {
             from: BTreeSet::new(),
             to: BTreeSet::new(),
             router,
+            leaving: BTreeSet::new(),
             closed: false,
         }
     }
@@ -136,6 +139,29 @@ impl Tables {
         let first = To(Arc::new(least("".into(), destination.clone())));
         let to = self.to.range(first..).map(|To(binding)| binding);
         to.take_while(move |binding| binding.destination == *destination)
+    }
+
+    /// Bindings on both sides of an exchange, `max` of them.
+    pub(crate) fn some_bindings_of(&self, exchange: &str, max: usize) -> Vec<Arc<Binding>> {
+        let to = Destination::Exchange(exchange.into());
+        let both = self.bindings_from(exchange).chain(self.bindings_to(&to));
+        both.take(max).cloned().collect()
+    }
+
+    /// Takes an exchange away at once, and leaves its bindings to be removed.
+    pub(crate) fn leave(&mut self, exchange: &Arc<str>) {
+        self.exchanges.remove(exchange);
+        self.router.remove_exchange(exchange);
+        self.leaving.insert(Arc::clone(exchange));
+    }
+
+    pub(crate) fn is_leaving(&self, exchange: &str) -> bool {
+        self.leaving.contains(exchange)
+    }
+
+    /// The last binding of an exchange that left is removed.
+    pub(crate) fn has_left(&mut self, exchange: &str) {
+        self.leaving.remove(exchange);
     }
 
     /// Adds a binding that is not there yet. The router has taken it before this returns, or nothing is changed.

@@ -21,9 +21,6 @@ use crate::queues::{Queue, Queues, Targets};
 use crate::topic::Topic;
 use crate::topics::Topics;
 
-/// Frames that are stored together with the deletion of a queue; more bindings are forgotten before it.
-const FORGET_WITH_MAX: usize = 1000;
-
 /// What routing a message needs to know.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
@@ -212,18 +209,25 @@ impl Route for WayBack {
         route_again(&way, namespace, exchange, &more_keys, routing_key, message)
     }
 
-    fn forget(&self, queue: &Queue) -> Vec<Frame> {
-        let destination = Destination::Queue((&*queue.name).into());
+    fn forget(&self, queue: &Queue) -> (Vec<Frame>, bool) {
         let space = self.exchanges.space(&queue.namespace);
         space
-            .map(|space| space.forget_with(&destination, FORGET_WITH_MAX))
+            .map(|space| space.forget_with(&destination(queue)))
             .unwrap_or_default()
+    }
+
+    fn forget_more(&self, queue: &Queue) -> bool {
+        let space = self.exchanges.space(&queue.namespace);
+        // What is not stored is forgotten by the next start.
+        space.is_some_and(|space| space.forget_step(&destination(queue)).unwrap_or(false))
     }
 
     fn forgotten(&self, queue: &Queue) {
         // Whoever bound the queue since it was forgotten was too late.
-        if let Some(space) = self.exchanges.space(&queue.namespace) {
-            drop(space.forget(&Destination::Queue((&*queue.name).into())));
-        }
+        self.exchanges.forget(&queue.namespace, &destination(queue));
     }
+}
+
+fn destination(queue: &Queue) -> Destination {
+    Destination::Queue((&*queue.name).into())
 }

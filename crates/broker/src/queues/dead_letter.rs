@@ -81,12 +81,10 @@ impl Queues {
         else {
             return;
         };
-        deaths::note(&mut message, &queue.name, reason, self.clock.now_ms());
         // A key of the queue's own replaces all that a message came with, for good.
-        let mut deaths = message.deaths.iter();
-        let first = deaths.find(|death| death.is_first);
-        let by_more_keys =
-            routing_key.is_none() && first.is_none_or(|first| first.routing_key == message.routing_key);
+        let loses_keys = routing_key.is_some();
+        deaths::note(&mut message, &queue.name, reason, loses_keys, self.clock.now_ms());
+        let by_more_keys = !deaths::keys_are_lost(&message);
         message.exchange = exchange.clone();
         if let Some(key) = routing_key {
             message.routing_key = key.clone();

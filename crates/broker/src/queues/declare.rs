@@ -55,6 +55,11 @@ impl Queues {
         let hash = self.hash_of(namespace, name);
         let (queue, ticket) = {
             let mut table = self.write();
+            while self.leaving().iter().any(|queue| is(queue, namespace, name)) {
+                drop(table);
+                self.forget_now(namespace, name);
+                table = self.write();
+            }
             if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
                 drop(table);
                 let result = self.declare_again(&queue, &declare).map(|()| queue);
@@ -93,7 +98,7 @@ impl Queues {
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
             for lane in &queue.lock().logs {
-                self.shards.watch(&*self.journal, &queue, lane.log);
+                self.shards.watch(&*self.journal, &queue, lane.lane, lane.log);
             }
             table.insert_unique(hash, Arc::clone(&queue), |queue| self.hash_queue(queue));
             (queue, ticket)
@@ -154,8 +159,9 @@ impl Queues {
             self.journal
                 .append(vec![Append::state([create, put], StateWait::Written)]),
         );
-        for log in first.0..first.0 + u64::from(count) {
-            self.shards.watch(&*self.journal, queue, LogId(log));
+        for (priority, log) in (lowest..=highest).zip(first.0..) {
+            self.shards
+                .watch(&*self.journal, queue, priority.into(), LogId(log));
         }
         self.show(queue, inner);
         inner.log(highest.into())

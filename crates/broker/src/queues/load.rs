@@ -138,7 +138,7 @@ impl Queues {
         let ragged = queue.over.is_none()
             && (queue.lock().holds_transient || self.log_level(queue) != Durability::Sync);
         for lane in queue.lock().logs.clone() {
-            self.shards.watch(&*self.journal, queue, lane.log);
+            self.shards.watch(&*self.journal, queue, lane.lane, lane.log);
         }
         let hash = self.hash_queue(queue);
         self.write()

@@ -24,6 +24,7 @@ pub(crate) struct QueueMetrics {
     pub(super) returned_too_often: Counter,
     pub(super) dead_lettered: Counter,
     pub(super) lost: Counter,
+    pub(super) looks: Counter,
 }
 
 impl QueueMetrics {
@@ -64,6 +65,7 @@ impl QueueMetrics {
                 "Messages that a log no longer had when their turn came",
                 &self.lost,
             ),
+            ("looks", "Looks at a log for what is new in it", &self.looks),
         ] {
             registry.register(name, help, counter.clone());
         }

@@ -13,7 +13,8 @@
 //! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
 //! - [`peek`]: looks into a queue, and moves what is there
 //! - `flush`: stores what was settled, and frees logs
-//! - `over`: queues whose messages are those of a topic
+//! - `over`: queues whose messages are those of a topic; `grown`: which of its logs have something new
+//! - `leaving`: what led to a queue that is gone
 //! - [`log_view`]: a queue as a topic, for clients that read logs
 //! - `timer`: keeps time for all queues; `clock`: the time it keeps
 //! - `scan`: after a start, takes out what ended with the run before
@@ -27,6 +28,8 @@ mod dead_letter;
 pub mod declare;
 pub mod definition;
 mod flush;
+mod grown;
+mod leaving;
 pub mod load;
 pub mod log_view;
 mod metrics;

@@ -93,7 +93,8 @@ impl Queues {
         }
         for lane in LaneLog::of_topic(topic, known) {
             inner.logs.push(lane);
-            self.shards.watch(&*self.journal, queue, lane.log);
+            inner.grown.note(lane.lane);
+            self.shards.watch(&*self.journal, queue, lane.lane, lane.log);
         }
         drop(inner);
         self.wake(queue);

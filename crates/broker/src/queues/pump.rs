@@ -77,6 +77,12 @@ enum Step {
 }
 
 impl Queue {
+    /// Hands out what can be, now that one of the logs has grown.
+    pub(super) fn pump_grown(self: &Arc<Self>, lane: u32) {
+        self.lock().grown.note(lane);
+        self.pump();
+    }
+
     /// Hands out what can be.
     pub(super) fn pump(self: &Arc<Self>) {
         {
@@ -170,7 +176,7 @@ impl Inner {
         };
         let step = loop {
             self.again = false;
-            self.look_at_logs(hub);
+            self.look_at_grown(hub);
             let step = self.hand_out(&mut turn);
             if !matches!(step, Step::Idle) || !self.again {
                 break step;

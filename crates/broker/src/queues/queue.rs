@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use super::credit::Credit;
 use super::cursor::Cursor;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
+use super::grown::Grown;
 use super::outbox::{Delivery, Event, Outbox};
 use super::registry::Queues;
 use crate::namespace::Namespace;
@@ -53,6 +54,8 @@ pub(super) struct Inner {
     pub(super) state: QueueState,
     /// The logs are a topic's: what they keep, and for how long, is its affair.
     pub(super) lies_over: bool,
+    /// Which logs to look at, where they are a topic's.
+    pub(super) grown: Grown,
     /// The logs of its lanes, and how far each is freed.
     pub(super) logs: SmallVec<[LaneLog; 1]>,
     pub(super) links: BTreeMap<ConsumerKey, Link>,
@@ -208,6 +211,7 @@ impl Queue {
             inner: Mutex::new(Inner {
                 state,
                 lies_over: definition.over.is_some(),
+                grown: Grown::All,
                 logs,
                 links: BTreeMap::new(),
                 getters: VecDeque::new(),
@@ -344,6 +348,7 @@ impl Queue {
             };
             inner.links.insert(key, link);
             inner.had_consumer = true;
+            inner.grown = Grown::All;
             inner.used_ms = hub.clock.now_ms();
             key
         };
@@ -390,6 +395,8 @@ impl Queue {
             }
             inner.used_ms = hub.clock.now_ms();
             inner.getters.push_back(Getter { settles, sender });
+            // What is stored is there for whoever asks, even if nobody has told of it yet.
+            inner.grown = Grown::All;
         }
         drop(hub);
         self.pump();
@@ -398,6 +405,7 @@ impl Queue {
 
     /// Hands out what can be, at once. Who does not wait for its log to grow calls it.
     pub fn pump_now(self: &Arc<Self>) {
+        self.lock().grown = Grown::All;
         self.pump();
     }
 
@@ -509,18 +517,42 @@ impl Queue {
 impl Inner {
     /// Learns how far the logs have grown.
     pub(super) fn look_at_logs(&mut self, hub: &Queues) {
-        for lane in &self.logs {
-            if let Some(bounds) = hub.journal.bounds(lane.log) {
-                if self.lies_over {
-                    let lost = self.state.start_at(lane.lane, bounds.start.0, &mut self.changes);
-                    hub.metrics.lost.inc_by(lost);
-                }
-                let state = self.state.lane_mut(lane.lane);
-                let before = state.end();
-                state.grow(bounds.end.0);
-                self.staged = self.staged.saturating_sub(state.end() - before);
+        self.grown = Grown::none();
+        for at in 0..self.logs.len() {
+            if let Some(LaneLog { lane, log, .. }) = self.logs.get(at).copied() {
+                self.look_at(hub, lane, log);
             }
         }
+        hub.metrics.looks.inc_by(self.logs.len() as u64);
+    }
+
+    /// The same, of those logs only that may have grown.
+    pub(super) fn look_at_grown(&mut self, hub: &Queues) {
+        match self.grown.take() {
+            Grown::These(lanes) if self.lies_over => {
+                for lane in &lanes {
+                    if let Some(log) = self.log(*lane) {
+                        self.look_at(hub, *lane, log);
+                    }
+                }
+                hub.metrics.looks.inc_by(lanes.len() as u64);
+            }
+            Grown::These(_) | Grown::All => self.look_at_logs(hub),
+        }
+    }
+
+    fn look_at(&mut self, hub: &Queues, lane: u32, log: LogId) {
+        let Some(bounds) = hub.journal.bounds(log) else {
+            return;
+        };
+        if self.lies_over {
+            let lost = self.state.start_at(lane, bounds.start.0, &mut self.changes);
+            hub.metrics.lost.inc_by(lost);
+        }
+        let state = self.state.lane_mut(lane);
+        let before = state.end();
+        state.grow(bounds.end.0);
+        self.staged = self.staged.saturating_sub(state.end() - before);
     }
 
     /// A message that was counted as being under way was not stored.

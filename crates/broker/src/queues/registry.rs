@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
 use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait, Ticket,
+    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait,
 };
 use stafett_model::{Durability, Epoch, Message};
 use tokio_util::sync::CancellationToken;
@@ -19,13 +19,14 @@ use super::clock::WallClock;
 use super::cursor::Kept;
 use super::definition::{OwnerId, QueueId};
 use super::flush::{self, Dirty};
+use super::leaving::Removing;
 pub use super::load::LoadQueuesError;
 use super::metrics::{QueueMetrics, Standing};
 use super::publication::Targets;
 use super::queue::Queue;
 use super::shard::{self, Shards};
 use super::timer::{self, Timer};
-use crate::broker::{NotStored, only};
+use crate::broker::NotStored;
 use crate::namespace::Namespace;
 use crate::topic::{TopicId, TopicSettings};
 use crate::topics::Topics;
@@ -48,8 +49,12 @@ pub trait Route: Send + Sync + std::fmt::Debug {
         by_more_keys: bool,
     ) -> Targets;
 
-    /// What makes the journal forget what leads to a queue; stored together with the queue's deletion.
-    fn forget(&self, queue: &Queue) -> Vec<Frame>;
+    /// What makes the journal forget what leads to a queue; stored together with the queue's deletion. True if that is not all: then
+    /// [`Route::forget_more`] goes on once the queue is gone.
+    fn forget(&self, queue: &Queue) -> (Vec<Frame>, bool);
+
+    /// Forgets some more of what led to a queue that is gone. False if that was all.
+    fn forget_more(&self, queue: &Queue) -> bool;
 
     /// The queue is deleted, and its deletion is staged.
     fn forgotten(&self, queue: &Queue);
@@ -75,6 +80,8 @@ pub struct Queues {
     pub(super) over: Mutex<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Held for reading while appends are staged, so that no queue goes between being looked at and being written to.
     going: RwLock<()>,
+    /// Queues that are gone, with something left that led to them. Nobody takes their names meanwhile.
+    pub(super) leaving: Mutex<Vec<Arc<Queue>>>,
     pub(super) shards: Shards,
     durability: Durability,
     last_owner: AtomicU64,
@@ -119,6 +126,7 @@ impl Queues {
             owned: Mutex::default(),
             over: Mutex::default(),
             going: RwLock::default(),
+            leaving: Mutex::default(),
             shards: Shards::new(&*journal, parallel),
             durability,
             last_owner: AtomicU64::new(0),
@@ -201,8 +209,8 @@ impl Queues {
         if queue.exclusive.is_some_and(|known| known != owner) {
             return Err(DeleteQueueError::Locked);
         }
-        let (ready, ticket) = self.remove(&queue, if_unused, if_empty)?;
-        only(ticket.await.pop().as_ref())?;
+        let (ready, removing) = self.remove(&queue, if_unused, if_empty)?;
+        removing.stored().await?;
         Ok(ready)
     }
 
@@ -213,8 +221,8 @@ impl Queues {
                 continue;
             }
             // It may be gone by now.
-            if let Ok((_, ticket)) = self.remove(&queue, false, false) {
-                only(ticket.await.pop().as_ref())?;
+            if let Ok((_, removing)) = self.remove(&queue, false, false) {
+                removing.stored().await?;
             }
         }
         Ok(())
@@ -252,9 +260,9 @@ impl Queues {
         queue: &Arc<Queue>,
         if_unused: bool,
         if_empty: bool,
-    ) -> Result<(u64, Ticket), DeleteQueueError> {
+    ) -> Result<(u64, Removing), DeleteQueueError> {
         let router = self.router.get();
-        let (ready, ticket) = {
+        let (ready, ticket, has_more) = {
             let _alone = self.going.write().unwrap_or_else(PoisonError::into_inner);
             let mut inner = queue.lock();
             if queue.is_deleted() {
@@ -277,7 +285,8 @@ impl Queues {
             frames.push(definition_frame(queue.id, Change::Delete));
             frames.push(super::pump::state_frame(queue, Change::Delete));
             drop(inner);
-            frames.extend(router.map(|router| router.forget(queue)).unwrap_or_default());
+            let (forget, has_more) = router.map(|router| router.forget(queue)).unwrap_or_default();
+            frames.extend(forget);
             let wait = if queue.outlives() {
                 StateWait::Synced
             } else {
@@ -285,10 +294,14 @@ impl Queues {
             };
             let ticket = self.journal.append(vec![Append::state(frames, wait)]);
             let hash = self.hash_queue(queue);
-            if let Ok(entry) = self.write().find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
+            let mut table = self.write();
+            if has_more {
+                self.leaving().push(Arc::clone(queue));
+            }
+            if let Ok(entry) = table.find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
                 entry.remove();
             }
-            (ready, ticket)
+            (ready, ticket, has_more)
         };
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.hide(queue);
@@ -302,10 +315,15 @@ impl Queues {
                 }
             }
         }
-        if let Some(router) = router {
-            router.forgotten(queue);
-        }
-        Ok((ready, ticket))
+        let rest = if has_more {
+            Some(self.forget_rest(queue))
+        } else {
+            if let Some(router) = router {
+                router.forgotten(queue);
+            }
+            None
+        };
+        Ok((ready, Removing { ticket, rest }))
     }
 
     /// While this is held, no queue and no log of one goes.

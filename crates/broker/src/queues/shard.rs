@@ -25,10 +25,10 @@ pub(super) struct Shard {
     wake: Notify,
 }
 
-/// Queues by their token in the watch.
+/// Queues, and their lanes, by their token in the watch.
 #[derive(Debug, Default)]
 struct Watched {
-    queues: Vec<Weak<Queue>>,
+    queues: Vec<(Weak<Queue>, u32)>,
     free: Vec<u32>,
     /// How many there may be before those that are gone are looked for.
     sweep_at: usize,
@@ -53,10 +53,10 @@ impl Shards {
         self.shards.iter()
     }
 
-    /// Lets a queue know when one of its logs grows.
-    pub(super) fn watch(&self, journal: &dyn Journal, queue: &Arc<Queue>, log: LogId) {
+    /// Lets a queue know when the log of one of its lanes grows.
+    pub(super) fn watch(&self, journal: &dyn Journal, queue: &Arc<Queue>, lane: u32, log: LogId) {
         let Some(shard) = self.of(queue) else { return };
-        let token = shard.lock_queues().add(queue);
+        let token = shard.lock_queues().add(queue, lane);
         journal.watch_log(&shard.watch, log, token);
     }
 
@@ -79,8 +79,8 @@ impl Shards {
 }
 
 impl Watched {
-    fn add(&mut self, queue: &Arc<Queue>) -> u32 {
-        let queue = Arc::downgrade(queue);
+    fn add(&mut self, queue: &Arc<Queue>, lane: u32) -> u32 {
+        let queue = (Arc::downgrade(queue), lane);
         if self.free.is_empty() && self.queues.len() >= self.sweep_at {
             self.sweep();
         }
@@ -94,14 +94,14 @@ impl Watched {
         u32::try_from(self.queues.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn get(&self, token: u32) -> Option<Arc<Queue>> {
-        let queue = self.queues.get(usize::try_from(token).ok()?)?;
-        queue.upgrade()
+    fn get(&self, token: u32) -> Option<(Arc<Queue>, u32)> {
+        let (queue, lane) = self.queues.get(usize::try_from(token).ok()?)?;
+        Some((queue.upgrade()?, *lane))
     }
 
     /// Frees the tokens of queues that are gone, and what is left of those.
     fn sweep(&mut self) {
-        for (token, queue) in (0_u32..).zip(&mut self.queues) {
+        for (token, (queue, _)) in (0_u32..).zip(&mut self.queues) {
             if queue.strong_count() == 0 {
                 *queue = Weak::new();
                 self.free.push(token);
@@ -130,9 +130,9 @@ pub(super) async fn run(shard: Arc<Shard>, stop: CancellationToken) {
             () = shard.wake.notified() => {}
         }
         for token in shard.watch.take() {
-            let queue = shard.lock_queues().get(token);
-            if let Some(queue) = queue {
-                queue.pump();
+            let grown = shard.lock_queues().get(token);
+            if let Some((queue, lane)) = grown {
+                queue.pump_grown(lane);
             }
         }
         for queue in shard.take_woken() {

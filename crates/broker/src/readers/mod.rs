@@ -12,12 +12,13 @@
 //!
 //! - [`reader`]: one reader, and what is asked of it
 //! - `run`: its task; `place`: how far it has come in each partition
-//! - [`start`]: where it begins
+//! - [`start`]: where it begins; [`wanted`]: which messages
 
 mod place;
 pub mod reader;
 mod run;
 pub mod start;
+pub mod wanted;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -34,6 +35,7 @@ use crate::queues::cursor::Kept;
 use crate::topic::{Topic, TopicId};
 pub use reader::{Reader, ReaderSpec, Reading};
 pub use start::Start;
+pub use wanted::Wanted;
 
 /// All readers of a broker, by the topic that they read.
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub struct Readers {
 struct ReaderMetrics {
     open: Gauge,
     delivered: Counter,
+    passed_over: Counter,
 }
 
 impl Readers {
@@ -66,9 +69,18 @@ impl Readers {
 
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("readers");
-        let ReaderMetrics { open, delivered } = &self.metrics;
+        let ReaderMetrics {
+            open,
+            delivered,
+            passed_over,
+        } = &self.metrics;
         registry.register("open", "Readers of stored topics", open.clone());
         registry.register("delivered", "Messages given to readers", delivered.clone());
+        registry.register(
+            "passed_over",
+            "Messages that readers did not want",
+            passed_over.clone(),
+        );
     }
 
     /// Begins to read a topic; what is read comes into the outbox under the token. Call it within a runtime.

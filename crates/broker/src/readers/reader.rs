@@ -4,22 +4,26 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use stafett_model::StoredMessage;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Readers;
 use super::start::Start;
+use super::wanted::Wanted;
 use crate::queues::outbox::{Event, Outbox};
 use crate::topic::{Topic, TopicId};
 
 /// What a reader wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReaderSpec {
     pub start: Start,
     /// One partition only; `None`: all of them, each in its order.
     pub partition: Option<u32>,
     /// Messages in flight at once; `None`: any number.
     pub credit: Option<u32>,
+    /// Which messages; `None`: all.
+    pub wanted: Option<Wanted>,
 }
 
 /// Somebody who reads a topic.
@@ -28,6 +32,7 @@ pub struct Reader {
     pub(super) token: u64,
     pub(super) outbox: Arc<Outbox>,
     credit: Option<u32>,
+    wanted: Option<Wanted>,
     in_flight: AtomicU32,
     pub(super) wake: Notify,
     pub(super) ended: CancellationToken,
@@ -49,6 +54,7 @@ impl Reader {
             token,
             outbox,
             credit: spec.credit,
+            wanted: spec.wanted.clone(),
             in_flight: AtomicU32::new(0),
             wake: Notify::new(),
             ended: CancellationToken::new(),
@@ -80,6 +86,10 @@ impl Reader {
         }
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         true
+    }
+
+    pub(super) fn wants(&self, message: &StoredMessage) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.has(message))
     }
 
     pub(super) fn follow(&self, topic: &Arc<Topic>) {

@@ -42,6 +42,8 @@ struct Run {
     cursor: Cursor,
     pending: Vec<Delivery>,
     pending_bytes: usize,
+    /// Messages that were not wanted, and are not counted yet.
+    passed_over: u64,
 }
 
 /// Runs until the reader, its topic or the program ends.
@@ -61,6 +63,7 @@ pub(super) async fn run(readers: Arc<Readers>, reader: Arc<Reader>, mut places: 
             watch,
             pending: Vec::new(),
             pending_bytes: 0,
+            passed_over: 0,
         };
         run.go_on().await;
     };
@@ -123,6 +126,11 @@ impl Run {
             };
             let (at, partition) = (place.next, place.partition);
             match self.cursor.look(at) {
+                Look::Message(message, _) if !self.reader.wants(&message) => {
+                    self.passed_over += 1;
+                    self.move_to(at + 1);
+                    has_read = true;
+                }
                 Look::Message(message, epoch) => {
                     if !self.has_room() {
                         self.cursor.put_back(at, message, epoch);
@@ -182,7 +190,9 @@ impl Run {
 
     /// Puts what was given where it is taken from.
     fn flush(&mut self) {
-        self.readers.metrics.delivered.inc_by(self.pending.len() as u64);
+        let metrics = &self.readers.metrics;
+        metrics.delivered.inc_by(self.pending.len() as u64);
+        metrics.passed_over.inc_by(std::mem::take(&mut self.passed_over));
         let bytes = std::mem::take(&mut self.pending_bytes);
         let Reader { token, outbox, .. } = &*self.reader;
         let source = || Source::Reader(Arc::clone(&self.reader));

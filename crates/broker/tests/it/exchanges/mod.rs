@@ -6,5 +6,6 @@ mod faults;
 mod faults_delayed;
 mod publish;
 mod races;
+mod steps;
 mod support;
 mod topics;

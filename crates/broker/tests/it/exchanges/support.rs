@@ -40,6 +40,13 @@ impl World {
         Self::on(journal).await
     }
 
+    /// Starts anew on what is stored, while the one before is in the middle of something.
+    pub(crate) async fn crash(self) -> Self {
+        let journal = Arc::new(self.journal.reopen());
+        drop(self);
+        Self::on(journal).await
+    }
+
     pub(crate) async fn exchange(&self, name: &str, kind: Kind) {
         self.declare(name, NewExchange::new(kind)).await;
     }

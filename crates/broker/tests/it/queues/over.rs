@@ -235,3 +235,38 @@ async fn a_dead_letter_that_would_come_back_by_the_topic_goes_nowhere() {
     assert_eq!(queue.counts().ready, 0, "all expired");
     assert_eq!(end_of(&world, &topic, 0), (0, 3), "and none came back");
 }
+
+/// Looks at logs so far. Asking takes one at each log of each queue itself.
+fn looks(world: &World) -> u64 {
+    let mut registry = prometheus_client::registry::Registry::default();
+    world.broker.queues().register_metrics(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let line = text.lines().find(|line| line.starts_with("queues_looks_total "));
+    line.unwrap().split(' ').next_back().unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_partitions_those_with_something_new_are_looked_at() {
+    const PARTITIONS: u32 = 500;
+    let world = World::new().await;
+    let topic = topic(&world, PARTITIONS).await;
+    let queue = world.declare("q", over(&topic)).await;
+    let mut listener = Listener::new(&queue, spec());
+    assert!(listener.rest().await.is_empty());
+    let before = looks(&world);
+    for round in 0..20 {
+        for partition in [0, 250, 499] {
+            append(&world, &topic, partition, round..round + 1).await;
+        }
+        let mut got: Vec<_> = listener.rest().await.iter().map(body).collect();
+        got.sort_unstable();
+        assert_eq!(got, [0, 250, 499].map(|partition| format!("{partition}-{round}")));
+    }
+    let looked = looks(&world) - before - u64::from(PARTITIONS);
+    assert!((60..=300).contains(&looked), "{looked}");
+    drop(listener);
+    append(&world, &topic, 77, 0..1).await;
+    let (got, _) = queue.take_one(true).await.unwrap();
+    assert_eq!(body(&got), "77-0", "whoever asks gets what nobody has told of");
+}

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use stafett_broker::Topic;
+use bytes::Bytes;
 use stafett_broker::queues::{Delivery, Event, Outbox, Run, Settle, Source};
-use stafett_broker::readers::{ReaderSpec, Reading, Start};
-use stafett_model::Offset;
+use stafett_broker::readers::{ReaderSpec, Reading, Start, Wanted};
+use stafett_broker::{Append, Outcome, Topic};
+use stafett_model::{BatchBuilder, Codec, Offset, Record};
 
 use super::over::{append, topic};
 use super::support::{World, body, settle_down};
@@ -109,6 +110,72 @@ async fn settling_gives_credit_back_and_nothing_comes_twice() {
     assert_eq!(reader.bodies().await, ["0-3"]);
 }
 
+/// Appends one record per value, each with it as its header `kind`; `None`: without a header.
+async fn append_kinds(world: &World, topic: &Topic, kinds: &[Option<&str>]) {
+    let mut batch = BatchBuilder::new(Codec::None);
+    for (kind, number) in kinds.iter().zip(0_i64..) {
+        let value = format!("{}-{number}", kind.unwrap_or("none"));
+        let headers = kind.map(|kind| (&b"kind"[..], Some(kind.as_bytes())));
+        let record = Record {
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: headers.as_slice(),
+            timestamp: number,
+        };
+        batch.push(&record).unwrap();
+    }
+    let log = topic.log(0).unwrap();
+    let append = Append::batch(log, batch.finish().unwrap());
+    assert!(matches!(
+        world.broker.append(vec![append]).await[..],
+        [Outcome::Committed(_)]
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_gets_what_it_wants_and_spends_no_credit_on_the_rest() {
+    let world = World::new().await;
+    let topic = topic(&world, 1).await;
+    let kinds = [
+        Some("eu"),
+        None,
+        Some("us"),
+        Some("asia"),
+        Some("eu"),
+        Some(""),
+        Some("eu2"),
+    ];
+    append_kinds(&world, &topic, &kinds).await;
+    let wants = |values: &[&'static str], also_without| {
+        let values = values.iter().map(|value| Bytes::from_static(value.as_bytes()));
+        let spec = ReaderSpec {
+            start: Start::First,
+            credit: Some(2),
+            wanted: Some(Wanted::new("kind", values, also_without)),
+            ..ReaderSpec::default()
+        };
+        Reads::begin(&world, &topic, spec)
+    };
+    let expected: [(&[&str], bool, &[&str]); 6] = [
+        (&["eu"], false, &["eu-0", "eu-4"]),
+        (&["us", "asia", "us"], false, &["us-2", "asia-3"]),
+        (&["asia"], true, &["none-1", "asia-3"]),
+        (&[""], false, &["-5"]),
+        (&[], true, &["none-1"]),
+        (&[], false, &[]),
+    ];
+    for (values, also_without, bodies) in expected {
+        assert_eq!(wants(values, also_without).bodies().await, bodies, "{values:?}");
+    }
+    let mut reader = wants(&["eu"], false);
+    let got = reader.rest().await;
+    append_kinds(&world, &topic, &kinds).await;
+    assert!(reader.rest().await.is_empty(), "two are in flight");
+    reader.settle(&got, Settle::Complete);
+    let offsets: Vec<u64> = reader.rest().await.iter().map(|one| one.id.offset).collect();
+    assert_eq!(offsets, [7, 11]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_outbox_holds_a_reader_until_it_is_emptied() {
     let world = World::new().await;
@@ -145,6 +212,7 @@ async fn all_partitions_are_read_each_in_its_order_and_those_that_are_added_too(
         start: Start::First,
         partition: Some(1),
         credit: None,
+        ..ReaderSpec::default()
     };
     let mut one = Reads::begin(&world, &topic, one);
     assert_eq!(all.bodies().await, ["0-0", "0-1", "0-2", "1-0", "1-1"]);

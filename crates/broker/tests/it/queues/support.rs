@@ -203,8 +203,12 @@ impl stafett_broker::queues::Route for ByName {
         }
     }
 
-    fn forget(&self, _: &Queue) -> Vec<stafett_journal::Frame> {
-        Vec::new()
+    fn forget(&self, _: &Queue) -> (Vec<stafett_journal::Frame>, bool) {
+        (Vec::new(), false)
+    }
+
+    fn forget_more(&self, _: &Queue) -> bool {
+        false
     }
 
     fn forgotten(&self, _: &Queue) {}

@@ -1,0 +1,97 @@
+//! Whether a declaration means the queue that is there: by its arguments, in any order.
+
+use bytestring::ByteString;
+use stafett_amqp_wire::{Table, Value};
+
+use crate::arguments::QueueType;
+use crate::known_arguments;
+
+/// Whole numbers are equal whatever their width.
+fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
+    left == right
+        || match (left.and_then(Value::integer), right.and_then(Value::integer)) {
+            (Some(left), Some(right)) => left == right,
+            (None, Some(_) | None) | (Some(_), None) => false,
+        }
+}
+
+/// The first argument that differs between what a declaration of a queue says and what is there, in RabbitMQ's words. What has
+/// no meaning for the type is not compared.
+pub(crate) fn difference(
+    received: &Table,
+    current: &Table,
+    kind: QueueType,
+) -> Option<(ByteString, String, String)> {
+    let names = received.iter().chain(current.iter()).map(|(name, _)| name);
+    for name in names.filter(|name| known_arguments::has_meaning(name, kind)) {
+        let (new, old) = (received.get(&name), current.get(&name));
+        if !is_same(new.as_ref(), old.as_ref()) {
+            return Some((name, told(new), told(old)));
+        }
+    }
+    None
+}
+
+fn told(value: Option<Value>) -> String {
+    let Some(value) = value else {
+        return "none".to_owned();
+    };
+    let shown = match (value.text(), value.integer()) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(number)) => number.to_string(),
+        (None, None) => format!("{value:?}"),
+    };
+    format!("the value '{shown}' of type '{}'", value.type_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use stafett_amqp_wire::TableBuilder;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_equal_whatever_their_order_and_the_width_of_their_numbers() {
+        let of = |received, current| difference(received, current, QueueType::Classic);
+        let one = TableBuilder::new()
+            .with("x-max-length", Value::I32(1))
+            .with("x-overflow", "x")
+            .finish();
+        let two = TableBuilder::new()
+            .with("x-overflow", "x")
+            .with("x-max-length", Value::U8(1))
+            .finish();
+        assert_eq!(of(&one, &two), None);
+        let three = TableBuilder::new()
+            .with("x-overflow", "x")
+            .with("x-max-length", Value::I32(2))
+            .finish();
+        let (name, received, current) = of(&three, &one).unwrap();
+        assert_eq!(name, "x-max-length");
+        assert_eq!(
+            (received.as_str(), current.as_str()),
+            (
+                "the value '2' of type 'signedint'",
+                "the value '1' of type 'signedint'"
+            )
+        );
+        let (_, received, _) = of(&Table::default(), &one).unwrap();
+        assert_eq!(received, "none");
+    }
+
+    #[test]
+    fn arguments_without_a_meaning_for_the_type_are_not_compared() {
+        let limited = TableBuilder::new()
+            .with("x-delivery-limit", Value::I32(1))
+            .finish();
+        let unknown = TableBuilder::new()
+            .with("x-mine", "1")
+            .with("x-queue-type", "quorum");
+        let unknown = unknown.finish();
+        assert_eq!(difference(&unknown, &Table::default(), QueueType::Quorum), None);
+        assert_eq!(difference(&limited, &Table::default(), QueueType::Classic), None);
+        assert!(difference(&limited, &unknown, QueueType::Quorum).is_some());
+        let own = TableBuilder::new().with("x-stafett-durability", "os").finish();
+        assert!(difference(&own, &Table::default(), QueueType::Classic).is_some());
+    }
+}

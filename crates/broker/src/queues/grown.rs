@@ -1,0 +1,56 @@
+//! Which logs of a queue may have something new. A queue over a topic has as many as the topic has partitions: it looks at those
+//! that it was told of, and at all of them where nobody could have told it.
+
+use smallvec::SmallVec;
+
+/// Lanes that are remembered one by one; more are all.
+const LANES_MAX: usize = 64;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Grown {
+    All,
+    /// Each once.
+    These(SmallVec<[u32; 4]>),
+}
+
+impl Grown {
+    pub(super) fn none() -> Self {
+        Self::These(SmallVec::new())
+    }
+
+    /// A lane may have something new.
+    pub(super) fn note(&mut self, lane: u32) {
+        match self {
+            Self::These(lanes) if lanes.contains(&lane) => {}
+            Self::These(lanes) if lanes.len() < LANES_MAX => lanes.push(lane),
+            Self::These(_) | Self::All => *self = Self::All,
+        }
+    }
+
+    /// What there is to look at; after that there is nothing.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_remembered_once_until_they_are_too_many() {
+        let mut grown = Grown::none();
+        assert_eq!(grown.take(), Grown::none());
+        for lane in [3, 1, 3] {
+            grown.note(lane);
+        }
+        assert_eq!(grown.take(), Grown::These(SmallVec::from_slice(&[3, 1])));
+        assert_eq!(grown.take(), Grown::none());
+        (0..64).for_each(|lane| grown.note(lane));
+        assert!(matches!(&grown, Grown::These(lanes) if lanes.len() == 64));
+        grown.note(7);
+        assert!(matches!(grown, Grown::These(_)), "it is among them");
+        grown.note(64);
+        assert_eq!(grown.take(), Grown::All);
+    }
+}

@@ -1,0 +1,34 @@
+//! Which messages a reader wants, by one of their headers.
+
+use bytes::Bytes;
+use stafett_model::StoredMessage;
+
+/// Messages with one of some values in a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    header: &'static str,
+    /// In their order.
+    values: Vec<Bytes>,
+    /// Those as well that have no such header, or nothing in it.
+    also_without: bool,
+}
+
+impl Wanted {
+    pub fn new(header: &'static str, values: impl IntoIterator<Item = Bytes>, also_without: bool) -> Self {
+        let mut values: Vec<Bytes> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        Self {
+            header,
+            values,
+            also_without,
+        }
+    }
+
+    pub(super) fn has(&self, message: &StoredMessage) -> bool {
+        match message.header(self.header.as_bytes()).flatten() {
+            Some(value) => self.values.binary_search_by(|known| (**known).cmp(value)).is_ok(),
+            None => self.also_without,
+        }
+    }
+}
