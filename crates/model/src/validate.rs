@@ -89,7 +89,8 @@ pub fn sole_batch(bytes: &Bytes, limits: &ProduceLimits) -> Result<(Bytes, Batch
             bytes: bytes.len() - header.bytes,
         });
     }
-    if max.is_none() && (header.max_timestamp == NO_TIMESTAMP || header.max_timestamp < header.base_timestamp) {
+    if max.is_none() && (header.max_timestamp == NO_TIMESTAMP || header.max_timestamp < header.base_timestamp)
+    {
         max = check(
             bytes,
             &ProduceLimits {

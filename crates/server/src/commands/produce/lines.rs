@@ -274,7 +274,12 @@ mod tests {
             (Some(2), Some(5), Some(&[0xff][..]))
         );
         assert_eq!(parsed.headers.len(), 2);
-        for (time, read) in [("-1", None), ("-2", Some(-2)), ("null", None), ("\"1969-12-31\"", Some(-86_400_000))] {
+        for (time, read) in [
+            ("-1", None),
+            ("-2", Some(-2)),
+            ("null", None),
+            ("\"1969-12-31\"", Some(-86_400_000)),
+        ] {
             let line = format!("{{\"value\":\"v\",\"timestamp\":{time}}}");
             assert_eq!(shape.parse(line.as_bytes()).unwrap().timestamp, read, "{time}");
         }
