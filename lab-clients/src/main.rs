@@ -62,7 +62,11 @@ fn told(text: &str) -> Result<(), String> {
 }
 
 fn version() -> String {
-    let mut text = format!("stafett-lab-clients {} (lapin {}", env!("CARGO_PKG_VERSION"), amqp::version());
+    let mut text = format!(
+        "stafett-lab-clients {} (lapin {}",
+        env!("CARGO_PKG_VERSION"),
+        amqp::version()
+    );
     #[cfg(feature = "librdkafka")]
     text.push_str(&format!(", librdkafka {}", kafka::version()));
     text.push(')');

@@ -79,7 +79,11 @@ fn lab(folder: &Folder, program: &Path, text: &str) -> Output {
 fn accounts_for_every_message(program: &Path, driver: &str, text: &str) -> Vec<Value> {
     let folder = Folder::new();
     let output = lab(&folder, program, text);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let run = folder.json("run.json");
     let ceiling = &run["ceilings"][0];
     assert_eq!(ceiling["driver"], driver, "{ceiling}");
@@ -118,15 +122,25 @@ fn the_lab_accounts_for_every_message_of_lapin() {
     assert!(points[0]["metrics"]["delivery_p99_us"].as_f64().unwrap() > 0.0);
     // Each consumer with a queue of its own for everything, and nothing acknowledged by anybody.
     let all = queues
-        .replace("clients = 2\n\n[grid]", "clients = 2\nfan_out = true\ndelivery = \"at-most-once\"\n\n[grid]")
+        .replace(
+            "clients = 2\n\n[grid]",
+            "clients = 2\nfan_out = true\ndelivery = \"at-most-once\"\n\n[grid]",
+        )
         .replace("linger = \"1ms\"", "delivery = \"at-most-once\"");
     let folder = Folder::new();
     let output = lab(&folder, &program, &all);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let point = folder.json("points/0001.json");
     assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
     let metrics = &point["metrics"];
-    assert_eq!(metrics["received"].as_f64().unwrap(), 2.0 * metrics["sent"].as_f64().unwrap());
+    assert_eq!(
+        metrics["received"].as_f64().unwrap(),
+        2.0 * metrics["sent"].as_f64().unwrap()
+    );
 }
 
 #[test]
@@ -136,11 +150,18 @@ fn what_a_client_program_lacks_is_a_skipped_point() {
     };
     let folder = Folder::new();
     let output = lab(&folder, &program, SHORT);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let outcome = &folder.json("points/0001.json")["outcome"];
     assert_eq!(outcome["kind"], "skipped", "{outcome}");
     let reason = outcome["reason"].as_str().unwrap();
-    assert!(reason.contains("without librdkafka") && reason.contains("make lab-clients"), "{reason}");
+    assert!(
+        reason.contains("without librdkafka") && reason.contains("make lab-clients"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -155,7 +176,10 @@ fn the_lab_accounts_for_every_message_of_librdkafka() {
             "\"roles.producers.size\" = [100, 5000]",
             "\"roles.producers.compression\" = [\"gzip\", \"snappy\", \"lz4\", \"zstd\"]",
         )
-        .replace("x = \"roles.producers.size\"", "x = \"roles.producers.compression\"")
+        .replace(
+            "x = \"roles.producers.size\"",
+            "x = \"roles.producers.compression\"",
+        )
         .replace("does = \"consume\"", "does = \"consume\"\ncommit = \"100ms\"");
     let points = accounts_for_every_message(&program, "librdkafka", &compressed);
     assert_eq!(points.len(), 4);
@@ -169,8 +193,15 @@ fn exactly_once_is_skipped_where_the_system_has_no_transactions() {
     let folder = Folder::new();
     let text = SHORT.replace("linger = \"1ms\"", "delivery = \"exactly-once\"");
     let output = lab(&folder, &program, &text);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let outcome = &folder.json("points/0001.json")["outcome"];
     assert_eq!(outcome["kind"], "skipped", "{outcome}");
-    assert!(outcome["reason"].as_str().unwrap().contains("no transactions"), "{outcome}");
+    assert!(
+        outcome["reason"].as_str().unwrap().contains("no transactions"),
+        "{outcome}"
+    );
 }

@@ -160,7 +160,10 @@ pub(crate) fn lab_librdkafka() -> Option<PathBuf> {
         None => root().join("target/release/stafett-lab-clients"),
     };
     if !program.exists() {
-        skip("the lab's program with librdkafka is not built", "make lab-clients");
+        skip(
+            "the lab's program with librdkafka is not built",
+            "make lab-clients",
+        );
         return None;
     }
     Some(program)

@@ -48,7 +48,10 @@ impl Lapin {
 
     async fn open(&self) -> Result<Link, DriverError> {
         let connection = self.connect().await?;
-        let channel = connection.create_channel().await.map_err(|error| failed(&error))?;
+        let channel = connection
+            .create_channel()
+            .await
+            .map_err(|error| failed(&error))?;
         Ok(Link {
             channel,
             _connection: connection,

@@ -38,7 +38,10 @@ pub(super) fn of_sender(server: &str, seat: &Seat) -> ClientConfig {
         // So that the bytes decide, and neither of these.
         .set("batch.num.messages", BATCH_MESSAGES_MAX.to_string())
         .set("message.max.bytes", MESSAGE_BYTES_MAX.to_string())
-        .set("max.in.flight.requests.per.connection", role.in_flight.to_string())
+        .set(
+            "max.in.flight.requests.per.connection",
+            role.in_flight.to_string(),
+        )
         .set("compression.codec", codec(role.compression));
     if role.delivery == Delivery::ExactlyOnce {
         config.set("transactional.id", format!("{}-{}", identity(seat), seat.client));
@@ -64,9 +67,15 @@ pub(super) fn of_receiver(server: &str, seat: &Seat) -> ClientConfig {
         .set("enable.auto.commit", "false")
         // Of many topics with a partition each, `range` would give all to one client.
         .set("partition.assignment.strategy", "roundrobin")
-        .set("fetch.wait.max.ms", role.fetch_wait.0.as_millis().min(300_000).to_string())
+        .set(
+            "fetch.wait.max.ms",
+            role.fetch_wait.0.as_millis().min(300_000).to_string(),
+        )
         .set("max.partition.fetch.bytes", of_partition.to_string())
-        .set("message.max.bytes", of_fetch.clamp(1000, MESSAGE_BYTES).to_string())
+        .set(
+            "message.max.bytes",
+            of_fetch.clamp(1000, MESSAGE_BYTES).to_string(),
+        )
         .set("fetch.max.bytes", of_fetch.max(1000).to_string())
         .set(
             "receive.message.max.bytes",

@@ -95,7 +95,12 @@ impl KafkaReceiver {
         let batch = batch?;
         into.extend_from_slice(&batch.messages);
         for position in batch.positions {
-            advance(&mut self.positions, &position.topic, position.partition, position.offset);
+            advance(
+                &mut self.positions,
+                &position.topic,
+                position.partition,
+                position.offset,
+            );
         }
         Ok(())
     }
@@ -107,8 +112,12 @@ impl KafkaReceiver {
         }
         let mut list = TopicPartitionList::with_capacity(self.positions.len());
         for position in self.positions.drain(..) {
-            list.add_partition_offset(&position.topic, position.partition, Offset::Offset(position.offset))
-                .map_err(|error| failed(&error))?;
+            list.add_partition_offset(
+                &position.topic,
+                position.partition,
+                Offset::Offset(position.offset),
+            )
+            .map_err(|error| failed(&error))?;
         }
         self.consumer
             .commit(&list, CommitMode::Async)

@@ -38,7 +38,8 @@ pub(super) struct KafkaSender {
 
 /// Starts librdkafka's threads.
 pub(super) fn start(config: &ClientConfig) -> Result<(Producer, Arc<Ears>), DriverError> {
-    let producer = Producer::from_config_and_context(config, Ears::default()).map_err(|error| failed(&error))?;
+    let producer =
+        Producer::from_config_and_context(config, Ears::default()).map_err(|error| failed(&error))?;
     let ears = Arc::clone(producer.context());
     Ok((producer, ears))
 }

@@ -91,7 +91,11 @@ impl Transactions {
                 return Err(error);
             }
         }
-        if self.open.as_ref().is_some_and(|open| open.until <= Instant::now()) {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.until <= Instant::now())
+        {
             self.commit()?;
         }
         Ok(())
@@ -222,9 +226,14 @@ impl Drop for Transactions {
     /// Whatever is not committed by now is not acknowledged.
     fn drop(&mut self) {
         let committing = self.committing.take().map(|committing| committing.parcel);
-        for parcel in committing.into_iter().chain(self.open.take().map(|open| open.parcel)) {
-            self.reports
-                .failed(&parcel, "the client was given up before the transaction was committed");
+        for parcel in committing
+            .into_iter()
+            .chain(self.open.take().map(|open| open.parcel))
+        {
+            self.reports.failed(
+                &parcel,
+                "the client was given up before the transaction was committed",
+            );
         }
         if let Some(producer) = self.producer.take() {
             // The last one who has it ends its threads, which takes a moment.

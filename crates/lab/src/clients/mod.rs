@@ -58,10 +58,7 @@ const REPORTS_WAITING: usize = 64;
 pub fn find(given: Option<&Path>, exe: &Path) -> Result<PathBuf, String> {
     if let Some(given) = given {
         let missing = || format!("{}: there is no such program (--clients)", given.display());
-        return given
-            .is_file()
-            .then(|| given.to_owned())
-            .ok_or_else(missing);
+        return given.is_file().then(|| given.to_owned()).ok_or_else(missing);
     }
     let beside = exe.with_file_name(PROGRAM);
     if beside.is_file() {
@@ -86,7 +83,9 @@ pub fn name(protocol: Protocol) -> &'static str {
 /// What cannot be told to another program, whatever its clients can do.
 pub(crate) fn lacks(plan: &Plan) -> Option<String> {
     let filters = plan.roles.values().any(|role| role.does == Does::Filter);
-    filters.then(|| "the filter before a system without one of its own is run by the lean driver alone".to_owned())
+    filters.then(|| {
+        "the filter before a system without one of its own is run by the lean driver alone".to_owned()
+    })
 }
 
 /// The program at work.
@@ -110,8 +109,9 @@ impl Client {
     }
 
     async fn spawn(mut command: Command, logs: &Path) -> Result<Self, DriverError> {
-        let failed =
-            |error: std::io::Error| DriverError::Failed(format!("the client program cannot be started: {error}"));
+        let failed = |error: std::io::Error| {
+            DriverError::Failed(format!("the client program cannot be started: {error}"))
+        };
         std::fs::create_dir_all(logs).map_err(failed)?;
         let errors = logs.join("clients.err");
         // A group of its own: an interrupt of the terminal is for the lab, which then ends it in order.

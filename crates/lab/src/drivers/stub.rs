@@ -27,8 +27,8 @@ use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProdu
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
     DeleteTopicsResponse, FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse,
-    InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
-    ProduceResponse,
+    InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
 };
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,

@@ -365,7 +365,9 @@ fn check_role(at: &str, role: &Role) -> Checked {
     unless(
         role.transaction.is_none() || is_transaction,
         &path("transaction"),
-        || "transactions, longer than no time, are of a role that does `produce` with delivery = \"exactly-once\"".to_owned(),
+        || {
+            "transactions, longer than no time, are of a role that does `produce` with delivery = \"exactly-once\"".to_owned()
+        },
     )?;
     check_shape(at, role)?;
     check_rate(&path("rate"), &role.rate)?;

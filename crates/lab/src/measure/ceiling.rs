@@ -35,7 +35,9 @@ pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<
     let mut lists = request.source.grid(request.scale)?;
     // The system is another one here, and how many topics there are is its business.
     lists.retain(|path, _| {
-        path.starts_with("roles.") || path.ends_with(".partitions") || ["run.protocol", "run.driver"].contains(&path.as_str())
+        path.starts_with("roles.")
+            || path.ends_with(".partitions")
+            || ["run.protocol", "run.driver"].contains(&path.as_str())
     });
     let first: BTreeMap<_, _> = request
         .source
@@ -118,7 +120,16 @@ async fn of_plan(
         }
         lean.name().clone_into(&mut ceiling.driver);
     }
-    if let Err(reason) = fill(request, plan, (protocol, system), client.as_mut(), &mut ceiling, stop).await {
+    if let Err(reason) = fill(
+        request,
+        plan,
+        (protocol, system),
+        client.as_mut(),
+        &mut ceiling,
+        stop,
+    )
+    .await
+    {
         ceiling.reason = Some(reason);
     }
     if let Some(client) = client {
@@ -153,7 +164,11 @@ async fn fill(
     ceiling: &mut Ceiling,
     stop: &CancellationToken,
 ) -> Result<(), String> {
-    if plan.roles.values().any(|role| role.delivery == Delivery::ExactlyOnce) {
+    if plan
+        .roles
+        .values()
+        .any(|role| role.delivery == Delivery::ExactlyOnce)
+    {
         return Err("the stub has no transactions".to_owned());
     }
     let mut command = Command::new(&request.exe);

@@ -127,12 +127,7 @@ impl Bench {
             let short = Arc::new(shortened(plan));
             // What comes of it counts for nothing, whatever it is.
             let _ = self
-                .load(
-                    hands,
-                    &short,
-                    &topic_settings,
-                    &format!("{}-warm", point.number),
-                )
+                .load(hands, &short, &topic_settings, &format!("{}-warm", point.number))
                 .await;
         }
         point.started_ms = now_ms();

@@ -99,8 +99,13 @@ pub(super) fn of(seen: &Seen<'_>) -> Outcome {
 /// Whether nothing may come out twice. A consumer that is cut off reads again what it had not stored: that is no doing of
 /// the system's; and what is sent twice on purpose comes twice.
 fn is_exactly_once(plan: &Plan) -> bool {
-    let mut senders = plan.roles.values().filter(|role| role.does == Does::Produce).peekable();
-    let once = |role: &Role| role.delivery == Delivery::ExactlyOnce && role.duplicates <= 0.0 && role.copies == 1;
+    let mut senders = plan
+        .roles
+        .values()
+        .filter(|role| role.does == Does::Produce)
+        .peekable();
+    let once =
+        |role: &Role| role.delivery == Delivery::ExactlyOnce && role.duplicates <= 0.0 && role.copies == 1;
     senders.peek().is_some() && senders.all(once) && plan.roles.values().all(|role| role.kill.is_none())
 }
 

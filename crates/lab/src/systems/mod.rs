@@ -150,7 +150,8 @@ pub fn lacks(name: &str, plan: &Plan) -> Option<String> {
         .any(|role| role.delivery == Delivery::ExactlyOnce);
     let is_kafka = protocol(name, plan) == Ok(Protocol::Kafka);
     (wants_transactions && is_kafka && name == "stafett").then(|| {
-        "Stafett has no transactions of Kafka's protocol yet, and exactly once is delivered by them".to_owned()
+        "Stafett has no transactions of Kafka's protocol yet, and exactly once is delivered by them"
+            .to_owned()
     })
 }
 

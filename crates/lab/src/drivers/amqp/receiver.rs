@@ -26,10 +26,7 @@ pub(super) struct AmqpReceiver {
 
 impl AmqpReceiver {
     pub(super) async fn open(mut link: Link, seat: &Seat) -> Result<Self, DriverError> {
-        let Settlement {
-            settling,
-            prefetch,
-        } = Settlement::of(&seat.role);
+        let Settlement { settling, prefetch } = Settlement::of(&seat.role);
         let is_bounded = settling != Settling::Never && prefetch > 0;
         if is_bounded {
             let qos = basic::Qos {

@@ -23,16 +23,18 @@ pub enum Settling {
     Never,
     WhenAskedForMore,
     /// When it is said, or when so many are unsettled.
-    OnCommit { at_least_every: Option<u64> },
+    OnCommit {
+        at_least_every: Option<u64>,
+    },
 }
 
 impl Settlement {
     pub fn of(role: &Role) -> Self {
         let has_commit = role.commit.is_some();
         let default = if has_commit { 0 } else { PREFETCH };
-        let prefetch = role.prefetch.map_or(default, |prefetch| {
-            u16::try_from(prefetch).unwrap_or(u16::MAX)
-        });
+        let prefetch = role
+            .prefetch
+            .map_or(default, |prefetch| u16::try_from(prefetch).unwrap_or(u16::MAX));
         let settling = if role.delivery == Delivery::AtMostOnce {
             Settling::Never
         } else if has_commit {

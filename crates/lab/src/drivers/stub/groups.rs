@@ -8,8 +8,9 @@ use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
 use stafett_kafka_wire::messages::offset_fetch::{OffsetFetchResponsePartition, OffsetFetchResponseTopic};
 use stafett_kafka_wire::messages::{
-    FindCoordinatorRequest, FindCoordinatorResponse, JoinGroupRequest, JoinGroupResponse, OffsetCommitRequest,
-    OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, SyncGroupRequest, SyncGroupResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, JoinGroupRequest, JoinGroupResponse,
+    OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, SyncGroupRequest,
+    SyncGroupResponse,
 };
 use stafett_kafka_wire::{Decoder, Encoded, RequestHeader, Str, frame};
 
