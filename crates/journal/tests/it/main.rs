@@ -12,5 +12,6 @@
 mod conformance;
 mod faults;
 mod rewrite;
+mod shared_frames;
 mod smoke;
 mod support;

@@ -7,4 +7,5 @@ mod common;
 mod lab;
 mod lab_agents;
 mod layering;
+mod reload;
 mod serve;

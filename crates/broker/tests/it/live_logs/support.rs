@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use stafett_broker::live::hub::Published;
 use stafett_broker::live::{
-    ClientName, ClientNumber, From, LogRule, Message, NameList, Outbox, OutboxBound, Overflow,
-    Payload, Sent, Staged, SubscriptionChange, What,
+    ClientName, ClientNumber, From, LogRule, Message, NameList, Outbox, OutboxBound, Overflow, Payload, Sent,
+    Staged, SubscriptionChange, What,
 };
 use stafett_broker::{Broker, BrokerSettings, Live, LiveSettings};
 use stafett_journal::Journal;

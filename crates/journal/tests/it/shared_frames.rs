@@ -1,13 +1,4 @@
 //! Batches that several logs got lie once on the disk, also when segments are rewritten.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-#![allow(unreachable_pub, reason = "a test's crate has no outside")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,14 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
-#[expect(dead_code, reason = "the tests beside this one need more")]
-mod common;
-
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use common::{Folder, Running, connect, serve};
+use crate::common::{Folder, Running, connect, serve};
 use rustix::process::Signal;
 
 /// The answer to a message that is published.
