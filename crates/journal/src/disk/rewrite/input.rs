@@ -161,3 +161,69 @@ impl<'a> Alive<'a> {
         start.is_some_and(|start| end > start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stafett_model::Epoch;
+
+    use super::*;
+    use crate::contract::Selection;
+    use crate::simulated::SimulatedDisk;
+
+    fn input(made_for: Option<RangeInclusive<Place>>) -> Input {
+        let file = SimulatedDisk::new().storage().create("segment").unwrap();
+        let summary = Summary {
+            segment: SegmentId(7),
+            valid_bytes: 0,
+            rows: 0,
+            entries: 0,
+            first_sequence: 1,
+            last_sequence: 1,
+            last_checksum: 0,
+            max_timestamp: 0,
+            control_bytes: 0,
+            runs: 0,
+        };
+        let kind = SegmentKind::Sorted;
+        Input {
+            segment: Arc::new(Segment {
+                id: SegmentId(7),
+                kind,
+            }),
+            bytes: 0,
+            index: Arc::clone(&file),
+            file,
+            summary,
+            made_for,
+        }
+    }
+
+    fn entry(log: u64, base: u64) -> Entry {
+        Entry {
+            log: LogId(log),
+            base: Offset(base),
+            span: 1,
+            epoch: Epoch(1),
+            records: Selection::All,
+        }
+    }
+
+    /// Programs before this one copied a frame with all of its entries into each segment that held one of its logs.
+    #[test]
+    fn what_an_old_segment_was_not_made_for_lies_in_another() {
+        let place = |log, base| (LogId(log), Offset(base));
+        let old = input(Some(place(3, 10)..=place(5, 2)));
+        let listed = |log, base| old.lists(&entry(log, base));
+        assert!(listed(3, 10) && listed(4, 0) && listed(4, u64::MAX) && listed(5, 2));
+        assert!(!listed(3, 9) && !listed(5, 3) && !listed(2, 99) && !listed(6, 0));
+        assert!(input(None).lists(&entry(6, 0)), "an arrival segment has all");
+    }
+
+    #[test]
+    fn a_length_that_the_file_does_not_have_is_damage_and_takes_no_memory() {
+        let mut buffer = Vec::new();
+        let read = input(None).read(4096, u32::MAX, &mut buffer);
+        assert!(matches!(read, Err(MergeError::Damaged { byte: 4096, .. })));
+        assert_eq!(buffer.capacity(), 0);
+    }
+}
