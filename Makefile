@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites lab-smoke fuzz clean
+.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz clean
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -10,6 +10,7 @@ help:
 	@echo 'make setup   fetch what the tests and benches need'
 	@echo 'make bench   compare with Apache Kafka (bench/README.md has the others)'
 	@echo 'make suites  run the test suites of client libraries (suites/README.md)'
+	@echo 'make lab-clients build librdkafka and lapin for the lab (driver = "client")'
 	@echo 'make lab-smoke run every experiment of the lab at a small scale'
 	@echo 'make fuzz    run every fuzz target for a minute'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
@@ -25,10 +26,12 @@ test:
 
 lint:
 	cargo fmt --all --check
+	cargo fmt --check --manifest-path lab-clients/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 
 fmt:
 	cargo fmt --all
+	cargo fmt --manifest-path lab-clients/Cargo.toml
 
 setup:
 	scripts/setup
@@ -39,7 +42,10 @@ bench: build
 suites: build
 	suites/run
 
-lab-smoke: build
+lab-clients:
+	cargo build --release --locked --manifest-path lab-clients/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target} --bin stafett-lab-clients
+
+lab-smoke: build lab-clients
 	scripts/lab-smoke
 
 fuzz:

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use stafett_journal::disk::fuzzing::{SEGMENT_HEADER_BYTES, seal_segment, seal_sidecar};
 use stafett_journal::disk::settings::Clock;
 use stafett_journal::disk::{DiskJournal, RewritePolicy, Settings};
-use stafett_journal::simulated::SimulatedDisk;
+use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{
-    Append, BatchFrame, Change, Frame, Journal, LogSpec, Metrics, Outcome, Selection, StateChange,
-    StateSpace, StateWait, Target,
+    Append, BatchFrame, Change, Frame, Journal, LogSpec, Metrics, Outcome, OwnerEpoch, RequestId, Selection,
+    StateChange, StateSpace, StateWait, Target,
 };
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, ProducerId, Record};
 
@@ -20,6 +20,16 @@ use crate::reading::read_at;
 
 /// The space whose values count up, so that one that is too old gives itself away.
 pub const COUNTERS: StateSpace = StateSpace(3);
+
+/// How a journal was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Killed,
+    Closed,
+    PowerLost,
+    /// Killed while some of a body's chunks were written, and not all.
+    BetweenChunks,
+}
 
 /// A stopped journal.
 pub struct Image {
@@ -57,20 +67,23 @@ pub fn settings() -> Settings {
 }
 
 impl Image {
+    /// How many there are.
+    pub const COUNT: u8 = 5;
+
     /// One of the images.
     pub fn choose(choice: u8) -> &'static Self {
         static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(Image::all);
-        &IMAGES[usize::from(choice & 0x7f) % IMAGES.len()]
+        &IMAGES[usize::from((choice & 0x7f) % Self::COUNT)]
     }
 
     fn all() -> Vec<Self> {
         let mut images = Vec::new();
-        // Killed while it wrote; killed after it had rewritten and recycled; closed; without its power.
-        for (rounds, rewritten, closed, power) in [
-            (12, false, false, true),
-            (30, true, false, true),
-            (12, true, true, true),
-            (30, true, false, false),
+        for (rounds, rewritten, end) in [
+            (12, false, End::Killed),
+            (30, true, End::Killed),
+            (12, true, End::Closed),
+            (30, true, End::PowerLost),
+            (6, false, End::BetweenChunks),
         ] {
             let mut author = Author::new();
             author.write(rounds / 2);
@@ -83,12 +96,16 @@ impl Image {
                 author.checkpoint();
             }
             author.write(rounds / 2);
-            if closed {
-                author.journal.close();
+            match end {
+                End::Killed | End::PowerLost => {}
+                End::Closed => author.journal.close(),
+                End::BetweenChunks => author.stop_between_chunks(),
             }
             let disk = author.disk.fork();
-            if !power {
+            if end == End::PowerLost {
                 disk.lose_power(7);
+            } else {
+                disk.kill();
             }
             images.push(author.into_image(disk));
         }
@@ -255,13 +272,18 @@ impl Author {
     }
 
     fn append(&mut self, append: Append) {
-        let ticket = self.journal.append(vec![append]);
+        self.append_all(vec![append]);
+    }
+
+    /// Appends what is staged together: what is large goes in chunks, between which the others get.
+    fn append_all(&mut self, appends: Vec<Append>) {
+        let ticket = self.journal.append(appends);
         self.journal.pump();
-        let outcomes = ticket.wait();
-        let [Outcome::Committed(placed)] = outcomes.as_slice() else {
-            panic!("it was not stored: {outcomes:?}");
-        };
-        for placed in placed {
+        let outcomes = ticket.wait().into_iter().flat_map(|outcome| match outcome {
+            Outcome::Committed(placed) => placed,
+            other => panic!("it was not stored: {other:?}"),
+        });
+        for placed in outcomes.collect::<Vec<_>>() {
             let batch = read_at(&self.journal, placed.log, placed.base.0)
                 .expect("what is stored can be read")
                 .remove(0);
@@ -297,10 +319,9 @@ impl Author {
             let numbered = BatchBuilder::new(Codec::None).producer(ProducerId(9), 0, sequence);
             self.append(Append::batch(log, fill(numbered, 2, 40)));
             if round % 3 == 0 {
-                self.fan_out(fill(BatchBuilder::new(Codec::None), 5, 60));
-                // So large that it is not copied into its group.
-                let large = fill(BatchBuilder::new(Codec::None), 1, 17_000);
-                self.append(Append::batch(logs[3], large));
+                let small = self.fan_out(fill(BatchBuilder::new(Codec::None), 5, 60));
+                self.append(small);
+                self.large(&logs);
             }
             self.count(round);
             if round % 10 == 0 {
@@ -311,7 +332,38 @@ impl Author {
         }
     }
 
-    fn fan_out(&mut self, body: Bytes) {
+    /// Bodies that are cut, with others between their chunks: one of several logs, one under an id and from an owner.
+    fn large(&mut self, logs: &[LogId]) {
+        let body = |records, bytes| fill(BatchBuilder::new(Codec::None), records, bytes);
+        let shared = self.fan_out(body(4, 5_000));
+        let named = Append {
+            request: Some(RequestId([self.round.to_le_bytes()[0]; 16])),
+            owner: Some(OwnerEpoch(self.round)),
+            ..Append::batch(logs[2], body(1, 17_000))
+        };
+        let small = |log| Append::batch(log, body(2, 30));
+        self.append_all(vec![
+            shared,
+            small(logs[3]),
+            named,
+            small(logs[2]),
+            small(logs[3]),
+        ]);
+    }
+
+    /// Stops the disk when a body that is cut has some of its chunks in their places. Nobody is told of that body.
+    fn stop_between_chunks(&mut self) {
+        self.disk.set_fault(Some(Fault {
+            change: self.disk.changes() + 3,
+            effect: Effect::PowerLoss,
+        }));
+        let large = fill(BatchBuilder::new(Codec::None), 1, 40_000);
+        let ticket = self.journal.append(vec![Append::batch(self.logs[1], large)]);
+        self.journal.pump();
+        assert_eq!(ticket.wait().as_slice(), [Outcome::Unknown]);
+    }
+
+    fn fan_out(&self, body: Bytes) -> Append {
         let part = Selection::Range { first: 1, count: 3 };
         let targets = [(0, Selection::All), (1, part), (4, Selection::All)];
         let targets = targets.map(|(nth, records)| Target {
@@ -322,11 +374,11 @@ impl Author {
             body,
             targets: targets.into_iter().collect(),
         };
-        self.append(Append {
+        Append {
             pinned_bytes: frame.body.len(),
             frames: [Frame::Batch(frame)].into_iter().collect(),
             ..Append::default()
-        });
+        }
     }
 
     fn count(&mut self, round: u64) {

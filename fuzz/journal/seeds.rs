@@ -11,7 +11,7 @@ const BYTES_MAX: usize = 6000;
 
 fn main() -> std::io::Result<()> {
     let mut seeds: Vec<(&str, Vec<u8>)> = Vec::new();
-    for choice in 0..4 {
+    for choice in 0..Image::COUNT {
         let image = Image::choose(choice);
         let disk = image.disk();
         let storage = disk.storage();

@@ -339,7 +339,7 @@ fn scratch() -> PathBuf {
     build_folder().join("client-tests")
 }
 
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let path = match env::var_os("STAFETT_BIN") {
         Some(path) => root().join(path),
         None => build_folder().join("stafett"),

@@ -39,6 +39,14 @@ fn what_is_wrong_is_named_and_the_connection_goes_on() {
 }
 
 #[test]
+fn what_the_rude_and_the_odd_send_harms_nobody() {
+    passes(
+        "live_hostile.py",
+        &["live.idle_timeout_ms=4s", "live.message_bytes_max=64KiB"],
+    );
+}
+
+#[test]
 fn duplicates_are_filtered_where_a_rule_says_so_and_nowhere_else() {
     passes(
         "live_duplicates.py",

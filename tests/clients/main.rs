@@ -21,6 +21,8 @@ mod groups;
 mod java;
 mod kcat;
 mod kill;
+mod lab_clients;
+mod languages;
 mod live;
 mod members;
 mod odd;

@@ -1,5 +1,6 @@
 //! The client programs: where they are, how they are run, and how a test says that one is absent.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,17 @@ pub(crate) fn chromium() -> Option<PathBuf> {
 /// The launcher of Kafka's own tools, once its jars are there.
 pub(crate) fn kafka_tools() -> Option<PathBuf> {
     static FETCHED: OnceLock<bool> = OnceLock::new();
+    fetched("kafka", "Apache Kafka", &FETCHED)
+}
+
+/// The launcher of RabbitMQ's `PerfTest`, once its jars are there.
+pub(crate) fn perf_test() -> Option<PathBuf> {
+    static FETCHED: OnceLock<bool> = OnceLock::new();
+    fetched("rabbitmq", "PerfTest", &FETCHED)
+}
+
+/// A launcher of `tools/peers`, which fetches its jars once per process.
+fn fetched(launcher: &str, name: &str, fetched: &OnceLock<bool>) -> Option<PathBuf> {
     let missing = ["java", "javac", "mvn"]
         .into_iter()
         .find(|program| on_path(program).is_none());
@@ -42,21 +54,16 @@ pub(crate) fn kafka_tools() -> Option<PathBuf> {
         );
         return None;
     }
-    let launcher = root().join("tools/peers/kafka");
-    let fetched = *FETCHED.get_or_init(|| {
-        command(&launcher)
-            .arg("fetch")
-            .status()
-            .is_ok_and(|s| s.success())
-    });
-    if !fetched {
+    let program = root().join("tools/peers").join(launcher);
+    let fetch = || command(&program).arg("fetch").status();
+    if !fetched.get_or_init(|| fetch().is_ok_and(|status| status.success())) {
         skip(
-            "the jars of Apache Kafka are not there",
-            "tools/peers/kafka fetch",
+            &format!("the jars of {name} are not there"),
+            &format!("tools/peers/{launcher} fetch"),
         );
         return None;
     }
-    Some(launcher)
+    Some(program)
 }
 
 /// A Python that has confluent-kafka and what else the scripts need.
@@ -84,21 +91,38 @@ fn python_with(modules: &str, name: &str) -> Option<PathBuf> {
     works.then_some(python)
 }
 
+/// The program with aiokafka.
+pub(crate) fn aiokafka() -> Option<Command> {
+    let python = python_with("aiokafka, cramjam", "aiokafka or cramjam")?;
+    let mut command = command(&python);
+    command.arg(root().join("tests/clients/python/kafka_aio.py"));
+    Some(command)
+}
+
 /// The program with amqplib.
 pub(crate) fn amqplib() -> Option<Command> {
+    node("amqplib", "amqp.js")
+}
+
+/// The program with KafkaJS.
+pub(crate) fn kafkajs() -> Option<Command> {
+    node("kafkajs", "kafka.js")
+}
+
+fn node(package: &str, script: &str) -> Option<Command> {
     let Some(node) = on_path("node") else {
         skip("Node is not installed", "apt-get install nodejs npm");
         return None;
     };
     let modules = root().join("target/clients/node/node_modules");
-    if !modules.join("amqplib").exists() {
-        skip("amqplib for Node is not there", "scripts/setup");
+    if !modules.join(package).exists() {
+        skip(&format!("{package} for Node is not there"), "scripts/setup");
         return None;
     }
     let mut command = command(&node);
     command
         .env("NODE_PATH", modules)
-        .arg(root().join("tests/clients/node/amqp.js"));
+        .arg(root().join("tests/clients/node").join(script));
     Some(command)
 }
 
@@ -107,9 +131,42 @@ pub(crate) fn amqp091_go() -> Option<Command> {
     built("target/clients/go/amqp", "amqp091-go")
 }
 
+/// The program with Kafka's clients for Go, told which of them.
+pub(crate) fn kafka_in_go(library: &str) -> Option<Command> {
+    let mut command = built("target/clients/go/kafka", library)?;
+    command.arg(library);
+    Some(command)
+}
+
 /// The program with lapin.
 pub(crate) fn lapin() -> Option<Command> {
-    built("target/clients/lapin/debug/stafett-lapin-test", "lapin")
+    built("target/clients/rust/debug/stafett-lapin-test", "lapin")
+}
+
+/// The lab's program with lapin, without librdkafka.
+pub(crate) fn lab_lapin() -> Option<PathBuf> {
+    let program = root().join("target/clients/rust/debug/stafett-lab-clients");
+    if !program.exists() {
+        skip("the lab's program with lapin is not built", "scripts/setup");
+        return None;
+    }
+    Some(program)
+}
+
+/// The lab's program with librdkafka, which takes a minute to build and is not needed for anything else.
+pub(crate) fn lab_librdkafka() -> Option<PathBuf> {
+    let program = match env::var_os("STAFETT_LAB_CLIENTS") {
+        Some(program) => root().join(program),
+        None => root().join("target/release/stafett-lab-clients"),
+    };
+    if !program.exists() {
+        skip(
+            "the lab's program with librdkafka is not built",
+            "make lab-clients",
+        );
+        return None;
+    }
+    Some(program)
 }
 
 fn built(program: &str, name: &str) -> Option<Command> {
@@ -119,33 +176,6 @@ fn built(program: &str, name: &str) -> Option<Command> {
         return None;
     }
     Some(command(&program))
-}
-
-/// The launcher of RabbitMQ's `PerfTest`, once its jars are there.
-pub(crate) fn perf_test() -> Option<PathBuf> {
-    static FETCHED: OnceLock<bool> = OnceLock::new();
-    let missing = ["java", "mvn"]
-        .into_iter()
-        .find(|program| on_path(program).is_none());
-    if let Some(program) = missing {
-        skip(
-            &format!("{program} is not installed"),
-            "apt-get install default-jdk-headless maven",
-        );
-        return None;
-    }
-    let launcher = root().join("tools/peers/rabbitmq");
-    let fetched = *FETCHED.get_or_init(|| {
-        command(&launcher)
-            .arg("fetch")
-            .status()
-            .is_ok_and(|s| s.success())
-    });
-    if !fetched {
-        skip("the jars of PerfTest are not there", "tools/peers/rabbitmq fetch");
-        return None;
-    }
-    Some(launcher)
 }
 
 /// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in a file.

@@ -9,7 +9,7 @@
 //!
 //! Sources: AMQP 0-9-1 specification, sections 2.3 and 4.2.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// What a frame has beside its payload.
 pub const FRAME_OVERHEAD: usize = 8;
@@ -152,8 +152,10 @@ pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, Fra
         return Ok(None);
     };
     let (kind, channel, size) = (found.kind, found.channel, found.payload.len());
-    let mut whole = buffer.split_to(size + FRAME_OVERHEAD).freeze();
-    let payload = whole.split_off(HEAD_BYTES).split_to(size);
+    // One reference to the buffer, and none for what is around the payload.
+    buffer.advance(HEAD_BYTES);
+    let payload = buffer.split_to(size).freeze();
+    buffer.advance(FRAME_OVERHEAD - HEAD_BYTES);
     Ok(Some(Frame {
         kind,
         channel,

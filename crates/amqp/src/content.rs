@@ -51,8 +51,8 @@ impl Incoming {
         }
     }
 
-    /// The same with another place for answers.
-    pub(crate) fn with_reply_to(mut self, address: ByteString) -> Self {
+    /// Puts another place for answers in.
+    pub(crate) fn set_reply_to(&mut self, address: ByteString) {
         let mut read = self.properties.read();
         for (name, value) in &mut self.message.headers {
             if name == REPLY_TO {
@@ -66,7 +66,6 @@ impl Incoming {
                 *value = Some(self.properties.as_bytes().clone());
             }
         }
-        self
     }
 }
 

@@ -12,7 +12,7 @@ use stafett_amqp_wire::{Frame, FrameKind, Method};
 use tokio::io::AsyncWrite;
 
 /// Bodies from here on are written from where they lie; smaller ones are copied, which is cheaper than a piece.
-const SHARED_BYTES_MIN: usize = 4096;
+pub(crate) const SHARED_BYTES_MIN: usize = 2048;
 /// Pieces per system call.
 const SLICES_MAX: usize = 64;
 /// What an idle connection keeps.

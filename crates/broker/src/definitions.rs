@@ -14,7 +14,7 @@ use stafett_model::{LogId, TopicName, TopicNameError};
 use tokio::task::JoinHandle;
 
 use crate::broker::{Broker, NotStored, TOPIC_SPACE, only};
-use crate::live::logs::LiveLogs;
+use crate::live::logs::{LogRule, topics_of};
 use crate::topic::{Topic, TopicId, TopicSettings};
 use crate::topics::Claim;
 
@@ -130,9 +130,14 @@ impl Broker {
 
     /// Opens the logs behind live topics, and delivers what is appended to them from now on.
     pub async fn open_live_logs(self: &Arc<Self>) -> Result<(), CreateError> {
-        let live = Arc::clone(self.live());
-        let logs = LiveLogs::open(self, &live.settings.logs).await?;
-        live.open_logs(logs);
+        let rules = self.live().settings.logs.clone();
+        self.change_live_logs(&rules).await
+    }
+
+    /// Puts other rules in force of what is stored behind live topics; if a stored topic cannot be made, those before stay.
+    pub async fn change_live_logs(self: &Arc<Self>, rules: &[LogRule]) -> Result<(), CreateError> {
+        let topics = topics_of(self, rules).await?;
+        self.live().set_logs(topics);
         Ok(())
     }
 

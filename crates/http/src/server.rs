@@ -14,7 +14,7 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
-use stafett_net::{Connection, Handover, Protocol};
+use stafett_net::{ByteBudget, Connection, Handover, Protocol};
 use tokio::io::AsyncWriteExt;
 
 /// Bytes that a request line with its headers may have.
@@ -53,6 +53,7 @@ impl Protocol for HttpServer {
         let service = Routes {
             inner: TowerToHyperService::new(self.router.clone()),
             handover: handover.clone(),
+            budget: Arc::clone(&budget),
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -95,10 +96,11 @@ impl Protocol for HttpServer {
     }
 }
 
-/// The routes, whose handlers see where to leave what the connection goes on as.
+/// The routes, whose handlers see where to leave what the connection goes on as, and what bounds the bodies that they read.
 struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,
+    budget: Arc<ByteBudget>,
 }
 
 impl Service<Request<Incoming>> for Routes {
@@ -107,7 +109,9 @@ impl Service<Request<Incoming>> for Routes {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.handover.clone());
+        let extensions = request.extensions_mut();
+        extensions.insert(self.handover.clone());
+        extensions.insert(Arc::clone(&self.budget));
         Box::pin(self.inner.call(request))
     }
 }

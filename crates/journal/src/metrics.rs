@@ -30,6 +30,8 @@ pub struct Metrics {
     pub(crate) logs: Gauge,
     pub(crate) write_seconds: Histogram,
     pub(crate) sync_seconds: Histogram,
+    pub(crate) append_written_seconds: Histogram,
+    pub(crate) append_synced_seconds: Histogram,
 }
 
 impl Metrics {
@@ -58,6 +60,8 @@ impl Metrics {
             logs: Gauge::default(),
             write_seconds: seconds(),
             sync_seconds: seconds(),
+            append_written_seconds: seconds(),
+            append_synced_seconds: seconds(),
         }
     }
 
@@ -150,6 +154,16 @@ impl Metrics {
             self.write_seconds.clone(),
         );
         registry.register("sync_seconds", "Time to sync", self.sync_seconds.clone());
+        registry.register(
+            "append_written_seconds",
+            "Time from an append to its acknowledgement, of those that wait to be written",
+            self.append_written_seconds.clone(),
+        );
+        registry.register(
+            "append_synced_seconds",
+            "Time from an append to its acknowledgement, of those that wait to be synced",
+            self.append_synced_seconds.clone(),
+        );
     }
 
     pub(crate) fn on_group(&self, bytes: usize, frames: u32) {

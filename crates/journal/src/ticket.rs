@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -40,6 +41,7 @@ pub(crate) struct Settler {
     shared: Arc<Shared>,
     index: usize,
     settled: bool,
+    since: Instant,
 }
 
 impl Ticket {
@@ -53,12 +55,14 @@ impl Ticket {
             waker: None,
         })));
         let settlers = Arc::clone(&shared);
+        let since = Instant::now();
         (
             Self(shared),
             (0..appends).map(move |index| Settler {
                 shared: Arc::clone(&settlers),
                 index,
                 settled: false,
+                since,
             }),
         )
     }
@@ -112,6 +116,11 @@ impl Future for Ticket {
 }
 
 impl Settler {
+    /// How long its append has been waited for.
+    pub(crate) fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+
     pub(crate) fn settle(mut self, outcome: Outcome) {
         self.set(outcome);
     }

@@ -370,6 +370,18 @@ fn give(frame: Bytes, waiting: &Mutex<Waiting>) -> Result<(), Ended> {
     }
 }
 
+/// Why an answer of `length` bytes is not read: what begins like another protocol is that, and a port was mixed up.
+fn too_long(begins: &[u8], length: usize, bytes_max: usize) -> Arc<str> {
+    let other = match begins {
+        [b'A', b'M', b'Q', b'P', ..] => "AMQP",
+        [b'H', b'T', b'T', b'P', ..] => "HTTP",
+        // An alert, or a handshake (RFC 8446, section 5.1).
+        [0x15 | 0x16, 3, ..] => "TLS",
+        _ => return format!("an answer of {length} bytes is announced, {bytes_max} is the limit").into(),
+    };
+    format!("{other} is spoken there, not Kafka's protocol").into()
+}
+
 /// The next answer, without its length. Safe to cancel: what was read stays in `buffer`.
 async fn next_frame(
     socket: &mut OwnedReadHalf,
@@ -381,8 +393,7 @@ async fn next_frame(
         if let Some(length) = buffer.first_chunk::<LENGTH_BYTES>() {
             let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(usize::MAX);
             if length > bytes_max {
-                let reason = format!("an answer of {length} bytes is announced, {bytes_max} is the limit");
-                return Err(Ended::Because(reason.into()));
+                return Err(Ended::Because(too_long(buffer, length, bytes_max)));
             }
             let whole = LENGTH_BYTES + length;
             if buffer.len() >= whole {

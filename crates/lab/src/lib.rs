@@ -8,7 +8,7 @@
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: how messages get in and out
-//! - [`agents`]: load from several machines
+//! - [`agents`]: load from several machines; [`clients`]: by the clients that users take, in a program of their own
 //! - [`measure`]: processes, the network, ceilings
 //! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
 //! - [`run`]: all points, one after the other
@@ -16,6 +16,7 @@
 //! - [`results`]: what is measured, as it lies on the disk
 
 pub mod agents;
+pub mod clients;
 pub mod drivers;
 pub mod environment;
 pub mod experiment;

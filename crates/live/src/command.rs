@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use stafett_broker::live::clients::CLIENT_NAME_BYTES_MAX;
-use stafett_broker::live::{ClientName, From, NameList, Overflow, Pattern, PatternError};
+use stafett_broker::live::{ClientName, From, NameList, Overflow, Pattern, PatternError, TopicHash};
 
 use crate::fault::Fault;
 
@@ -50,11 +50,18 @@ pub enum Command<'a> {
         ack: bool,
     },
     List(PageWanted),
-    Presence {
-        topic: Option<Cow<'a, str>>,
-        page: PageWanted,
-    },
+    Presence(PresenceOf<'a>, PageWanted),
     Ping,
+}
+
+/// Whose presence is asked for.
+#[derive(Debug)]
+pub enum PresenceOf<'a> {
+    Clients,
+    Listening,
+    Topics,
+    Topic(Cow<'a, str>),
+    Pattern(Pattern),
 }
 
 #[derive(Debug)]
@@ -75,6 +82,8 @@ pub struct Publish<'a> {
     pub payload: Content<'a>,
     pub timestamp: Option<i64>,
     pub message_id: Option<Cow<'a, str>>,
+    /// If the broker has begun to look for the topic.
+    pub foreseen: Option<TopicHash>,
 }
 
 #[derive(Debug)]
@@ -94,6 +103,7 @@ struct Fields<'a> {
     topic: Option<&'a RawValue>,
     pattern: Option<&'a RawValue>,
     all: Option<&'a RawValue>,
+    of: Option<&'a RawValue>,
     #[serde(deserialize_with = "any")]
     payload: Option<&'a RawValue>,
     payload_base64: Option<&'a RawValue>,
@@ -210,10 +220,7 @@ impl<'a> Fields<'a> {
             }
             "leave" => Ok(Command::Leave),
             "list" => Ok(Command::List(self.page()?)),
-            "presence" => Ok(Command::Presence {
-                topic: self.topic.map(|raw| name_of("topic", raw, bounds)).transpose()?,
-                page: self.page()?,
-            }),
+            "presence" => Ok(Command::Presence(self.presence_of(bounds)?, self.page()?)),
             "ping" => Ok(Command::Ping),
             _ => Err(Fault::Command),
         }
@@ -236,6 +243,7 @@ impl<'a> Fields<'a> {
             payload,
             timestamp: timestamp.map(timestamp_of).transpose()?,
             message_id,
+            foreseen: None,
         })
     }
 
@@ -259,6 +267,29 @@ impl<'a> Fields<'a> {
             }
             (Some(_), Some(_)) => Err(Fault::Both("topic", "pattern")),
             (None, None) => Err(Fault::Missing("topic")),
+        }
+    }
+
+    fn presence_of(&self, bounds: Bounds) -> Result<PresenceOf<'a>, Fault> {
+        match (self.topic, self.pattern, self.of) {
+            (Some(topic), None, None) => Ok(PresenceOf::Topic(name_of("topic", topic, bounds)?)),
+            (None, Some(pattern), None) => {
+                let text = name_of("pattern", pattern, bounds)?;
+                Ok(PresenceOf::Pattern(Pattern::parse(&text).map_err(pattern_fault)?))
+            }
+            (None, None, Some(of)) => {
+                let (key, expected) = ("of", "clients, listening or topics");
+                match &*text_of(key, of)? {
+                    "clients" => Ok(PresenceOf::Clients),
+                    "listening" => Ok(PresenceOf::Listening),
+                    "topics" => Ok(PresenceOf::Topics),
+                    _ => Err(Fault::Value { key, expected }),
+                }
+            }
+            (None, None, None) => Ok(PresenceOf::Clients),
+            (Some(_), Some(_), _) => Err(Fault::Both("topic", "pattern")),
+            (Some(_), None, Some(_)) => Err(Fault::Both("topic", "of")),
+            (None, Some(_), Some(_)) => Err(Fault::Both("pattern", "of")),
         }
     }
 
@@ -383,7 +414,7 @@ fn timestamp_of(raw: &RawValue) -> Result<i64, Fault> {
     raw.get().parse().map_err(|_| Fault::Value { key, expected })
 }
 
-fn from_of(raw: &RawValue) -> Result<From, Fault> {
+pub(crate) fn from_of(raw: &RawValue) -> Result<From, Fault> {
     let key = "from";
     let expected = "new, earliest, resume or an offset";
     if let Ok(offset) = raw.get().parse() {

@@ -7,6 +7,7 @@
 //! - What is sent to its clients waits in the outbox, within its bound, until the socket takes it.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
@@ -22,8 +23,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::session::{Done, Session, Step};
-use crate::ws::frame::{self, Decoded, Decoder, Event};
+use crate::session::{Done, FORESEEN, Session, Step};
+use crate::ws::frame::{self, Decoded, Decoder, Event, FrameError};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -71,8 +72,8 @@ struct Running {
     inbound: BytesMut,
     /// What `inbound` takes of the budget.
     permit: Option<Permit>,
-    /// A message that has to wait for work.
-    held: Option<Box<str>>,
+    /// Messages that have to wait for work, or for the peer to read answers.
+    held: VecDeque<Box<str>>,
     working: Option<Working>,
     outbound: BytesMut,
     sent: Sent,
@@ -85,6 +86,8 @@ struct Running {
     stalled_since: Option<Instant>,
     /// Nothing more is read; once all is sent the connection ends.
     closing: bool,
+    /// Of what was received, more is whole: it waits until the peer has read answers.
+    is_behind: bool,
 }
 
 /// Serves a connection until it ends.
@@ -107,7 +110,7 @@ pub async fn run(
         decoder: Decoder::new(message_bytes_max),
         inbound,
         permit: None,
-        held: None,
+        held: VecDeque::new(),
         working: None,
         outbound: BytesMut::new(),
         sent: Sent::default(),
@@ -116,6 +119,7 @@ pub async fn run(
         partial_since: None,
         stalled_since: None,
         closing: false,
+        is_behind: false,
     };
     let abort = ending.abort.clone();
     let ended = abort
@@ -178,13 +182,18 @@ impl Running {
         self.process();
         loop {
             self.send()?;
+            if self.is_behind && self.working.is_none() && self.outbound.len() < UNSENT_MAX {
+                self.process();
+                continue;
+            }
             if self.closing && self.outbound.is_empty() && self.working.is_none() {
                 return self.end().await;
             }
             self.reserve().await?;
             let may_read = !self.closing
+                && !self.is_behind
                 && self.working.is_none()
-                && self.held.is_none()
+                && self.held.is_empty()
                 && self.outbound.len() < UNSENT_MAX;
             let stream = &self.connection.stream;
             let outbox = self
@@ -255,11 +264,18 @@ impl Running {
 
     /// Goes on with what was received already.
     fn process(&mut self) {
-        if let Some(text) = self.held.take() {
-            // The work that it waited for is done.
-            self.session.on_text(&text, &mut self.outbound);
+        self.is_behind = false;
+        while let Some(text) = self.held.pop_front() {
+            self.is_behind = self.outbound.len() >= UNSENT_MAX;
+            if self.is_behind || self.session.on_text(&text, &mut self.outbound) == Step::AfterWork {
+                self.held.push_front(text);
+                break;
+            }
         }
-        self.process_inbound();
+        if self.held.is_empty() {
+            self.held = VecDeque::new();
+            self.process_inbound();
+        }
         self.work();
     }
 
@@ -278,35 +294,47 @@ impl Running {
     /// Looks at the frames in `bytes`, one by one; says how many bytes are done with.
     fn look_at(&mut self, mut bytes: &mut [u8]) -> usize {
         let mut used = 0;
-        while !self.closing && self.held.is_none() && !bytes.is_empty() {
+        self.is_behind = false;
+        while !self.closing && self.held.is_empty() && !bytes.is_empty() {
+            // Answers may be far larger than what they answer.
+            if self.outbound.len() >= UNSENT_MAX {
+                self.is_behind = true;
+                break;
+            }
+            if self.session.is_publishing() {
+                let (count, behind) = self.look_at_texts(std::mem::take(&mut bytes));
+                used += count;
+                bytes = behind;
+                if count > 0 || self.closing {
+                    continue;
+                }
+            }
             let (count, event) = match self.decoder.decode(bytes) {
                 Ok(Decoded::Incomplete(_)) => break,
                 Ok(Decoded::Frame { bytes, event }) => (bytes, event),
                 Err(error) => {
-                    self.connection.metrics.error("websocket");
-                    let (code, reason) = (error.close_code(), error.to_string());
-                    self.close(code, &reason);
+                    self.refuse(error);
                     break;
                 }
             };
-            let mut is_whole = true;
+            // Control frames may come between the parts of a message, and do not make it any faster.
+            let is_whole = matches!(event, Event::Text(_) | Event::Binary(_));
             match event {
                 Event::Text(text) => {
                     if self.session.on_text(text, &mut self.outbound) == Step::AfterWork {
-                        self.held = Some(text.into());
+                        self.held.push_back(text.into());
                     }
                 }
                 Event::Binary(bytes) => match self.session.read_binary(bytes) {
                     Ok(text) => {
                         if self.session.on_text(&text, &mut self.outbound) == Step::AfterWork {
-                            self.held = Some(text.into());
+                            self.held.push_back(text.into());
                         }
                     }
                     Err(fault) => self.session.error(&fault, &mut self.outbound),
                 },
                 Event::Ping(payload) => frame::put_pong(payload, &mut self.outbound),
-                Event::Pong => {}
-                Event::Fragment => is_whole = false,
+                Event::Pong | Event::Fragment => {}
                 Event::Close(code) => {
                     frame::put_close(code.unwrap_or(1000), "", &mut self.outbound);
                     self.closing = true;
@@ -319,6 +347,28 @@ impl Running {
             bytes = bytes.get_mut(count..).unwrap_or_default();
         }
         used
+    }
+
+    /// Looks at messages that lie behind each other, several at once; gives how many bytes are done with, and the rest.
+    fn look_at_texts<'a>(&mut self, bytes: &'a mut [u8]) -> (usize, &'a mut [u8]) {
+        let mut texts = Vec::with_capacity(FORESEEN);
+        let taken = self.decoder.texts(bytes, FORESEEN, &mut texts);
+        if !texts.is_empty() {
+            self.partial_since = None;
+            let done = self.session.on_texts(&texts, UNSENT_MAX, &mut self.outbound);
+            let left = texts.get(done..).unwrap_or_default();
+            self.is_behind = !left.is_empty() && self.outbound.len() >= UNSENT_MAX;
+            self.held.extend(left.iter().map(|text| Box::from(*text)));
+        }
+        if let Some(error) = taken.error {
+            self.refuse(error);
+        }
+        (taken.bytes, taken.rest)
+    }
+
+    fn refuse(&mut self, error: FrameError) {
+        self.connection.metrics.error("websocket");
+        self.close(error.close_code(), &error.to_string());
     }
 
     /// Begins the work that was gathered.
@@ -336,7 +386,7 @@ impl Running {
 
     /// Takes what the rest of a frame needs from the budget, before it is read.
     async fn reserve(&mut self) -> Result<(), Ended> {
-        if self.working.is_some() || self.closing || !self.is_partial() {
+        if self.working.is_some() || self.closing || self.is_behind || !self.is_partial() {
             return Ok(());
         }
         let needed = match self.decoder.frame_bytes(&self.inbound) {
@@ -377,9 +427,12 @@ impl Running {
         if self.outbound.is_empty() {
             return Ok(());
         }
-        match self.connection.stream.try_write(&self.outbound) {
+        let stream = &self.connection.stream;
+        match self
+            .session
+            .write(&mut self.outbound, |bytes| stream.try_write(bytes))
+        {
             Ok(count) => {
-                self.outbound.advance(count);
                 self.connection.metrics.sent_bytes.inc_by(count as u64);
                 self.wrote = true;
             }
@@ -404,7 +457,7 @@ impl Running {
         }
         if !self.is_partial() {
             self.partial_since = None;
-        } else if self.working.is_none() && self.held.is_none() {
+        } else if self.working.is_none() && self.held.is_empty() && !self.is_behind {
             let bytes = self.inbound.len() + self.decoder.held_bytes();
             if now - *self.partial_since.get_or_insert(now) >= PACE.allowance(bytes) {
                 return Err(Ended::Slow);

@@ -2,7 +2,8 @@
 //!
 //! `GET /live/events?client_id=ID&topic=NAME&topic=NAME&pattern=TEXT` subscribes to what it names, stored as any
 //! subscription, and listens until the connection ends. The id is a text, or a number if it looks like one and is not in
-//! quotes.
+//! quotes. With `from`, topics that have a log begin there: a browser that connects again asks for the same, and `resume` brings
+//! it what it has missed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +19,17 @@ use futures_core::Stream;
 use serde_json::Value;
 use stafett_broker::Live;
 use stafett_broker::live::{
-    ClientName, ClientNumber, Format, Message, NameList, Outbox, Pattern, Sent, SubscriptionChange, What,
+    ClientName, ClientNumber, Format, From, Message, NameList, Outbox, Pattern, Sent, SubscriptionChange,
+    What,
 };
 use tokio::time::timeout;
 
-use crate::command::pattern_fault;
+use crate::command::{self, pattern_fault};
 use crate::connection::Ending;
 use crate::fault::Fault;
 use crate::front::LiveFront;
 use crate::router::{allow, not_ready, refused_origin, status_of};
-use crate::{json, origin};
+use crate::{json, origin, query};
 
 /// A comment is sent after this silence, so that whoever is in between sees that it lives.
 const COMMENT_AFTER: Duration = Duration::from_secs(15);
@@ -72,6 +74,7 @@ struct Wanted {
     client: Option<ClientName>,
     topics: NameList,
     patterns: Vec<Pattern>,
+    from: From,
 }
 
 pub(crate) async fn get(
@@ -106,8 +109,8 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: &str) -> Result<Events
     let wanted = Wanted::read(query, front.settings().topic_bytes_max)?;
     let client = wanted.client.ok_or(Fault::Missing("client_id"))?;
     let mut changes = Vec::new();
-    if !wanted.topics.is_empty() {
-        changes.push(What::Subscribe(wanted.topics));
+    if !wanted.topics.is_empty() && wanted.from == From::New {
+        changes.push(What::Subscribe(wanted.topics.clone()));
     }
     if !wanted.patterns.is_empty() {
         changes.push(What::SubscribePatterns(wanted.patterns));
@@ -129,6 +132,10 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: &str) -> Result<Events
         is_first: true,
         is_over: false,
     };
+    if !wanted.topics.is_empty() && wanted.from != From::New {
+        live.subscribe_from(client, wanted.topics, wanted.from, &listening.outbox)
+            .await?;
+    }
     Ok(Events {
         next: Box::pin(listening.next()),
     })
@@ -137,57 +144,23 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: &str) -> Result<Events
 impl Wanted {
     fn read(query: &str, topic_bytes_max: usize) -> Result<Self, Fault> {
         let mut wanted = Self::default();
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let known = match key {
-                "client_id" => "client_id",
-                "topic" => "topic",
-                "pattern" => "pattern",
-                _ => continue,
-            };
-            let expected = "percent-encoded UTF-8";
-            let value = decoded(value).ok_or(Fault::Value { key: known, expected })?;
+        query::each(query, &["client_id", "topic", "pattern", "from"], |key, value| {
             if value.len() > topic_bytes_max {
                 let max = topic_bytes_max;
-                return Err(Fault::TooLong { key: known, max });
+                return Err(Fault::TooLong { key, max });
             }
-            match known {
-                "client_id" => wanted.client = Some(client_of(&value)?),
+            match key {
+                "client_id" => wanted.client = Some(command::client_of(&*query::number_or_text(value)?)?),
+                "from" => wanted.from = command::from_of(&*query::number_or_text(value)?)?,
                 "topic" => wanted.topics.push(&value),
                 _ => wanted
                     .patterns
                     .push(Pattern::parse(&value).map_err(pattern_fault)?),
             }
-        }
+            Ok(())
+        })?;
         Ok(wanted)
     }
-}
-
-/// As in JSON if it is that, else a text.
-fn client_of(value: &str) -> Result<ClientName, Fault> {
-    let json = match serde_json::from_str::<Value>(value) {
-        Ok(Value::Number(_) | Value::String(_)) => value.to_owned(),
-        _ => Value::from(value).to_string(),
-    };
-    let raw = serde_json::from_str(&json).map_err(|error| Fault::NotJson(error.to_string()))?;
-    crate::command::client_of(raw)
-}
-
-/// Undoes the encoding of a query; `None` if it is malformed.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            plain => plain,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Listening)>> + Send>>;
@@ -232,13 +205,16 @@ impl Listening {
         }
         let mut out = BytesMut::new();
         let mut sent = Sent::default();
-        // Who asks for the next piece has taken the one before.
-        self.outbox.on_all_sent();
         loop {
             self.outbox.take(SEND_BYTES, &mut sent);
+            // It is the HTTP server's business from here on, and cannot be taken back.
+            self.outbox.on_all_sent();
             if sent.dropped > 0 {
                 let more = [("count", Value::from(sent.dropped))];
                 put_event(Some("notice"), &json::notice("dropped", &more), &mut out);
+            }
+            for missed in sent.missed.drain(..) {
+                put_event(Some("notice"), &json::missed(&missed), &mut out);
             }
             for message in sent.messages.drain(..) {
                 out.extend_from_slice(&message);
@@ -285,7 +261,16 @@ mod tests {
         ] {
             assert_eq!(Wanted::read(query, 100).unwrap().client, Some(expected));
         }
-        for bad in ["topic=%", "topic=%ff", "client_id=1.5", "pattern=%5C"] {
+        assert_eq!(Wanted::read("from=resume", 100).unwrap().from, From::Resume);
+        assert_eq!(Wanted::read("from=17", 100).unwrap().from, From::Offset(17));
+        for bad in [
+            "topic=%",
+            "topic=%ff",
+            "client_id=1.5",
+            "client_id=1e0",
+            "pattern=%5C",
+            "from=then",
+        ] {
             assert!(Wanted::read(bad, 100).is_err(), "{bad}");
         }
     }

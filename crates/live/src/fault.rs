@@ -27,6 +27,8 @@ pub enum Fault {
     NotListening,
     #[error("what was published could not be stored, or it is not known whether it was")]
     NotStored,
+    #[error("{max} clients may listen on one connection")]
+    Crowded { max: usize },
     #[error(transparent)]
     Change(#[from] ChangeError),
     #[error(transparent)]
@@ -47,7 +49,9 @@ impl Fault {
             Self::Change(ChangeError::TooManySubscriptions { .. } | ChangeError::TooManyPatterns { .. }) => {
                 "too_many_subscriptions"
             }
-            Self::Change(ChangeError::TooManyClients(_)) | Self::Clients(_) => "too_many_clients",
+            Self::Change(ChangeError::TooManyClients(_)) | Self::Clients(_) | Self::Crowded { .. } => {
+                "too_many_clients"
+            }
             Self::Change(ChangeError::NotStored(_)) | Self::NotStored => "not_stored",
         }
     }
@@ -63,6 +67,7 @@ impl Fault {
             | Self::NotListening => "Error",
             Self::Command => "There is no such command",
             Self::NotStored => "The message may be lost",
+            Self::Crowded { .. } => "It does not listen here",
             Self::Change(_) | Self::Clients(_) => "The change was refused, and nothing of it was stored",
         }
     }

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
-use stafett_broker::live::{ClientName, Format, Message, Payload};
+use stafett_broker::live::{ClientName, Format, Message, Missed, MissedWhy, Payload};
 
 use crate::fault::Fault;
 use crate::ws::frame::text_frame;
@@ -113,6 +113,24 @@ pub fn notice(kind: &str, more: &[(&str, Value)]) -> Vec<u8> {
     put_text(kind, &mut out);
     put_fields(more, &mut out);
     out
+}
+
+/// A client is told what it does not get of a log.
+pub fn missed(missed: &Missed) -> Vec<u8> {
+    let why = match missed.why {
+        MissedWhy::Expired => "expired",
+        MissedWhy::Damaged => "damaged",
+        MissedWhy::Unreadable => "unreadable",
+    };
+    let more = [
+        ("client_id", client_id(&missed.client)),
+        ("stored_topic", (*missed.topic).into()),
+        ("partition", missed.partition.into()),
+        ("from", missed.from.0.into()),
+        ("to", missed.to.0.into()),
+        ("why", why.into()),
+    ];
+    notice("missed", &more)
 }
 
 fn put_fields(fields: &[(&str, Value)], out: &mut Vec<u8>) {

@@ -9,8 +9,12 @@
 //! - [`msgpack`]: the same in MessagePack
 //! - [`fault`]: errors and their words
 //! - [`session`]: what commands do
+//! - [`presence`]: who is there, and who subscribes to what
 //! - [`connection`]: one WebSocket
 //! - [`events`]: one stream of server-sent events
+//! - `lists`: what is asked for with `GET`
+//! - `posted`: bodies of requests, within bounds
+//! - [`query`]: what a request asks for behind its `?`
 //! - [`router`]: the routes
 //! - [`front`], [`origin`], [`settings`]: what they share
 
@@ -20,8 +24,12 @@ pub mod events;
 pub mod fault;
 pub mod front;
 pub mod json;
+mod lists;
 pub mod msgpack;
 pub mod origin;
+mod posted;
+pub mod presence;
+pub mod query;
 pub mod router;
 pub mod session;
 pub mod settings;

@@ -1,14 +1,14 @@
-//! The routes: `/live` for WebSocket, `/live/publish` and `/live/events` for the same over HTTP.
+//! The routes: `/live` for WebSocket, and those below it for the same over HTTP.
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use stafett_net::{Connection, Handover};
 
-use crate::command::{self, Bounds};
+use crate::command;
 use crate::connection::{self, Times};
 use crate::fault::Fault;
 use crate::front::LiveFront;
@@ -17,7 +17,7 @@ use crate::msgpack::{self, MsgpackFormat};
 use crate::session::{self, Dialect, Session};
 use crate::ws::frame::put_text;
 use crate::ws::handshake;
-use crate::{events, origin};
+use crate::{events, lists, origin, posted};
 
 /// The name of the protocol in JSON, for those who ask for one by name.
 const JSON_PROTOCOL: &str = "stafett.live.json";
@@ -39,13 +39,12 @@ const PAGE: &str = include_str!("../../../examples/live/wishlist.html");
 
 /// Merged into the routes of the HTTP listener.
 pub fn router(front: LiveFront) -> Router {
-    let publish = post(publish)
-        .options(preflight)
-        .layer(DefaultBodyLimit::max(front.settings().message_bytes_max));
     Router::new()
         .route("/live", get(websocket))
-        .route("/live/publish", publish)
+        .route("/live/publish", post(publish).options(preflight))
         .route("/live/events", get(events::get))
+        .route("/live/presence", get(lists::presence))
+        .route("/live/subscriptions", get(lists::subscriptions))
         .route(
             "/live/try",
             get(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)),
@@ -106,18 +105,22 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Response
 }
 
 /// `POST /live/publish`: one message, or a list of them.
-async fn publish(State(front): State<LiveFront>, headers: HeaderMap, body: String) -> Response {
-    let Ok(origin) = origin::check(&headers, &front.settings().origins) else {
+async fn publish(State(front): State<LiveFront>, request: Request) -> Response {
+    let Ok(origin) = origin::check(request.headers(), &front.settings().origins) else {
         return refused_origin();
     };
     let Some(live) = front.live() else {
         return not_ready();
     };
-    let bounds = Bounds {
-        topic_bytes_max: front.settings().topic_bytes_max,
-        outbox_bytes_max: front.settings().outbox_bytes_max,
+    let posted = match posted::read(request, front.settings().message_bytes_max).await {
+        Ok(posted) => posted,
+        Err(refused) => return refused.into_response(),
     };
-    let published = match command::read_messages(&body, bounds) {
+    let text = match posted.text() {
+        Ok(text) => text,
+        Err(refused) => return refused.into_response(),
+    };
+    let published = match command::read_messages(text, front.settings().bounds()) {
         Ok(messages) => session::publish_and_store(live, &messages).await,
         Err(fault) => Err(fault),
     };
@@ -162,7 +165,9 @@ pub(crate) fn status_of(fault: &Fault) -> StatusCode {
         | Fault::NotListening
         | Fault::Command
         | Fault::Binary => StatusCode::BAD_REQUEST,
-        Fault::Change(_) | Fault::Clients(_) | Fault::NotStored => StatusCode::INSUFFICIENT_STORAGE,
+        Fault::Change(_) | Fault::Clients(_) | Fault::Crowded { .. } | Fault::NotStored => {
+            StatusCode::INSUFFICIENT_STORAGE
+        }
     }
 }
 

@@ -4,22 +4,28 @@
 //! Answers come in the order of the commands. Commands behind work that is gathered wait for it, but for those that are
 //! done together with it: further changes behind changes, and further messages behind messages.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::BytesMut;
-use serde_json::{Value, json};
-use stafett_broker::live::hub::{Published, Subscription};
+use bytes::{Buf, BytesMut};
+use serde_json::Value;
+use stafett_broker::live::hub::Published;
 use stafett_broker::live::{
     ChangeError, ClientName, ClientNumber, Format, From, Message, NameList, Outbox, OutboxBound, Payload,
-    Sent, Staged, SubscriptionChange, What,
+    Sent, Staged, SubscriptionChange, TopicHash, What,
 };
 use stafett_broker::{Live, Outcome, Ticket};
 
-use crate::command::{self, Bounds, Command, Content, Names, PageWanted, Publish, Request};
+use crate::command::{self, Bounds, Command, Content, Names, Publish, Request};
 use crate::fault::Fault;
 use crate::json;
+use crate::presence;
 use crate::settings::LiveFrontSettings;
 
+/// Messages whose topics are looked for together: enough to hide the wait for memory.
+pub const FORESEEN: usize = 16;
+/// Clients that listen on one connection.
+const CLIENTS_MAX: usize = 65_536;
 /// Changes, or answers to messages, that are gathered.
 const GATHERED_MAX: usize = 4096;
 /// Bytes of messages that are gathered.
@@ -46,7 +52,7 @@ pub struct Session {
     dialect: Dialect,
     outbox: Option<Arc<Outbox>>,
     /// Who listens here.
-    clients: Vec<(ClientName, ClientNumber)>,
+    clients: HashMap<ClientName, ClientNumber>,
     work: Work,
     /// What to answer each change with.
     ids: Vec<Option<Box<str>>>,
@@ -54,6 +60,7 @@ pub struct Session {
     acks: Vec<(Option<Box<str>>, Counts)>,
     /// Something of logs was taken out of the outbox and is not sent yet.
     unsent: bool,
+    is_publishing: bool,
 }
 
 /// What has to be stored.
@@ -144,18 +151,16 @@ impl Session {
     pub fn new(live: Arc<Live>, settings: &LiveFrontSettings, dialect: Dialect) -> Self {
         Self {
             live,
-            bounds: Bounds {
-                topic_bytes_max: settings.topic_bytes_max,
-                outbox_bytes_max: settings.outbox_bytes_max,
-            },
+            bounds: settings.bounds(),
             bound: settings.bound(),
             dialect,
             outbox: None,
-            clients: Vec::new(),
+            clients: HashMap::new(),
             work: Work::default(),
             ids: Vec::new(),
             acks: Vec::new(),
             unsent: false,
+            is_publishing: false,
         }
     }
 
@@ -169,7 +174,52 @@ impl Session {
 
     /// Does what a message says; answers go into `out`.
     pub fn on_text(&mut self, text: &str, out: &mut BytesMut) -> Step {
-        let request = match command::read(text, self.bounds) {
+        self.on_read(command::read(text, self.bounds), out)
+    }
+
+    /// Does what messages say that came together, and says how many of them are done with: the others have to be given again,
+    /// when the work gathered so far is done or `out` has become shorter than `out_max`.
+    pub fn on_texts(&mut self, texts: &[&str], out_max: usize, out: &mut BytesMut) -> usize {
+        let mut requests: Vec<_> = texts
+            .iter()
+            .map(|text| command::read(text, self.bounds))
+            .collect();
+        for request in &mut requests {
+            if let Ok(Request {
+                command: Command::Publish { messages, .. },
+                ..
+            }) = request
+                && let [message] = messages.as_mut_slice()
+            {
+                message.foreseen = Some(self.live.foresee(&message.topic));
+            }
+        }
+        for request in &requests {
+            if let Ok(Request {
+                command: Command::Publish { messages, .. },
+                ..
+            }) = request
+                && let [message] = messages.as_slice()
+                && let Some(hash) = message.foreseen
+            {
+                self.live.foresee_topic(hash);
+            }
+        }
+        for (place, request) in requests.into_iter().enumerate() {
+            if out.len() >= out_max || self.on_read(request, out) == Step::AfterWork {
+                return place;
+            }
+        }
+        texts.len()
+    }
+
+    /// Whether it pays to give it several messages at once: the last one was published.
+    pub fn is_publishing(&self) -> bool {
+        self.is_publishing
+    }
+
+    fn on_read(&mut self, read: Result<Request<'_>, (Option<&str>, Fault)>, out: &mut BytesMut) -> Step {
+        let request = match read {
             Ok(request) => request,
             Err((id, fault)) => {
                 if self.answers_later() {
@@ -192,9 +242,10 @@ impl Session {
             | Command::Listen { .. }
             | Command::Leave
             | Command::List(_)
-            | Command::Presence { .. }
+            | Command::Presence(..)
             | Command::Ping => self.answers_later(),
         };
+        self.is_publishing = matches!(request.command, Command::Publish { .. });
         if must_wait {
             return Step::AfterWork;
         }
@@ -217,7 +268,7 @@ impl Session {
                 }
             }
             Command::SubscribeFrom(topics, from) => {
-                let listens = self.clients.iter().any(|(name, _)| *name == client);
+                let listens = self.clients.contains_key(&client);
                 match self.outbox.as_ref().filter(|_| listens) {
                     None => json::error(id, &Fault::NotListening),
                     Some(outbox) => {
@@ -259,37 +310,32 @@ impl Session {
                 self.leave(&client);
                 json::success(id, &[])
             }
-            Command::List(page) => json::success(id, &list(&self.live, &client, page)),
-            Command::Presence { topic, page } => {
-                json::success(id, &presence(&self.live, topic.as_deref(), page))
-            }
+            Command::List(page) => json::success(id, &presence::list(&self.live, &client, page)),
+            Command::Presence(of, page) => json::success(id, &presence::presence(&self.live, &of, page)),
             Command::Ping => json::success(id, &[]),
         };
         (self.dialect.frame)(&answer, out);
     }
 
     fn listen(&mut self, client: ClientName, bound: OutboxBound) -> Result<(), Fault> {
+        if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(&client) {
+            return Err(Fault::Crowded { max: CLIENTS_MAX });
+        }
         let outbox = self
             .outbox
             .get_or_insert_with(|| Outbox::new(self.dialect.format, bound, Arc::clone(self.live.metrics())));
         let number = self.live.listen(&client, outbox)?;
         outbox.set_bound(bound);
         self.bound = bound;
-        if !self.clients.iter().any(|(_, known)| *known == number) {
-            self.clients.push((client, number));
-        }
+        self.clients.insert(client, number);
         Ok(())
     }
 
     fn leave(&mut self, client: &ClientName) {
         let Some(outbox) = &self.outbox else { return };
-        self.clients.retain(|(name, number)| {
-            if name == client {
-                // What was taken is sent before the answer is.
-                self.live.leave(*number, outbox, false);
-            }
-            name != client
-        });
+        if let Some(number) = self.clients.remove(client) {
+            self.live.leave(number, outbox, false);
+        }
     }
 
     fn gather(&mut self, id: Option<&str>, client: ClientName, what: What) {
@@ -345,7 +391,7 @@ impl Session {
     /// more than it may keep.
     pub fn on_sent(&mut self, sent: &mut Sent, out: &mut BytesMut) -> bool {
         for client in sent.taken_over.drain(..) {
-            self.clients.retain(|(name, _)| *name != client);
+            self.clients.remove(&client);
             let more = [("client_id", json::client_id(&client))];
             (self.dialect.frame)(&json::notice("taken_over", &more), out);
         }
@@ -353,11 +399,35 @@ impl Session {
             let more = [("count", Value::from(sent.dropped))];
             (self.dialect.frame)(&json::notice("dropped", &more), out);
         }
-        self.unsent |= sent.from_logs;
+        for missed in sent.missed.drain(..) {
+            (self.dialect.frame)(&json::missed(&missed), out);
+        }
+        if sent.from_logs
+            && let Some(outbox) = &self.outbox
+        {
+            outbox.on_put_behind(out.len());
+            self.unsent = true;
+        }
         for message in sent.messages.drain(..) {
             out.extend_from_slice(&message);
         }
         !sent.overflowed
+    }
+
+    /// Writes once of what was put out. What was taken of logs may have been taken back meanwhile; all else is as it was put.
+    pub fn write<E>(
+        &self,
+        out: &mut BytesMut,
+        write: impl FnOnce(&[u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        match self.outbox.as_ref().filter(|_| self.unsent) {
+            Some(outbox) => outbox.write(out, write),
+            None => {
+                let count = write(out)?;
+                out.advance(count);
+                Ok(count)
+            }
+        }
     }
 
     pub fn error(&self, fault: &Fault, out: &mut BytesMut) {
@@ -368,7 +438,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(outbox) = &self.outbox {
-            for (_, number) in &self.clients {
+            for number in self.clients.values() {
                 self.live.leave(*number, outbox, true);
             }
         }
@@ -378,25 +448,46 @@ impl Drop for Session {
 /// Publishes messages, and says what became of them; those whose topics have a log are staged.
 fn publish(live: &Live, messages: &[Publish<'_>], staged: &mut Staged) -> Counts {
     let mut counts = Counts::default();
-    for message in messages {
-        let payload = match &message.payload {
-            Content::Json(json) => Payload::Json(json),
-            Content::Bytes(bytes) => Payload::Bytes(bytes),
-        };
-        let message = Message {
-            topic: &message.topic,
-            payload,
-            timestamp: message.timestamp,
-            id: message.message_id.as_deref(),
-            offset: None,
-        };
-        match live.publish(message, staged) {
-            Published::To(count) => counts.receivers += count,
-            Published::Duplicate => counts.duplicates += 1,
-            Published::Staged => counts.stored += 1,
+    let mut foreseen = Vec::new();
+    for some in messages.chunks(FORESEEN) {
+        let hash = |message: &Publish<'_>| message.foreseen.unwrap_or_else(|| live.foresee(&message.topic));
+        foreseen.clear();
+        foreseen.extend(some.iter().map(hash));
+        if let [_, _, ..] = *foreseen {
+            for hash in &foreseen {
+                live.foresee_topic(*hash);
+            }
+        }
+        for (message, hash) in some.iter().zip(&foreseen) {
+            publish_one(live, message, *hash, staged, &mut counts);
         }
     }
     counts
+}
+
+fn publish_one(
+    live: &Live,
+    message: &Publish<'_>,
+    hash: TopicHash,
+    staged: &mut Staged,
+    counts: &mut Counts,
+) {
+    let payload = match &message.payload {
+        Content::Json(json) => Payload::Json(json),
+        Content::Bytes(bytes) => Payload::Bytes(bytes),
+    };
+    let message = Message {
+        topic: &message.topic,
+        payload,
+        timestamp: message.timestamp,
+        id: message.message_id.as_deref(),
+        offset: None,
+    };
+    match live.publish_foreseen(hash, message, staged) {
+        Published::To(count) => counts.receivers += count,
+        Published::Duplicate => counts.duplicates += 1,
+        Published::Staged => counts.stored += 1,
+    }
 }
 
 /// Publishes messages; those that are to be stored are when this returns.
@@ -408,42 +499,4 @@ pub async fn publish_and_store(live: &Live, messages: &[Publish<'_>]) -> Result<
         None => true,
     };
     if stored { Ok(counts) } else { Err(Fault::NotStored) }
-}
-
-fn list(live: &Live, client: &ClientName, page: PageWanted) -> Vec<(&'static str, Value)> {
-    let page = live.subscriptions(client, page.from, page.count);
-    let (mut topics, mut patterns) = (Vec::new(), Vec::new());
-    for item in page.items {
-        match item {
-            Subscription::Topic(name) => topics.push(Value::from(name)),
-            Subscription::Pattern(text) => patterns.push(Value::from(text)),
-        }
-    }
-    vec![
-        ("topics", topics.into()),
-        ("patterns", patterns.into()),
-        ("next", page.next.into()),
-    ]
-}
-
-pub fn presence(live: &Live, topic: Option<&str>, page: PageWanted) -> Vec<(&'static str, Value)> {
-    let mut fields = Vec::new();
-    let present = if let Some(topic) = topic {
-        let (subscribers, listening) = live.topic_presence(topic);
-        fields.push(("subscribers", subscribers.into()));
-        fields.push(("listening", listening.into()));
-        live.subscribers(topic, page.from, page.count)
-    } else {
-        let counts = live.presence();
-        fields.push(("listening", counts.listening.into()));
-        fields.push(("topics", counts.topics.into()));
-        fields.push(("subscriptions", counts.subscriptions.into()));
-        live.present(page.from, page.count)
-    };
-    let clients = present.items.into_iter().map(
-        |present| json!({"client_id": json::client_id(&present.client), "listening": present.listening}),
-    );
-    fields.push(("clients", clients.collect()));
-    fields.push(("next", present.next.into()));
-    fields
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use stafett_broker::live::{OutboxBound, Overflow};
 
+use crate::command::Bounds;
+
 #[derive(Debug, Clone)]
 pub struct LiveFrontSettings {
     /// Bytes of one message that a client sends, with a command or a list of them.
@@ -33,6 +35,13 @@ pub enum Origins {
 }
 
 impl LiveFrontSettings {
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            topic_bytes_max: self.topic_bytes_max,
+            outbox_bytes_max: self.outbox_bytes_max,
+        }
+    }
+
     pub(crate) fn bound(&self) -> OutboxBound {
         OutboxBound {
             bytes: self.outbox_bytes,

@@ -83,7 +83,7 @@ pub enum BatchError {
     Codec(u16),
     #[error("the batch claims {records} records with a last offset delta of {last_offset_delta}")]
     Counts { records: i32, last_offset_delta: i32 },
-    #[error("the batch's base timestamp {base} is later than its max timestamp {max} or negative")]
+    #[error("the batch's timestamps, {base} at first and {max} at most, are not those of its records")]
     Timestamps { base: i64, max: i64 },
     #[error("record {index} of the batch is malformed")]
     Record { index: u32 },

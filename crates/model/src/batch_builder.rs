@@ -90,13 +90,14 @@ impl BatchBuilder {
     /// Adds a record. After an error the batch is as it was before.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), BatchError> {
         let timestamp = record.timestamp;
-        let base = if self.record_count == 0 {
-            timestamp
+        let (base, max) = if self.record_count == 0 {
+            (timestamp, timestamp)
         } else {
-            self.base_timestamp
+            (self.base_timestamp, self.max_timestamp)
         };
-        let delta = timestamp.checked_sub(base).filter(|_| timestamp >= -1);
-        let delta = delta.ok_or(BatchError::Timestamps { base, max: timestamp })?;
+        let delta = timestamp
+            .checked_sub(base)
+            .ok_or(BatchError::Timestamps { base, max: timestamp })?;
         let before = self.bytes.len();
         let written = record::write(record, delta, self.record_count, &mut self.bytes);
         if written.is_none() || self.bytes.len() > BATCH_BYTES_MAX {
@@ -106,7 +107,7 @@ impl BatchBuilder {
             });
         }
         self.base_timestamp = base;
-        self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.max_timestamp = max.max(timestamp);
         self.record_count += 1;
         Ok(())
     }

@@ -8,8 +8,7 @@
 //! |---|---|---|
 //! | compressed records | always decompressed and walked | only with [`ProduceLimits::deep`]; else the record count is bounded |
 //! | append-time bit set by a producer | refused if the topic keeps append time or the records have no timestamp | refused |
-//! | max timestamp is not that of the records | put right in silence | the same in [`sole_batch`], where records are walked; [`validate_produced`] refuses it |
-//! | timestamps below -1, in the header or of a record | taken | refused |
+//! | max timestamp is not that of the records | put right in silence | the same in [`sole_batch`], where records are walked or it is earlier than the first; [`validate_produced`] refuses it |
 //! | offset deltas that are not 0, 1, 2, … | stored as they are, unless compressed | refused |
 //! | producer id with an epoch of -1, producer id below -1 | taken | refused |
 //! | key or value length below -1 | taken for none | refused |
@@ -24,6 +23,9 @@ use crate::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES};
 use crate::compression;
 use crate::record::{self, RECORD_BYTES_MIN};
 use crate::records::block;
+
+/// What stands where a timestamp is not known. Times before 1970 are below it.
+const NO_TIMESTAMP: i64 = -1;
 
 /// How much a producer may send at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +56,14 @@ impl Default for ProduceLimits {
 /// so many bytes can hold at most: 7 bytes a record, at the codec's greatest possible ratio.
 pub fn validate_produced(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader, BatchError> {
     let (header, max) = check(bytes, limits)?;
-    match max {
-        Some(max) if max != header.max_timestamp => Err(BatchError::Timestamps {
-            base: header.base_timestamp,
-            max: header.max_timestamp,
-        }),
-        _ => Ok(header),
-    }
+    let (base, stated) = (header.base_timestamp, header.max_timestamp);
+    let sound = match max {
+        Some(max) => max == stated,
+        None => stated == NO_TIMESTAMP || stated >= base,
+    };
+    sound
+        .then_some(header)
+        .ok_or(BatchError::Timestamps { base, max: stated })
 }
 
 /// As [`validate_produced`], decompressing whatever is compressed.
@@ -77,8 +80,8 @@ pub fn validate_deep(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader
 /// Checks that `bytes` are one batch and nothing else, which is what a producer may send for a partition, and returns
 /// it with its header.
 ///
-/// The batch shares the bytes given, but for one case: where its max timestamp is not that of its records (some older
-/// producers leave it at -1) it is a copy in which that is put right.
+/// The batch shares the bytes given, but for one case: where its max timestamp is not that of its records (some
+/// producers leave it at -1, or have that of the last record there) it is a copy in which that is put right.
 pub fn sole_batch(bytes: &Bytes, limits: &ProduceLimits) -> Result<(Bytes, BatchHeader), BatchError> {
     let (mut header, mut max) = check(bytes, limits)?;
     if bytes.len() > header.bytes {
@@ -86,7 +89,8 @@ pub fn sole_batch(bytes: &Bytes, limits: &ProduceLimits) -> Result<(Bytes, Batch
             bytes: bytes.len() - header.bytes,
         });
     }
-    if max.is_none() && header.max_timestamp < header.base_timestamp {
+    if max.is_none() && (header.max_timestamp == NO_TIMESTAMP || header.max_timestamp < header.base_timestamp)
+    {
         max = check(
             bytes,
             &ProduceLimits {
@@ -170,10 +174,6 @@ fn check_header(header: &BatchHeader, limits: &ProduceLimits) -> Result<(), Batc
             sequence: header.base_sequence,
         });
     }
-    let (base, max) = (header.base_timestamp, header.max_timestamp);
-    if base < -1 || max < -1 || max != -1 && max < base {
-        return Err(BatchError::Timestamps { base, max });
-    }
     Ok(())
 }
 
@@ -202,7 +202,7 @@ fn walk(header: &BatchHeader, block: &[u8]) -> Result<i64, BatchError> {
     }
     let base = header.base_timestamp;
     match (base.checked_add(earliest), base.checked_add(latest)) {
-        (Some(earliest), Some(latest)) if earliest >= -1 => Ok(latest),
+        (Some(_), Some(latest)) => Ok(latest),
         _ => Err(BatchError::Timestamps {
             base,
             max: header.max_timestamp,

@@ -299,8 +299,9 @@ impl Lane {
             }
             if range.start <= self.head {
                 self.head = self.settled.first_missing(self.head);
-                let below = self.settled.count(self.next..self.head);
-                self.settled_ahead -= below;
+                if self.next < self.head {
+                    self.settled_ahead -= self.settled.count(self.next..self.head);
+                }
                 self.settled.remove_below(self.head);
             }
         }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 const CHUNK: u64 = 4096;
+/// The same, as a place behind the last within a chunk.
+const CHUNK_END: u16 = 4096;
 const WORDS: usize = 64;
 /// Runs beyond which a bit map of 512 bytes is smaller.
 const RUNS_MAX: usize = 128;
@@ -18,7 +20,13 @@ pub struct OffsetSet {
 }
 
 #[derive(Debug, Clone)]
-enum Chunk {
+struct Chunk {
+    len: u16,
+    form: Form,
+}
+
+#[derive(Debug, Clone)]
+enum Form {
     Full,
     /// Runs `first..behind` within the chunk, in order, with something between any two.
     Runs(Vec<(u16, u16)>),
@@ -27,102 +35,154 @@ enum Chunk {
 
 impl PartialEq for Chunk {
     fn eq(&self, other: &Self) -> bool {
-        self.runs() == other.runs()
+        self.len == other.len && self.runs_from(0).eq(other.runs_from(0))
     }
 }
 
 impl Eq for Chunk {}
 
 impl Chunk {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Full => CHUNK,
-            Self::Runs(runs) => runs.iter().map(|(first, behind)| u64::from(behind - first)).sum(),
-            Self::Bits(bits) => bits.iter().map(|word| u64::from(word.count_ones())).sum(),
+    fn empty() -> Self {
+        Self {
+            len: 0,
+            form: Form::Runs(Vec::new()),
         }
     }
 
-    fn contains(&self, at: u16) -> bool {
-        match self {
-            Self::Full => true,
-            Self::Runs(runs) => {
-                let behind = runs.partition_point(|(first, _)| *first <= at);
-                let run = behind.checked_sub(1).and_then(|index| runs.get(index));
-                run.is_some_and(|(_, end)| at < *end)
+    /// The first run that ends behind `at`; it may begin before it.
+    fn run_from(&self, at: u16) -> Option<(u16, u16)> {
+        match &self.form {
+            Form::Full => (at < CHUNK_END).then_some((0, CHUNK_END)),
+            Form::Runs(runs) => runs
+                .get(runs.partition_point(|(_, behind)| *behind <= at))
+                .copied(),
+            Form::Bits(bits) => {
+                let first = first_bit(bits, at, 0)?;
+                Some((first, first_bit(bits, first, u64::MAX).unwrap_or(CHUNK_END)))
             }
-            Self::Bits(bits) => bits
+        }
+    }
+
+    /// The runs from `at` on; the first may begin before it where the chunk holds runs.
+    fn runs_from(&self, at: u16) -> impl Iterator<Item = (u16, u16)> {
+        std::iter::successors(self.run_from(at), |(_, behind)| self.run_from(*behind))
+    }
+
+    fn contains(&self, at: u16) -> bool {
+        match &self.form {
+            Form::Full => true,
+            Form::Runs(_) => self.run_from(at).is_some_and(|(first, _)| first <= at),
+            Form::Bits(bits) => bits
                 .get(usize::from(at / 64))
                 .is_some_and(|word| word >> (at % 64) & 1 == 1),
         }
     }
 
-    fn runs(&self) -> Vec<(u16, u16)> {
-        let full = u16::try_from(CHUNK).unwrap_or(u16::MAX);
-        match self {
-            Self::Full => vec![(0, full)],
-            Self::Runs(runs) => runs.clone(),
-            Self::Bits(_) => {
-                let mut runs: Vec<(u16, u16)> = Vec::new();
-                for at in (0..full).filter(|at| self.contains(*at)) {
-                    match runs.last_mut() {
-                        Some((_, behind)) if *behind == at => *behind = at + 1,
-                        _ => runs.push((at, at + 1)),
-                    }
-                }
-                runs
-            }
-        }
-    }
-
-    fn insert(&mut self, first: u16, behind: u16) {
-        match self {
-            Self::Full => return,
-            Self::Runs(runs) => insert_run(runs, first, behind),
-            Self::Bits(bits) => {
-                for at in first..behind {
-                    if let Some(word) = bits.get_mut(usize::from(at / 64)) {
-                        *word |= 1 << (at % 64);
-                    }
-                }
-            }
-        }
-        self.settle_form();
-    }
-
-    /// Takes the form that is smallest.
-    fn settle_form(&mut self) {
-        if self.len() == CHUNK {
-            *self = Self::Full;
-        } else if let Self::Runs(runs) = self
+    /// Adds a run; how many of it were not there yet.
+    fn insert(&mut self, first: u16, behind: u16) -> u16 {
+        let added = match &mut self.form {
+            Form::Full => return 0,
+            Form::Runs(runs) => insert_run(runs, first, behind),
+            Form::Bits(bits) => set_bits(bits, first, behind),
+        };
+        self.len += added;
+        if self.len == CHUNK_END {
+            self.form = Form::Full;
+        } else if let Form::Runs(runs) = &self.form
             && runs.len() > RUNS_MAX
         {
             let mut bits = Box::new([0_u64; WORDS]);
-            for (first, behind) in runs.iter() {
-                for at in *first..*behind {
-                    if let Some(word) = bits.get_mut(usize::from(at / 64)) {
-                        *word |= 1 << (at % 64);
-                    }
+            for (first, behind) in runs {
+                set_bits(&mut bits, *first, *behind);
+            }
+            self.form = Form::Bits(bits);
+        }
+        added
+    }
+
+    /// Forgets what is below `at`.
+    fn remove_below(&mut self, at: u16) {
+        match &mut self.form {
+            Form::Full => {
+                self.form = Form::Runs(vec![(at, CHUNK_END)]);
+                self.len = CHUNK_END - at;
+            }
+            Form::Runs(runs) => {
+                runs.drain(..runs.partition_point(|(_, behind)| *behind <= at));
+                if let Some((first, _)) = runs.first_mut() {
+                    *first = at.max(*first);
+                }
+                self.len = runs.iter().map(|(first, behind)| behind - first).sum();
+            }
+            Form::Bits(bits) => {
+                for (word, mask) in words_of(bits, 0, at) {
+                    self.len -= count_ones(*word & mask);
+                    *word &= !mask;
                 }
             }
-            *self = Self::Bits(bits);
         }
     }
 }
 
-fn insert_run(runs: &mut Vec<(u16, u16)>, first: u16, behind: u16) {
+/// The first bit at or behind `at` that is set in the bits with those of `flip` turned over.
+fn first_bit(bits: &[u64; WORDS], at: u16, flip: u64) -> Option<u16> {
+    let mut mask = u64::MAX << (at % 64);
+    for (number, word) in (at / 64..).zip(bits.get(usize::from(at / 64)..)?) {
+        let word = (word ^ flip) & mask;
+        if word != 0 {
+            return Some(number * 64 + u16::try_from(word.trailing_zeros()).unwrap_or(0));
+        }
+        mask = u64::MAX;
+    }
+    None
+}
+
+/// The words that a run touches, each with the bits of the run.
+fn words_of(bits: &mut [u64; WORDS], first: u16, behind: u16) -> impl Iterator<Item = (&mut u64, u64)> {
+    let touched = usize::from(first / 64)..usize::from(behind).div_ceil(64);
+    let words = bits.get_mut(touched).unwrap_or_default();
+    (first / 64 * 64..)
+        .step_by(64)
+        .zip(words)
+        .map(move |(base, word)| {
+            let from = u64::MAX << first.saturating_sub(base).min(63);
+            let below = (behind - base).min(64);
+            (word, from & (u64::MAX >> (64 - below)))
+        })
+}
+
+/// How many bits were not set yet.
+fn set_bits(bits: &mut [u64; WORDS], first: u16, behind: u16) -> u16 {
+    words_of(bits, first, behind)
+        .map(|(word, mask)| {
+            let added = count_ones(mask & !*word);
+            *word |= mask;
+            added
+        })
+        .sum()
+}
+
+fn count_ones(word: u64) -> u16 {
+    u16::try_from(word.count_ones()).unwrap_or(0)
+}
+
+/// Adds a run to runs; how many of it were not there yet.
+fn insert_run(runs: &mut Vec<(u16, u16)>, first: u16, behind: u16) -> u16 {
     // Most runs go on where the last one ends.
     if let Some((_, end)) = runs.last_mut()
         && *end == first
     {
         *end = behind;
-        return;
+        return behind - first;
     }
     let from = runs.partition_point(|(_, end)| *end < first);
     let to = runs.partition_point(|(start, _)| *start <= behind);
     let touched = runs.get(from..to).unwrap_or_default();
     let start = touched.first().map_or(first, |(start, _)| first.min(*start));
     let end = touched.last().map_or(behind, |(_, end)| behind.max(*end));
+    let had: u16 = touched.iter().map(|(start, end)| end - start).sum();
     runs.splice(from..to, [(start, end)]);
+    end - start - had
 }
 
 impl OffsetSet {
@@ -150,13 +210,8 @@ impl OffsetSet {
         while at < range.end {
             let number = at / CHUNK;
             let behind = (number + 1).saturating_mul(CHUNK).min(range.end);
-            let chunk = self
-                .chunks
-                .entry(number)
-                .or_insert_with(|| Chunk::Runs(Vec::new()));
-            let before = chunk.len();
-            chunk.insert(within(at), within(behind - 1) + 1);
-            added += chunk.len() - before;
+            let chunk = self.chunks.entry(number).or_insert_with(Chunk::empty);
+            added += u64::from(chunk.insert(within(at), within(behind - 1) + 1));
             at = behind;
         }
         self.len += added;
@@ -169,25 +224,10 @@ impl OffsetSet {
         while self.len > 0
             && let Some(chunk) = self.chunks.get(&(at / CHUNK))
         {
-            let chunk_end = (at / CHUNK + 1) * CHUNK;
-            let end = match chunk {
-                Chunk::Full => chunk_end,
-                Chunk::Runs(runs) => {
-                    let behind = runs.partition_point(|(first, _)| *first <= within(at));
-                    let run = behind.checked_sub(1).and_then(|index| runs.get(index));
-                    match run {
-                        Some((_, end)) if within(at) < *end => at - at % CHUNK + u64::from(*end),
-                        _ => at,
-                    }
-                }
-                Chunk::Bits(_) => (at..chunk_end)
-                    .find(|at| !chunk.contains(within(*at)))
-                    .unwrap_or(chunk_end),
-            };
-            if end == at {
-                return at;
+            match chunk.run_from(within(at)) {
+                Some((first, behind)) if first <= within(at) => at = at - at % CHUNK + u64::from(behind),
+                _ => return at,
             }
-            at = end;
             if !at.is_multiple_of(CHUNK) {
                 return at;
             }
@@ -216,27 +256,20 @@ impl OffsetSet {
 
     /// Forgets all below an offset.
     pub fn remove_below(&mut self, offset: u64) {
-        while let Some(entry) = self.chunks.first_entry()
+        while let Some(mut entry) = self.chunks.first_entry()
             && entry.key() * CHUNK < offset
         {
-            let number = *entry.key();
-            let chunk = entry.remove();
-            self.len -= chunk.len();
-            if (number + 1) * CHUNK > offset {
-                let kept = chunk
-                    .runs()
-                    .into_iter()
-                    .filter_map(|(first, behind)| {
-                        let first = first.max(within(offset));
-                        (first < behind).then_some((first, behind))
-                    })
-                    .collect::<Vec<_>>();
-                if !kept.is_empty() {
-                    let mut chunk = Chunk::Runs(kept);
-                    chunk.settle_form();
-                    self.len += chunk.len();
-                    self.chunks.insert(number, chunk);
-                }
+            let before = entry.get().len;
+            let wholly = (entry.key() + 1) * CHUNK <= offset;
+            if !wholly {
+                entry.get_mut().remove_below(within(offset));
+            }
+            let left = if wholly { 0 } else { entry.get().len };
+            self.len -= u64::from(before - left);
+            if left == 0 {
+                entry.remove();
+            }
+            if !wholly {
                 return;
             }
         }
@@ -251,14 +284,14 @@ impl OffsetSet {
     fn runs_from(&self, from: u64) -> impl Iterator<Item = Range<u64>> {
         self.chunks
             .range(from / CHUNK..)
-            .flat_map(|(number, chunk)| {
+            .flat_map(move |(number, chunk)| {
                 let base = number * CHUNK;
+                // Only the first chunk can begin before `from`.
+                let at = if base < from { within(from) } else { 0 };
                 chunk
-                    .runs()
-                    .into_iter()
+                    .runs_from(at)
                     .map(move |(first, behind)| base + u64::from(first)..base + u64::from(behind))
             })
-            .filter(move |run| run.end > from)
     }
 }
 
@@ -316,8 +349,12 @@ mod tests {
         for at in (0..CHUNK * 4).step_by(2) {
             set.insert(at..at + 1);
         }
-        assert!(set.chunks.values().all(|chunk| matches!(chunk, Chunk::Bits(_))));
+        assert!(
+            set.chunks
+                .values()
+                .all(|chunk| matches!(chunk.form, Form::Bits(_)))
+        );
         set.insert(0..CHUNK * 4);
-        assert!(set.chunks.values().all(|chunk| matches!(chunk, Chunk::Full)));
+        assert!(set.chunks.values().all(|chunk| matches!(chunk.form, Form::Full)));
     }
 }

@@ -72,6 +72,18 @@ impl Core {
         Ok(addresses)
     }
 
+    /// Puts the rules of `settings` in force about what is stored behind live topics.
+    pub(crate) async fn change_live_logs(&self, settings: &Settings) -> anyhow::Result<()> {
+        let changed = self.broker.change_live_logs(&settings.live.logs).await;
+        changed.context("a log behind live topics cannot be opened")
+    }
+
+    /// Puts the rules of `settings` in force about duplicates.
+    pub(crate) fn change_duplicates(&self, settings: &Settings) {
+        let live::DuplicateSettings { rules, max } = live::duplicate_settings(settings);
+        self.broker.live().change_duplicates(rules, max);
+    }
+
     /// Returns when the journal has failed, with the reason: everything has to start again.
     pub(crate) async fn failed(&self) -> String {
         loop {

@@ -1,6 +1,7 @@
 //! Live topics: what the settings say of them.
 
 use stafett_broker::LiveSettings;
+use stafett_broker::live::DuplicateRule;
 use stafett_live::LiveFrontSettings;
 
 use crate::config::Settings;
@@ -12,13 +13,27 @@ fn size(number: u64) -> usize {
 /// For the broker.
 pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
     let live = &settings.live;
+    let duplicates = duplicate_settings(settings);
     LiveSettings {
         subscriptions_max: size(live.subscriptions_max),
         patterns_max: size(live.patterns_max),
         clients_max: size(live.clients_max),
-        duplicates: live.duplicates.clone(),
-        duplicates_max: size(live.duplicates_max),
+        duplicates: duplicates.rules,
+        duplicates_max: duplicates.max,
         logs: live.logs.clone(),
+    }
+}
+
+/// What is filtered, and how much is remembered.
+pub(crate) struct DuplicateSettings {
+    pub(crate) rules: Vec<DuplicateRule>,
+    pub(crate) max: usize,
+}
+
+pub(crate) fn duplicate_settings(settings: &Settings) -> DuplicateSettings {
+    DuplicateSettings {
+        rules: settings.live.duplicates.clone(),
+        max: size(settings.live.duplicates_max),
     }
 }
 

@@ -5,17 +5,31 @@ use std::panic;
 use std::str::FromStr;
 
 use anyhow::Context;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat};
 
+/// What is logged, to be changed.
+#[derive(Debug)]
+pub(crate) struct LogLevel(reload::Handle<Targets, Registry>);
+
+impl LogLevel {
+    pub(crate) fn set(&self, level: &str) -> anyhow::Result<()> {
+        let filter = Targets::from_str(level).context("log.level")?;
+        self.0.reload(filter).context("log.level cannot be changed")
+    }
+}
+
 /// Starts logging, once per process. A panic becomes a log line too.
-pub(crate) fn start(settings: &Log) -> anyhow::Result<()> {
+pub(crate) fn start(settings: &Log) -> anyhow::Result<LogLevel> {
     let filter = Targets::from_str(&settings.level).context("log.level")?;
+    let (filter, level) = reload::Layer::new(filter);
     let subscriber = registry().with(filter);
     let started = match settings.format {
         LogFormat::Text => subscriber
@@ -33,5 +47,5 @@ pub(crate) fn start(settings: &Log) -> anyhow::Result<()> {
     panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a mistake in Stafett itself: a task has panicked");
     }));
-    Ok(())
+    Ok(LogLevel(level))
 }

@@ -12,6 +12,7 @@
 //! - [`core`], [`front_ends`], [`journal_routes`]: what the process is put together from
 //! - [`limits`]: what the operating system allows
 //! - [`logging`]: structured logs, to standard error
+//! - [`reload`]: settings that are changed while the broker runs
 //! - [`signals`]: when to stop
 //! - [`usage`]: metrics of what the process takes
 
@@ -26,6 +27,7 @@ mod journal_routes;
 mod limits;
 mod live;
 mod logging;
+mod reload;
 mod serve;
 mod signals;
 mod usage;

@@ -4,6 +4,7 @@
 //! settings → logs → runtime → metrics → HTTP (/health says 503)
 //!   → core: what is stored is read     recovering
 //!   → front ends: listeners open       ready
+//!   → SIGHUP                           the settings are read again
 //!   → SIGTERM or SIGINT                draining: no new connections, what was begun is finished
 //!   → core is closed → HTTP ends → exit code 0
 //!   → the journal failed               the same, and then everything from the beginning, on the same addresses:
@@ -31,7 +32,7 @@ use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use crate::announce;
-use crate::config::{ConfigError, Settings, definition};
+use crate::config::{ConfigError, Flags, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::front_ends::Addresses;
@@ -39,6 +40,7 @@ use crate::journal_routes::{self, JournalSlot};
 use crate::limits;
 use crate::live;
 use crate::logging;
+use crate::reload::Reload;
 use crate::signals::StopSignals;
 use crate::usage;
 
@@ -75,25 +77,41 @@ enum End {
     },
 }
 
-/// Runs the broker until it is told to stop.
-pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
-    logging::start(&settings.log)?;
+/// Runs the broker until it is told to stop. The flags are those that the settings were read with.
+pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
+    let level = logging::start(&settings.log)?;
     let descriptors = limits::raise_descriptors();
     let runtime = runtime(&settings).context("the runtime cannot be started")?;
-    let ended = runtime.block_on(run_again(settings, descriptors));
+    let ended = runtime.block_on(async {
+        let reload = Reload::listen(settings, flags, level).context("signals cannot be taken over")?;
+        run_again(reload, descriptors).await
+    });
     runtime.shutdown_timeout(BACKGROUND_END_MAX);
     ended
 }
 
 /// Runs, and starts again when the journal has failed: what failed once, a full queue of a network disk or a device that
 /// came back, may work again; what does not is told when it cannot be recovered several times in a row.
-async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failure> {
-    let mut signals = StopSignals::listen().context("signals cannot be taken over")?;
+async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> {
+    let signals = StopSignals::listen();
+    let signals = match reload.has_file() {
+        true => signals,
+        // There is nothing to read again.
+        false => signals.and_then(StopSignals::and_hangup),
+    };
+    let mut signals = signals.context("signals cannot be taken over")?;
+    let mut listened: Option<(SocketAddr, Addresses)> = None;
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let failure = match Process::new(settings.clone(), descriptors)
-            .run(&mut signals)
+        let mut settings = reload.settings().clone();
+        if let Some((http, front_ends)) = &listened {
+            settings.http.listen = http.to_string();
+            settings.kafka.listen = front_ends.kafka.to_string();
+            settings.amqp.listen = front_ends.amqp.to_string();
+        }
+        let failure = match Process::new(settings, descriptors)
+            .run(&mut signals, &mut reload)
             .await
         {
             Ok(End::Stopped) => return Ok(()),
@@ -102,9 +120,7 @@ async fn run_again(mut settings: Settings, descriptors: u64) -> Result<(), Failu
                 http,
                 front_ends,
             }) => {
-                settings.http.listen = http.to_string();
-                settings.kafka.listen = front_ends.kafka.to_string();
-                settings.amqp.listen = front_ends.amqp.to_string();
+                listened = Some((http, front_ends));
                 unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
             }
@@ -225,7 +241,7 @@ impl Process {
         }
     }
 
-    async fn run(self, signals: &mut StopSignals) -> Result<End, Failure> {
+    async fn run(self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         self.health.set(State::Recovering);
         let core = tokio::select! {
@@ -252,6 +268,7 @@ impl Process {
                 None
             }
             reason = core.failed() => Some(reason),
+            () = reload.run(&core) => None,
         };
         let _guard = ExitGuard::after(END_MAX);
         self.health.set(State::Draining);

@@ -50,9 +50,34 @@ seen = two.ask("presence", topic="topic 5")
 same((seen["subscribers"], seen["listening"]), (2, 1))
 same(
     sorted(seen["clients"], key=str),
-    sorted([{"client_id": "a client", "listening": True}, {"client_id": 2, "listening": False}], key=str),
+    sorted(
+        [
+            {"client_id": "a client", "listening": True, "subscriptions": seen["clients"][0]["subscriptions"]},
+            {"client_id": 2, "listening": False, "subscriptions": 1},
+        ],
+        key=str,
+    ),
 )
 same(two.ask("presence")["listening"], 1)
+seen = two.ask("presence", of="listening")
+same([client["client_id"] for client in seen["clients"]], ["a client"])
+
+# Every topic with its subscribers, page by page; the patterns that match one, and who has them.
+two.ask("subscribe", pattern="topic 5*")
+found, start = {}, 0
+while start is not None:
+    page = two.ask("presence", of="topics", **{"from": start, "count": 7})
+    assert len(page["topics"]) <= 7
+    found |= {topic["topic"]: topic["subscribers"] for topic in page["topics"]}
+    start = page["next"]
+same((found["topic 5"], found["topic 6"]), (2, 1))
+same(len(found), two.ask("presence")["topics"])
+same(two.ask("presence", topic="topic 5")["patterns"], [{"pattern": "topic 5*", "subscribers": 1}])
+seen = two.ask("presence", pattern="topic 5*")
+same((seen["subscribers"], seen["clients"][0]["client_id"]), (1, 2))
+for odd in [{"of": "everything"}, {"of": "topics", "topic": "a"}, {"topic": "a", "pattern": "b"}]:
+    same(two.ask("presence", **odd)["error"], "bad_state")
+two.ask("unsubscribe", pattern="topic 5*")
 
 # Several clients on one connection, each with its own broadcast.
 two.client = 3

@@ -62,6 +62,27 @@ try:
 except urllib.error.HTTPError as error:
     same((error.code, json.load(error)["info"]), (400, "Key 'client_id' not specified"))
 
+
+
+def ask(path):
+    try:
+        with urllib.request.urlopen(f"http://{ADDRESS}/live/{path}", timeout=LIMIT) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["info"]
+
+
+# Who is there, and who subscribes to what.
+same(ask("presence?topic=a%20b")["clients"], [{"client_id": "web", "listening": True, "subscriptions": 3}])
+same(ask("presence?of=listening&count=1")["clients"][0]["client_id"], "web")
+same({topic["topic"] for topic in ask("presence?of=topics")["topics"]}, {"a b", "c"})
+same(ask("presence")["patterns"], 1)
+same(sorted(ask("subscriptions?client_id=web")["topics"]), ["a b", "c"])
+same(ask("subscriptions?client_id=web")["patterns"], ["x*"])
+same(ask("subscriptions"), (400, "Key 'client_id' not specified"))
+same(ask("subscriptions?client_id=1.0")[0], 400)
+same(ask("presence?count=10001")[0], 400)
+
 with urllib.request.urlopen(f"http://{ADDRESS}/", timeout=LIMIT) as page:
     assert "/live/try" in page.read().decode()
 with urllib.request.urlopen(f"http://{ADDRESS}/metrics", timeout=LIMIT) as page:

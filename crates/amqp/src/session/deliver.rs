@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use stafett_amqp_wire::methods::basic;
-use stafett_amqp_wire::{Encoder, FrameKind};
+use stafett_amqp_wire::{Encoder, FrameKind, frame};
 use stafett_broker::queues::{Delivery, Event, Run};
 use stafett_model::StoredMessage;
 
@@ -10,6 +10,12 @@ use super::Session;
 use super::channel::{How, Unsettled};
 use super::consume::Holder;
 use crate::content::{self, Additions};
+use crate::output::SHARED_BYTES_MIN;
+
+/// What a delivery takes beside its body, about.
+const DELIVERY_BYTES: usize = 128;
+/// A body that is copied fits into one frame, whatever was agreed on.
+const _: () = assert!(SHARED_BYTES_MIN <= frame::FRAME_MAX_MIN as usize - frame::FRAME_OVERHEAD);
 
 impl Session {
     /// Writes what waits in the outbox; whether there was anything.
@@ -46,6 +52,8 @@ impl Session {
             return;
         };
         self.shared.metrics.delivered.inc_by(run.deliveries.len() as u64);
+        let bytes = |delivery: &Delivery| DELIVERY_BYTES + delivery.message.value_len().min(SHARED_BYTES_MIN);
+        self.out.tail().reserve(run.deliveries.iter().map(bytes).sum());
         for delivery in run.deliveries {
             channel.last_delivery_tag += 1;
             let tag = channel.last_delivery_tag;
@@ -121,8 +129,12 @@ pub(super) fn write_message(
         e.u64(message.value_len() as u64);
         e.with(|tail| content::write_properties(message, additions, tail));
     });
-    if message.value_len() > 0 {
-        out.body(head.channel, message.value_bytes(), head.frame_bytes_max);
+    match message.value_len() {
+        0 => {}
+        1..SHARED_BYTES_MIN => {
+            Encoder::frame(tail, FrameKind::Body, head.channel, |e| e.raw(message.value()))
+        }
+        _ => out.body(head.channel, message.value_bytes(), head.frame_bytes_max),
     }
 }
 

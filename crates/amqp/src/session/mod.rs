@@ -44,7 +44,7 @@ use self::assembly::Content;
 use self::channel::Channel;
 use self::confirms::Groups;
 use self::consume::Holder;
-use self::publish::Outgoing;
+use self::publish::Gathered;
 use crate::amqp::Shared;
 use crate::exception::{Exception, Scope, octets};
 use crate::handshake::Agreed;
@@ -104,7 +104,11 @@ pub(crate) struct Session {
     /// An exchange that was there when the last message came, until the turn ends.
     checked_exchange: Option<ByteString>,
     /// Received and not handed to the broker yet.
-    outgoing: Vec<Outgoing>,
+    gathered: Vec<Gathered>,
+    /// How many messages were in the first run of those gathered before.
+    gathered_before: usize,
+    /// The time of day at which messages of this turn came, once one has; ms since 1970.
+    turn_ms: Option<i64>,
     /// Handed to the broker, in order.
     groups: Groups,
     /// Bindings whose clients are told once they are stored.
@@ -140,7 +144,9 @@ impl Session {
             holders: HashMap::new(),
             last_token: 0,
             checked_exchange: None,
-            outgoing: Vec::new(),
+            gathered: Vec::new(),
+            gathered_before: 0,
+            turn_ms: None,
             groups: Groups::default(),
             bound: Vec::new(),
             settlements: Vec::new(),
@@ -173,6 +179,7 @@ impl Session {
         self.flush_settlements();
         // What is not part of a message any more.
         self.memory = None;
+        self.turn_ms = None;
         Ok(())
     }
 
@@ -438,6 +445,7 @@ impl Session {
             return Ok(permit);
         }
         self.settle_published().await?;
+        self.turn_ms = None;
         let holds = |channel: &Channel| matches!(&channel.assembly, assembly::Assembly::Body(body) if body.has_memory());
         if self.channels.values().any(holds) {
             let text = "no memory for two large bodies on one connection at once";

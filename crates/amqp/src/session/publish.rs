@@ -2,6 +2,7 @@
 //! broker says what became of it.
 
 use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
 use stafett_broker::exchanges::{Publish, PublishError};
@@ -18,15 +19,15 @@ use crate::exception::Exception;
 
 /// Publishing stops for a moment when so much waits for the broker.
 const GROUPS_MAX: usize = 256;
+/// Messages that room is made for before they come.
+const GATHERED_AHEAD: usize = 1024;
 
-/// A message that was received and not handed to the broker yet.
+/// Messages to one exchange that were received one behind the other and not handed to the broker yet.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub channel: u16,
-    /// Its number, where it is to be confirmed.
-    pub number: Option<u64>,
-    pub mandatory: bool,
-    pub incoming: Incoming,
+pub(crate) struct Gathered {
+    exchange: ByteString,
+    entries: Vec<Entry>,
+    messages: Vec<Publish>,
 }
 
 impl Session {
@@ -72,12 +73,11 @@ impl Session {
         if let Some(memory) = content.memory.take() {
             self.add_memory(memory);
         }
-        let user = self.agreed.user.clone();
         let publisher = Publisher {
-            user: &user,
-            now_ms: now_ms(),
+            user: &self.agreed.user,
+            now_ms: *self.turn_ms.get_or_insert_with(now_ms),
         };
-        let incoming = content::receive(content, publisher)?;
+        let mut incoming = content::receive(content, publisher)?;
         let channel = self.channel(number)?;
         let confirm = match &mut channel.mode {
             Mode::Confirms { last } => {
@@ -86,65 +86,79 @@ impl Session {
             }
             Mode::Plain | Mode::Transactions(_) => None,
         };
-        let incoming = self.fill_reply_address(number, incoming)?;
+        self.fill_reply_address(number, &mut incoming)?;
         if super::replies::is_direct_reply(&incoming) {
             return self.reply(number, confirm, mandatory, incoming).await;
         }
-        self.outgoing.push(Outgoing {
+        let entry = Entry {
             channel: number,
             number: confirm,
             mandatory,
-            incoming,
-        });
+        };
+        self.gather(entry, incoming);
         Ok(())
+    }
+
+    fn gather(&mut self, entry: Entry, incoming: Incoming) {
+        let Incoming {
+            message, more_keys, ..
+        } = incoming;
+        if self
+            .gathered
+            .last()
+            .is_none_or(|last| last.exchange != message.exchange)
+        {
+            // As many as the last time, or few where the client goes from one exchange to another.
+            let expected = if self.gathered.is_empty() {
+                self.gathered_before
+            } else {
+                0
+            };
+            self.gathered.push(Gathered {
+                exchange: message.exchange.clone(),
+                entries: Vec::with_capacity(expected),
+                messages: Vec::with_capacity(expected),
+            });
+        }
+        if let Some(last) = self.gathered.last_mut() {
+            last.entries.push(entry);
+            last.messages.push(Publish { message, more_keys });
+        }
     }
 
     /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
     pub(crate) fn flush_published(&mut self) -> Result<(), End> {
         self.checked_exchange = None;
-        if self.outgoing.is_empty() {
+        if self.gathered.is_empty() {
             return Ok(());
         }
-        let mut outgoing = std::mem::take(&mut self.outgoing).into_iter().peekable();
-        while let Some(first) = outgoing.next() {
-            let exchange = first.incoming.message.exchange.clone();
-            let mut run = vec![first];
-            while let Some(next) = outgoing.next_if(|next| next.incoming.message.exchange == exchange) {
-                run.push(next);
-            }
-            self.publish_run(&exchange, run);
+        let mut gathered = std::mem::take(&mut self.gathered);
+        self.gathered_before = gathered
+            .first()
+            .map_or(0, |first| first.messages.len().min(GATHERED_AHEAD));
+        for run in gathered.drain(..) {
+            self.publish_run(run);
         }
+        self.gathered = gathered;
         if let Some(memory) = self.memory.take() {
             self.groups.keep(memory);
         }
         self.resolve_ready()
     }
 
-    fn publish_run(&mut self, exchange: &str, run: Vec<Outgoing>) {
-        let mut entries = Vec::with_capacity(run.len());
-        let mut messages = Vec::with_capacity(run.len());
-        let mut bytes = 0;
-        for outgoing in run {
-            let Outgoing {
-                channel,
-                number,
-                mandatory,
-                incoming,
-            } = outgoing;
-            entries.push(Entry {
-                channel,
-                number,
-                mandatory,
-            });
-            bytes += incoming.message.value.len() as u64;
-            messages.push(Publish {
-                message: incoming.message,
-                more_keys: incoming.more_keys,
-            });
-        }
+    fn publish_run(&mut self, run: Gathered) {
+        let Gathered {
+            exchange,
+            entries,
+            messages,
+        } = run;
+        let bytes = messages
+            .iter()
+            .map(|publish| publish.message.value.len() as u64)
+            .sum();
         self.shared.metrics.published.inc_by(messages.len() as u64);
         self.shared.metrics.published_bytes.inc_by(bytes);
-        match self.shared.broker.publish(&self.namespace, exchange, messages) {
+        match self.shared.broker.publish(&self.namespace, &exchange, messages) {
             Ok(mut ticket) => {
                 for (index, unroutable) in ticket.take_unroutable() {
                     if let Some(entry) = entries.get(index).filter(|entry| entry.mandatory) {

@@ -139,18 +139,14 @@ impl Session {
     }
 
     /// A request that is to be answered directly gets the address of its channel.
-    pub(super) fn fill_reply_address(
-        &mut self,
-        number: u16,
-        incoming: Incoming,
-    ) -> Result<Incoming, Trouble> {
-        if incoming.reply_to().as_deref() != Some(PSEUDO_QUEUE) {
-            return Ok(incoming);
+    pub(super) fn fill_reply_address(&mut self, number: u16, incoming: &mut Incoming) -> Result<(), Trouble> {
+        if incoming.reply_to().as_deref() == Some(PSEUDO_QUEUE) {
+            let Some(replies) = &self.channel(number)?.replies else {
+                return Err(Exception::precondition("fast reply consumer does not exist").into());
+            };
+            incoming.set_reply_to(replies.address.clone());
         }
-        let Some(replies) = &self.channel(number)?.replies else {
-            return Err(Exception::precondition("fast reply consumer does not exist").into());
-        };
-        Ok(incoming.with_reply_to(replies.address.clone()))
+        Ok(())
     }
 
     pub(super) async fn reply(

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_journal::{Append, Frame, Outcome, StateWait};
+use stafett_model::Offset;
 use stafett_routing::live::Pattern;
 use tokio::sync::SemaphorePermit;
 
 use super::clients::{Client, ClientName, ClientNumber, Rows};
 use super::hub::{Live, TooManyClients};
-use super::logs::From;
+use super::logs::{From, LiveLogs};
 use super::outbox::Outbox;
 use super::stored::{RowBuilder, RowKey, Step, client_frame};
 use crate::broker::{NotStored, only};
@@ -268,7 +269,7 @@ impl Live {
             let Some(client) = clients.get_mut(number) else {
                 return Ok(changed);
             };
-            let begins = self.logs.get().is_some() && self.positions.is_listening(number);
+            let begins = self.positions.is_listening(number);
             for name in names.by_ref().take(NAMES_AT_ONCE) {
                 if self.step(number, client, step, name) {
                     row.push(step, name);
@@ -317,7 +318,7 @@ impl Live {
         };
         let mut changed = 0;
         for pattern in patterns {
-            let count = self.edit_patterns(|all| all.subscribe(pattern, number.0).then(|| all.len()));
+            let count = self.subscribe_pattern(number, pattern);
             let Some(count) = count else { continue };
             client.patterns.push(pattern.clone());
             client.live_bytes += live_bytes(pattern.text());
@@ -338,6 +339,20 @@ impl Live {
         Ok(changed)
     }
 
+    /// Gives how many patterns there are then, if that is new.
+    fn subscribe_pattern(&self, number: ClientNumber, pattern: &Pattern) -> Option<usize> {
+        let logs = self.logs_in_force();
+        let logs = logs.as_deref().filter(|_| self.positions.is_listening(number));
+        // From exactly here on it brings what comes.
+        let still = logs.map(LiveLogs::stand_still);
+        let count = self.edit_patterns(|all| all.subscribe(pattern, number.0).then(|| all.len()))?;
+        if let Some(still) = &still {
+            let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
+            self.positions.on_pattern(number, pattern, Some(&now));
+        }
+        Some(count)
+    }
+
     fn unsubscribe_patterns(
         &self,
         number: ClientNumber,
@@ -351,6 +366,7 @@ impl Live {
         let mut changed = 0;
         for pattern in patterns {
             if self.edit_patterns(|all| all.unsubscribe(pattern, number.0)) {
+                self.positions.on_pattern(number, pattern, None);
                 client.patterns.retain(|known| known != pattern);
                 client.live_bytes -= live_bytes(pattern.text());
                 self.metrics.patterns.dec();

@@ -167,11 +167,25 @@ impl Clients {
         self.by_name.len()
     }
 
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = ClientNumber> + '_ {
-        (0..)
-            .zip(&self.by_number)
+    /// The clients among `count` numbers from one on, and the number behind those if there are more.
+    pub(crate) fn numbers_from(
+        &self,
+        first: u32,
+        count: usize,
+    ) -> (impl Iterator<Item = ClientNumber> + '_, Option<u32>) {
+        let behind = self
+            .by_number
+            .get(position(ClientNumber(first))..)
+            .unwrap_or_default();
+        let end = u32::try_from(count)
+            .ok()
+            .and_then(|count| first.checked_add(count));
+        let clients = (first..)
+            .zip(behind)
+            .take(count)
             .filter(|(_, client)| client.is_some())
-            .map(|(number, _)| ClientNumber(number))
+            .map(|(number, _)| ClientNumber(number));
+        (clients, end.filter(|_| behind.len() > count))
     }
 }
 

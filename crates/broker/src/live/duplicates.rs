@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 use serde_json::value::RawValue;
@@ -15,7 +16,7 @@ use serde_json::value::RawValue;
 use super::message::{Message, Payload};
 
 /// What makes two messages of a topic the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SameBy {
     /// The payload, byte for byte.
     Payload,
@@ -39,13 +40,32 @@ const SHARDS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Duplicates {
-    /// Longest prefix first.
-    rules: Vec<DuplicateRule>,
+    rules: RwLock<Rules>,
+    /// Whether there are any.
+    is_on: AtomicBool,
     hashes: [RandomState; 2],
     shards: Box<[Mutex<Shard>]>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    /// Longest prefix first.
+    rules: Vec<DuplicateRule>,
     /// Entries of one table.
     table_max: usize,
     window_ms_max: u64,
+}
+
+impl Rules {
+    fn new(mut rules: Vec<DuplicateRule>, entries_max: usize) -> Self {
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
+        let window_ms_max = rules.iter().map(|rule| rule.window_ms).max().unwrap_or(0);
+        Self {
+            rules,
+            table_max: (entries_max / SHARDS / 2).max(1),
+            window_ms_max,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -69,21 +89,26 @@ pub(crate) enum Seen {
 }
 
 impl Duplicates {
-    pub(crate) fn new(mut rules: Vec<DuplicateRule>, entries_max: usize) -> Self {
-        rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
-        let window_ms_max = rules.iter().map(|rule| rule.window_ms).max().unwrap_or(0);
+    pub(crate) fn new(rules: Vec<DuplicateRule>, entries_max: usize) -> Self {
         Self {
-            rules,
+            is_on: AtomicBool::new(!rules.is_empty()),
+            rules: RwLock::new(Rules::new(rules, entries_max)),
             hashes: [RandomState::new(), RandomState::new()],
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            table_max: (entries_max / SHARDS / 2).max(1),
-            window_ms_max,
         }
+    }
+
+    /// Puts other rules in force. What was seen is remembered: under a rule that compares the same, within its window.
+    pub(crate) fn change(&self, rules: Vec<DuplicateRule>, entries_max: usize) {
+        let is_on = !rules.is_empty();
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Rules::new(rules, entries_max);
+        self.is_on.store(is_on, Ordering::Release);
     }
 
     /// Looks a message up and remembers it; `now_ms` never goes back.
     pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> Seen {
-        let Some(rule) = self
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(rule) = rules
             .rules
             .iter()
             .find(|rule| message.topic.starts_with(&*rule.prefix))
@@ -98,7 +123,7 @@ impl Duplicates {
             return Seen::New;
         };
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        let forgotten = shard.make_room(self.table_max, self.window_ms_max, now_ms);
+        let forgotten = shard.make_room(rules.table_max, rules.window_ms_max, now_ms);
         let seen = shard.young.get(&key).or_else(|| shard.old.get(&key)).copied();
         let is_duplicate = seen.is_some_and(|at| now_ms.saturating_sub(at) < rule.window_ms);
         if !is_duplicate || rule.restarts {
@@ -125,6 +150,8 @@ impl Duplicates {
         let mut parts = self.hashes.iter().map(|hash| {
             let mut hasher = hash.build_hasher();
             message.topic.hash(&mut hasher);
+            // Rules may change, and what one compares is not what another does.
+            rule.by.hash(&mut hasher);
             is_json.hash(&mut hasher);
             same.hash(&mut hasher);
             u128::from(hasher.finish())
@@ -134,7 +161,7 @@ impl Duplicates {
 
     /// Whether there is anything to filter.
     pub(crate) fn is_on(&self) -> bool {
-        !self.rules.is_empty()
+        self.is_on.load(Ordering::Acquire)
     }
 }
 
@@ -233,6 +260,28 @@ mod tests {
         assert_eq!(see("1", Some("x")), Seen::New);
         assert_eq!(see("2", Some("x")), Seen::Duplicate);
         assert_eq!((see("1", None), see("1", None)), (Seen::New, Seen::New));
+    }
+
+    #[test]
+    fn rules_change_and_what_was_seen_under_one_that_compares_the_same_is_remembered() {
+        let filter = filter(true, SameBy::Payload, 1000);
+        let rule = |window_ms, by| DuplicateRule {
+            prefix: "songs/".into(),
+            window_ms,
+            restarts: false,
+            by,
+        };
+        let see = |payload, now_ms| filter.see(&message("songs/a", payload, None), now_ms);
+        assert_eq!(see("1", 0), Seen::New);
+        filter.change(vec![rule(5000, SameBy::Payload)], 1000);
+        assert_eq!(see("1", 4000), Seen::Duplicate);
+        // The payload `"x"` and the value "x" of a field are not the same.
+        assert_eq!(see("\"x\"", 4000), Seen::New);
+        filter.change(vec![rule(5000, SameBy::Field("title".into()))], 1000);
+        assert_eq!(see("{\"title\":\"x\"}", 4001), Seen::New);
+        filter.change(Vec::new(), 1000);
+        assert!(!filter.is_on());
+        assert_eq!(see("{\"title\":\"x\"}", 4002), Seen::New);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The whole of live topics: publishing, listening, presence.
+//! The whole of live topics: publishing, and listening.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use stafett_journal::Journal;
@@ -12,18 +12,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
-use super::duplicates::{Duplicates, Seen};
+use super::duplicates::{DuplicateRule, Duplicates, Seen};
 use super::logs::{Follow, LiveLogs, Mark, Positions, Staged};
 use super::message::{Encoded, Message};
 use super::metrics::LiveMetrics;
 use super::outbox::Outbox;
 use super::settings::LiveSettings;
-use super::topics::{TopicId, TopicShards};
+use super::topics::{TopicHash, TopicShards};
 
 /// Clients share turns by their numbers.
 const TURNS: usize = 256;
-/// Where patterns begin in a list of subscriptions: behind all topics.
-const PATTERNS_FROM: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub struct Live {
@@ -38,8 +36,10 @@ pub struct Live {
     duplicates: Duplicates,
     /// One permit each: held by who changes what a client has, until that is stored.
     pub(crate) turns: Box<[Semaphore]>,
-    /// The logs behind them, once they are open.
-    pub(crate) logs: OnceLock<LiveLogs>,
+    /// The logs behind them, once there is a rule.
+    pub(crate) logs: RwLock<Option<Arc<LiveLogs>>>,
+    /// Counts changes of the rules; 0 as long as there was never one.
+    pub(crate) logs_version: AtomicU64,
     pub(crate) positions: Positions,
     /// Changes that are under way, and deliveries from logs.
     pub(crate) changes: TaskTracker,
@@ -64,39 +64,6 @@ pub enum Published {
 #[error("there are {0} clients, which is the most that there may be")]
 pub struct TooManyClients(pub usize);
 
-/// How many there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Presence {
-    /// With subscriptions, or listening.
-    pub clients: usize,
-    pub listening: usize,
-    /// Topics that somebody subscribes to.
-    pub topics: usize,
-    pub subscriptions: usize,
-}
-
-/// A part of a longer list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page<T> {
-    pub items: Vec<T>,
-    /// From where the next page begins, if there is one.
-    pub next: Option<u64>,
-}
-
-/// One subscription.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subscription {
-    Topic(String),
-    Pattern(String),
-}
-
-/// A client, and whether it listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Present {
-    pub client: ClientName,
-    pub listening: bool,
-}
-
 impl Live {
     pub(crate) fn empty(journal: Arc<dyn Journal>, settings: LiveSettings) -> Self {
         let duplicates = Duplicates::new(settings.duplicates.clone(), settings.duplicates_max);
@@ -110,7 +77,8 @@ impl Live {
             listeners: RwLock::default(),
             duplicates,
             turns: (0..TURNS).map(|_| Semaphore::new(1)).collect(),
-            logs: OnceLock::new(),
+            logs: RwLock::default(),
+            logs_version: AtomicU64::new(0),
             positions: Positions::default(),
             changes: TaskTracker::new(),
             ended: CancellationToken::new(),
@@ -123,9 +91,33 @@ impl Live {
         &self.metrics
     }
 
+    /// Puts other rules of duplicates in force.
+    pub fn change_duplicates(&self, rules: Vec<DuplicateRule>, entries_max: usize) {
+        self.duplicates.change(rules, entries_max);
+    }
+
     /// Sends a message to whoever subscribes to its topic and listens; if there is a log behind the topic, it is added to
     /// what is staged for [`Live::store`].
     pub fn publish(&self, message: Message<'_>, staged: &mut Staged) -> Published {
+        let hash = self.topics.hash(message.topic);
+        self.publish_foreseen(hash, message, staged)
+    }
+
+    /// Begins to look for a topic that is published to soon. Who has several messages foresees all of their topics, then each a
+    /// second time with [`Live::foresee_topic`], and publishes then: so what they wait for, they wait for together.
+    pub fn foresee(&self, topic: &str) -> TopicHash {
+        let hash = self.topics.hash(topic);
+        self.topics.foresee(hash);
+        hash
+    }
+
+    /// Goes on with that.
+    pub fn foresee_topic(&self, hash: TopicHash) {
+        self.topics.foresee_topic(hash);
+    }
+
+    /// As [`Live::publish`]; the hash is that of the message's topic.
+    pub fn publish_foreseen(&self, hash: TopicHash, message: Message<'_>, staged: &mut Staged) -> Published {
         self.metrics.published.inc();
         if self.duplicates.is_on() {
             let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -140,12 +132,10 @@ impl Live {
                 }
             }
         }
-        if let Some(logs) = self.logs.get()
-            && logs.stage(&message, now_ms(), staged)
-        {
+        if self.stage(&message, now_ms, staged) {
             return Published::Staged;
         }
-        let receivers = self.fan_out(message, None);
+        let receivers = self.fan_out(hash, message, None);
         self.count_delivered(receivers);
         Published::To(receivers)
     }
@@ -159,7 +149,12 @@ impl Live {
     }
 
     /// Puts a message into outboxes; of one from a log it is said which partition it is from, and who is behind.
-    pub(crate) fn fan_out(&self, message: Message<'_>, log: Option<(usize, &Follow)>) -> usize {
+    pub(crate) fn fan_out(
+        &self,
+        hash: TopicHash,
+        message: Message<'_>,
+        log: Option<(usize, &Follow)>,
+    ) -> usize {
         let mut encoded = Encoded::new(message);
         let mut receivers = 0;
         let mut deliver = |listeners: &[Option<Arc<Outbox>>], client: u32| {
@@ -177,7 +172,7 @@ impl Live {
             }
         };
         if !self.any_patterns.load(Ordering::Acquire) {
-            self.topics.subscribers(message.topic, |subscribers| {
+            self.topics.subscribers_of(hash, message.topic, |subscribers| {
                 let listeners = self.listeners();
                 subscribers.for_each(|client| deliver(&listeners, client));
             });
@@ -185,7 +180,7 @@ impl Live {
         }
         // Who subscribes to the name and to patterns gets it once.
         let mut clients = Vec::new();
-        self.topics.subscribers(message.topic, |subscribers| {
+        self.topics.subscribers_of(hash, message.topic, |subscribers| {
             subscribers.for_each(|client| clients.push(client));
         });
         let exact = clients.len();
@@ -234,7 +229,8 @@ impl Live {
 
     /// Delivers to `outbox` what is for a client from now on; gives the outbox to which it went before.
     fn take_place(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
-        let logs = self.logs.get();
+        let logs = self.logs_in_force();
+        let logs = logs.as_deref();
         let mut still = logs.map(LiveLogs::stand_still);
         let place = position(number);
         let before = {
@@ -249,7 +245,7 @@ impl Live {
         if let Some((logs, still)) = logs.zip(still.as_mut()).filter(|_| is_new) {
             left = before
                 .as_ref()
-                .map(|before| self.leave_logs(logs, still, number, before, true));
+                .map(|before| self.leave_logs(logs, still, number, before, false));
             let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
             self.positions.on_listen(number, &now);
         }
@@ -258,9 +254,18 @@ impl Live {
     }
 
     /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes. `is_gone` says that
-    /// what was taken out of the outbox and is not known to be sent will not be.
+    /// nothing more is written to its connection.
     pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) {
-        let logs = self.logs.get();
+        if self.give_up_place(number, outbox, is_gone) {
+            self.metrics.listening.dec();
+            self.clients_mut().unpin(number);
+        }
+        outbox.on_left();
+    }
+
+    fn give_up_place(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) -> bool {
+        let logs = self.logs_in_force();
+        let logs = logs.as_deref();
         let mut still = logs.map(LiveLogs::stand_still);
         let is_here = {
             let mut listeners = self.listeners_mut();
@@ -273,119 +278,18 @@ impl Live {
             left = Some(self.leave_logs(logs, still, number, outbox, is_gone));
         }
         drop((still, left));
-        if is_here {
-            self.metrics.listening.dec();
-            self.clients_mut().unpin(number);
-        }
-        outbox.on_left();
+        is_here
+    }
+
+    /// With what a client listens.
+    pub(crate) fn listener(&self, number: ClientNumber) -> Option<Arc<Outbox>> {
+        self.listeners().get(position(number)).cloned().flatten()
     }
 
     pub(crate) fn is_listening(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> bool {
         let listeners = self.listeners();
         let current = listeners.get(position(number)).and_then(Option::as_ref);
         current.is_some_and(|current| Arc::ptr_eq(current, outbox))
-    }
-
-    /// A page of what a client subscribes to: topics, then patterns.
-    pub fn subscriptions(&self, name: &ClientName, from: u64, count: usize) -> Page<Subscription> {
-        let clients = self.clients();
-        let Some(client) = clients.find(name).and_then(|number| clients.get(number)) else {
-            return Page {
-                items: Vec::new(),
-                next: None,
-            };
-        };
-        let mut items = Vec::new();
-        let mut next = None;
-        if let Ok(first) = u32::try_from(from) {
-            let ids = client.topics.from(first, count.saturating_add(1));
-            next = ids.get(count).map(|id| u64::from(*id));
-            for id in ids.into_iter().take(count) {
-                items.extend(
-                    self.topics
-                        .name(TopicId(id), |name| Subscription::Topic(name.to_owned())),
-                );
-            }
-        }
-        if next.is_none() {
-            let first = usize::try_from(from.saturating_sub(PATTERNS_FROM)).unwrap_or(usize::MAX);
-            let left = count - items.len().min(count);
-            let patterns = client.patterns.iter().skip(first);
-            items.extend(
-                patterns
-                    .take(left)
-                    .map(|pattern| Subscription::Pattern(pattern.text().to_owned())),
-            );
-            let behind = first.saturating_add(left);
-            next = (behind < client.patterns.len()).then_some(PATTERNS_FROM + behind as u64);
-        }
-        Page { items, next }
-    }
-
-    /// A page of those who subscribe to a topic by its name.
-    pub fn subscribers(&self, topic: &str, from: u64, count: usize) -> Page<Present> {
-        let Ok(first) = u32::try_from(from) else {
-            return Page {
-                items: Vec::new(),
-                next: None,
-            };
-        };
-        let clients = self.clients();
-        let ids = self
-            .topics
-            .subscribers(topic, |ids| ids.from(first, count.saturating_add(1)));
-        self.page_of(&clients, ids.unwrap_or_default(), count)
-    }
-
-    /// A page of all clients.
-    pub fn present(&self, from: u64, count: usize) -> Page<Present> {
-        let clients = self.clients();
-        let numbers = clients
-            .numbers()
-            .skip_while(|number| u64::from(number.0) < from)
-            .take(count.saturating_add(1))
-            .map(|number| number.0)
-            .collect();
-        self.page_of(&clients, numbers, count)
-    }
-
-    fn page_of(&self, clients: &Clients, numbers: Vec<u32>, count: usize) -> Page<Present> {
-        let next = numbers.get(count).map(|number| u64::from(*number));
-        let listeners = self.listeners();
-        let present = |number: u32| {
-            let client = clients.get(ClientNumber(number))?;
-            Some(Present {
-                client: client.name.clone(),
-                listening: matches!(listeners.get(position(ClientNumber(number))), Some(Some(_))),
-            })
-        };
-        let items = numbers.into_iter().take(count).filter_map(present).collect();
-        Page { items, next }
-    }
-
-    /// How many subscribe to a topic by its name, and how many of them listen.
-    pub fn topic_presence(&self, topic: &str) -> (usize, usize) {
-        let count = self.topics.subscribers(topic, |ids| {
-            let listeners = self.listeners();
-            let mut listening = 0;
-            ids.for_each(|id| {
-                let listens = matches!(listeners.get(position(ClientNumber(id))), Some(Some(_)));
-                listening += usize::from(listens);
-            });
-            (ids.len(), listening)
-        });
-        count.unwrap_or_default()
-    }
-
-    pub fn presence(&self) -> Presence {
-        let clients = self.clients().len();
-        let (topics, subscriptions) = self.topics.count();
-        Presence {
-            clients,
-            listening: usize::try_from(self.metrics.listening.get()).unwrap_or(0),
-            topics,
-            subscriptions,
-        }
     }
 
     pub(crate) fn clients(&self) -> RwLockReadGuard<'_, Clients> {
@@ -396,7 +300,7 @@ impl Live {
         self.clients.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listeners(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
+    pub(crate) fn listeners(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
         self.listeners.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -404,18 +308,19 @@ impl Live {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a client has a pattern that matches a topic.
-    pub(crate) fn has_pattern_for(&self, topic: &str, number: ClientNumber) -> bool {
+    /// How many of a client's patterns match a topic.
+    pub(crate) fn patterns_for(&self, topic: &str, number: ClientNumber) -> usize {
         if !self.any_patterns.load(Ordering::Acquire) {
-            return false;
+            return 0;
         }
-        let mut found = false;
-        self.patterns()
-            .matching(topic, |subscribers| found |= subscribers.contains(number.0));
-        found
+        let mut count = 0;
+        self.patterns().matching(topic, |subscribers| {
+            count += usize::from(subscribers.contains(number.0))
+        });
+        count
     }
 
-    fn patterns(&self) -> RwLockReadGuard<'_, Patterns> {
+    pub(crate) fn patterns(&self) -> RwLockReadGuard<'_, Patterns> {
         self.patterns.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -14,6 +14,7 @@ pub struct LiveMetrics {
     pub(crate) duplicates_forgotten: Counter,
     pub(crate) taken_over: Counter,
     pub(crate) caught_up_bytes: Counter,
+    pub(crate) missed: Counter,
     pub(crate) listening: Gauge,
     pub(crate) topics: Gauge,
     pub(crate) subscriptions: Gauge,
@@ -30,7 +31,7 @@ impl LiveMetrics {
 
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("live");
-        let counters: [(&str, &str, &Counter); 9] = [
+        let counters: [(&str, &str, &Counter); 10] = [
             ("published", "Messages published", &self.published),
             (
                 "unheard",
@@ -62,6 +63,11 @@ impl LiveMetrics {
                 "caught_up_bytes",
                 "Bytes of logs read for clients that catch up",
                 &self.caught_up_bytes,
+            ),
+            (
+                "missed",
+                "Stretches of logs that a client was told it does not get",
+                &self.missed,
             ),
             (
                 "rewrites",

@@ -4,14 +4,16 @@
 //! connected client *listens* with an outbox. A publish finds the subscribers of its topic by one hash, is serialised once
 //! per format, and goes into the outboxes of those who listen.
 //!
-//! Locks, in the order in which they may be taken: clients → topics (one shard) → patterns → listeners → outbox. None is
-//! held across an await. Changes of one client's subscriptions follow each other: they hold its turn until they are stored.
+//! Locks, in the order in which they may be taken: clients → logs → topics (one shard) → patterns → listeners → outbox. None
+//! is held across an await. Changes of one client's subscriptions follow each other: they hold its turn until they are stored.
 //!
-//! - [`hub`]: the whole; publishing, listening, presence
+//! - [`hub`]: the whole; publishing, listening
+//! - [`presence`]: who is there, and who subscribes to what
 //! - [`change`]: subscribing and unsubscribing, as groups that are stored together
 //! - [`clients`]: who there is, by name and by number
 //! - [`topics`]: topics in shards
 //! - [`outbox`]: what waits to be sent to one connection, within a bound
+//! - `sending`: what was taken out of it and is not written yet
 //! - [`message`]: what is published
 //! - [`duplicates`]: the filter of what was published before
 //! - [`logs`]: stored topics behind live ones
@@ -28,7 +30,9 @@ pub mod logs;
 pub mod message;
 pub mod metrics;
 pub mod outbox;
+pub mod presence;
 mod rewrite;
+mod sending;
 pub mod settings;
 mod stored;
 pub mod topics;
@@ -36,9 +40,11 @@ pub mod topics;
 pub use change::{ChangeError, NameList, SubscriptionChange, What};
 pub use clients::{ClientName, ClientNumber};
 pub use duplicates::{DuplicateRule, SameBy};
-pub use hub::{Live, Presence};
-pub use logs::{From, LogRule, Mark, Staged};
+pub use hub::Live;
+pub use logs::{From, LogRule, Mark, Missed, MissedWhy, Staged};
 pub use message::{Format, Message, Payload};
 pub use outbox::{Outbox, OutboxBound, Overflow, Sent};
+pub use presence::Presence;
 pub use settings::LiveSettings;
 pub use stafett_routing::live::{Pattern, PatternError};
+pub use topics::TopicHash;

@@ -3,19 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::clients::{ClientName, ClientNumber};
-use super::logs::Mark;
+use super::logs::{Mark, Missed};
 use super::message::Format;
 use super::metrics::LiveMetrics;
+use super::sending::Sending;
 
 /// What a waiting message costs beside its bytes.
 const MESSAGE_OVERHEAD: usize = size_of::<Message>();
 /// Room for messages that an empty outbox keeps.
 const KEPT: usize = 64;
+
+/// Stretches of logs that are told one by one; of more, those of one log are told as one.
+const MISSED_MAX: usize = 64;
 
 /// What happens to a message for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,6 +47,8 @@ type Message = (Bytes, Option<Mark>);
 pub struct Outbox {
     format: &'static dyn Format,
     waiting: Mutex<Waiting>,
+    /// What of logs was taken and is not written. Taken before the lock of what waits.
+    sending: Mutex<Sending>,
     ready: Notify,
     /// Rings when something was taken, or when a client is no longer here.
     moved: Notify,
@@ -54,12 +60,11 @@ struct Waiting {
     bound: OutboxBound,
     messages: VecDeque<Message>,
     bytes: usize,
-    /// Of what was taken and is not known to be sent.
-    taken: Vec<Mark>,
     /// Since it was last told.
     dropped: u64,
     overflowed: bool,
     taken_over: Vec<ClientName>,
+    missed: Vec<Missed>,
 }
 
 /// What became of a message that was offered.
@@ -76,12 +81,14 @@ pub(crate) enum Offered {
 pub struct Sent {
     /// In their order.
     pub messages: Vec<Bytes>,
-    /// Some of them are from logs: [`Outbox::on_all_sent`] is to be called.
+    /// Some of them are from logs: they are to be written with [`Outbox::write`], or [`Outbox::on_all_sent`] is to be called.
     pub from_logs: bool,
     /// How many were dropped before (the oldest policy) or behind them.
     pub dropped: u64,
     /// Clients that listen elsewhere now.
     pub taken_over: Vec<ClientName>,
+    /// Stretches of logs that clients will not get.
+    pub missed: Vec<Missed>,
     /// There was no room: the connection has to end.
     pub overflowed: bool,
 }
@@ -94,11 +101,12 @@ impl Outbox {
                 bound,
                 messages: VecDeque::new(),
                 bytes: 0,
-                taken: Vec::new(),
                 dropped: 0,
                 overflowed: false,
                 taken_over: Vec::new(),
+                missed: Vec::new(),
             }),
+            sending: Mutex::default(),
             ready: Notify::new(),
             moved: Notify::new(),
             metrics,
@@ -118,21 +126,27 @@ impl Outbox {
         self.ready.notified().await;
     }
 
-    /// Takes messages of about `bytes_max` bytes, and all else that is to be told. More may be left.
+    /// Takes messages of about `bytes_max` bytes, and all else that is to be told. More may be left. What was taken before is
+    /// written.
     pub fn take(&self, bytes_max: usize, sent: &mut Sent) {
+        let mut sending = self.sending();
         let mut waiting = self.lock();
         let mut bytes = 0;
         while bytes < bytes_max
             && let Some((message, mark)) = waiting.messages.pop_front()
         {
+            let start = bytes;
             bytes += message.len();
             waiting.bytes -= message.len() + MESSAGE_OVERHEAD;
             sent.messages.push(message);
-            waiting.taken.extend(mark);
+            if let Some(mark) = mark {
+                sending.add(mark, start, bytes);
+            }
         }
-        sent.from_logs = !waiting.taken.is_empty();
+        sent.from_logs = !sending.is_empty();
         sent.dropped = std::mem::take(&mut waiting.dropped);
         sent.taken_over = std::mem::take(&mut waiting.taken_over);
+        sent.missed = std::mem::take(&mut waiting.missed);
         sent.overflowed = waiting.overflowed;
         if !waiting.messages.is_empty() {
             self.ready.notify_one();
@@ -140,12 +154,28 @@ impl Outbox {
             waiting.messages.shrink_to(0);
         }
         drop(waiting);
+        drop(sending);
         self.moved.notify_waiters();
     }
 
-    /// All that was taken is sent.
+    /// What was taken will be written behind so many bytes of something else.
+    pub fn on_put_behind(&self, bytes: usize) {
+        self.sending().move_back(bytes);
+    }
+
+    /// Writes once, with `write`, of an output that begins with what was taken: as far as that was not taken back meanwhile
+    /// because its client listens elsewhere.
+    pub fn write<E>(
+        &self,
+        output: &mut BytesMut,
+        write: impl FnOnce(&[u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        self.sending().write(output, write)
+    }
+
+    /// All that was taken is written, or is out of the caller's hands.
     pub fn on_all_sent(&self) {
-        self.lock().taken = Vec::new();
+        self.sending().clear();
     }
 
     /// Bytes that wait.
@@ -245,19 +275,31 @@ impl Outbox {
         if fits { Offered::Taken } else { Offered::Dropped }
     }
 
-    /// Takes out what of logs waits for a client that listens here no more, and gives the marks of all that it was not sent. Of
-    /// what was taken, `is_gone` says whether it will not be sent either.
+    /// A client will not get what lies in a stretch of a log.
+    pub(crate) fn on_missed(&self, missed: Missed) {
+        let mut waiting = self.lock();
+        let is_full = waiting.missed.len() >= MISSED_MAX;
+        let is_one = |known: &&mut Missed| known.is_of_same(&missed) && (is_full || known.touches(&missed));
+        let known = waiting.missed.iter_mut().find(is_one);
+        match known {
+            Some(known) => known.widen(&missed),
+            None => waiting.missed.push(missed),
+        }
+        drop(waiting);
+        self.ready.notify_one();
+    }
+
+    /// Takes out what of logs waits for a client that listens here no more, and gives the marks of all that it was not sent.
+    /// `is_gone` says that nothing more is written on this connection.
     pub(crate) fn forget(&self, client: ClientNumber, is_gone: bool) -> Vec<Mark> {
+        let mut unsent = Vec::new();
+        let mut sending = self.sending();
+        sending.leave(client, is_gone, &mut unsent);
         let mut waiting = self.lock();
         let waiting = &mut *waiting;
-        let mut unsent = Vec::new();
-        let is_of_client = |mark: &Mark| mark.client == client.0;
-        if is_gone {
-            unsent.extend(waiting.taken.iter().filter(|mark| is_of_client(mark)));
-        }
         let mut bytes = waiting.bytes;
         waiting.messages.retain(|(message, mark)| {
-            let Some(mark) = mark.filter(is_of_client) else {
+            let Some(mark) = mark.filter(|mark| mark.client == client.0) else {
                 return true;
             };
             bytes -= message.len() + MESSAGE_OVERHEAD;
@@ -266,6 +308,10 @@ impl Outbox {
         });
         waiting.bytes = bytes;
         unsent
+    }
+
+    fn sending(&self) -> MutexGuard<'_, Sending> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -341,8 +387,8 @@ mod tests {
         assert_eq!((sent.messages.len(), sent.from_logs), (1, true));
         assert_eq!(outbox.forget(ClientNumber(2), true), []);
         assert_eq!(outbox.forget(ClientNumber(1), true), [mark(5), mark(9)]);
-        outbox.on_all_sent();
         assert_eq!(outbox.forget(ClientNumber(1), true), []);
+        outbox.on_all_sent();
         assert_eq!(fill(&outbox, 0), (vec![1], 0, false));
         assert_eq!(outbox.bytes(), 0);
         assert_eq!(outbox.offer(vec![0; 1000].into(), mark(6)), Offered::Dropped);

@@ -1,21 +1,33 @@
 //! Topics in shards, so that publishes and changes rarely meet.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use stafett_routing::live::{IdSet, Slot, TopicTable};
 
 const SHARD_BITS: u32 = 6;
 const SHARDS: u32 = 1 << SHARD_BITS;
+/// Places that one page of topics looks at.
+const PLACES_AT_ONCE: u32 = 100_000;
 
 /// A topic among all shards; given to another one when this one is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TopicId(pub(crate) u32);
 
+/// A topic's name as a hash, which is the same as long as the broker runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicHash(u64);
+
+/// Topics up to which all of them are in the caches of the processor anyway.
+const NEAR_MAX: usize = 16_384;
+
 #[derive(Debug)]
 pub(crate) struct TopicShards {
     shards: Box<[RwLock<TopicTable>]>,
     hash: RandomState,
+    /// There are so many topics that it pays to foresee them.
+    is_large: AtomicBool,
 }
 
 impl Default for TopicShards {
@@ -23,6 +35,7 @@ impl Default for TopicShards {
         Self {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             hash: RandomState::new(),
+            is_large: AtomicBool::new(false),
         }
     }
 }
@@ -44,9 +57,36 @@ impl TopicShards {
         Some(TopicId((slot.0 << SHARD_BITS) | shard))
     }
 
+    pub(crate) fn hash(&self, name: &str) -> TopicHash {
+        TopicHash(self.hash.hash_one(name))
+    }
+
+    /// Begins to look for a topic.
+    pub(crate) fn foresee(&self, TopicHash(hash): TopicHash) {
+        if self.is_large.load(Ordering::Relaxed) {
+            self.read(shard_of(hash)).foresee(hash);
+        }
+    }
+
+    /// Goes on with that.
+    pub(crate) fn foresee_topic(&self, TopicHash(hash): TopicHash) {
+        if self.is_large.load(Ordering::Relaxed) {
+            self.read(shard_of(hash)).foresee_topic(hash);
+        }
+    }
+
     /// Lets `visit` see the subscribers of a topic, if it has any.
     pub(crate) fn subscribers<R>(&self, name: &str, visit: impl FnOnce(&IdSet) -> R) -> Option<R> {
-        let hash = self.hash.hash_one(name);
+        self.subscribers_of(self.hash(name), name, visit)
+    }
+
+    /// The same, with the hash of its name.
+    pub(crate) fn subscribers_of<R>(
+        &self,
+        TopicHash(hash): TopicHash,
+        name: &str,
+        visit: impl FnOnce(&IdSet) -> R,
+    ) -> Option<R> {
         self.read(shard_of(hash)).subscribers(hash, name).map(visit)
     }
 
@@ -61,15 +101,41 @@ impl TopicShards {
         shard.name(Slot(id.0 >> SHARD_BITS)).map(visit)
     }
 
+    /// Visits topics from a place on, with how many subscribe to them, as long as `visit` says so; gives where the next begins.
+    /// A place is a shard, and then a slot of it.
+    pub(crate) fn each_from(&self, from: u64, mut visit: impl FnMut(&str, usize) -> bool) -> Option<u64> {
+        let (mut shard, mut first) = (from >> 32, u32::try_from(from & u64::from(u32::MAX)).unwrap_or(0));
+        // Places of topics that are gone cost time, too.
+        let mut left = PLACES_AT_ONCE;
+        while shard < u64::from(SHARDS) {
+            let table = self.read(u32::try_from(shard).unwrap_or(0));
+            let end = table.end().0.min(first.saturating_add(left));
+            for (slot, name, subscribers) in table.from(Slot(first), Slot(end)) {
+                if !visit(name, subscribers.len()) {
+                    return Some((shard << 32) | u64::from(slot.0));
+                }
+            }
+            left -= end.saturating_sub(first).min(left);
+            if left == 0 {
+                return Some((shard << 32) | u64::from(end));
+            }
+            (shard, first) = (shard + 1, 0);
+        }
+        None
+    }
+
     /// Topics, and subscriptions to them.
     pub(crate) fn count(&self) -> (usize, usize) {
         let shards = self
             .shards
             .iter()
             .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner));
-        shards.fold((0, 0), |(topics, subscriptions), shard| {
+        let count = shards.fold((0, 0), |(topics, subscriptions), shard| {
             (topics + shard.len(), subscriptions + shard.subscriptions())
-        })
+        });
+        // Whoever changes topics counts them then.
+        self.is_large.store(count.0 > NEAR_MAX, Ordering::Relaxed);
+        count
     }
 
     #[expect(clippy::indexing_slicing, reason = "the shard is a hash modulo their number")]

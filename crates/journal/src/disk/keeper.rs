@@ -7,7 +7,6 @@ use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
-use super::pool::Pool;
 use super::retention;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
@@ -84,12 +83,12 @@ fn do_chores(core: &Core, chores: ChoreList) {
             }
         }
     }
-    let refill = if core.settings.threads {
-        Pool::refill_written
+    let refilled = if core.settings.threads {
+        core.pool.refill_written(|| core.sync.is_shared())
     } else {
-        Pool::refill
+        core.pool.refill()
     };
-    if let Err(error) = refill(&core.pool) {
+    if let Err(error) = refilled {
         tracing::debug!(%error, "no spare segment could be made");
     }
     core.metrics

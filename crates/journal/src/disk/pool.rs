@@ -21,8 +21,10 @@ const CHUNK_BYTES: usize = 256 << 10;
 const AHEAD: usize = 2;
 /// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
 const UNFINISHED: &str = "spare.seg.tmp";
-/// Bytes of a spare that are written and synced at once.
-const FILL_BYTES: usize = 1 << 20;
+/// Bytes of a spare that are synced at once, and written at once while nobody waits for syncs…
+const FILL_BYTES: usize = 4 << 20;
+/// …and that are written at once while somebody does: what he syncs stands behind them.
+const FILL_BYTES_SHARED: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -161,9 +163,9 @@ impl Pool {
         self.refill_with(|| self.add_spare(self.free_bytes_min))
     }
 
-    /// Brings the spares up to their number in peace.
-    pub(crate) fn refill_written(&self) -> Result<(), NoSpare> {
-        self.refill_with(|| self.add_written_spare())
+    /// Brings the spares up to their number in peace, and more so while somebody waits for syncs.
+    pub(crate) fn refill_written(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
+        self.refill_with(|| self.add_written_spare(&is_sync_shared))
     }
 
     fn refill_with(&self, add: impl Fn() -> Result<(), NoSpare>) -> Result<(), NoSpare> {
@@ -236,13 +238,13 @@ impl Pool {
 
     /// Makes a spare in peace, by writing it: a file system need not note anything when it is written again, which is
     /// what makes a sync fast, and keeps writes from waiting for one.
-    fn add_written_spare(&self) -> Result<(), NoSpare> {
+    fn add_written_spare(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
         self.check_free(self.free_bytes_min)?;
         let _ = self.storage.remove(UNFINISHED);
         let file = self.storage.create(UNFINISHED)?;
         let written = file
             .reserve(u64::from(self.segment_bytes))
-            .and_then(|()| self.fill(&*file));
+            .and_then(|()| self.fill(&*file, is_sync_shared));
         if let Err(error) = written {
             let _ = self.storage.remove(UNFINISHED);
             return Err(error.into());
@@ -258,11 +260,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it.
-    fn fill(&self, file: &dyn StorageFile) -> io::Result<()> {
+    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it, and not in smaller
+    /// pieces than that: each is a request to the disk, and each sync some more.
+    fn fill(&self, file: &dyn StorageFile, is_sync_shared: impl Fn() -> bool) -> io::Result<()> {
         let whole = usize_of(self.segment_bytes).next_multiple_of(FILL_ALIGN);
-        for at in (0..whole).step_by(FILL_BYTES) {
-            file.fill(at as u64, FILL_BYTES.min(whole - at))?;
+        for from in (0..whole).step_by(FILL_BYTES) {
+            let to = whole.min(from + FILL_BYTES);
+            let mut at = from;
+            while at < to {
+                let piece = if is_sync_shared() {
+                    FILL_BYTES_SHARED
+                } else {
+                    FILL_BYTES
+                };
+                let bytes = piece.min(to - at);
+                file.fill(at as u64, bytes)?;
+                at += bytes;
+            }
             file.sync()?;
         }
         Ok(())

@@ -62,9 +62,6 @@ pub(crate) struct StagedFrame {
     pub(crate) reserves: Option<(Arc<Log>, Offset)>,
 }
 
-/// Where so much has gathered, the writer looks whether it is a group's worth.
-const GATHERED_BYTES: usize = 256 << 10;
-
 impl StagedFrame {
     /// What it takes of a segment in a write group of its own.
     pub(crate) fn group_bytes(&self) -> usize {
@@ -115,6 +112,8 @@ pub(super) struct State {
     pub(super) is_open: bool,
     /// Of what is staged, how many appends do not wait for a sync.
     pub(super) impatient: usize,
+    /// Where so much has gathered, it is written though a sync runs: as the writer said when it looked last.
+    group_bytes: usize,
     sync_running: bool,
     /// It is running, and somebody waited for one a moment ago.
     pub(super) sync_is_shared: bool,
@@ -158,8 +157,7 @@ impl Queue {
     /// Wakes the writer if it sleeps, unless it would go on sleeping until a sync has ended.
     pub(crate) fn wake(&self) {
         let state = self.lock();
-        let gathers = state.gathers() && state.bytes < GATHERED_BYTES;
-        if state.asleep && !gathers {
+        if state.asleep && !state.goes_on_gathering() {
             drop(state);
             self.wake.notify_all();
         }
@@ -169,8 +167,8 @@ impl Queue {
     /// sync runs, appends that wait for one gather.
     pub(crate) fn take(&self, room: Room, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
-        let gather = state.gathers() && state.bytes < room.group && !state.closed;
-        if !state.staged.is_empty() && !gather {
+        state.group_bytes = room.group;
+        if !state.staged.is_empty() && !state.goes_on_gathering() {
             let promised = state.take(room, out);
             if !out.is_empty() {
                 return Taken::Some { promised };
@@ -258,6 +256,11 @@ impl State {
         self.sync_running && self.impatient == 0 && self.cut == 0
     }
 
+    /// Whether it waits, and is not a group's worth yet.
+    fn goes_on_gathering(&self) -> bool {
+        self.gathers() && self.bytes < self.group_bytes && !self.closed
+    }
+
     pub(super) fn take(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
         if self.cut > 0 {
             return self.take_around(room, out);
@@ -332,6 +335,21 @@ mod tests {
         assert_eq!(taken(&queue), Some(2));
         assert_eq!((queue.bytes(), queue.lock().impatient), (0, 0));
         assert_eq!(taken(&queue), Some(0));
+    }
+
+    #[test]
+    fn what_waits_for_a_sync_gathers_until_it_is_a_groups_worth() {
+        let queue = asleep([staged(Wait::Synced, 60)]);
+        queue.lock().group_bytes = 100;
+        let gathers = || queue.lock().goes_on_gathering();
+        assert!(!gathers(), "no sync runs");
+        queue.set_sync_running(true, false);
+        assert!(gathers());
+        assert!(queue.push(staged(Wait::Synced, 40)));
+        assert!(!gathers(), "it is enough");
+        queue.lock().group_bytes = 1000;
+        queue.close();
+        assert!(!gathers(), "nothing more comes");
     }
 
     #[test]

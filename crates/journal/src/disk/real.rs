@@ -190,13 +190,13 @@ impl StorageFile for RealFile {
     }
 
     fn fill(&self, at: u64, bytes: usize) -> io::Result<()> {
-        let mut pieces: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        let mut pieces: SmallVec<[&[u8]; 64]> = SmallVec::new();
         for from in (0..bytes).step_by(ZEROS.0.len()) {
             let piece = ZEROS.0.get(..ZEROS.0.len().min(bytes - from));
             pieces.push(piece.unwrap_or_default());
         }
         let slices =
-            || -> SmallVec<[IoSlice<'_>; 16]> { pieces.iter().map(|piece| IoSlice::new(piece)).collect() };
+            || -> SmallVec<[IoSlice<'_>; 64]> { pieces.iter().map(|piece| IoSlice::new(piece)).collect() };
         let flags = fcntl_getfl(&self.0)?;
         // Copying zeros through the page cache would cost as much as what they make room for.
         let direct = fcntl_setfl(&self.0, flags | OFlags::DIRECT)

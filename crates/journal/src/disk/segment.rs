@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arrival-0000000012.seg    groups in the order in which they arrived; without a valid header, space for some
-//! sorted-0000000009.seg     what a rewrite made: frames in the order of their logs
+//! sorted-0000000009.seg     what a rewrite made: frames by log, those of logs that share many as they arrived
 //! (either).idx              the sidecar of a segment that gets no more groups
 //! ```
 //!
@@ -18,8 +18,9 @@
 //! 32  u32 checksum (field 4) of the group before the first; 0 in a sorted segment
 //! 36  u32 0
 //! 40  i64 time of creation, ms
-//! 48  u64 log, u64 offset    of a sorted segment: where the first batch starts that it was made for
-//! 64  u64 log, u64 offset    and the last; entries of its frames outside of that lie in other segments
+//! 48  u64 log, u64 offset    of a sorted segment: where the first batch starts that it was made for, by log and offset
+//! 64  u64 log, u64 offset    and the last; entries of its frames outside of that, which only earlier programs left
+//!                            there, lie in other segments
 //! ```
 
 use stafett_model::checksum::crc32c;
@@ -40,7 +41,7 @@ pub(crate) const COVERED: std::ops::Range<usize> = 12..80;
 pub(crate) enum SegmentKind {
     /// As they arrived.
     Arrival,
-    /// By log and offset.
+    /// By log and offset; those of logs that share many as they arrived.
     Sorted,
 }
 

@@ -93,6 +93,11 @@ impl SyncGate {
         self.lock().unsynced_bytes
     }
 
+    /// Whether somebody waited for a sync a moment ago.
+    pub(super) fn is_shared(&self) -> bool {
+        self.lock().is_shared()
+    }
+
     pub(crate) fn on_written(&self, core: &Core, written: Written) {
         let mut state = self.lock();
         let due_before = state.due;
@@ -237,7 +242,9 @@ fn sync(core: &Core, round: Round) {
             return;
         }
     }
-    core.metrics.sync_seconds.observe(started.elapsed().as_secs_f64());
+    let ended = Instant::now();
+    let seconds = ended.saturating_duration_since(started).as_secs_f64();
+    core.metrics.sync_seconds.observe(seconds);
     core.sync.lock().synced = round.upto;
     core.sync.wake.notify_all();
     for waiting in round.waiting.into_iter().flatten() {
@@ -251,6 +258,8 @@ fn sync(core: &Core, round: Round) {
             }
         }
         if let Some((settler, outcome)) = waiting.settler {
+            let waited = settler.waited(ended).as_secs_f64();
+            core.metrics.append_synced_seconds.observe(waited);
             settler.settle(outcome);
         }
     }

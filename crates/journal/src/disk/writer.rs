@@ -454,6 +454,7 @@ fn publish(
     let mut waiting = Vec::new();
     let mut sync_within_ms = u32::MAX;
     let mut urgent = false;
+    let now = std::time::Instant::now();
     for append in staged.drain(..) {
         let synced = append.wait == Wait::Synced;
         urgent |= synced;
@@ -496,6 +497,8 @@ fn publish(
             });
         }
         if let Some((settler, outcome)) = committed {
+            let waited = settler.waited(now).as_secs_f64();
+            core.metrics.append_written_seconds.observe(waited);
             settler.settle(outcome);
         }
     }

@@ -107,6 +107,23 @@ async fn an_answer_to_another_request_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_port_of_another_protocol_is_named() {
+    let begins: [(&[u8], &str); 3] = [
+        (b"AMQP\0\0\x09\x01", "AMQP"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (&[0x15, 3, 1, 0, 2, 2, 70], "TLS"),
+    ];
+    for (bytes, name) in begins {
+        let address = listen(move |_, _| Reply::Bytes(Bytes::from_static(bytes))).await;
+        let error = Connection::open(&address.to_string(), &options())
+            .await
+            .unwrap_err();
+        let expected = format!("{name} is spoken there, not Kafka's protocol");
+        assert!(error.to_string().ends_with(&expected), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_beyond_the_bound_is_refused_before_memory_is_taken_for_it() {
     for length in [(1 << 20) + 1, i32::MAX, -1] {
         let connection = open(move |_, _| {

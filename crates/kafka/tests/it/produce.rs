@@ -7,7 +7,7 @@ use stafett_kafka_wire::messages::produce::{
 };
 use stafett_kafka_wire::messages::{CreateTopicsRequest, ProduceRequest};
 use stafett_kafka_wire::{ErrorCode, Message, Uuid};
-use stafett_model::{BatchBuilder, BatchHeader, Codec, ProducerId};
+use stafett_model::{BatchBuilder, BatchHeader, Codec, ProducerId, Record};
 
 use crate::peer::{Client, Server, batch, batch_at, fill, numbered, produce};
 
@@ -231,11 +231,6 @@ async fn each_bad_batch_is_refused_with_its_word_and_stores_nothing() {
             ErrorCode::InvalidTimestamp,
         ),
         (
-            "negative time",
-            Some(resealed(|b| b[27..35].fill(0xf0))),
-            ErrorCode::InvalidTimestamp,
-        ),
-        (
             "half a producer",
             Some(resealed(|b| b[43..51].fill(0))),
             ErrorCode::InvalidRecord,
@@ -266,6 +261,24 @@ async fn each_bad_batch_is_refused_with_its_word_and_stores_nothing() {
         0,
         "the connection is as good as ever"
     );
+}
+
+#[tokio::test]
+async fn records_may_be_older_than_1970() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("annals", 1).await;
+    let mut builder = BatchBuilder::new(Codec::None);
+    for timestamp in [-86_400_000, -172_800_000] {
+        let record = Record {
+            timestamp,
+            value: Some(b"moon"),
+            ..Record::default()
+        };
+        builder.push(&record).unwrap();
+    }
+    assert_eq!(client.produce("annals", 0, builder.finish().unwrap()).await, 0);
+    assert_eq!(client.values("annals", 0, 0).await, ["moon", "moon"]);
 }
 
 #[tokio::test]

@@ -186,6 +186,7 @@ impl Crew {
                 address: order.address.clone(),
                 tag: order.tag.clone(),
                 topic_settings: order.topic_settings.clone(),
+                alone: None,
             };
             member.tell(ToAgent::Prepare(Box::new(preparation))).await;
         }
@@ -317,6 +318,8 @@ impl Crew {
             }
             // Of a load that nobody wants to know of any more.
             FromAgent::Pong(_)
+            | FromAgent::Driver(_)
+            | FromAgent::Second { .. }
             | FromAgent::Progress { .. }
             | FromAgent::Seconds { .. }
             | FromAgent::Done { .. }

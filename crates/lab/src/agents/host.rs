@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
@@ -20,7 +21,8 @@ use super::protocol::{
     Answer, Greeting, INTRODUCTION_BYTES_MAX, Introduction, Machine, ORDER_BYTES_MAX, ProtocolError, Reader,
     VERSION, send,
 };
-use super::session::Session;
+use super::session::{Means, Session};
+use crate::drivers::Drivers;
 use crate::environment;
 
 /// Connections that have not proven themselves.
@@ -40,6 +42,7 @@ struct Inside {
     machine: Machine,
     /// A controller is there.
     is_taken: AtomicBool,
+    means: Means,
     say: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -55,13 +58,15 @@ pub enum AgentError {
 }
 
 impl Agent {
-    /// Listens. Where other machines can reach it, it needs a secret. `say` is told who comes and goes.
+    /// Listens. Where other machines can reach it, it needs a secret. Loads are run with `drivers`; `say` is told who
+    /// comes and goes.
     ///
     /// # Errors
     /// Where the address is not to be had, or is open to everybody.
     pub async fn bind(
         address: &str,
         secret: Option<Secret>,
+        drivers: Drivers,
         say: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Self, AgentError> {
         let failed = |source| AgentError::Listen {
@@ -80,6 +85,10 @@ impl Agent {
                 secret,
                 machine: machine(),
                 is_taken: AtomicBool::new(false),
+                means: Means {
+                    drivers,
+                    reads_anywhere: false,
+                },
                 say: Box::new(say),
             }),
         })
@@ -110,12 +119,12 @@ impl Agent {
             };
             let (inside, stop) = (Arc::clone(&self.inside), stop.child_token());
             tasks.spawn(async move {
-                let introduced = timeout(INTRODUCED_WITHIN, inside.introduce(stream)).await;
+                let introduced = timeout(INTRODUCED_WITHIN, inside.receive(stream)).await;
                 drop(turn);
                 match introduced {
                     Ok(Ok(Some((reader, writer, taken)))) => {
                         (inside.say)(&format!("{from} tells what to do"));
-                        let why = Session::new(reader, writer).run(stop).await;
+                        let why = Session::new(reader, writer, inside.means.clone()).run(stop).await;
                         drop(taken);
                         (inside.say)(&format!("{from} went away: {why}"));
                     }
@@ -130,7 +139,35 @@ impl Agent {
     }
 }
 
-type Ends = (Reader<OwnedReadHalf>, OwnedWriteHalf, Taken);
+/// Serves the controller that started this program and speaks to it over a pipe each way, until it goes; why it went.
+pub async fn attend<R, W>(reader: R, writer: W, drivers: Drivers, stop: CancellationToken) -> String
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let inside = Arc::new(Inside {
+        secret: None,
+        machine: machine(),
+        is_taken: AtomicBool::new(false),
+        means: Means {
+            drivers,
+            // It runs for the user who started it.
+            reads_anywhere: true,
+        },
+        say: Box::new(|_| ()),
+    });
+    let reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
+    match timeout(INTRODUCED_WITHIN, inside.introduce(reader, writer)).await {
+        Ok(Ok(Some((reader, writer, _taken)))) => {
+            Session::new(reader, writer, inside.means.clone()).run(stop).await
+        }
+        Ok(Ok(None)) => "the controller was refused".to_owned(),
+        Ok(Err(error)) => format!("the controller did not introduce itself: {error}"),
+        Err(_) => "the controller did not introduce itself in time".to_owned(),
+    }
+}
+
+type Ends<R, W> = (Reader<R>, W, Taken);
 
 /// A controller has this agent to itself.
 struct Taken(Arc<Inside>);
@@ -142,11 +179,22 @@ impl Drop for Taken {
 }
 
 impl Inside {
-    /// Both sides say who they are; `None` for one that may not tell this agent what to do.
-    async fn introduce(self: &Arc<Self>, stream: TcpStream) -> Result<Option<Ends>, ProtocolError> {
+    async fn receive(
+        self: &Arc<Self>,
+        stream: TcpStream,
+    ) -> Result<Option<Ends<OwnedReadHalf, OwnedWriteHalf>>, ProtocolError> {
         stream.set_nodelay(true)?;
-        let (reader, mut writer) = stream.into_split();
-        let mut reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
+        let (reader, writer) = stream.into_split();
+        self.introduce(Reader::new(reader, INTRODUCTION_BYTES_MAX), writer)
+            .await
+    }
+
+    /// Both sides say who they are; `None` for one that may not tell this agent what to do.
+    async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        mut reader: Reader<R>,
+        mut writer: W,
+    ) -> Result<Option<Ends<R, W>>, ProtocolError> {
         let ours = challenge();
         let greeting = Greeting {
             protocol: VERSION,

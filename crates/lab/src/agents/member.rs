@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
@@ -27,24 +28,24 @@ const FILL_FOR: Duration = Duration::from_millis(300);
 
 /// A connection to an agent that may be told what to do.
 #[derive(Debug)]
-pub(super) struct Link {
-    reader: Reader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
-    pub(super) machine: Machine,
+pub(crate) struct Link<R = OwnedReadHalf, W = OwnedWriteHalf> {
+    reader: Reader<R>,
+    writer: W,
+    pub(crate) machine: Machine,
 }
 
 /// What an agent said, or that it says nothing more.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(crate) enum Report {
     Said(FromAgent),
     Gone(String),
 }
 
 /// An agent with a task of its own that keeps in touch with it.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(crate) struct Member {
     orders: mpsc::Sender<ToAgent>,
-    pub(super) machine: Machine,
+    pub(crate) machine: Machine,
 }
 
 impl Link {
@@ -85,9 +86,59 @@ impl Link {
         while self.reader.next::<FromAgent>().await? != FromAgent::Pong(number) {}
         Ok(())
     }
+}
+
+impl<R, W> Link<R, W>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    /// Both sides say who they are, and prove what the other wants to know.
+    pub(crate) async fn meet(reader: R, mut writer: W, secret: Option<&Secret>) -> Result<Self, String> {
+        let failed = |error: ProtocolError| error.to_string();
+        let mut reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
+        let greeting: Greeting = reader.next().await.map_err(failed)?;
+        if greeting.protocol != VERSION {
+            return Err(format!(
+                "it ({}) speaks version {} of the protocol, and this program version {VERSION}",
+                greeting.version, greeting.protocol
+            ));
+        }
+        if greeting.needs_secret && secret.is_none() {
+            return Err("it wants a secret: --secret-file FILE".to_owned());
+        }
+        let ours = challenge();
+        let introduction = Introduction {
+            protocol: VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            proof: secret.map(|secret| secret.proof(Side::Controller, &greeting.challenge)),
+            challenge: ours.clone(),
+        };
+        send(&mut writer, &introduction)
+            .await
+            .map_err(|error| error.to_string())?;
+        match reader.next().await.map_err(failed)? {
+            Answer::Refused { reason } => Err(reason),
+            Answer::Welcome { proof, machine } => {
+                let is_proven = secret.is_none_or(|secret| {
+                    let proof = proof.as_deref().unwrap_or_default();
+                    secret.is_proven(Side::Agent, &ours, proof)
+                });
+                if !is_proven {
+                    return Err("it does not know the secret".to_owned());
+                }
+                reader.allow(REPORT_BYTES_MAX);
+                Ok(Self {
+                    reader,
+                    writer,
+                    machine,
+                })
+            }
+        }
+    }
 
     /// Keeps in touch from now on; what the agent says goes to `reports`, with `mark`.
-    pub(super) fn keep<M: Copy + Send + 'static>(
+    pub(crate) fn keep<M: Copy + Send + 'static>(
         mut self,
         mark: M,
         reports: mpsc::Sender<(M, Report)>,
@@ -147,55 +198,16 @@ impl Link {
 
 impl Member {
     /// Tells the agent; one that is gone is reported as such elsewhere.
-    pub(super) async fn tell(&self, order: ToAgent) {
+    pub(crate) async fn tell(&self, order: ToAgent) {
         let _ = self.orders.send(order).await;
     }
 }
 
 async fn introduce(address: &str, secret: Option<&Secret>) -> Result<Link, String> {
-    let failed = |error: ProtocolError| error.to_string();
     let stream = TcpStream::connect(address)
         .await
         .map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let (reader, mut writer) = stream.into_split();
-    let mut reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);
-    let greeting: Greeting = reader.next().await.map_err(failed)?;
-    if greeting.protocol != VERSION {
-        return Err(format!(
-            "it ({}) speaks version {} of the protocol, and this program version {VERSION}",
-            greeting.version, greeting.protocol
-        ));
-    }
-    if greeting.needs_secret && secret.is_none() {
-        return Err("it wants a secret: --secret-file FILE".to_owned());
-    }
-    let ours = challenge();
-    let introduction = Introduction {
-        protocol: VERSION,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        proof: secret.map(|secret| secret.proof(Side::Controller, &greeting.challenge)),
-        challenge: ours.clone(),
-    };
-    send(&mut writer, &introduction)
-        .await
-        .map_err(|error| error.to_string())?;
-    match reader.next().await.map_err(failed)? {
-        Answer::Refused { reason } => Err(reason),
-        Answer::Welcome { proof, machine } => {
-            let is_proven = secret.is_none_or(|secret| {
-                let proof = proof.as_deref().unwrap_or_default();
-                secret.is_proven(Side::Agent, &ours, proof)
-            });
-            if !is_proven {
-                return Err("it does not know the secret".to_owned());
-            }
-            reader.allow(REPORT_BYTES_MAX);
-            Ok(Link {
-                reader,
-                writer,
-                machine,
-            })
-        }
-    }
+    let (reader, writer) = stream.into_split();
+    Link::meet(reader, writer, secret).await
 }

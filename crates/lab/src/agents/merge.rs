@@ -282,6 +282,8 @@ mod tests {
             samples: Vec::new(),
         };
         Share {
+            drain_s: None,
+            sustainable_rate: None,
             connected: Duration::ZERO,
             warmup_s: 0.0,
             measured_s: 1.0,

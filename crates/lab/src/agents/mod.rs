@@ -15,6 +15,8 @@
 //! Clocks of two hosts are never compared: every moment is of the host where it is used. A message that was sent on one
 //! host and received on another counts and has no latency. An agent that vanishes is that point's result.
 //!
+//! A program with other clients ([`crate::clients`]) is told the same over pipes, and runs a load alone.
+//!
 //! - [`protocol`]: messages and frames; [`proof`]: who may tell an agent what to do
 //! - [`host`], `session`: the agent
 //! - `member`, `course`, [`crew`]: the controller's side; `merge`: one result out of many
@@ -23,7 +25,7 @@
 mod course;
 pub mod crew;
 pub mod host;
-mod member;
+pub(crate) mod member;
 mod merge;
 pub mod placing;
 pub mod proof;
@@ -31,7 +33,7 @@ pub mod protocol;
 mod session;
 
 pub use crew::Crew;
-pub use host::Agent;
+pub use host::{Agent, attend};
 
 /// Where an agent is.
 #[derive(Debug, Clone, PartialEq, Eq)]

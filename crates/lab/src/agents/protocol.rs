@@ -19,11 +19,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::experiment::Plan;
 use crate::results::{ProcessSeries, RoleResult};
+use crate::workload::load::Second;
 use crate::workload::seating::Seating;
 use crate::workload::together::{Progress, RoleBooks, RoleSecond};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// What an agent is told.
@@ -77,6 +78,8 @@ pub struct Machine {
 pub enum ToAgent {
     /// Is answered at once. Also says that the controller is there.
     Ping(u64),
+    /// Who would send and receive, if that was asked?
+    Describe(Box<Question>),
     Prepare(Box<Preparation>),
     Begin,
     /// The clients of a role have ended on all hosts.
@@ -87,6 +90,23 @@ pub enum ToAgent {
     Stop,
     /// What was prepared or begun ends at once; what came of it is still told.
     Abandon,
+}
+
+/// What is asked before there is a system.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    pub plan: Plan,
+    pub system: String,
+}
+
+/// A driver, as it stands beside its figures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Described {
+    pub name: String,
+    pub version: String,
+    /// What the plan wants and it cannot do.
+    pub lacks: Option<String>,
 }
 
 /// A host's share of a load.
@@ -102,12 +122,30 @@ pub struct Preparation {
     /// What topics are called by, and what they were made with.
     pub tag: String,
     pub topic_settings: Vec<(String, String)>,
+    /// It is the whole load.
+    pub alone: Option<Alone>,
+}
+
+/// A load that one host runs alone, beside its system: nobody is waited for, and the host itself says when it is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alone {
+    /// Processes of the system.
+    pub brokers: Vec<u32>,
+    /// Ends when all that was to be sent has come.
+    pub ends_early: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromAgent {
     Pong(u64),
+    Driver(Described),
+    /// Of a load that the host runs alone.
+    Second {
+        load: u64,
+        second: Second,
+    },
     Progress {
         load: u64,
         progress: Progress,
@@ -137,6 +175,9 @@ pub struct Share {
     pub roles: Vec<RoleResult>,
     pub books: Vec<RoleBooks>,
     pub processes: Vec<ProcessSeries>,
+    /// Known to a host that runs a load alone; of shares it is found when they are put together.
+    pub drain_s: Option<f64>,
+    pub sustainable_rate: Option<f64>,
     pub error: Option<String>,
     pub remarks: Vec<String>,
 }

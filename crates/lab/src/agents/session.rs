@@ -5,17 +5,19 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::protocol::{FromAgent, Preparation, ProtocolError, Reader, Share, ToAgent, send};
-use crate::drivers::DriverError;
+use super::protocol::{
+    Described, FromAgent, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send,
+};
+use crate::drivers::{DriverError, Drivers};
 use crate::experiment::{Content, Plan, check};
 use crate::run::point::destinations;
-use crate::systems;
+use crate::workload::load::Second;
 use crate::workload::together::{Progress, RoleSecond, Together};
 use crate::workload::{Load, Loaded};
 
@@ -26,10 +28,19 @@ const SECONDS_WAITING: usize = 64;
 /// How long a load may take to end when its controller went away.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
+/// What loads are run with.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) drivers: Drivers,
+    /// Content may be read wherever this program may read.
+    pub(super) reads_anywhere: bool,
+}
+
 /// One controller.
-pub(super) struct Session {
-    reader: Reader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+pub(super) struct Session<R, W> {
+    reader: Reader<R>,
+    writer: W,
+    means: Means,
     work: Option<Work>,
     /// Begins when the load that was abandoned has ended.
     next: Option<Box<Preparation>>,
@@ -46,20 +57,24 @@ struct Work {
     over: std::collections::BTreeMap<String, CancellationToken>,
     progress: watch::Receiver<Progress>,
     seconds: mpsc::Receiver<Vec<RoleSecond>>,
+    /// Of a load that is run alone.
+    whole: mpsc::Receiver<Second>,
     done: oneshot::Receiver<Result<Loaded, DriverError>>,
 }
 
 enum Event {
     Progress(Progress),
     Seconds(Vec<RoleSecond>),
+    Whole(Second),
     Done(Result<Loaded, DriverError>),
 }
 
-impl Session {
-    pub(super) fn new(reader: Reader<OwnedReadHalf>, writer: OwnedWriteHalf) -> Self {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
+    pub(super) fn new(reader: Reader<R>, writer: W, means: Means) -> Self {
         Self {
             reader,
             writer,
+            means,
             work: None,
             next: None,
             tasks: TaskTracker::new(),
@@ -105,6 +120,10 @@ impl Session {
     async fn on_order(&mut self, order: ToAgent) -> Result<(), ProtocolError> {
         match order {
             ToAgent::Ping(number) => send(&mut self.writer, &FromAgent::Pong(number)).await?,
+            ToAgent::Describe(question) => {
+                let described = FromAgent::Driver(self.describe(&question));
+                send(&mut self.writer, &described).await?;
+            }
             ToAgent::Prepare(preparation) => {
                 if let Some(old) = &self.work {
                     old.abandon.cancel();
@@ -129,6 +148,21 @@ impl Session {
         Ok(())
     }
 
+    fn describe(&self, question: &Question) -> Described {
+        let plan = &question.plan;
+        match (self.means.drivers)(&question.system, "", plan) {
+            Ok(driver) => Described {
+                name: driver.name().to_owned(),
+                version: driver.version(),
+                lacks: driver.lacks(plan),
+            },
+            Err(reason) => Described {
+                lacks: Some(reason),
+                ..Described::default()
+            },
+        }
+    }
+
     fn with_work(&self, change: impl FnOnce(&Work)) {
         if let Some(work) = &self.work {
             change(work);
@@ -137,7 +171,7 @@ impl Session {
 
     async fn prepare(&mut self, preparation: Preparation) -> Result<(), ProtocolError> {
         let load = preparation.load;
-        match work(preparation) {
+        match work(preparation, &self.means) {
             Ok((work, load, done)) => {
                 self.work = Some(work);
                 self.tasks.spawn(async move {
@@ -163,6 +197,7 @@ impl Session {
         let (report, is_last) = match event {
             Event::Progress(progress) => (FromAgent::Progress { load, progress }, false),
             Event::Seconds(roles) => (FromAgent::Seconds { load, roles }, false),
+            Event::Whole(second) => (FromAgent::Second { load, second }, false),
             Event::Done(Ok(loaded)) => {
                 let share = Box::new(share(loaded));
                 (FromAgent::Done { load, share }, true)
@@ -195,6 +230,7 @@ async fn next_event(work: &mut Option<Work>) -> Event {
     tokio::select! {
         biased;
         Some(roles) = work.seconds.recv() => Event::Seconds(roles),
+        Some(second) = work.whole.recv() => Event::Whole(second),
         Ok(()) = work.progress.changed() => Event::Progress(work.progress.borrow_and_update().clone()),
         done = &mut work.done => Event::Done(done.unwrap_or_else(|_| {
             Err(DriverError::Failed("the load broke down".to_owned()))
@@ -205,7 +241,7 @@ async fn next_event(work: &mut Option<Work>) -> Event {
 type Prepared = (Work, Load, oneshot::Sender<Result<Loaded, DriverError>>);
 
 /// Everything that a load needs, or why it cannot be, and whether somebody does not want it.
-fn work(preparation: Preparation) -> Result<Prepared, (String, bool)> {
+fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bool)> {
     let Preparation {
         load: number,
         plan,
@@ -214,10 +250,16 @@ fn work(preparation: Preparation) -> Result<Prepared, (String, bool)> {
         address,
         tag,
         topic_settings,
+        alone,
     } = preparation;
     check::plan(&plan).map_err(|wrong| (format!("{}: {}", wrong.path, wrong.message), true))?;
-    check_files(&plan).map_err(|reason| (reason, true))?;
-    let driver = systems::driver(&system, &address, &plan).map_err(|reason| (reason, true))?;
+    if !means.reads_anywhere {
+        check_files(&plan).map_err(|reason| (reason, true))?;
+    }
+    let driver = (means.drivers)(&system, &address, &plan).map_err(|reason| (reason, true))?;
+    if let Some(reason) = driver.lacks(&plan) {
+        return Err((reason, true));
+    }
     let contents = Load::contents(&plan).map_err(|reason| (reason, true))?;
     let (begin, end, stop) = <(CancellationToken, CancellationToken, CancellationToken)>::default();
     let over: std::collections::BTreeMap<_, _> = plan
@@ -227,16 +269,17 @@ fn work(preparation: Preparation) -> Result<Prepared, (String, bool)> {
         .collect();
     let (progress, of_progress) = watch::channel(Progress::default());
     let (seconds, of_seconds) = mpsc::channel(SECONDS_WAITING);
+    let (whole, of_whole) = mpsc::channel(SECONDS_WAITING);
     let (done, of_done) = oneshot::channel();
     let abandon = CancellationToken::new();
+    let is_alone = alone.is_some();
     let load = Load {
         destinations: destinations(&plan, &topic_settings, &tag),
         plan: Arc::new(plan),
         driver,
-        brokers: Vec::new(),
         contents,
         seating: Arc::new(seating),
-        together: Some(Together {
+        together: (!is_alone).then(|| Together {
             begin: begin.clone(),
             end: end.clone(),
             stop: stop.clone(),
@@ -244,10 +287,16 @@ fn work(preparation: Preparation) -> Result<Prepared, (String, bool)> {
             progress,
             seconds,
         }),
-        ends_early: false,
+        ends_early: alone.as_ref().is_some_and(|alone| alone.ends_early),
+        brokers: alone.map(|alone| alone.brokers).unwrap_or_default(),
         precise: true,
         stop: abandon.clone(),
-        on_second: Box::new(|_| ()),
+        on_second: Box::new(move |second| {
+            if is_alone {
+                // With the way full it is not told, and the next one is.
+                let _ = whole.try_send(*second);
+            }
+        }),
     };
     let work = Work {
         number,
@@ -258,6 +307,7 @@ fn work(preparation: Preparation) -> Result<Prepared, (String, bool)> {
         over,
         progress: of_progress,
         seconds: of_seconds,
+        whole: of_whole,
         done: of_done,
     };
     Ok((work, load, done))
@@ -289,6 +339,8 @@ fn share(loaded: Loaded) -> Share {
         roles: loaded.roles,
         books: loaded.books,
         processes: loaded.processes,
+        drain_s: loaded.drain_s,
+        sustainable_rate: loaded.sustainable_rate,
         error: loaded.error,
         remarks: loaded.remarks,
     }

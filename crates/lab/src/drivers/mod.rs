@@ -9,6 +9,8 @@
 //! - [`stub`]: a server of Kafka's protocol that stores nothing: what a client reaches against it is the client's ceiling
 //! - [`fake`]: a system of known latency and capacity, in memory: what the instrument is calibrated with
 //!
+//! The clients that users take, librdkafka and lapin, are drivers in a program of their own ([`crate::clients`]).
+//!
 //! A driver for another protocol implements [`Driver`], [`Sender`] and [`Receiver`]; nothing else knows of it but
 //! [`crate::systems`], which says which system speaks what.
 
@@ -41,6 +43,9 @@ pub enum DriverError {
     #[error("{0}")]
     Refused(String),
 }
+
+/// Finds the driver for a system of a name at an address, and what a plan wants of it; or says why there is none.
+pub type Drivers = Arc<dyn Fn(&str, &str, &Plan) -> Result<Arc<dyn Driver>, String> + Send + Sync>;
 
 /// A set of topics or queues to use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

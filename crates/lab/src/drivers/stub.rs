@@ -4,6 +4,10 @@
 //! acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which is given out
 //! again and again to whoever fetches. A stub that is *filled* has every topic that is asked for, and in each partition
 //! so many records of 100 bytes: one batch, given out again and again under other offsets.
+//!
+//! - [`groups`]: members of groups
+
+mod groups;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,9 +26,9 @@ use stafett_kafka_wire::messages::metadata::{
 use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProduceResponse};
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
-    DeleteTopicsResponse, FetchRequest, FetchResponse, InitProducerIdRequest, InitProducerIdResponse,
-    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest,
-    ProduceResponse,
+    DeleteTopicsResponse, FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse,
+    InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
 };
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
@@ -170,6 +174,13 @@ impl Connection {
             ApiKey::ListOffsets => self.list_offsets(&header, body)?,
             ApiKey::Produce => return self.produce(&header, body),
             ApiKey::Fetch => self.fetch(&header, body).await?,
+            ApiKey::FindCoordinator => groups::find_coordinator(&header, local)?,
+            ApiKey::JoinGroup => groups::join(&header, body)?,
+            ApiKey::SyncGroup => groups::sync(&header, body)?,
+            ApiKey::Heartbeat => write::<HeartbeatRequest>(&header, &HeartbeatResponse::default())?,
+            ApiKey::LeaveGroup => write::<LeaveGroupRequest>(&header, &LeaveGroupResponse::default())?,
+            ApiKey::OffsetFetch => groups::committed(&header, body)?,
+            ApiKey::OffsetCommit => groups::commit(&header, body)?,
             other => return Err(format!("{} is not served", other.name()).into()),
         }))
     }
@@ -478,7 +489,7 @@ fn id_of(name: &Str) -> Uuid {
 }
 
 fn api_versions(header: &RequestHeader) -> Result<Encoded, Ended> {
-    const SERVED: [ApiKey; 8] = [
+    const SERVED: [ApiKey; 15] = [
         ApiKey::Produce,
         ApiKey::Fetch,
         ApiKey::ListOffsets,
@@ -487,16 +498,26 @@ fn api_versions(header: &RequestHeader) -> Result<Encoded, Ended> {
         ApiKey::CreateTopics,
         ApiKey::DeleteTopics,
         ApiKey::InitProducerId,
+        ApiKey::FindCoordinator,
+        ApiKey::JoinGroup,
+        ApiKey::SyncGroup,
+        ApiKey::Heartbeat,
+        ApiKey::LeaveGroup,
+        ApiKey::OffsetFetch,
+        ApiKey::OffsetCommit,
     ];
     let version = |api: &ApiKey| {
         let range = api.advertised_versions();
         // No sessions: each fetch says all that it wants. And names instead of ids, which are found faster here.
-        let max = if *api == ApiKey::Fetch {
-            6
-        } else if *api == ApiKey::Produce {
-            12
-        } else {
-            range.max
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the others are served as they are")]
+        let max = match api {
+            ApiKey::Fetch => 6,
+            ApiKey::Produce => 12,
+            ApiKey::OffsetCommit => 9,
+            // One group at a time.
+            ApiKey::FindCoordinator => 3,
+            ApiKey::OffsetFetch => 7,
+            _ => range.max,
         };
         ApiVersion {
             api_key: api.code(),

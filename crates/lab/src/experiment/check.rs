@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use stafett_model::Durability;
 
 use super::figure::{Figure, FigureKind};
-use super::load::{Does, Rate, Role, Size, TopicKind, Topics};
-use super::{Design, Distribution, Experiment, Plan, Protocol, Restart};
+use super::load::{Delivery, Does, Rate, Role, Size, TopicKind, Topics};
+use super::{Design, Distribution, DriverKind, Experiment, Plan, Protocol, Restart};
 use crate::results::metric;
+use crate::systems;
 
 /// The systems that an experiment can ask.
 pub const SYSTEMS: [&str; 3] = ["stafett", "kafka", "rabbitmq"];
@@ -27,6 +28,8 @@ const SERIES: [&str; 10] = [
 const REPETITIONS_MAX: u32 = 1000;
 const CLIENTS_MAX: u32 = 100_000;
 const TOPICS_MAX: u32 = 1 << 22;
+/// Of an idempotent producer of librdkafka (`max.in.flight.requests.per.connection`).
+const IN_FLIGHT_IDEMPOTENT_MAX: u32 = 5;
 
 /// What is wrong, and with which setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +157,30 @@ pub fn plan(plan: &Plan) -> Checked {
     for (name, role) in &plan.roles {
         check_role(&format!("roles.{name}"), role)?;
         check_names(&format!("roles.{name}"), name, role, plan)?;
+    }
+    Ok(())
+}
+
+/// What the clients that users take do not take, of the systems that are asked.
+pub fn clients(plan: &Plan, systems: &[String]) -> Checked {
+    let is_kafka = |system: &String| {
+        systems::wants_client(system, plan) && systems::protocol(system, plan) == Ok(Protocol::Kafka)
+    };
+    if plan.run.driver == DriverKind::Lean || !systems.iter().any(is_kafka) {
+        return Ok(());
+    }
+    for (name, role) in &plan.roles {
+        let is_idempotent = role.does != Does::Consume && role.delivery != Delivery::AtMostOnce;
+        unless(
+            !is_idempotent || role.in_flight <= IN_FLIGHT_IDEMPOTENT_MAX,
+            &format!("roles.{name}.in_flight"),
+            || {
+                format!(
+                    "librdkafka has at most {IN_FLIGHT_IDEMPOTENT_MAX} requests under way where no batch may be stored \
+                     twice or out of order"
+                )
+            },
+        )?;
     }
     Ok(())
 }
@@ -331,6 +358,16 @@ fn check_role(at: &str, role: &Role) -> Checked {
         role.does.sends_first() || role.total.is_none(),
         &path("total"),
         || format!("a role that does `{does}` takes what comes"),
+    )?;
+    let is_transaction = role.delivery == Delivery::ExactlyOnce
+        && role.does == Does::Produce
+        && role.transaction.is_none_or(|span| !span.0.is_zero());
+    unless(
+        role.transaction.is_none() || is_transaction,
+        &path("transaction"),
+        || {
+            "transactions, longer than no time, are of a role that does `produce` with delivery = \"exactly-once\"".to_owned()
+        },
     )?;
     check_shape(at, role)?;
     check_rate(&path("rate"), &role.rate)?;

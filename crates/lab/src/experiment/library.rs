@@ -14,6 +14,9 @@ macro_rules! built_in {
 built_in![
     "peak",
     "latency",
+    "clients",
+    "client-latency",
+    "exactly-once",
     "durability",
     "queue-auto-ack",
     "queue-confirms",

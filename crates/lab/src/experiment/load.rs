@@ -121,6 +121,9 @@ pub struct Role {
     pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
+    /// Exactly once: how long a transaction takes messages up before it is committed; 100 ms, if not given.
+    #[serde(default)]
+    pub transaction: Option<Span>,
     /// Bytes that go together.
     #[serde(default = "batch")]
     pub batch: ByteCount,

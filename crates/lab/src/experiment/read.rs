@@ -58,7 +58,8 @@ impl Source {
         check::experiment(&experiment).map_err(|found| self.wrong_at(&found))?;
         for scale in [1.0, 0.5] {
             for parameters in super::super::grid::combinations(&self.grid(scale)?) {
-                self.plan(scale, &parameters)?;
+                let plan = self.plan(scale, &parameters)?;
+                check::clients(&plan, &experiment.systems).map_err(|found| self.wrong_at(&found))?;
             }
         }
         Ok(experiment)

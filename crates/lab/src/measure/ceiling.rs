@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::crew::Order;
+use crate::clients::{self, Client};
 use crate::drivers::Driver;
-use crate::drivers::amqp::Amqp;
-use crate::drivers::lean::Lean;
-use crate::drivers::live::Live;
-use crate::experiment::{Does, DriverKind, Plan, Protocol, Rate};
+use crate::experiment::{Delivery, Does, Plan, Protocol, Rate};
 use crate::grid;
 use crate::results::{Ceiling, ProcessKind};
 use crate::run::{Request, RunError, point};
@@ -36,7 +35,9 @@ pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<
     let mut lists = request.source.grid(request.scale)?;
     // The system is another one here, and how many topics there are is its business.
     lists.retain(|path, _| {
-        path.starts_with("roles.") || path.ends_with(".partitions") || path == "run.protocol"
+        path.starts_with("roles.")
+            || path.ends_with(".partitions")
+            || ["run.protocol", "run.driver"].contains(&path.as_str())
     });
     let first: BTreeMap<_, _> = request
         .source
@@ -86,43 +87,90 @@ async fn of_plan(
     stop: &CancellationToken,
 ) -> Option<Ceiling> {
     let produces = plan.roles.values().any(|role| role.does == Does::Produce);
-    let is_ours = plan.run.driver == DriverKind::Lean;
     let are_few = plan.topics.values().all(|topics| topics.count <= 1000);
-    let driver = driver(protocol, "");
     // Nothing stands in for live topics.
-    let has_stub = protocol != Protocol::Live;
-    if !has_stub || !produces || !is_ours || !are_few || driver.lacks(plan).is_some() {
+    let system = stood_in_for(protocol)?;
+    if !produces || !are_few {
         return None;
     }
     let mut ceiling = Ceiling {
-        driver: driver.name().to_owned(),
+        driver: clients::name(protocol).to_owned(),
         parameters,
         produce_rate: None,
         consume_rate: None,
         client_cpu_per_million: None,
         reason: None,
     };
-    if let Err(reason) = fill(request, plan, protocol, &mut ceiling, stop).await {
+    let logs = request.out.join("logs").join("stub");
+    let mut client = None;
+    if systems::wants_client(system, plan) {
+        // Where the program is not there, or lacks something, the points say so.
+        let program = clients::find(request.clients.as_deref(), &request.exe).ok()?;
+        let mut started = Client::start(&program, &logs).await.ok()?;
+        let described = started.describe(system, plan).await.ok()?;
+        if described.lacks.is_some() {
+            return None;
+        }
+        ceiling.driver = described.name;
+        client = Some(started);
+    } else {
+        let lean = systems::driver(system, "", plan).ok()?;
+        if lean.lacks(plan).is_some() {
+            return None;
+        }
+        lean.name().clone_into(&mut ceiling.driver);
+    }
+    if let Err(reason) = fill(
+        request,
+        plan,
+        (protocol, system),
+        client.as_mut(),
+        &mut ceiling,
+        stop,
+    )
+    .await
+    {
         ceiling.reason = Some(reason);
+    }
+    if let Some(client) = client {
+        client.end().await;
     }
     Some(ceiling)
 }
 
-fn driver(protocol: Protocol, address: &str) -> Arc<dyn Driver> {
+/// The system whose protocol a stub speaks.
+fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
     match protocol {
-        Protocol::Kafka => Arc::new(Lean::new(address)),
-        Protocol::Amqp => Arc::new(Amqp::new(address)),
-        Protocol::Live => Arc::new(Live::new(address)),
+        Protocol::Kafka => Some("kafka"),
+        Protocol::Amqp => Some("rabbitmq"),
+        Protocol::Live => None,
     }
+}
+
+/// Who sends to the stub and receives from it.
+struct Measured<'a> {
+    driver: Arc<dyn Driver>,
+    client: Option<&'a mut Client>,
+    system: &'static str,
+    address: String,
+    stop: &'a CancellationToken,
 }
 
 async fn fill(
     request: &Request,
     plan: &Plan,
-    protocol: Protocol,
+    (protocol, system): (Protocol, &'static str),
+    client: Option<&mut Client>,
     ceiling: &mut Ceiling,
     stop: &CancellationToken,
 ) -> Result<(), String> {
+    if plan
+        .roles
+        .values()
+        .any(|role| role.delivery == Delivery::ExactlyOnce)
+    {
+        return Err("the stub has no transactions".to_owned());
+    }
     let mut command = Command::new(&request.exe);
     command.args(["lab", "stub"]);
     if protocol == Protocol::Amqp {
@@ -135,38 +183,77 @@ async fn fill(
     };
     let started = Process::start(command, "stub", &logs, Duration::from_secs(10), is_ready).await;
     let (process, address) = started.map_err(|error| error.to_string())?;
-    let measured = against(&driver(protocol, &address), plan, ceiling, stop).await;
+    let mut measured = Measured {
+        driver: systems::driver(system, &address, plan)?,
+        client,
+        system,
+        address,
+        stop,
+    };
+    let done = measured.both_ways(plan, ceiling).await;
     process.stop().await;
-    measured
+    done
 }
 
-/// Measures both directions against the stub.
-async fn against(
-    driver: &Arc<dyn Driver>,
-    plan: &Plan,
-    ceiling: &mut Ceiling,
-    stop: &CancellationToken,
-) -> Result<(), String> {
-    let produced = load(driver, only(plan, Does::Produce, None), "p", stop).await?;
-    let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
-    let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
-    ceiling.produce_rate = Some(rate);
-    if messages > 0 {
-        ceiling.client_cpu_per_million = Some(client_cpu(&produced) / messages as f64 * 1e6);
+impl Measured<'_> {
+    /// Measures both directions against the stub.
+    async fn both_ways(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
+        let produced = self.load(only(plan, Does::Produce, None), "p").await?;
+        let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
+        let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
+        ceiling.produce_rate = Some(rate);
+        if messages > 0 {
+            ceiling.client_cpu_per_million = Some(client_cpu(&produced) / messages as f64 * 1e6);
+        }
+        if plan.roles.values().any(|role| role.does == Does::Consume) {
+            let mut both = only(plan, Does::Produce, Some(FILL));
+            both.roles.extend(only(plan, Does::Consume, None).roles);
+            let consumed = self.load(both, "c").await?;
+            // The stub gives the same batches again and again.
+            let received: u64 = consumed
+                .roles
+                .iter()
+                .map(|role| role.counts.received + role.counts.duplicated)
+                .sum();
+            ceiling.consume_rate = Some(received as f64 / consumed.measured_s.max(1e-9));
+        }
+        Ok(())
     }
-    if plan.roles.values().any(|role| role.does == Does::Consume) {
-        let mut both = only(plan, Does::Produce, Some(FILL));
-        both.roles.extend(only(plan, Does::Consume, None).roles);
-        let consumed = load(driver, both, "c", stop).await?;
-        // The stub gives the same batches again and again.
-        let received: u64 = consumed
-            .roles
-            .iter()
-            .map(|role| role.counts.received + role.counts.duplicated)
-            .sum();
-        ceiling.consume_rate = Some(received as f64 / consumed.measured_s.max(1e-9));
+
+    async fn load(&mut self, plan: Plan, tag: &str) -> Result<Loaded, String> {
+        let destinations = point::destinations(&plan, &[], tag);
+        for set in destinations.values() {
+            let prepared = self.driver.prepare(set).await;
+            prepared.map_err(|error| error.to_string())?;
+        }
+        if let Some(client) = &mut self.client {
+            let order = Order {
+                plan: Arc::new(plan),
+                system: self.system.to_owned(),
+                address: self.address.clone(),
+                tag: tag.to_owned(),
+                topic_settings: Vec::new(),
+                brokers: Vec::new(),
+                stop: self.stop.clone(),
+                on_second: Box::new(|_| ()),
+            };
+            return client.run(order, false).await.map_err(|error| error.to_string());
+        }
+        let load = Load {
+            contents: Load::contents(&plan)?,
+            plan: Arc::new(plan),
+            driver: Arc::clone(&self.driver),
+            destinations,
+            brokers: Vec::new(),
+            seating: Arc::default(),
+            together: None,
+            ends_early: false,
+            precise: true,
+            stop: self.stop.clone(),
+            on_second: Box::new(|_| ()),
+        };
+        load.run().await.map_err(|error| error.to_string())
     }
-    Ok(())
 }
 
 fn client_cpu(loaded: &Loaded) -> f64 {
@@ -199,30 +286,4 @@ fn only(plan: &Plan, does: Does, total: Option<u64>) -> Plan {
         role.commit = None;
     }
     plan
-}
-
-async fn load(
-    driver: &Arc<dyn Driver>,
-    plan: Plan,
-    tag: &str,
-    stop: &CancellationToken,
-) -> Result<Loaded, String> {
-    let destinations = point::destinations(&plan, &[], tag);
-    for set in destinations.values() {
-        driver.prepare(set).await.map_err(|error| error.to_string())?;
-    }
-    let load = Load {
-        contents: Load::contents(&plan)?,
-        plan: Arc::new(plan),
-        driver: Arc::clone(driver),
-        destinations,
-        brokers: Vec::new(),
-        seating: Arc::default(),
-        together: None,
-        ends_early: false,
-        precise: true,
-        stop: stop.clone(),
-        on_second: Box::new(|_| ()),
-    };
-    load.run().await.map_err(|error| error.to_string())
 }

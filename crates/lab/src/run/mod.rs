@@ -56,6 +56,8 @@ pub struct Request {
     pub secret: Option<Secret>,
     /// This machine's address, on which systems that are started listen.
     pub host: String,
+    /// The program with the clients that users take, if it is not the one beside this one.
+    pub clients: Option<PathBuf>,
     /// This program.
     pub exe: PathBuf,
     /// The command line that repeats the run.
@@ -384,6 +386,7 @@ mod tests {
             agents: Vec::new(),
             secret: None,
             host: "127.0.0.1".to_owned(),
+            clients: None,
             exe: PathBuf::new(),
             command: String::new(),
         };

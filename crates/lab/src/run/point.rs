@@ -10,6 +10,7 @@ use super::verdict::{self, Seen};
 use super::{Request, Watch, metrics, now_ms};
 use crate::agents::Crew;
 use crate::agents::crew::Order;
+use crate::clients::{self, Client};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
@@ -30,6 +31,14 @@ pub(crate) struct Bench {
     pub(crate) system: Option<System>,
     /// Who runs the load, if it is not this program.
     pub(crate) crew: Option<Crew>,
+}
+
+/// Who makes topics, sends and receives.
+struct Hands<'a> {
+    /// Makes topics and deletes them; sends and receives, unless somebody else does.
+    driver: Arc<dyn Driver>,
+    /// The program with the client that a user would take, where that is asked for.
+    client: Option<&'a mut Client>,
 }
 
 /// What came of a load.
@@ -85,12 +94,7 @@ impl Bench {
     ) -> Result<(), Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
         // Before anything is started: what cannot be driven needs no system.
-        let driver = systems::driver(&point.system, "", plan).map_err(skipped)?;
-        if let Some(reason) = driver.lacks(plan) {
-            return Err(skipped(reason));
-        }
-        driver.name().clone_into(&mut point.driver.name);
-        point.driver.version = driver.version();
+        let mut client = self.choose_driver(point, plan).await?;
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
@@ -114,24 +118,26 @@ impl Bench {
             .address(plan)
             .map_err(|reason| Outcome::because(OutcomeKind::Failed, reason))?;
         let driver = systems::driver(&point.system, address, plan).map_err(skipped)?;
+        let hands = &mut Hands {
+            driver,
+            client: client.as_mut(),
+        };
         if is_fresh && has_break_in(plan) {
             self.watch.does(&format!("warming {} up", point.system));
             let short = Arc::new(shortened(plan));
             // What comes of it counts for nothing, whatever it is.
             let _ = self
-                .load(
-                    &driver,
-                    &short,
-                    &topic_settings,
-                    &format!("{}-warm", point.number),
-                )
+                .load(hands, &short, &topic_settings, &format!("{}-warm", point.number))
                 .await;
         }
         point.started_ms = now_ms();
         let brought = self
-            .load(&driver, plan, &topic_settings, &point.number.to_string())
+            .load(hands, plan, &topic_settings, &point.number.to_string())
             .await;
         let died = self.death();
+        if let Some(client) = client {
+            client.end().await;
+        }
         match brought {
             Err(error) => {
                 Err(died.map_or_else(|| verdict::of_error(&error), |status| verdict::of_death(&status)))
@@ -150,6 +156,44 @@ impl Bench {
                 Ok(())
             }
         }
+    }
+
+    /// Finds out who sends and receives, and whether what is asked can be done; the program that does it, if it is not this
+    /// one.
+    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Option<Client>, Outcome> {
+        let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
+        let lean = systems::driver(&point.system, "", plan).map_err(skipped)?;
+        if let Some(reason) = systems::lacks(&point.system, plan) {
+            return Err(skipped(reason));
+        }
+        if !systems::wants_client(&point.system, plan) {
+            lean.name().clone_into(&mut point.driver.name);
+            point.driver.version = lean.version();
+            return lean.lacks(plan).map_or(Ok(None), |reason| Err(skipped(reason)));
+        }
+        if let Some(reason) = clients::lacks(plan) {
+            return Err(skipped(reason));
+        }
+        let spoken = systems::protocol(&point.system, plan).map_err(skipped)?;
+        clients::name(spoken).clone_into(&mut point.driver.name);
+        if self.crew.is_some() {
+            // The agents have clients of their own, or say that they do not.
+            return Ok(None);
+        }
+        let program = clients::find(self.request.clients.as_deref(), &self.request.exe).map_err(skipped)?;
+        let logs = self.place.logs.join(format!("{:04}", point.number));
+        let started = async {
+            let mut client = Client::start(&program, &logs).await?;
+            let described = client.describe(&point.system, plan).await?;
+            Ok::<_, DriverError>((client, described))
+        };
+        let (client, described) = started.await.map_err(|error| verdict::of_error(&error))?;
+        if let Some(reason) = described.lacks {
+            return Err(skipped(reason));
+        }
+        point.driver.name = described.name;
+        point.driver.version = described.version;
+        Ok(Some(client))
     }
 
     /// Has the system up, as the plan wants it; whether it was started for that.
@@ -188,11 +232,12 @@ impl Bench {
     /// Creates topics, runs the load, deletes the topics.
     async fn load(
         &mut self,
-        driver: &Arc<dyn Driver>,
+        hands: &mut Hands<'_>,
         plan: &Arc<Plan>,
         topic_settings: &[(String, String)],
         tag: &str,
     ) -> Result<Brought, DriverError> {
+        let Hands { driver, client } = hands;
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
         prepare(driver, plan, &destinations).await?;
@@ -216,34 +261,22 @@ impl Bench {
         };
         let (system, address) = self.whereabouts(plan);
         let crew = self.crew.as_mut();
+        let order = Order {
+            plan: Arc::clone(plan),
+            system,
+            address,
+            tag: tag.to_owned(),
+            topic_settings: topic_settings.to_vec(),
+            brokers,
+            stop: of_load,
+            on_second,
+        };
         let running = async {
-            if let Some(crew) = crew {
-                let order = Order {
-                    plan: Arc::clone(plan),
-                    system,
-                    address,
-                    tag: tag.to_owned(),
-                    topic_settings: topic_settings.to_vec(),
-                    brokers,
-                    stop: of_load,
-                    on_second,
-                };
-                return crew.run(order).await;
+            match (crew, client) {
+                (Some(crew), _) => crew.run(order).await,
+                (None, Some(client)) => client.run(order, true).await,
+                (None, None) => run_here(order, driver, &destinations).await,
             }
-            let load = Load {
-                plan: Arc::clone(plan),
-                driver: Arc::clone(driver),
-                destinations: destinations.clone(),
-                brokers,
-                contents: Load::contents(plan).map_err(DriverError::Refused)?,
-                seating: Arc::default(),
-                together: None,
-                ends_early: true,
-                precise: true,
-                stop: of_load,
-                on_second,
-            };
-            load.run().await
         };
         let loaded = tokio::select! {
             loaded = running => loaded?,
@@ -287,6 +320,28 @@ impl Bench {
             point.outcome = verdict::of_death(&status);
         }
     }
+}
+
+/// Runs a load in this program.
+async fn run_here(
+    order: Order,
+    driver: &Arc<dyn Driver>,
+    destinations: &BTreeMap<String, Arc<Destinations>>,
+) -> Result<Loaded, DriverError> {
+    let load = Load {
+        contents: Load::contents(&order.plan).map_err(DriverError::Refused)?,
+        plan: order.plan,
+        driver: Arc::clone(driver),
+        destinations: destinations.clone(),
+        brokers: order.brokers,
+        seating: Arc::default(),
+        together: None,
+        ends_early: true,
+        precise: true,
+        stop: order.stop,
+        on_second: order.on_second,
+    };
+    load.run().await
 }
 
 /// Creates what is used, within a bound: a system that takes too long for it is a result.

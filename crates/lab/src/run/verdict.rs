@@ -2,7 +2,7 @@
 
 use super::metrics;
 use crate::drivers::DriverError;
-use crate::experiment::{Delivery, Does, Plan, Rate};
+use crate::experiment::{Delivery, Does, Plan, Rate, Role};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
 use crate::systems::StartError;
 use crate::workload::Loaded;
@@ -86,7 +86,27 @@ pub(super) fn of(seen: &Seen<'_>) -> Outcome {
             format!("{lost} acknowledged messages did not come out"),
         );
     }
+    let duplicated: u64 = roles.iter().map(|role| role.totals.duplicated).sum();
+    if duplicated > 0 && is_exactly_once(seen.plan) {
+        return Outcome::because(
+            OutcomeKind::Failed,
+            format!("exactly once was asked for, and {duplicated} messages came out twice"),
+        );
+    }
     Outcome::done()
+}
+
+/// Whether nothing may come out twice. A consumer that is cut off reads again what it had not stored: that is no doing of
+/// the system's; and what is sent twice on purpose comes twice.
+fn is_exactly_once(plan: &Plan) -> bool {
+    let mut senders = plan
+        .roles
+        .values()
+        .filter(|role| role.does == Does::Produce)
+        .peekable();
+    let once =
+        |role: &Role| role.delivery == Delivery::ExactlyOnce && role.duplicates <= 0.0 && role.copies == 1;
+    senders.peek().is_some() && senders.all(once) && plan.roles.values().all(|role| role.kill.is_none())
 }
 
 fn wanted_idle(plan: &Plan) -> u64 {

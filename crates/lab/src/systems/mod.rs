@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use crate::drivers::amqp::Amqp;
 use crate::drivers::lean::Lean;
 use crate::drivers::live::Live;
-use crate::drivers::{Driver, DriverError};
+use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::check::speaks;
-use crate::experiment::{DriverKind, Own, Plan, Protocol, TopicKind};
+use crate::experiment::{Delivery, DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
 use process::Process;
 
@@ -127,15 +127,45 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
     }
 }
 
-/// A driver for a system of that name, or why there is none.
+/// The lean driver for a system of that name, or why there is none. Whoever sends and receives, topics are made with it.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
-    match (protocol(name, plan)?, plan.run.driver) {
-        (Protocol::Kafka, DriverKind::Lean) => Ok(Arc::new(Lean::new(address))),
-        (Protocol::Amqp, DriverKind::Lean) => Ok(Arc::new(Amqp::new(address))),
-        (Protocol::Live, DriverKind::Lean | DriverKind::Client) => Ok(Arc::new(Live::new(address))),
-        (Protocol::Kafka, DriverKind::Client) => Err("the driver on librdkafka is not built in".to_owned()),
-        (Protocol::Amqp, DriverKind::Client) => Err("the driver on lapin is not built in".to_owned()),
-    }
+    Ok(match protocol(name, plan)? {
+        Protocol::Kafka => Arc::new(Lean::new(address)),
+        Protocol::Amqp => Arc::new(Amqp::new(address)),
+        Protocol::Live => Arc::new(Live::new(address)),
+    })
+}
+
+/// Whether the client that a user would take is to send to that system and receive from it. What a browser speaks to live
+/// topics is what the lean driver speaks.
+pub fn wants_client(name: &str, plan: &Plan) -> bool {
+    plan.run.driver == DriverKind::Client && protocol(name, plan) != Ok(Protocol::Live)
+}
+
+/// What a plan wants and the system of that name does not have, whoever drives it.
+pub fn lacks(name: &str, plan: &Plan) -> Option<String> {
+    let wants_transactions = plan
+        .roles
+        .values()
+        .any(|role| role.delivery == Delivery::ExactlyOnce);
+    let is_kafka = protocol(name, plan) == Ok(Protocol::Kafka);
+    (wants_transactions && is_kafka && name == "stafett").then(|| {
+        "Stafett has no transactions of Kafka's protocol yet, and exactly once is delivered by them"
+            .to_owned()
+    })
+}
+
+/// The drivers of this program.
+pub fn lean_drivers() -> Drivers {
+    Arc::new(|name, address, plan| {
+        if wants_client(name, plan) {
+            return Err(format!(
+                "driver = \"client\": this program has lean drivers alone; as an agent, start `{} agent` in its place",
+                crate::clients::PROGRAM
+            ));
+        }
+        driver(name, address, plan)
+    })
 }
 
 /// The script that fetches and starts another system.

@@ -98,6 +98,11 @@ impl Writer {
         put_frame(text, &mut self.buffer);
     }
 
+    /// Says that the client is there, as an answer to a ping would.
+    pub(crate) fn put_pong(&mut self) {
+        self.buffer.extend_from_slice(&[0x8a, 0x80, 0, 0, 0, 0]);
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.buffer.len()
     }

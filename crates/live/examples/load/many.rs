@@ -102,6 +102,9 @@ impl Seen {
     }
 }
 
+/// How often each connection says that it is there: the broker closes those that are silent for a minute.
+const SIGN_OF_LIFE_S: f64 = 20.0;
+
 /// Numbers that look random and are the same in each run.
 struct Chance(u64);
 
@@ -134,6 +137,9 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let (begun, offset) = (Instant::now(), seen.now());
     let (mut starts, mut reports) = (0_u64, 0_u64);
+    // Nobody answers pings here: instead each connection says in turn that it is there.
+    let signs_per_start = (connections as f64 / (starts_per_second * SIGN_OF_LIFE_S)).ceil() as usize;
+    let mut silent = (0..connections).cycle();
     while begun.elapsed().as_secs_f64() < seconds {
         let due = Duration::from_secs_f64(starts as f64 / starts_per_second);
         sleep_until((begun + due).into()).await;
@@ -146,6 +152,10 @@ pub(crate) async fn songs(address: &str, options: &Options) {
             ));
             writer.flush().await;
             reports += 1;
+        }
+        for index in silent.by_ref().take(signs_per_start) {
+            writers[index].put_pong();
+            writers[index].flush().await;
         }
         starts += 1;
     }

@@ -78,6 +78,17 @@ pub enum Decoded<'a> {
     },
 }
 
+/// What was taken of several frames.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Texts<'a> {
+    /// That they took.
+    pub bytes: usize,
+    /// What follows.
+    pub rest: &'a mut [u8],
+    /// What is wrong with the last one.
+    pub error: Option<FrameError>,
+}
+
 /// Takes frames out of bytes.
 #[derive(Debug)]
 pub struct Decoder {
@@ -152,6 +163,37 @@ impl Decoder {
             bytes: head.end,
             event,
         })
+    }
+
+    /// Takes up to `max` whole text messages in a frame each from the front of `bytes`, as far as there are some; each is unmasked in
+    /// place. What follows them is for [`Decoder::decode`].
+    pub fn texts<'a>(&self, bytes: &'a mut [u8], max: usize, texts: &mut Vec<&'a str>) -> Texts<'a> {
+        let mut taken = Texts {
+            bytes: 0,
+            rest: bytes,
+            error: None,
+        };
+        while texts.len() < max {
+            let Ok(Ok(head)) = self.head(taken.rest) else {
+                break;
+            };
+            if head.opcode != TEXT || !head.is_last || taken.rest.len() < head.end {
+                break;
+            }
+            let (frame, rest) = std::mem::take(&mut taken.rest).split_at_mut(head.end);
+            taken.rest = rest;
+            taken.bytes += head.end;
+            let payload = frame.get_mut(head.start..).unwrap_or_default();
+            unmask(payload, head.mask);
+            match std::str::from_utf8(payload) {
+                Ok(text) => texts.push(text),
+                Err(_) => {
+                    taken.error = Some(FrameError::NotUtf8);
+                    break;
+                }
+            }
+        }
+        taken
     }
 
     fn data<'a>(&'a mut self, head: &Head, payload: &'a [u8]) -> Result<Event<'a>, FrameError> {
@@ -403,6 +445,28 @@ mod tests {
         assert_eq!(next(0x80, b"c").unwrap(), r#"Text("abc")"#);
         assert_eq!(next(0x02, &[1; 600]).unwrap(), "Fragment");
         assert_eq!(next(0x80, &[1; 401]), Err(FrameError::TooLarge { max: 1000 }));
+    }
+
+    #[test]
+    fn texts_are_taken_up_to_what_is_none() {
+        let decoder = Decoder::new(1000);
+        let one = masked(0x81, b"one");
+        let fragment = masked(0x01, b"a");
+        for behind in [&fragment[..], &masked(0x89, b"p"), &one[..5], b"", &[0xff, 0xff]] {
+            let mut bytes = [&one, &masked(0x81, "é".as_bytes()), behind].concat();
+            let mut texts = Vec::new();
+            let taken = decoder.texts(&mut bytes, 10, &mut texts);
+            assert_eq!((taken.bytes, taken.error), (one.len() * 2 - 1, None));
+            assert_eq!(&*taken.rest, behind, "the rest is as it came");
+            assert_eq!(texts, ["one", "é"]);
+        }
+        let mut bytes = [one.clone(), one.clone()].concat();
+        assert_eq!(decoder.texts(&mut bytes, 1, &mut Vec::new()).bytes, one.len());
+        let mut bytes = [one, masked(0x81, &[0xff])].concat();
+        let mut texts = Vec::new();
+        let taken = decoder.texts(&mut bytes, 10, &mut texts);
+        assert_eq!(taken.error, Some(FrameError::NotUtf8));
+        assert_eq!(texts, ["one"]);
     }
 
     #[test]

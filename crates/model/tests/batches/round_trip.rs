@@ -105,10 +105,11 @@ fn a_record_that_does_not_fit_leaves_the_batch_as_it_was() {
         .unwrap();
     let before = builder.bytes();
     let refused = builder.push(&Record {
-        timestamp: -2,
+        timestamp: i64::MIN,
         ..Record::default()
     });
-    assert_eq!(refused, Err(BatchError::Timestamps { base: 5, max: -2 }));
+    let max = i64::MIN;
+    assert_eq!(refused, Err(BatchError::Timestamps { base: 5, max }));
     assert_eq!((builder.len(), builder.bytes()), (1, before));
     assert_eq!(read_all(&builder.finish().unwrap()).len(), 1);
 }

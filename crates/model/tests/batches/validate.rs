@@ -129,13 +129,12 @@ fn offset_deltas_that_skip_or_repeat_are_refused() {
 }
 
 #[test]
-fn timestamps_below_none_or_beyond_all_are_refused() {
+fn timestamps_may_be_before_1970_and_not_beyond_all() {
     let mut records = some_records(3);
-    records[2].timestamp = -2;
-    let batch = crate::naive::naive_batch(&records);
-    assert!(matches!(refusal(&batch), BatchError::Timestamps { .. }));
-    records[2].timestamp = -1;
-    assert!(validate_produced(&crate::naive::naive_batch(&records), &LIMITS).is_ok());
+    for timestamp in [-1, -2, -20_000_000_000_000] {
+        records[2].timestamp = timestamp;
+        assert!(validate_produced(&crate::naive::naive_batch(&records), &LIMITS).is_ok());
+    }
     let last = i64::MAX.to_be_bytes();
     let mut batch = built(Codec::None, &some_records(2)).to_vec();
     batch[27..35].copy_from_slice(&last);
@@ -253,6 +252,18 @@ fn a_max_timestamp_that_was_never_set_is_put_right_in_a_copy() {
         sole_batch(&later, &LIMITS).unwrap().0,
         built(Codec::None, &some_records(9))
     );
+}
+
+#[test]
+fn a_max_timestamp_before_the_first_record_is_put_right_however_it_is_compressed() {
+    for codec in CODECS {
+        let sound = built(codec, &some_records(9));
+        for earlier in [5_i64, -2, i64::MIN] {
+            let wrong = edit(&sound, 35, &earlier.to_be_bytes());
+            assert!(matches!(refusal(&wrong), BatchError::Timestamps { .. }));
+            assert_eq!(sole_batch(&wrong, &LIMITS).unwrap().0, sound, "{codec:?}");
+        }
+    }
 }
 
 #[test]

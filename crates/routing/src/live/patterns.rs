@@ -78,15 +78,27 @@ impl Patterns {
 
     /// Visits the subscribers of every pattern that a name matches; one with several of them is visited several times.
     pub fn matching(&self, name: &str, mut visit: impl FnMut(&IdSet)) {
+        self.each_matching(name, |_, subscribers| visit(subscribers));
+    }
+
+    /// Visits the patterns that a name matches, with their subscribers.
+    pub fn each_matching(&self, name: &str, mut visit: impl FnMut(&Pattern, &IdSet)) {
         for bytes in self.lengths.keys() {
             let Some((prefix, behind)) = name.split_at_checked(*bytes) else {
                 continue;
             };
             let entries = self.by_prefix.get(prefix).into_iter().flatten();
             for entry in entries.filter(|entry| entry.pattern.matches_behind(behind)) {
-                visit(&entry.subscribers);
+                visit(&entry.pattern, &entry.subscribers);
             }
         }
+    }
+
+    /// Who subscribes to a pattern as it is written.
+    pub fn subscribers(&self, pattern: &Pattern) -> Option<&IdSet> {
+        let entries = self.by_prefix.get(pattern.prefix())?;
+        let entry = entries.iter().find(|entry| entry.pattern == *pattern)?;
+        Some(&entry.subscribers)
     }
 
     /// Patterns.

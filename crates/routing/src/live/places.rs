@@ -3,6 +3,8 @@
 //! Open addressing with linear steps. An entry is 32 bits of the hash and the number; where it belongs are the highest of those
 //! bits, so that growing and removing touch no names. The caller compares names, where hashes are the same.
 
+use super::near;
+
 const ENTRIES_MIN: usize = 8;
 
 /// An entry that is empty is 0; else the hash, and the number and 1.
@@ -28,6 +30,13 @@ fn number_of(entry: u64) -> u32 {
 impl Places {
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Asks for the place where a hash belongs.
+    pub(super) fn foresee(&self, hash: u32) {
+        if let Some(place) = self.entries.get(self.home(hash)) {
+            near::bring(place);
+        }
     }
 
     /// The number under a hash that is the right one.

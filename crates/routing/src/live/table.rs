@@ -1,8 +1,11 @@
 //! Topics by name, each with its subscribers. A topic exists as long as somebody subscribes to it.
 //!
-//! A topic is 32 bytes beside its name, and 11 to 21 in the table by which it is found. The caller hashes the name, since
-//! it may keep several tables and choose one by the upper half of the hash: the lower half is used here.
+//! A topic is 64 bytes with its name, if that has at most 46, and 11 to 21 in the table by which it is found: two lines of the cache
+//! are all that a look-up reads. The caller hashes the name, since it may keep several tables and choose one by the upper half of
+//! the hash: the lower half is used here.
 
+use super::name::Name;
+use super::near;
 use super::places::Places;
 use super::set::IdSet;
 
@@ -18,10 +21,18 @@ pub struct TopicTable {
     subscriptions: usize,
 }
 
+/// It fills one line of the cache, and does not lie across two.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Topic {
-    name: Box<str>,
+    name: Name,
     subscribers: IdSet,
+}
+
+impl Topic {
+    fn name(&self) -> &str {
+        self.name.text()
+    }
 }
 
 impl TopicTable {
@@ -36,7 +47,7 @@ impl TopicTable {
         let mut subscribers = IdSet::default();
         subscribers.insert(client);
         let topic = Some(Topic {
-            name: name.into(),
+            name: Name::new(name),
             subscribers,
         });
         let index = if let Some(index) = self.free.pop() {
@@ -68,6 +79,19 @@ impl TopicTable {
         Some(slot)
     }
 
+    /// Begins to look for the topic of a hash: after this [`TopicTable::foresee_topic`] waits for less.
+    pub fn foresee(&self, hash: u64) {
+        self.by_name.foresee(lower(hash));
+    }
+
+    /// Goes on with that: after this a look-up waits for less. What lies under the hash may be another topic; then it waits.
+    pub fn foresee_topic(&self, hash: u64) {
+        let topic = self.by_name.find(lower(hash), |_| true);
+        if let Some(topic) = topic.and_then(|index| self.topics.get(position(index))) {
+            near::bring(topic);
+        }
+    }
+
     /// Who subscribes to a topic; `None` if nobody does.
     pub fn subscribers(&self, hash: u64, name: &str) -> Option<&IdSet> {
         self.find(hash, name)
@@ -79,13 +103,28 @@ impl TopicTable {
     pub fn find(&self, hash: u64, name: &str) -> Option<Slot> {
         let is_it = |index: u32| {
             let topic = self.topics.get(position(index)).and_then(Option::as_ref);
-            topic.is_some_and(|topic| *topic.name == *name)
+            topic.is_some_and(|topic| topic.name.is(name))
         };
         self.by_name.find(lower(hash), is_it).map(Slot)
     }
 
     pub fn name(&self, slot: Slot) -> Option<&str> {
-        self.topic(slot).map(|topic| &*topic.name)
+        self.topic(slot).map(Topic::name)
+    }
+
+    /// Topics from a place on, in the order of their places, up to `end`.
+    pub fn from(&self, first: Slot, end: Slot) -> impl Iterator<Item = (Slot, &str, &IdSet)> {
+        let places = position(first.0).min(self.topics.len())..position(end.0).min(self.topics.len());
+        let topics = self.topics.get(places).unwrap_or_default();
+        (first.0..).zip(topics).filter_map(|(slot, topic)| {
+            let topic = topic.as_ref()?;
+            Some((Slot(slot), topic.name(), &topic.subscribers))
+        })
+    }
+
+    /// Places, those of topics that are gone among them.
+    pub fn end(&self) -> Slot {
+        Slot(u32::try_from(self.topics.len()).unwrap_or(u32::MAX))
     }
 
     /// Topics.
@@ -147,8 +186,11 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_thirty_two_bytes_beside_its_name() {
-        assert_eq!(size_of::<Option<Topic>>(), 32);
+    fn a_topic_is_one_line_of_the_cache() {
+        assert_eq!(
+            (size_of::<Option<Topic>>(), align_of::<Option<Topic>>()),
+            (64, 64)
+        );
     }
 
     #[test]
@@ -185,7 +227,15 @@ mod tests {
                 prop_assert_eq!(table.len(), model.len());
             }
             prop_assert_eq!(table.subscriptions(), model.values().map(BTreeSet::len).sum::<usize>());
+            let listed: BTreeMap<String, usize> = table
+                .from(Slot(0), table.end())
+                .map(|(_, name, subscribers)| (name.to_owned(), subscribers.len()))
+                .collect();
+            let expected = model.iter().map(|(name, clients)| (name.clone(), clients.len()));
+            prop_assert_eq!(listed, expected.collect());
             for (name, clients) in &model {
+                table.foresee(hash(name));
+                table.foresee_topic(hash(name));
                 let mut found = Vec::new();
                 table.subscribers(hash(name), name).unwrap().for_each(|client| found.push(client));
                 found.sort_unstable();

@@ -202,13 +202,9 @@ impl<'a, T: Target> Here<'a, T> {
 
     fn step(&mut self, node: &'a Node<T>, word: &Word<'_>, routes: &mut Routes<T>) {
         match node.words.get(word) {
-            Some(Child::Leaf(leaf)) => {
-                if matches(&leaf.text, word.and_behind) {
-                    routes.add(&leaf.hops);
-                }
-            }
+            Some(Child::Leaf(leaf)) if matches(&leaf.text, word.and_behind) => routes.add(&leaf.hops),
+            Some(Child::Leaf(_)) | None => {}
             Some(Child::Node(next)) => self.reach(&next.node),
-            None => {}
         }
         if let Some(next) = &node.any {
             self.reach(next);

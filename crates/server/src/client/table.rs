@@ -28,8 +28,9 @@ impl Table {
         }
     }
 
+    /// Control characters are shown as `\u{1b}`: names that others have chosen must not reach the terminal as commands.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(printable).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -90,6 +91,21 @@ fn letters(cell: &str) -> usize {
     cell.chars().count()
 }
 
+fn printable(cell: String) -> String {
+    if !cell.contains(char::is_control) {
+        return cell;
+    }
+    let mut shown = String::with_capacity(cell.len());
+    for letter in cell.chars() {
+        if letter.is_control() {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +122,16 @@ mod tests {
         let mut out = Vec::new();
         table.write(&mut out, false).unwrap();
         let expected = "TOPIC         RECORDS  NOTE\norders.eu           7\né          12,345,678  x\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let mut table = Table::new(&[("CLIENT", Side::Left), ("N", Side::Right)]);
+        table.row(vec!["a\x1b[2J\nb é".into(), "1".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out, false).unwrap();
+        let expected = "CLIENT                   N\na\\u{1b}[2J\\u{a}b é  1\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

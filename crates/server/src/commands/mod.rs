@@ -4,6 +4,7 @@ mod command_docs;
 mod completions;
 mod config_docs;
 mod consume;
+mod deletion;
 mod group;
 mod journal;
 mod lab;

@@ -22,6 +22,8 @@ pub(crate) struct Definition {
     pub(crate) write: fn(u64) -> String,
     /// Without the dashes.
     pub(crate) flag: Option<&'static str>,
+    /// Whether it can be changed while the program runs.
+    pub(crate) reloads: bool,
 }
 
 impl Definition {

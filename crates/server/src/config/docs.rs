@@ -26,6 +26,13 @@ durability = \"sync\"
 [kafka]
 listen = \"127.0.0.1:9092\"
 ```
+
+## While it runs
+
+On `SIGHUP` a broker that was started with a file reads it again. Settings of which it is said below that they can be changed while it runs
+have their new values when the log says `setting changed`; for others that differ it says `setting needs a restart`. A file with a
+mistake changes nothing, and the log says where the mistake is. What the environment or a flag gives still wins over the file. Without
+a file there is nothing to read again, and `SIGHUP` ends the broker as `SIGTERM` does.
 ";
 
 /// The whole page.
@@ -73,6 +80,9 @@ fn row(page: &mut String, definition: &Definition) {
     let _ = write!(page, "\n- `{}`", definition.variable());
     if let Some(flag) = definition.flag {
         let _ = write!(page, ", `--{flag}`");
+    }
+    if definition.reloads {
+        page.push_str("\n- can be changed while it runs");
     }
     page.push('\n');
 }

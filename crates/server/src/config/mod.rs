@@ -40,13 +40,18 @@ pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
 use values::{Source, Values};
 
 /// What the command line says.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Flags {
     pub(crate) file: Option<PathBuf>,
     /// Settings that have a flag of their own.
     pub(crate) given: Vec<(&'static Definition, String)>,
     /// `KEY=VALUE`, as it was given.
     pub(crate) set: Vec<String>,
+}
+
+/// Whether there is a file that can be read again.
+pub(crate) fn has_file(flags: &Flags) -> bool {
+    flags.file.is_some() || std::env::var_os(environment::FILE_VARIABLE).is_some()
 }
 
 /// All settings, checked. `environment` is that of the process.

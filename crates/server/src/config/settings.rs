@@ -1,13 +1,13 @@
 //! The table of settings.
 //!
-//! A row is `name: Kind = "default", in MIN..=MAX, flag "name";` with its text above it, where range and flag may be
-//! absent. Rows stand in the table of the file in which they are looked up; the first has no name.
+//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it, where range, flag and
+//! whether it can be changed while the program runs may be absent. Rows stand in the table of the file in which they are looked up; the first has no name.
 
 use std::net::SocketAddr;
 
 use stafett_net::{BudgetSettings, ByteBudget};
 
-use super::definition::Definition;
+use super::definition::{self, Definition};
 use super::error::ConfigError;
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, Listen, LogFilter, LogFormat,
@@ -188,15 +188,15 @@ settings! {
         /// until none has come for as long as the window. Behind a comma: `fixed` counts the window from the first;
         /// `field:NAME` compares a field of the payload, and `id` the publisher's `message_id`, instead of the
         /// payload. The longest prefix counts; `%20` is a space. Such as `songs/=4m news/=30s,fixed,field:title`.
-        duplicates: DuplicateRules = "";
+        duplicates: DuplicateRules = "", reloads true;
 
         /// Messages that the filter of duplicates remembers, about 40 bytes each.
-        duplicates_max: Count = "1000000", in 1..=1_000_000_000;
+        duplicates_max: Count = "1000000", in 1..=1_000_000_000, reloads true;
 
         /// What is stored. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`: live topics
         /// whose names begin with the prefix are kept in that stored topic, which is created if it is absent, and
         /// whose retention is set like that of any other. `%20` is a space. Such as `charts/=charts,4`.
-        logs: LogRules = "";
+        logs: LogRules = "", reloads true;
 
         /// Web pages of which sites may use live topics. `near`: those on this machine, those from files, and those that
         /// come from the address that they connect to. Sites, such as `https://songs.example,https://b.example`, are
@@ -227,7 +227,7 @@ settings! {
     log: Log {
         /// What is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
         /// `info,stafett_net=debug`.
-        level: LogFilter = "info", flag "log-level";
+        level: LogFilter = "info", flag "log-level", reloads true;
 
         /// How log lines look.
         format: LogFormat = "text", flag "log-format";
@@ -271,6 +271,15 @@ impl Settings {
             });
         }
         Ok(())
+    }
+
+    /// The settings that have other values in `other`.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<&'static Definition> {
+        let pairs = self.shown().into_iter().zip(other.shown());
+        pairs
+            .filter(|(one, other)| one != other)
+            .filter_map(|((key, _), _)| definition::find(key))
+            .collect()
     }
 
     /// The bound on requests in memory.

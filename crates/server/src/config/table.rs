@@ -5,20 +5,21 @@ macro_rules! settings {
     (
         $root:ident { $(
             $(#[doc = $doc:literal])+
-            $name:ident: $kind:ty = $default:literal $(, in $range:expr)? $(, flag $flag:literal)? ;
+            $name:ident: $kind:ty = $default:literal
+                $(, in $range:expr)? $(, flag $flag:literal)? $(, reloads $reloads:literal)? ;
         )* }
         $( $group:ident: $type:ident { $(
             $(#[doc = $group_doc:literal])+
             $group_name:ident: $group_kind:ty = $group_default:literal
-                $(, in $group_range:expr)? $(, flag $group_flag:literal)? ;
+                $(, in $group_range:expr)? $(, flag $group_flag:literal)? $(, reloads $group_reloads:literal)? ;
         )* } )*
     ) => {
         /// All settings, in the order of the table.
         pub(crate) static DEFINITIONS: &[Definition] = &[
-            $( settings!(@definition stringify!($name); [$($doc),+]; $kind; $default; $($range)?; $($flag)?), )*
+            $( settings!(@definition stringify!($name); [$($doc),+]; $kind; $default; $($range)?; $($flag)?; $($reloads)?), )*
             $( $( settings!(
                 @definition concat!(stringify!($group), ".", stringify!($group_name));
-                [$($group_doc),+]; $group_kind; $group_default; $($group_range)?; $($group_flag)?
+                [$($group_doc),+]; $group_kind; $group_default; $($group_range)?; $($group_flag)?; $($group_reloads)?
             ), )* )*
         ];
 
@@ -37,6 +38,17 @@ macro_rules! settings {
                     }, )*
                 })
             }
+
+            /// The keys and values, in the order of the table.
+            fn shown(&self) -> Vec<(&'static str, String)> {
+                vec![
+                    $( (stringify!($name), format!("{:?}", self.$name)), )*
+                    $( $( (
+                        concat!(stringify!($group), ".", stringify!($group_name)),
+                        format!("{:?}", self.$group.$group_name),
+                    ), )* )*
+                ]
+            }
         }
     };
     (@struct $type:ident { $( $([$doc:literal])+ $name:ident: $value:ty, )* }) => {
@@ -50,7 +62,7 @@ macro_rules! settings {
             $( $(#[doc = $doc])+ pub(crate) $name: $value, )*
         }
     };
-    (@definition $key:expr; [$($doc:literal),+]; $kind:ty; $default:literal; $($range:expr)?; $($flag:literal)?) => {
+    (@definition $key:expr; [$($doc:literal),+]; $kind:ty; $default:literal; $($range:expr)?; $($flag:literal)?; $($reloads:literal)?) => {
         Definition {
             key: $key,
             doc: &[$($doc),+],
@@ -59,6 +71,7 @@ macro_rules! settings {
             range: settings!(@range $($range)?),
             write: <$kind as Kind>::WRITE,
             flag: settings!(@flag $($flag)?),
+            reloads: settings!(@reloads $($reloads)?),
         }
     };
     (@range) => { None };
@@ -66,6 +79,8 @@ macro_rules! settings {
         const RANGE: std::ops::RangeInclusive<u64> = $range;
         Some((*RANGE.start(), *RANGE.end()))
     }};
+    (@reloads) => { false };
+    (@reloads $reloads:literal) => { $reloads };
     (@flag) => { None };
     (@flag $flag:literal) => { Some($flag) };
 }

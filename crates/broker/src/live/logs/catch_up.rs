@@ -6,7 +6,6 @@
 //! given exactly what lies before its position.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -15,11 +14,11 @@ use stafett_journal::{ReadError, ReadFrom, ReadRequest, Run};
 use stafett_model::Offset;
 
 use super::behind::{Step, Want, Wants};
-use super::{LiveLogs, Partition, entry};
+use super::{LiveLogs, MissedWhy, Partition, entry};
 use crate::live::change::{ChangeError, NameList, SubscriptionChange, What};
 use crate::live::clients::{ClientName, ClientNumber};
 use crate::live::hub::Live;
-use crate::live::logs::positions::{Beginning, Mark};
+use crate::live::logs::positions::{Beginning, Mark, TopicBegins};
 use crate::live::message::Encoded;
 use crate::live::outbox::{Offered, Outbox};
 
@@ -44,16 +43,26 @@ pub enum From {
 /// What was asked for together: the partitions, and under which id.
 #[derive(Debug)]
 struct Held {
+    logs: Arc<LiveLogs>,
     client: ClientNumber,
     places: Vec<(usize, u64)>,
+    /// By place: what a log does not have any more of what was asked for.
+    expired: Vec<(usize, Offset, Offset)>,
 }
 
 /// A topic with a log that a client is about to subscribe to.
 struct Wanted {
     topic: Arc<str>,
-    partitions: Range<usize>,
-    /// Whether the client has it already.
-    had: bool,
+    partitions: Arc<[usize]>,
+}
+
+/// How the client has a topic already.
+enum Had {
+    Not,
+    /// What came since it listens came live.
+    SinceListening,
+    /// What came behind these offsets, by partition.
+    Since(Box<[Offset]>),
 }
 
 /// What a reading found.
@@ -80,6 +89,9 @@ impl Live {
             .pop()
             .unwrap_or_else(|| Err(crate::broker::NotStored::Unknown.into()));
         if let Some(held) = held {
+            if result.is_ok() {
+                self.tell_expired(&held, &outbox);
+            }
             self.on_answer(&held, result.is_ok(), &outbox);
         }
         result
@@ -94,31 +106,36 @@ impl Live {
         from: From,
         outbox: &Arc<Outbox>,
     ) -> Option<Held> {
-        let logs = self.logs.get().filter(|_| from != From::New)?;
-        let mut wanted = Vec::new();
-        for name in topics.iter() {
-            if let Some(log) = logs.behind(name) {
-                let had = || self.topics.has(name, client.0) || self.has_pattern_for(name, client);
-                wanted.push(Wanted {
-                    topic: Arc::from(name),
-                    partitions: log.partitions.clone(),
-                    had: from == From::Resume && had(),
-                });
-            }
-        }
-        let concerned: BTreeSet<usize> = wanted
+        let logs = self.logs().filter(|_| from != From::New)?;
+        let wanted: Vec<Wanted> = topics
             .iter()
-            .flat_map(|wanted| wanted.partitions.clone())
+            .filter_map(|name| {
+                let log = logs.behind(name)?;
+                Some(Wanted {
+                    topic: Arc::from(name),
+                    partitions: Arc::clone(&log.partitions),
+                })
+            })
             .collect();
+        let concerned = wanted.iter().flat_map(|wanted| wanted.partitions.iter());
+        let concerned: BTreeSet<usize> = concerned.copied().collect();
         let mut follows = logs.stand_still();
         if wanted.is_empty() || !self.is_listening(client, outbox) {
             return None;
         }
         let now: Vec<Offset> = follows.iter().map(|follow| follow.next).collect();
         let names = wanted.iter().map(|wanted| Arc::clone(&wanted.topic));
-        let beginning = self.positions.begin(client, names, &now, logs);
+        let beginning = self.positions.begin(client, names, &now, &logs);
+        let had: Vec<Had> = wanted
+            .iter()
+            .zip(&beginning.topics)
+            .map(|(wanted, begins)| match from {
+                From::Resume => self.had(client, &wanted.topic, begins),
+                From::New | From::Earliest | From::Offset(_) => Had::Not,
+            })
+            .collect();
         let mut lowest = now;
-        let mut places = Vec::new();
+        let (mut places, mut expired) = (Vec::new(), Vec::new());
         for place in concerned {
             let (Some(partition), Some(follow), Some(lowest)) = (
                 logs.partitions.get(place),
@@ -130,38 +147,68 @@ impl Live {
             let bounds = self.journal.bounds(partition.log);
             let start = bounds.map_or(Offset::ZERO, |bounds| bounds.start);
             let was = beginning.was.get(place).copied().flatten();
-            let at = match from {
+            let asked = match from {
                 From::New => follow.next,
                 From::Earliest => start,
                 From::Offset(offset) => Offset(offset),
                 From::Resume => was.unwrap_or(follow.next),
             };
-            let at = at.max(start).min(follow.next);
-            let wants = wants(&wanted, &beginning, place, at, from);
+            let at = asked.max(start).min(follow.next);
+            let wants = wants(&wanted, &had, &beginning, place, at);
             if !wants.is_empty() {
                 *lowest = at;
+                if asked < start {
+                    expired.push((place, asked, start));
+                }
             }
             places.push((place, follow.ask(client.0, outbox, wants)));
         }
-        self.positions.store_lower(&*self.journal, logs, client, &lowest);
-        Some(Held { client, places })
+        self.positions.store_lower(&*self.journal, &logs, client, &lowest);
+        drop(follows);
+        Some(Held {
+            logs,
+            client,
+            places,
+            expired,
+        })
+    }
+
+    /// How a client that resumes has a topic. The caller lets nothing be delivered meanwhile.
+    fn had(&self, client: ClientNumber, topic: &str, begins: &TopicBegins) -> Had {
+        let patterns = self.patterns_for(topic, client);
+        if self.topics.has(topic, client.0) || patterns > begins.late_patterns {
+            Had::SinceListening
+        } else if patterns > 0 {
+            Had::Since(begins.late.clone())
+        } else {
+            Had::Not
+        }
+    }
+
+    /// Tells a client what was asked for and is not kept any more.
+    fn tell_expired(&self, held: &Held, outbox: &Arc<Outbox>) {
+        for (place, from, to) in &held.expired {
+            if let Some(partition) = held.logs.partitions.get(*place) {
+                let why = MissedWhy::Expired;
+                self.tell_missed(partition, held.client, Some(outbox), (*from, *to), why);
+            }
+        }
     }
 
     /// What was held back is subscribed to, or refused.
     fn on_answer(self: &Arc<Self>, held: &Held, is_stored: bool, outbox: &Arc<Outbox>) {
-        let Some(logs) = self.logs.get() else { return };
         for (place, id) in &held.places {
-            let Some(partition) = logs.partitions.get(*place) else {
+            let Some(partition) = held.logs.partitions.get(*place) else {
                 continue;
             };
             let run = partition.follow().answer(held.client.0, *id, is_stored);
             if let Some(run) = run {
-                let (live, outbox) = (Arc::clone(self), Arc::clone(outbox));
+                let (live, logs, outbox) = (Arc::clone(self), Arc::clone(&held.logs), Arc::clone(outbox));
                 let (ended, place, client) = (self.ended.clone(), *place, held.client);
                 // It ends with the client's listening, or with all.
                 drop(self.changes.spawn(async move {
                     ended
-                        .run_until_cancelled(live.catch_up(place, client, run, &outbox))
+                        .run_until_cancelled(live.catch_up(&logs, place, client, run, &outbox))
                         .await;
                 }));
             }
@@ -169,15 +216,21 @@ impl Live {
     }
 
     /// Brings a client from where it is behind to the live stream.
-    async fn catch_up(&self, place: usize, client: ClientNumber, run: u64, outbox: &Arc<Outbox>) {
-        let Some(logs) = self.logs.get() else { return };
+    async fn catch_up(
+        &self,
+        logs: &LiveLogs,
+        place: usize,
+        client: ClientNumber,
+        run: u64,
+        outbox: &Arc<Outbox>,
+    ) {
         let Some(partition) = logs.partitions.get(place) else {
             return;
         };
         // What a pass wanted may be much: it is dropped without the lock.
         let mut last_pass = None;
         while wait_for_room(partition, client, run, outbox).await {
-            let Ok(_reading) = logs.readings.acquire().await else {
+            let Ok(_reading) = logs.shared.readings.acquire().await else {
                 return;
             };
             let Some(step) = partition.follow().step(client.0, run) else {
@@ -224,15 +277,38 @@ impl Live {
                 self.metrics.caught_up_bytes.inc_by(run.bytes as u64);
                 self.messages_of(logs, partition, &run, step, client, outbox)
             }
-            Some(Err(ReadError::OutOfRange { start, .. })) if start > at => nothing_up_to(start),
-            Some(Err(ReadError::Damaged { to, .. })) => nothing_up_to(to),
+            Some(Err(ReadError::OutOfRange { start, .. })) if start > at => {
+                self.skip(partition, step, (at, start), MissedWhy::Expired, client, outbox)
+            }
+            Some(Err(ReadError::Damaged { to, .. })) => {
+                self.skip(partition, step, (at, to), MissedWhy::Damaged, client, outbox)
+            }
             other => {
                 // What cannot be read is not waited for.
                 let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
                 tracing::warn!(%topic, from, to, read = ?other.map(Result::err), "live topics: a client cannot catch up");
-                nothing_up_to(step.limit)
+                let all = (at, step.limit);
+                self.skip(partition, step, all, MissedWhy::Unreadable, client, outbox)
             }
         })
+    }
+
+    /// Passes over what is not there, and tells the client.
+    fn skip(
+        &self,
+        partition: &Partition,
+        step: &Step,
+        (from, to): (Offset, Offset),
+        why: MissedWhy,
+        client: ClientNumber,
+        outbox: &Arc<Outbox>,
+    ) -> Found {
+        let next = to.min(step.limit);
+        self.tell_missed(partition, client, Some(outbox), (from, next), why);
+        Found {
+            messages: Vec::new(),
+            next,
+        }
     }
 
     /// The wanted messages of a run, in the client's format.
@@ -325,20 +401,24 @@ fn pass_over(logs: &LiveLogs, partition: &Partition, step: &Step) -> Offset {
 }
 
 /// What is wanted of one partition, from `at` on.
-fn wants(wanted: &[Wanted], beginning: &Beginning, place: usize, at: Offset, from: From) -> Wants {
-    let since = beginning.since.get(place).copied().unwrap_or(at);
+fn wants(wanted: &[Wanted], had: &[Had], beginning: &Beginning, place: usize, at: Offset) -> Wants {
     let mut wants = Wants::new();
-    for (wanted, begins) in wanted.iter().zip(&beginning.begins) {
+    for ((wanted, had), begins) in wanted.iter().zip(had).zip(&beginning.topics) {
         if !wanted.partitions.contains(&place) {
             continue;
         }
-        let until = match (from, wanted.had) {
-            // What came since the client listens came live.
-            (From::Resume, true) if *begins && at < since => Some(since),
-            (From::Resume, true) => continue,
-            _ => None,
+        // From here on it came live.
+        let since = match had {
+            Had::Not => None,
+            Had::SinceListening => beginning.since.get(place).copied(),
+            Had::Since(since) => since.get(place).copied(),
         };
-        wants.insert(Arc::clone(&wanted.topic), Want { from: at, until });
+        match since {
+            Some(since) if !begins.is_first || at >= since => {}
+            until => {
+                wants.insert(Arc::clone(&wanted.topic), Want { from: at, until });
+            }
+        }
     }
     wants
 }

@@ -7,8 +7,11 @@
 //! Delivery is driven by the log: one task per stored topic reads what has become visible and sends it to subscribers, so
 //! that whatever was appended by whomever is delivered, in the log's order, with its offset.
 //!
-//! Locks: those of all partitions, in their order → positions → topics → listeners → outbox; under none of them that of the
-//! clients is taken.
+//! The rules may change while the broker runs. Then another [`LiveLogs`] takes the place of the one before; partitions keep their
+//! places in it, and are followed up to the end of the process, so that what is on its way through a log arrives.
+//!
+//! Locks: logs → those of all partitions, in their order → positions → topics → listeners → outbox; under none of them that of
+//! the clients is taken.
 //!
 //! - [`store`]: from messages to appends
 //! - [`entry`]: records as messages
@@ -17,18 +20,22 @@
 //! - [`behind`]: who is behind, and with what
 //! - [`index`]: which stretches of a log have messages to a topic
 //! - [`positions`]: where clients were last
+//! - [`missed`]: what they do not get
 
 mod behind;
 mod catch_up;
 mod entry;
 mod follow;
 mod index;
+mod missed;
 mod positions;
 mod store;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
+use stafett_journal::Journal;
 use stafett_model::{LogId, Offset};
 use tokio::sync::Semaphore;
 
@@ -43,6 +50,7 @@ use index::Index;
 use behind::Behind;
 pub(crate) use behind::Follow;
 pub use catch_up::From;
+pub use missed::{Missed, MissedWhy};
 pub use positions::Mark;
 pub(crate) use positions::Positions;
 pub use store::Staged;
@@ -61,22 +69,29 @@ const READINGS: usize = 4;
 /// Topics that the indexes of all partitions remember, each where it is: 4 bytes.
 const INDEX_ENTRIES_MAX: usize = 16 << 20;
 
-/// The logs behind live topics.
+/// The logs behind live topics, as the rules in force have them.
 #[derive(Debug)]
 pub(crate) struct LiveLogs {
     /// Longest prefix first.
-    logs: Vec<LiveLog>,
-    partitions: Vec<Partition>,
-    readings: Semaphore,
-    /// Of topics in indexes.
-    hash: RandomState,
+    rules: Vec<LiveLog>,
+    /// Those of all rules that there were.
+    partitions: Vec<Arc<Partition>>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct LiveLog {
     prefix: Box<str>,
-    /// Its partitions among those of all.
-    partitions: std::ops::Range<usize>,
+    /// The places of its partitions among those of all.
+    partitions: Arc<[usize]>,
+}
+
+/// What stays when rules change.
+#[derive(Debug)]
+struct Shared {
+    readings: Semaphore,
+    /// Of topics in indexes.
+    hash: RandomState,
 }
 
 /// A partition of a stored topic.
@@ -85,64 +100,104 @@ pub(crate) struct Partition {
     topic: Arc<Topic>,
     number: u32,
     log: LogId,
+    /// What lies before this is not delivered but to those who catch up.
+    opened: Offset,
     follow: Mutex<Follow>,
     index: Mutex<Index>,
 }
 
 impl LiveLogs {
-    /// Makes the stored topics that are not there yet.
-    pub(crate) async fn open(broker: &Arc<Broker>, rules: &[LogRule]) -> Result<Self, CreateError> {
-        let mut opened = Self {
-            logs: Vec::new(),
-            partitions: Vec::new(),
+    /// What follows `before` under other rules, and the places of the partitions that are new in it, of each stored topic.
+    fn after(
+        before: Option<&Self>,
+        rules: Vec<(LogRule, Arc<Topic>)>,
+        journal: &dyn Journal,
+    ) -> (Self, Vec<Vec<usize>>) {
+        let shared = || Shared {
             readings: Semaphore::new(READINGS),
             hash: RandomState::new(),
         };
-        for rule in rules {
-            let topic = match broker.topics().named(&rule.topic) {
-                Some(topic) => topic,
-                None => create(broker, rule).await?,
-            };
-            let first = opened.partitions.len();
-            for number in 0..topic.partitions() {
-                let Some(log) = topic.log(number) else { continue };
-                let end = broker.bounds(log).map_or(Offset::ZERO, |bounds| bounds.end);
-                opened.partitions.push(Partition {
-                    topic: Arc::clone(&topic),
-                    number,
-                    log,
-                    follow: Mutex::new(Follow::new(end)),
-                    index: Mutex::default(),
-                });
-            }
-            opened.logs.push(LiveLog {
-                prefix: rule.prefix.clone(),
-                partitions: first..opened.partitions.len(),
+        let mut after = Self {
+            rules: Vec::with_capacity(rules.len()),
+            partitions: before.map_or_else(Vec::new, |before| before.partitions.clone()),
+            shared: before.map_or_else(|| Arc::new(shared()), |before| Arc::clone(&before.shared)),
+        };
+        let mut begun = Vec::new();
+        for (rule, topic) in rules {
+            let known = after.partitions.len();
+            let partitions = (0..topic.partitions()).filter_map(|number| {
+                let log = topic.log(number)?;
+                Some(after.place_of(&topic, number, log, journal))
+            });
+            let partitions = partitions.collect();
+            begun.push((known..after.partitions.len()).collect());
+            after.rules.push(LiveLog {
+                prefix: rule.prefix,
+                partitions,
             });
         }
-        opened.logs.sort_by_key(|log| std::cmp::Reverse(log.prefix.len()));
-        let share = INDEX_ENTRIES_MAX / opened.partitions.len().max(1);
-        for partition in &opened.partitions {
+        after
+            .rules
+            .sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
+        let share = INDEX_ENTRIES_MAX / after.partitions.len().max(1);
+        for partition in &after.partitions {
             partition.index().set_max(share);
         }
-        Ok(opened)
+        begun.retain(|places: &Vec<usize>| !places.is_empty());
+        (after, begun)
+    }
+
+    /// The place of a partition, which is there from now on: however many rules lead to it, it is one.
+    fn place_of(&mut self, topic: &Arc<Topic>, number: u32, log: LogId, journal: &dyn Journal) -> usize {
+        let known = self.partitions.iter().position(|known| known.log == log);
+        known.unwrap_or_else(|| {
+            let end = journal.bounds(log).map_or(Offset::ZERO, |bounds| bounds.end);
+            self.partitions.push(Arc::new(Partition {
+                topic: Arc::clone(topic),
+                number,
+                log,
+                opened: end,
+                follow: Mutex::new(Follow::new(end)),
+                index: Mutex::default(),
+            }));
+            self.partitions.len() - 1
+        })
     }
 
     /// The log behind a topic, if there is one.
     fn behind(&self, topic: &str) -> Option<&LiveLog> {
-        self.logs.iter().find(|log| topic.starts_with(&*log.prefix))
+        self.rules.iter().find(|log| topic.starts_with(&*log.prefix))
     }
 
     /// Stands for a topic in an index.
     fn short_hash(&self, topic: &str) -> u32 {
-        let hash = self.hash.hash_one(topic);
+        let hash = self.shared.hash.hash_one(topic);
         u32::try_from(hash >> 32).unwrap_or(u32::MAX)
     }
 
     /// Nothing is delivered from any log while the caller has this.
     pub(crate) fn stand_still(&self) -> Vec<MutexGuard<'_, Follow>> {
-        self.partitions.iter().map(Partition::follow).collect()
+        self.partitions
+            .iter()
+            .map(|partition| partition.follow())
+            .collect()
     }
+}
+
+/// The stored topics of rules, made if they are not there yet.
+pub(crate) async fn topics_of(
+    broker: &Arc<Broker>,
+    rules: &[LogRule],
+) -> Result<Vec<(LogRule, Arc<Topic>)>, CreateError> {
+    let mut found = Vec::with_capacity(rules.len());
+    for rule in rules {
+        let topic = match broker.topics().named(&rule.topic) {
+            Some(topic) => topic,
+            None => create(broker, rule).await?,
+        };
+        found.push((rule.clone(), topic));
+    }
+    Ok(found)
 }
 
 async fn create(broker: &Arc<Broker>, rule: &LogRule) -> Result<Arc<Topic>, CreateError> {
@@ -179,13 +234,34 @@ impl Live {
         still.iter_mut().filter_map(forget).collect()
     }
 
-    pub(crate) fn open_logs(self: &Arc<Self>, logs: LiveLogs) {
-        let count = logs.logs.len();
-        if self.logs.set(logs).is_ok() {
-            for log in 0..count {
-                drop(self.changes.spawn(Arc::clone(self).follow(log)));
-            }
+    /// Puts other rules in force. What is on its way through a log whose rule is gone is still delivered.
+    pub(crate) fn set_logs(self: &Arc<Self>, rules: Vec<(LogRule, Arc<Topic>)>) {
+        let mut current = self.logs.write().unwrap_or_else(PoisonError::into_inner);
+        if current.is_none() && rules.is_empty() {
+            return;
         }
+        let (after, begun) = LiveLogs::after(current.as_deref(), rules, &*self.journal);
+        let after = Arc::new(after);
+        *current = Some(Arc::clone(&after));
+        // Those who publish look at this alone.
+        self.logs_version.fetch_add(1, Ordering::Release);
+        drop(current);
+        for places in begun {
+            drop(
+                self.changes
+                    .spawn(Arc::clone(self).follow(Arc::clone(&after), places)),
+            );
+        }
+    }
+
+    /// The logs behind live topics, if there ever was a rule.
+    pub(crate) fn logs(&self) -> Option<Arc<LiveLogs>> {
+        self.logs_in_force().clone()
+    }
+
+    /// The same, which stay in force while the caller has this.
+    pub(crate) fn logs_in_force(&self) -> RwLockReadGuard<'_, Option<Arc<LiveLogs>>> {
+        self.logs.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

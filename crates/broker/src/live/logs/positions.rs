@@ -12,6 +12,7 @@
 //! |---|---|
 //! | does not have the topic | all from its position on |
 //! | has had it since before it began to listen | what lies between its position and where it began to listen: all else came live |
+//! | has it only by a pattern that it has subscribed to since | what lies before that |
 //! | has subscribed to it since | nothing: it has begun |
 
 use std::collections::{HashMap, HashSet};
@@ -22,6 +23,7 @@ use stafett_journal::{
     Append, Change, Frame, Journal, StateChange, StateItem, StateSpace, StateUnreadable, StateWait,
 };
 use stafett_model::Offset;
+use stafett_routing::live::Pattern;
 
 use super::LiveLogs;
 use crate::live::clients::ClientNumber;
@@ -61,6 +63,19 @@ struct Listening {
     since: Vec<Offset>,
     /// Topics to which it has subscribed since: each begins once.
     begun: HashSet<Arc<str>>,
+    /// Patterns to which it has subscribed since, and where partitions were then.
+    patterns: Vec<(Pattern, Box<[Offset]>)>,
+}
+
+impl Listening {
+    fn new(was: &Places, now: &[Offset]) -> Box<Self> {
+        Box::new(Self {
+            was: was.clone(),
+            since: now.to_vec(),
+            begun: HashSet::new(),
+            patterns: Vec::new(),
+        })
+    }
 }
 
 /// Where topics can begin for a client that resumes.
@@ -69,8 +84,18 @@ pub(super) struct Beginning {
     /// By partition: where the client was before it listened here, if it ever was.
     pub(super) was: Vec<Option<Offset>>,
     pub(super) since: Vec<Offset>,
-    /// By topic asked for: whether it begins only now.
-    pub(super) begins: Vec<bool>,
+    /// By topic asked for.
+    pub(super) topics: Vec<TopicBegins>,
+}
+
+/// How a topic that is asked for begins.
+#[derive(Debug)]
+pub(super) struct TopicBegins {
+    /// It was not asked for before, since the client listens.
+    pub(super) is_first: bool,
+    /// By how many of the patterns that the client has subscribed to since, and, by partition, where the first was then.
+    pub(super) late_patterns: usize,
+    pub(super) late: Box<[Offset]>,
 }
 
 impl Positions {
@@ -99,11 +124,7 @@ impl Positions {
     /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be delivered meanwhile.
     pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
         if let Some(of_client) = self.lock().get_mut(&client.0) {
-            of_client.listening = Some(Box::new(Listening {
-                was: of_client.stored.clone(),
-                since: now.to_vec(),
-                begun: HashSet::new(),
-            }));
+            of_client.listening = Some(Listening::new(&of_client.stored, now));
         }
     }
 
@@ -118,21 +139,46 @@ impl Positions {
         let mut positions = self.lock();
         let of_client = positions.entry(client.0).or_default();
         let stored = &of_client.stored;
-        let listening = of_client.listening.get_or_insert_with(|| {
-            Box::new(Listening {
-                was: stored.clone(),
-                since: now.to_vec(),
-                begun: HashSet::new(),
+        let listening = of_client
+            .listening
+            .get_or_insert_with(|| Listening::new(stored, now));
+        let was =
+            |partition: &Arc<super::Partition>| find(&listening.was, partition.topic.id, partition.number);
+        let was = logs.partitions.iter().map(was).collect();
+        // A partition that was opened later came live from there on.
+        let since: Vec<Offset> = (0..)
+            .zip(&logs.partitions)
+            .map(|(place, partition)| {
+                listening
+                    .since
+                    .get::<usize>(place)
+                    .copied()
+                    .unwrap_or(partition.opened)
             })
-        });
-        Beginning {
-            was: logs
-                .partitions
-                .iter()
-                .map(|partition| find(&listening.was, partition.topic.id, partition.number))
-                .collect(),
-            since: listening.since.clone(),
-            begins: topics.map(|topic| listening.begun.insert(topic)).collect(),
+            .collect();
+        let topics = topics
+            .map(|topic| listening.topic_begins(topic, &since))
+            .collect();
+        Beginning { was, since, topics }
+    }
+
+    /// Clients that listen and were promised all that is in logs.
+    pub(super) fn listening(&self) -> Vec<ClientNumber> {
+        let positions = self.lock();
+        let listening = positions.iter().filter(|(_, of)| of.listening.is_some());
+        listening.map(|(client, _)| ClientNumber(*client)).collect()
+    }
+
+    /// A client has subscribed to a pattern, which brings what comes after `now`, or has unsubscribed. The caller lets nothing be
+    /// delivered meanwhile.
+    pub(crate) fn on_pattern(&self, client: ClientNumber, pattern: &Pattern, now: Option<&[Offset]>) {
+        let mut positions = self.lock();
+        let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
+            return;
+        };
+        match now {
+            Some(now) => listening.patterns.push((pattern.clone(), now.into())),
+            None => listening.patterns.retain(|(known, _)| known != pattern),
         }
     }
 
@@ -191,7 +237,7 @@ impl Positions {
         };
         of_client.listening = None;
         let place =
-            |(partition, at): (&super::Partition, &Offset)| (partition.topic.id, partition.number, *at);
+            |(partition, at): (&Arc<super::Partition>, &Offset)| (partition.topic.id, partition.number, *at);
         let now = logs.partitions.iter().zip(at).map(place).collect();
         of_client.store(journal, client, now);
     }
@@ -205,6 +251,34 @@ impl Positions {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, OfClient>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listening {
+    /// A topic is asked for; `since` is from where each partition came live.
+    fn topic_begins(&mut self, topic: Arc<str>, since: &[Offset]) -> TopicBegins {
+        let mut late: Box<[Offset]> = Box::default();
+        let mut late_patterns = 0;
+        for (_, at) in self
+            .patterns
+            .iter()
+            .filter(|(pattern, _)| pattern.matches(&topic))
+        {
+            late_patterns += 1;
+            // A partition that was opened behind the pattern came live from there on.
+            let at = (0..)
+                .zip(since)
+                .map(|(place, since)| at.get::<usize>(place).unwrap_or(since));
+            late = match late_patterns {
+                1 => at.copied().collect(),
+                _ => at.zip(&late).map(|(one, other)| *one.min(other)).collect(),
+            };
+        }
+        TopicBegins {
+            is_first: self.begun.insert(topic),
+            late_patterns,
+            late,
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! From messages to appends.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use stafett_journal::{Append, Ticket};
 use stafett_model::checksum::crc32c;
 use stafett_model::{BatchBuilder, Codec, Record};
@@ -18,6 +21,8 @@ pub struct Staged {
     /// By partition; the last one of a partition is still being filled.
     batches: Vec<(usize, BatchBuilder)>,
     bytes: usize,
+    /// The rules, as of the version that they had then.
+    logs: Option<(u64, Arc<LiveLogs>)>,
 }
 
 impl Staged {
@@ -37,7 +42,9 @@ impl LiveLogs {
             return false;
         };
         let choice = usize::try_from(crc32c(message.topic.as_bytes())).unwrap_or(0);
-        let partition = log.partitions.start + choice % log.partitions.len().max(1);
+        let Some(partition) = log.partitions.get(choice % log.partitions.len().max(1)).copied() else {
+            return false;
+        };
         let headers = match message.payload {
             Payload::Json(_) => &[][..],
             Payload::Bytes(_) => &[(BYTES_HEADER, None)],
@@ -64,9 +71,36 @@ impl LiveLogs {
 }
 
 impl Live {
+    /// Adds a message to what is staged if there is a log behind its topic.
+    pub(crate) fn stage(
+        &self,
+        message: &Message<'_>,
+        now_ms: impl FnOnce() -> i64,
+        staged: &mut Staged,
+    ) -> bool {
+        // As long as there was never a rule this is all that it costs.
+        let version = self.logs_version.load(Ordering::Acquire);
+        if version == 0 {
+            return false;
+        }
+        let logs = match staged.logs.take().filter(|(known, _)| *known == version) {
+            Some((_, logs)) => logs,
+            None => match self.logs() {
+                Some(logs) => logs,
+                None => return false,
+            },
+        };
+        let is_staged = logs.behind(message.topic).is_some() && logs.stage(message, now_ms(), staged);
+        staged.logs = Some((version, logs));
+        is_staged
+    }
+
     /// Stores what was staged; it is delivered once it is as durable as its log promises.
     pub fn store(&self, staged: Staged) -> Option<Ticket> {
-        let logs = self.logs.get()?;
+        if staged.is_empty() {
+            return None;
+        }
+        let logs = self.logs()?;
         let append = |(partition, batch): (usize, BatchBuilder)| {
             let log = logs.partitions.get(partition)?.log;
             Some(Append::batch(log, batch.finish().ok()?))

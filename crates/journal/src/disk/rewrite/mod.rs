@@ -1,13 +1,16 @@
 //! Rewriting: arrival segments, in which the batches of many logs lie mixed, become sorted segments, in which each log
 //! lies in long runs; what is dead is left behind; and segments that hold nothing alive are used again.
 //!
-//! `policy` decides what to do from a few numbers per segment, `merge` does it, `retire` swaps the result in and lets
-//! go of what it replaces. It can be interrupted anywhere: what it writes comes into force by one control frame.
+//! `policy` decides what to do from a few numbers per segment, `merge` does it (it reads `input`s, `ties` says which logs
+//! lie together, `output` writes), `retire` swaps the result in and lets go of what it replaces. It can be interrupted anywhere: what it writes comes into force by one control frame.
 
+mod input;
 mod merge;
+mod output;
 mod policy;
 mod retire;
 mod stats;
+mod ties;
 
 use std::time::Duration;
 

@@ -1,12 +1,17 @@
 //! What of each sealed segment is alive: computed from the rows of its sidecar and the starts of its logs.
+//!
+//! Where logs share frames, rows say too much: the bytes of a frame stand in several, and it is dead only when all of its
+//! logs are done with it. Then the frames themselves are looked at, but not each time that something is freed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::super::core::Core;
 use super::super::position::{Position, SegmentId};
 use super::super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentKind};
-use super::super::sidecar::{Row, Sidecar, SidecarError};
+use super::super::sidecar::{EntryCursor, Row, Sidecar, SidecarError};
+use super::input::Alive;
 use super::policy::SegmentView;
 
 #[derive(Debug, Default)]
@@ -23,7 +28,12 @@ struct Known {
     dead_bytes: u64,
     runs: u32,
     sealed_at: i64,
+    /// What the rows said to be dead when the frames were looked at last, if they have to be.
+    looked_at: Option<u64>,
 }
+
+/// Frames are looked at again when the rows say that so large a part of the segment has died since.
+const LOOKS_MAX: u64 = 16;
 
 impl Statistics {
     /// Looks at segments that are new, and at all of them if something was freed since.
@@ -34,11 +44,9 @@ impl Statistics {
             if !again && self.known.contains_key(&segment.id) {
                 continue;
             }
-            match measure(core, &segment) {
-                Ok(mut known) => {
-                    if let Some(before) = self.known.get(&segment.id) {
-                        known.sealed_at = before.sealed_at;
-                    }
+            let before = self.known.get(&segment.id);
+            match measure(core, &segment, before) {
+                Ok(known) => {
                     self.known.insert(segment.id, known);
                 }
                 // The active segment, and those whose sidecars are still to come, have none.
@@ -88,30 +96,56 @@ impl Statistics {
     }
 }
 
-fn measure(core: &Core, segment: &Segment) -> Result<Known, SidecarError> {
+fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Known, SidecarError> {
     let file = core.files.get(segment.sidecar_role())?;
     let sidecar = Sidecar::open(&*file, segment.id)?;
-    let (mut all, mut dead) = (0, 0);
+    let (mut all, mut dead): (u64, u64) = (0, 0);
     sidecar.for_each_row(|row| {
         all = row.bytes.saturating_add(all);
         dead = dead_bytes(core, &row).saturating_add(dead);
     })?;
     let control = sidecar.summary.control_bytes;
     let bytes = u64::from(sidecar.summary.valid_bytes).saturating_sub(SEGMENT_HEAD_BYTES as u64);
-    // A fan-out frame stands in several rows: shares, not sums, are right. Control frames are dead once covered.
+    // Control frames are dead once covered.
     let batches = bytes.saturating_sub(control);
-    let dead_batches = if all == dead {
+    let by_rows = if all == dead {
         batches
     } else {
         share(batches, dead, all)
     };
+    let looked_at = before.and_then(|before| Some((before.looked_at?, before.dead_bytes)));
+    let (dead_bytes, looked_at) = match looked_at {
+        _ if all <= batches || dead == 0 || dead == all => (control + by_rows, None),
+        Some((then, known)) if by_rows.abs_diff(then) < batches / LOOKS_MAX => (known, Some(then)),
+        _ => {
+            let frames = dead_frames(core, EntryCursor::new(Arc::clone(&file), sidecar.summary))?;
+            (control + frames.min(batches), Some(by_rows))
+        }
+    };
     Ok(Known {
         kind: segment.kind,
         bytes,
-        dead_bytes: control + dead_batches,
+        dead_bytes,
         runs: sidecar.summary.runs,
-        sealed_at: core.now_ms(),
+        sealed_at: before.map_or_else(|| core.now_ms(), |before| before.sealed_at),
+        looked_at,
     })
+}
+
+/// Bytes of the frames that nobody can read any more.
+fn dead_frames(core: &Core, mut entries: EntryCursor) -> Result<u64, SidecarError> {
+    let mut alive = Alive::new(core);
+    let mut frames: Vec<(u32, u32, bool)> = Vec::new();
+    while let Some(entry) = entries.next()? {
+        frames.push((entry.byte, entry.bytes, alive.is(entry.log, entry.end())));
+    }
+    frames.sort_unstable_by_key(|(byte, _, _)| *byte);
+    let of_frames = frames.chunk_by(|(one, _, _), (next, _, _)| one == next);
+    let dead = of_frames.filter(|entries| entries.iter().all(|(_, _, is_alive)| !is_alive));
+    Ok(dead
+        .filter_map(|entries| entries.first())
+        .map(|(_, bytes, _)| u64::from(*bytes))
+        .sum())
 }
 
 fn dead_bytes(core: &Core, row: &Row) -> u64 {

@@ -13,7 +13,7 @@
 use stafett_amqp_wire::methods::{exchange, queue};
 use stafett_amqp_wire::{ByteString, Method, Table, TableBuilder, Value};
 
-use crate::drivers::Destinations;
+use crate::drivers::{Destinations, Reads, Seat};
 use crate::experiment::ExchangeKind;
 
 /// Persistent and transient messages (AMQP 0-9-1, delivery-mode).
@@ -22,23 +22,23 @@ const TRANSIENT: u8 = 1;
 
 /// The destinations in AMQP's words.
 #[derive(Debug)]
-pub(super) struct Layout<'a> {
+pub struct Layout<'a> {
     destinations: &'a Destinations,
     durable: bool,
-    pub(super) delivery_mode: u8,
+    pub delivery_mode: u8,
     arguments: Table,
 }
 
 /// Where a message goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) exchange: String,
-    pub(super) routing_key: String,
+pub struct Address {
+    pub exchange: String,
+    pub routing_key: String,
 }
 
 impl<'a> Layout<'a> {
     /// Settings are AMQP's own: `durable`, `delivery_mode`, and arguments of queues (`x-…`); a later one counts.
-    pub(super) fn of(destinations: &'a Destinations) -> Self {
+    pub fn of(destinations: &'a Destinations) -> Self {
         let setting = |wanted: &str| {
             let mut found = destinations.settings.iter().rev();
             found.find_map(|(name, value)| (name == wanted).then_some(value.as_str()))
@@ -65,7 +65,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Queues of one destination that a sender fills in turn.
-    pub(super) fn lanes(&self) -> u32 {
+    pub fn lanes(&self) -> u32 {
         if self.destinations.exchange.is_some() {
             1
         } else {
@@ -73,7 +73,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    pub(super) fn address(&self, place: usize, lane: u32) -> Address {
+    pub fn address(&self, place: usize, lane: u32) -> Address {
         match self.exchange(place) {
             Some(exchange) => Address {
                 exchange,
@@ -87,7 +87,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The queues of all destinations for which `is_wanted` says so, for an audience.
-    pub(super) fn queues(&self, audience: &str, mut is_wanted: impl FnMut(usize) -> bool) -> Vec<String> {
+    pub fn queues(&self, audience: &str, mut is_wanted: impl FnMut(usize) -> bool) -> Vec<String> {
         let places = (0..self.destinations.names.len()).filter(|place| is_wanted(*place));
         if self.destinations.exchange.is_some() {
             return places.map(|place| self.own_queue(place, audience)).collect();
@@ -213,6 +213,41 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// The queues of a seat: all, its own, or its share.
+pub fn queues(seat: &Seat) -> Vec<String> {
+    let layout = Layout::of(&seat.destinations);
+    match seat.reads {
+        Reads::All => layout.queues(&seat.group, |_| true),
+        Reads::One(one) => {
+            let count = seat.destinations.names.len().max(1);
+            let wanted = usize::try_from(one).unwrap_or(usize::MAX) % count;
+            layout.queues(&seat.group, |place| place == wanted)
+        }
+        Reads::Share => {
+            let all = layout.queues(&seat.group, |_| true);
+            share(all, seat.client, seat.clients)
+        }
+    }
+}
+
+/// Queues are shared out by number; where there are fewer of them than clients, several clients share one.
+fn share(all: Vec<String>, client: u32, clients: u32) -> Vec<String> {
+    let client = usize::try_from(client).unwrap_or(0);
+    let clients = usize::try_from(clients).unwrap_or(1).max(1);
+    let count = all.len().max(1);
+    let is_ours = |number: usize| {
+        if count < clients {
+            number == client % count
+        } else {
+            number % clients == client
+        }
+    };
+    let numbered = all.into_iter().enumerate();
+    numbered
+        .filter_map(|(number, queue)| is_ours(number).then_some(queue))
+        .collect()
+}
+
 /// Arguments that are whole numbers are sent as such.
 fn value(text: &str) -> Value {
     match text.parse() {
@@ -292,5 +327,19 @@ mod tests {
             ("a", "b")
         );
         assert_eq!(layout.exchanges(), ["a"]);
+    }
+
+    fn shares(queues: usize, clients: u32) -> Vec<Vec<String>> {
+        let all: Vec<String> = (0..queues).map(|number| number.to_string()).collect();
+        (0..clients)
+            .map(|client| share(all.clone(), client, clients))
+            .collect()
+    }
+
+    #[test]
+    fn every_queue_has_a_client_and_every_client_a_queue() {
+        assert_eq!(shares(3, 2), [vec!["0", "2"], vec!["1"]]);
+        assert_eq!(shares(2, 3), [["0"], ["1"], ["0"]]);
+        assert_eq!(shares(1, 1), [["0"]]);
     }
 }

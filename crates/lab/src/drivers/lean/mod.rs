@@ -170,7 +170,7 @@ impl Driver for Lean {
         }
         for role in plan.roles.values() {
             if role.delivery == Delivery::ExactlyOnce {
-                return Some("the lean driver has no transactions".to_owned());
+                return Some("the lean driver has no transactions: driver = \"client\" has".to_owned());
             }
             if role.prefetch.is_some() && role.does != Does::Produce {
                 return Some("Kafka's protocol has no prefetch".to_owned());

@@ -47,6 +47,33 @@ fn values(pairs: &[(&str, serde_json::Value)]) -> BTreeMap<String, serde_json::V
 }
 
 #[test]
+fn what_the_clients_of_users_do_not_take_names_its_line() {
+    let client = GOOD
+        .replace("[topics.main]", "driver = \"client\"\n\n[topics.main]")
+        .replace("\"roles.producers.batch\"", "roles.producers.batch");
+    let fast = client.replace("total = 1000", "in_flight = 6");
+    assert!(
+        error(&fast).contains("x.toml:15: librdkafka has at most 5 requests"),
+        "{}",
+        error(&fast)
+    );
+    let unanswered = fast.replace("size = 100\n", "size = 100\ndelivery = \"at-most-once\"\n");
+    source(&unanswered).experiment().unwrap();
+    let queues = fast
+        .replace("partitions = 6", "kind = \"queue\"")
+        .replace("\"kafka\"", "\"rabbitmq\"");
+    source(&queues).experiment().unwrap();
+    let timed = client.replace("total = 1000", "transaction = \"1s\"");
+    assert!(
+        error(&timed).contains("x.toml:15: transactions"),
+        "{}",
+        error(&timed)
+    );
+    let exactly = timed.replace("size = 100\n", "size = 100\ndelivery = \"exactly-once\"\n");
+    source(&exactly).experiment().unwrap();
+}
+
+#[test]
 fn values_of_the_grid_are_put_where_their_paths_say() {
     let good = source(&GOOD.replace(
         r#"'grid."roles.producers.batch"'"#,

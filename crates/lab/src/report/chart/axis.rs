@@ -55,14 +55,7 @@ impl Axis {
         let high = if high > low { high } else { low + 1.0 };
         let step = round_step((high - low) / 4.0);
         let (first, last) = ((low / step).floor(), (high / step - 1e-9).ceil());
-        let ticks =
-            steps(first, last).map(|index| Tick::new(index * step, numbers::tick(index * step, unit)));
-        Self {
-            label: label.into(),
-            range: (first * step, last * step),
-            ticks: ticks.collect(),
-            scale: Scale::Linear,
-        }
+        Self::of_steps(label, unit, step, (first, last))
     }
 
     /// From a round number below to one above, with zero or without.
@@ -75,6 +68,11 @@ impl Axis {
         let high = if high > low { high } else { low + 0.1 };
         let step = round_step((high - low) / 4.0);
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
+        Self::of_steps(label, unit, step, (first, last))
+    }
+
+    /// Linear, with a tick at each step from the first to the last.
+    fn of_steps(label: impl Into<String>, unit: &'static str, step: f64, (first, last): (f64, f64)) -> Self {
         let ticks =
             steps(first, last).map(|index| Tick::new(index * step, numbers::tick(index * step, unit)));
         Self {

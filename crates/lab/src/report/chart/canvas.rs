@@ -105,6 +105,14 @@ impl<'a> Canvas<'a> {
             size: (size.0 * FINE, size.1 * FINE),
         }
     }
+
+    fn path(&mut self, colour: BackendColor, data: &str) -> Drawn {
+        if colour.alpha == 0.0 {
+            return Ok(());
+        }
+        let class = class(colour);
+        written(write!(self.out, r#"<path class="{class}" d="{data}"/>"#))
+    }
 }
 
 type Drawn = Result<(), DrawingErrorKind<fmt::Error>>;
@@ -181,15 +189,7 @@ impl DrawingBackend for Canvas<'_> {
         path: I,
         style: &S,
     ) -> Drawn {
-        if style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        written(write!(
-            self.out,
-            r#"<path class="{}" d="{}"/>"#,
-            class(style.color()),
-            data(path)
-        ))
+        self.path(style.color(), &data(path))
     }
 
     fn draw_circle<S: BackendStyle>(
@@ -217,15 +217,7 @@ impl DrawingBackend for Canvas<'_> {
         vert: I,
         style: &S,
     ) -> Drawn {
-        if style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        written(write!(
-            self.out,
-            r#"<path class="{}" d="{}Z"/>"#,
-            class(style.color()),
-            data(vert)
-        ))
+        self.path(style.color(), &(data(vert) + "Z"))
     }
 
     fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, (x, y): BackendCoord) -> Drawn {

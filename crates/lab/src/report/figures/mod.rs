@@ -10,7 +10,7 @@ mod split;
 mod time;
 
 use super::cells::Cell;
-use super::chart::{LineChart, Mark, RowChart, Width};
+use super::chart::{Drawing, LineChart, Mark, RowChart, Width};
 use super::load::Recorded;
 use crate::experiment::{Figure, FigureKind};
 use crate::factorial::{Analysis, DesignError};
@@ -147,26 +147,27 @@ impl Drawn {
         }
     }
 
-    fn push_lines(&mut self, heading: Option<String>, chart: &LineChart) -> std::fmt::Result {
-        if !chart.is_empty() {
-            self.panels.push(Panel {
-                heading,
-                wide: chart.draw(Width::Desktop)?,
-                narrow: chart.draw(Width::Phone)?,
-            });
-        }
+    fn push(&mut self, heading: Option<String>, draw: impl Fn(Width) -> Drawing) -> std::fmt::Result {
+        self.panels.push(Panel {
+            heading,
+            wide: draw(Width::Desktop)?,
+            narrow: draw(Width::Phone)?,
+        });
         Ok(())
     }
 
-    fn push_rows(&mut self, heading: Option<String>, chart: &RowChart) -> std::fmt::Result {
-        if !chart.is_empty() {
-            self.panels.push(Panel {
-                heading,
-                wide: chart.draw(Width::Desktop)?,
-                narrow: chart.draw(Width::Phone)?,
-            });
+    fn push_lines(&mut self, heading: Option<String>, chart: &LineChart) -> std::fmt::Result {
+        if chart.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.push(heading, |width| chart.draw(width))
+    }
+
+    fn push_rows(&mut self, heading: Option<String>, chart: &RowChart) -> std::fmt::Result {
+        if chart.is_empty() {
+            return Ok(());
+        }
+        self.push(heading, |width| chart.draw(width))
     }
 
     fn add_entries(&mut self, entries: impl Iterator<Item = Entry>) {

@@ -7,10 +7,10 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use stafett_lab::agents::Agent;
 use stafett_lab::agents::proof::Secret;
+use stafett_lab::systems;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
-use crate::limits;
 use crate::signals::StopSignals;
 
 const LISTEN: &str = "listen";
@@ -60,16 +60,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .get_one::<String>(LISTEN)
         .map_or("127.0.0.1:7071", String::as_str);
     let secret = read_secret(matches)?;
-    limits::raise_descriptors();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
-        .enable_all()
-        .build()
-        .context("no threads can be started")?;
+    let runtime = super::runtime()?;
     let done: Result<(), Failure> = runtime.block_on(async {
         // With standard error closed there is nobody to tell.
         let say = |line: &str| drop(writeln!(io::stderr(), "{line}"));
-        let agent = Agent::bind(address, secret, say)
+        let agent = Agent::bind(address, secret, systems::lean_drivers(), say)
             .await
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut signals = StopSignals::listen().context("signals cannot be heard")?;

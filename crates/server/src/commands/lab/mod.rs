@@ -7,9 +7,12 @@ mod report;
 mod run;
 mod stub;
 
+use anyhow::Context;
 use clap::{ArgMatches, Command};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
+use crate::limits;
 
 pub(super) fn describe() -> Command {
     Command::new("lab")
@@ -34,4 +37,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("stub", matches)) => stub::run(matches),
         _ => Ok(()),
     }
+}
+
+/// What load runs on: a few threads, and as many connections as this user may have.
+fn runtime() -> anyhow::Result<Runtime> {
+    limits::raise_descriptors();
+    Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
+        .enable_all()
+        .build()
+        .context("no threads can be started")
 }

@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::progress::Progress;
 use crate::failure::Failure;
-use crate::limits;
 use crate::signals::StopSignals;
 
 const EXPERIMENT: &str = "experiment";
@@ -27,6 +26,7 @@ const OUT: &str = "out";
 const ADDRESS: &str = "address";
 const AGENT: &str = "agent";
 const HOST: &str = "host";
+const CLIENTS: &str = "clients";
 
 pub(super) fn describe() -> Command {
     let command = Command::new("run")
@@ -106,6 +106,17 @@ fn with_agents(command: Command) -> Command {
                 .default_value("127.0.0.1")
                 .help("The address of this machine at which agents find the systems that are started here"),
         )
+        .arg(
+            Arg::new(CLIENTS)
+                .long(CLIENTS)
+                .value_name("PROGRAM")
+                .env("STAFETT_LAB_CLIENTS")
+                .value_parser(value_parser!(PathBuf))
+                .help(
+                    "The program with librdkafka and lapin, for driver = \"client\"; `make lab-clients` builds it \
+                     [default: stafett-lab-clients beside this program]",
+                ),
+        )
 }
 
 fn scale(text: &str) -> Result<f64, String> {
@@ -130,12 +141,7 @@ fn address(text: &str) -> Result<(String, String), String> {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let request = request(matches)?;
-    limits::raise_descriptors();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).min(8))
-        .enable_all()
-        .build()
-        .context("no threads can be started")?;
+    let runtime = super::runtime()?;
     let out = request.out.clone();
     let progress = Arc::new(Progress::new());
     let done = runtime.block_on(watched(request, Arc::clone(&progress)));
@@ -194,6 +200,7 @@ fn request(matches: &ArgMatches) -> Result<Request, Failure> {
         agents,
         secret: super::agent::read_secret(matches)?,
         host: host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+        clients: matches.get_one::<PathBuf>(CLIENTS).cloned(),
         exe: std::env::current_exe().context("this program's own file is not known")?,
         command: format!("stafett {}", command.join(" ")),
     })

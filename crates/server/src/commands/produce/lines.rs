@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::client::position;
 
+/// What stands where a record has no time.
+const NO_TIMESTAMP: i64 = -1;
+
 /// How lines are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -146,12 +149,9 @@ fn parse_json(line: &[u8]) -> Result<Parsed<'static>, String> {
             let time = position::time(&text, position::now());
             Some(time.ok_or("its timestamp is not a time")?)
         }
-        Some(other) => Some(
-            other
-                .as_i64()
-                .filter(|time| *time >= 0)
-                .ok_or("its timestamp is not a time")?,
-        ),
+        // What `consume` prints where a record has none.
+        Some(other) if other.as_i64() == Some(NO_TIMESTAMP) => None,
+        Some(other) => Some(other.as_i64().ok_or("its timestamp is not a time")?),
     };
     parsed.headers = match object.remove("headers") {
         None | Some(Value::Null) => Vec::new(),
@@ -274,6 +274,15 @@ mod tests {
             (Some(2), Some(5), Some(&[0xff][..]))
         );
         assert_eq!(parsed.headers.len(), 2);
+        for (time, read) in [
+            ("-1", None),
+            ("-2", Some(-2)),
+            ("null", None),
+            ("\"1969-12-31\"", Some(-86_400_000)),
+        ] {
+            let line = format!("{{\"value\":\"v\",\"timestamp\":{time}}}");
+            assert_eq!(shape.parse(line.as_bytes()).unwrap().timestamp, read, "{time}");
+        }
         let parsed = shape.parse(br#"{"value":{"n":1},"headers":{"a":"b"}}"#).unwrap();
         assert_eq!(shown(&parsed), "-|{\"n\":1}|a=b");
         for bad in [
@@ -281,7 +290,7 @@ mod tests {
             "[]",
             "{\"a\":1}",
             "{\"partition\":\"x\"}",
-            "{\"timestamp\":-5}",
+            "{\"value\":\"v\",\"timestamp\":1.5}",
             "{\"headers\":7}",
             "{\"headers\":[1]}",
             "{\"headers\":[{}]}",

@@ -1,0 +1,265 @@
+//! Who is there, and who subscribes to what: counts, and pages of lists.
+//!
+//! A page is bounded in items and in bytes, and in what it looks at to find them; so one may be short, or even empty, and not
+//! the last. Items that are there throughout are in exactly one page.
+
+use super::clients::{ClientName, ClientNumber, Clients, position};
+use super::hub::Live;
+use super::topics::TopicId;
+use stafett_routing::live::{IdSet, Pattern};
+
+/// Where patterns begin in a list of subscriptions: behind all topics.
+const PATTERNS_FROM: u64 = 1 << 32;
+/// Bytes of names in a page, but for the last one.
+const PAGE_BYTES: usize = 1 << 20;
+/// Clients that one page looks at.
+const CLIENTS_AT_ONCE: usize = 100_000;
+/// Patterns that are named with a topic that they match.
+const PATTERNS_NAMED: usize = 100;
+
+/// How many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Presence {
+    /// With subscriptions, or listening.
+    pub clients: usize,
+    pub listening: usize,
+    /// Topics that somebody subscribes to.
+    pub topics: usize,
+    pub subscriptions: usize,
+    /// Patterns that somebody subscribes to.
+    pub patterns: usize,
+}
+
+/// A part of a longer list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// From where the next page begins, if there is one.
+    pub next: Option<u64>,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            next: None,
+        }
+    }
+}
+
+/// One subscription.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subscription {
+    Topic(String),
+    Pattern(String),
+}
+
+/// A client, whether it listens, and how many subscriptions it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    pub client: ClientName,
+    pub listening: bool,
+    pub subscriptions: usize,
+}
+
+/// Who subscribes to one name or pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Audience {
+    pub subscribers: usize,
+    pub listening: usize,
+}
+
+/// A name, and how many subscribe to it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subscribed {
+    pub name: String,
+    pub subscribers: usize,
+}
+
+impl Live {
+    pub fn presence(&self) -> Presence {
+        let clients = self.clients().len();
+        let (topics, subscriptions) = self.topics.count();
+        Presence {
+            clients,
+            listening: usize::try_from(self.metrics.listening.get()).unwrap_or(0),
+            topics,
+            subscriptions,
+            patterns: self.patterns().len(),
+        }
+    }
+
+    /// A page of what a client subscribes to: topics, then patterns.
+    pub fn subscriptions(&self, name: &ClientName, from: u64, count: usize) -> Page<Subscription> {
+        let clients = self.clients();
+        let mut page = Page::default();
+        let Some(client) = clients.find(name).and_then(|number| clients.get(number)) else {
+            return page;
+        };
+        let mut bytes = 0;
+        if let Ok(first) = u32::try_from(from) {
+            for id in client.topics.from(first, count.saturating_add(1)) {
+                if page.items.len() >= count || bytes >= PAGE_BYTES {
+                    page.next = Some(u64::from(id));
+                    return page;
+                }
+                page.items.extend(self.topics.name(TopicId(id), |name| {
+                    bytes += name.len();
+                    Subscription::Topic(name.to_owned())
+                }));
+            }
+        }
+        let first = usize::try_from(from.saturating_sub(PATTERNS_FROM)).unwrap_or(usize::MAX);
+        for (place, pattern) in client.patterns.iter().enumerate().skip(first) {
+            if page.items.len() >= count || bytes >= PAGE_BYTES {
+                page.next = Some(PATTERNS_FROM + place as u64);
+                break;
+            }
+            bytes += pattern.text().len();
+            page.items.push(Subscription::Pattern(pattern.text().to_owned()));
+        }
+        page
+    }
+
+    /// A page of all clients.
+    pub fn present(&self, from: u64, count: usize) -> Page<Present> {
+        let clients = self.clients();
+        let Ok(first) = u32::try_from(from) else {
+            return Page::default();
+        };
+        let (numbers, end) = clients.numbers_from(first, CLIENTS_AT_ONCE);
+        let numbers = numbers.take(count.saturating_add(1)).map(|number| number.0);
+        let page = self.page_of(&clients, numbers.collect(), count);
+        Page {
+            next: page.next.or(end.map(u64::from)),
+            ..page
+        }
+    }
+
+    /// A page of those who listen.
+    pub fn listening(&self, from: u64, count: usize) -> Page<Present> {
+        let clients = self.clients();
+        let Ok(first) = u32::try_from(from) else {
+            return Page::default();
+        };
+        let (mut found, mut end) = (Vec::new(), None);
+        {
+            let listeners = self.listeners();
+            let behind = listeners.get(position(ClientNumber(first))..).unwrap_or_default();
+            for (looked_at, (number, listener)) in (first..).zip(behind).enumerate() {
+                if looked_at == CLIENTS_AT_ONCE {
+                    end = Some(u64::from(number));
+                    break;
+                }
+                if listener.is_some() {
+                    found.push(number);
+                    if found.len() > count {
+                        break;
+                    }
+                }
+            }
+        }
+        let page = self.page_of(&clients, found, count);
+        Page {
+            next: page.next.or(end),
+            ..page
+        }
+    }
+
+    /// A page of those who subscribe to a topic by its name.
+    pub fn subscribers(&self, topic: &str, from: u64, count: usize) -> Page<Present> {
+        let Ok(first) = u32::try_from(from) else {
+            return Page::default();
+        };
+        let clients = self.clients();
+        let ids = self
+            .topics
+            .subscribers(topic, |ids| ids.from(first, count.saturating_add(1)));
+        self.page_of(&clients, ids.unwrap_or_default(), count)
+    }
+
+    /// A page of those who subscribe to a pattern.
+    pub fn pattern_subscribers(&self, pattern: &Pattern, from: u64, count: usize) -> Page<Present> {
+        let Ok(first) = u32::try_from(from) else {
+            return Page::default();
+        };
+        let clients = self.clients();
+        let ids = self
+            .patterns()
+            .subscribers(pattern)
+            .map(|ids| ids.from(first, count.saturating_add(1)));
+        self.page_of(&clients, ids.unwrap_or_default(), count)
+    }
+
+    /// Who subscribes to a topic by its name.
+    pub fn topic_audience(&self, topic: &str) -> Audience {
+        let audience = self.topics.subscribers(topic, |ids| self.audience(ids));
+        audience.unwrap_or_default()
+    }
+
+    /// Who subscribes to a pattern.
+    pub fn pattern_audience(&self, pattern: &Pattern) -> Audience {
+        let patterns = self.patterns();
+        let audience = patterns.subscribers(pattern).map(|ids| self.audience(ids));
+        audience.unwrap_or_default()
+    }
+
+    /// The patterns that match a topic, the first hundred by their text.
+    pub fn patterns_matching(&self, topic: &str) -> Vec<Subscribed> {
+        let mut found = Vec::new();
+        self.patterns().each_matching(topic, |pattern, ids| {
+            found.push(Subscribed {
+                name: pattern.text().to_owned(),
+                subscribers: ids.len(),
+            });
+        });
+        found.sort_unstable();
+        found.truncate(PATTERNS_NAMED);
+        found
+    }
+
+    /// A page of topics, and how many subscribe to each by its name.
+    pub fn subscribed_topics(&self, from: u64, count: usize) -> Page<Subscribed> {
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        let next = self.topics.each_from(from, |name, subscribers| {
+            let has_room = items.len() < count && bytes < PAGE_BYTES;
+            if has_room {
+                bytes += name.len();
+                items.push(Subscribed {
+                    name: name.to_owned(),
+                    subscribers,
+                });
+            }
+            has_room
+        });
+        Page { items, next }
+    }
+
+    fn audience(&self, ids: &IdSet) -> Audience {
+        let listeners = self.listeners();
+        let mut listening = 0;
+        ids.for_each(|id| {
+            let listens = matches!(listeners.get(position(ClientNumber(id))), Some(Some(_)));
+            listening += usize::from(listens);
+        });
+        Audience {
+            subscribers: ids.len(),
+            listening,
+        }
+    }
+
+    fn page_of(&self, clients: &Clients, numbers: Vec<u32>, count: usize) -> Page<Present> {
+        let next = numbers.get(count).map(|number| u64::from(*number));
+        let listeners = self.listeners();
+        let present = |number: u32| {
+            let client = clients.get(ClientNumber(number))?;
+            Some(Present {
+                client: client.name.clone(),
+                listening: matches!(listeners.get(position(ClientNumber(number))), Some(Some(_))),
+                subscriptions: client.subscriptions(),
+            })
+        };
+        let items = numbers.into_iter().take(count).filter_map(present).collect();
+        Page { items, next }
+    }
+}

@@ -1,0 +1,206 @@
+//! What a connection has taken of logs and not written yet: who leaves, or is taken over, has been given exactly what is written.
+//!
+//! ```text
+//! the connection's output:  ▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░
+//!                                        ▲ written
+//! pieces:                   │ a │  b  │   c   │    d    │ answers │
+//!                             gone      begun   may still be taken back
+//! ```
+//!
+//! A piece that was begun cannot be taken back: the connection could not go on behind half of it.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, BytesMut};
+
+use super::clients::ClientNumber;
+use super::logs::Mark;
+
+/// Pieces of a connection's output, by where they lie in it.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    pieces: VecDeque<Piece>,
+    written: usize,
+    is_to_be_cut: bool,
+}
+
+#[derive(Debug)]
+struct Piece {
+    mark: Mark,
+    start: usize,
+    end: usize,
+    is_taken_back: bool,
+}
+
+impl Sending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// A piece is taken: it will lie from `start` to `end` in what is written from here on.
+    pub(super) fn add(&mut self, mark: Mark, start: usize, end: usize) {
+        self.pieces.push_back(Piece {
+            mark,
+            start: self.written + start,
+            end: self.written + end,
+            is_taken_back: false,
+        });
+    }
+
+    /// All pieces lie `bytes` further back, behind something else.
+    pub(super) fn move_back(&mut self, bytes: usize) {
+        for piece in &mut self.pieces {
+            piece.start += bytes;
+            piece.end += bytes;
+        }
+    }
+
+    /// Writes once what is left of the output, without what was taken back.
+    pub(super) fn write<E>(
+        &mut self,
+        output: &mut BytesMut,
+        write: impl FnOnce(&[u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        if std::mem::take(&mut self.is_to_be_cut) {
+            self.cut(output);
+        }
+        if output.is_empty() {
+            return Ok(0);
+        }
+        let count = write(output)?;
+        output.advance(count);
+        self.written += count;
+        while self.pieces.front().is_some_and(|piece| piece.end <= self.written) {
+            self.pieces.pop_front();
+        }
+        Ok(count)
+    }
+
+    /// All of it is written.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A client leaves: gives the marks of what it was not given. If the connection `is_gone`, that is all that is not written
+    /// whole; else what was begun is still written, and the rest is taken back.
+    pub(super) fn leave(&mut self, client: ClientNumber, is_gone: bool, unsent: &mut Vec<Mark>) {
+        let written = self.written;
+        for piece in &mut self.pieces {
+            let is_begun = piece.start < written;
+            if piece.mark.client != client.0 || piece.is_taken_back || (is_begun && !is_gone) {
+                continue;
+            }
+            piece.is_taken_back = true;
+            self.is_to_be_cut |= !is_gone;
+            unsent.push(piece.mark);
+        }
+    }
+
+    fn cut(&mut self, output: &mut BytesMut) {
+        let mut left = BytesMut::with_capacity(output.len());
+        let (mut at, mut cut) = (self.written, 0);
+        for mut piece in std::mem::take(&mut self.pieces) {
+            if piece.is_taken_back {
+                let kept = at - self.written..piece.start.saturating_sub(self.written);
+                left.extend_from_slice(output.get(kept).unwrap_or_default());
+                at = piece.end;
+                cut += piece.end - piece.start;
+            } else {
+                piece.start = piece.start.saturating_sub(cut);
+                piece.end -= cut;
+                self.pieces.push_back(piece);
+            }
+        }
+        left.extend_from_slice(output.get(at - self.written..).unwrap_or_default());
+        *output = left;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use stafett_model::Offset;
+
+    use super::*;
+
+    fn mark(client: u32, offset: u64) -> Mark {
+        Mark {
+            client,
+            place: 0,
+            offset: Offset(offset),
+        }
+    }
+
+    /// Writes at most so many bytes.
+    fn write(sending: &mut Sending, output: &mut BytesMut, max: usize) -> String {
+        let mut written = Vec::new();
+        let wrote: Result<usize, Infallible> = sending.write(output, |bytes| {
+            let count = bytes.len().min(max);
+            written.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        });
+        assert_eq!(wrote, Ok(written.len()));
+        String::from_utf8(written).unwrap()
+    }
+
+    /// A notice of four bytes, three messages of three for the clients 1, 2 and 1, and an answer.
+    fn three() -> (Sending, BytesMut) {
+        let mut sending = Sending::default();
+        for (place, client) in [1, 2, 1].into_iter().enumerate() {
+            sending.add(mark(client, place as u64), place * 3, place * 3 + 3);
+        }
+        sending.move_back(4);
+        (sending, BytesMut::from(&b"NOTEaaabbbcccanswer"[..]))
+    }
+
+    #[test]
+    fn what_is_not_begun_is_taken_back_and_the_rest_goes_on() {
+        let mut unsent = Vec::new();
+        let (mut sending, mut output) = three();
+        sending.leave(ClientNumber(1), false, &mut unsent);
+        assert_eq!(unsent, [mark(1, 0), mark(1, 2)]);
+        assert_eq!(write(&mut sending, &mut output, 100), "NOTEbbbanswer");
+        assert!(sending.is_empty());
+    }
+
+    #[test]
+    fn what_is_begun_is_finished_and_counts_as_given() {
+        let mut unsent = Vec::new();
+        let (mut sending, mut output) = three();
+        assert_eq!(write(&mut sending, &mut output, 5), "NOTEa");
+        sending.leave(ClientNumber(1), false, &mut unsent);
+        assert_eq!(unsent, [mark(1, 2)]);
+        sending.leave(ClientNumber(1), false, &mut unsent);
+        assert_eq!(unsent.len(), 1, "it is taken back once");
+        assert_eq!(write(&mut sending, &mut output, 3), "aab");
+        sending.leave(ClientNumber(2), false, &mut unsent);
+        assert_eq!(write(&mut sending, &mut output, 100), "bbanswer");
+        assert_eq!(unsent.len(), 1);
+    }
+
+    #[test]
+    fn what_a_connection_that_is_gone_has_not_written_whole_was_not_given() {
+        let mut unsent = Vec::new();
+        let (mut sending, mut output) = three();
+        assert_eq!(write(&mut sending, &mut output, 8), "NOTEaaab");
+        sending.leave(ClientNumber(2), true, &mut unsent);
+        sending.leave(ClientNumber(1), true, &mut unsent);
+        assert_eq!(unsent, [mark(2, 1), mark(1, 2)]);
+    }
+
+    #[test]
+    fn nothing_is_written_of_what_was_taken_back_whole() {
+        let mut sending = Sending::default();
+        sending.add(mark(1, 0), 0, 3);
+        let mut output = BytesMut::from(&b"aaa"[..]);
+        sending.leave(ClientNumber(1), false, &mut Vec::new());
+        assert_eq!(write(&mut sending, &mut output, 100), "");
+        assert!(output.is_empty());
+        // The next batch begins anew.
+        sending.add(mark(1, 1), 0, 3);
+        let mut output = BytesMut::from(&b"bbb"[..]);
+        assert_eq!(write(&mut sending, &mut output, 100), "bbb");
+        assert!(sending.is_empty());
+    }
+}

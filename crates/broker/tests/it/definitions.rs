@@ -1,0 +1,155 @@
+//! Changes of definitions go on to their end, whoever waits for them, and are there after a restart.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use stafett_broker::{
+    AlterError, Broker, BrokerSettings, CreateError, DeleteError, GrowError, NewTopic, Scope, Topic,
+    TopicSettings,
+};
+use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
+
+async fn start(folder: &Path) -> Arc<Broker> {
+    let settings = Settings {
+        segment_bytes: 4 << 20,
+        disk_free_bytes_min: 0,
+        ..Settings::default()
+    };
+    let journal: Arc<dyn Journal> = Arc::new(DiskJournal::open(folder, settings, Metrics::new()).unwrap());
+    Arc::new(Broker::start(journal, BrokerSettings::default()).await.unwrap())
+}
+
+async fn stop(broker: Arc<Broker>) {
+    broker.finish_changes().await;
+    drop(broker);
+}
+
+fn new(name: &str) -> NewTopic {
+    NewTopic {
+        name: name.into(),
+        partitions: None,
+        settings: TopicSettings::default(),
+    }
+}
+
+async fn create(broker: &Arc<Broker>, name: &str) -> Result<Arc<Topic>, CreateError> {
+    broker.create_topics(vec![new(name)]).await.remove(0)
+}
+
+/// Begins something, and goes away before it is done.
+fn begin_and_leave(work: impl Future) {
+    let mut work = pin!(work);
+    let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "nothing is synced this quickly");
+}
+
+fn with_bytes(bytes: u32) -> impl Fn(&TopicSettings) -> Result<TopicSettings, Infallible> {
+    move |before| {
+        Ok(TopicSettings {
+            message_bytes_max: Some(bytes),
+            ..before.clone()
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_nobody_waits_for_any_more_goes_on_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = start(folder.path()).await;
+    begin_and_leave(create(&broker, "left"));
+    assert_eq!(create(&broker, "left").await, Err(CreateError::Changing));
+    broker.topics().settled("left").await;
+    let topic = broker.topics().named("left").expect("it was created");
+    assert_eq!(create(&broker, "left").await, Err(CreateError::Exists));
+
+    begin_and_leave(broker.grow_topic(topic.id, 3));
+    begin_and_leave(broker.alter_topic(topic.id, with_bytes(77)));
+    let topic = broker.grow_topic(topic.id, 5).await.unwrap();
+    assert_eq!(
+        topic.settings.message_bytes_max,
+        Some(77),
+        "they come in their order"
+    );
+    begin_and_leave(broker.alter_scope(Scope::Cluster, with_bytes(99)));
+
+    create(&broker, "gone").await.unwrap();
+    begin_and_leave(broker.delete_topic(broker.topics().named("gone").unwrap().id));
+    broker.finish_changes().await;
+    assert_eq!(broker.settings().message_bytes_max, 99);
+    assert!(broker.topics().named("gone").is_none());
+    assert!(!broker.topics().is_changing("gone"));
+    stop(broker).await;
+
+    let broker = start(folder.path()).await;
+    let topic = broker.topics().named("left").unwrap();
+    assert_eq!((topic.partitions(), broker.topics().len()), (5, 1));
+    assert_eq!(broker.settings().message_bytes_max, 99);
+    assert_eq!(broker.rules(&topic).message_bytes_max, 77);
+    stop(broker).await;
+}
+
+#[tokio::test]
+async fn names_that_differ_only_in_dots_and_underscores_do_not_live_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = start(folder.path()).await;
+    begin_and_leave(create(&broker, "a.b_c"));
+    assert_eq!(create(&broker, "a_b.c").await, Err(CreateError::Changing));
+    broker.topics().settled("a.b_c").await;
+    let collides = Err(CreateError::Collides("a.b_c".into()));
+    assert_eq!(create(&broker, "a_b.c").await, collides);
+    assert_eq!(broker.check_new(&new("a_b_c")), collides.map(drop));
+    assert!(broker.topics().named("a_b_c").is_none());
+    let topic = broker.topics().named("a.b_c").unwrap();
+    broker.delete_topic(topic.id).await.unwrap();
+    assert_eq!(broker.delete_topic(topic.id).await, Err(DeleteError::NoSuchTopic));
+    create(&broker, "a_b_c").await.unwrap();
+    stop(broker).await;
+}
+
+#[tokio::test]
+async fn a_topic_grows_and_never_shrinks() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = start(folder.path()).await;
+    let topic = create(&broker, "t").await.unwrap();
+    create(&broker, "between").await.unwrap();
+    let grown = broker.grow_topic(topic.id, 4).await.unwrap();
+    assert_eq!(grown.log(0), topic.log(0));
+    assert!((0..4).all(|partition| broker.bounds(grown.log(partition).unwrap()).is_some()));
+    let refused = broker.grow_topic(topic.id, 4).await;
+    assert_eq!(refused, Err(GrowError::NotMore { has: 4, wanted: 4 }));
+    assert_eq!(
+        broker.grow_topic(topic.id, 10_001).await,
+        Err(GrowError::TooMany(10_001))
+    );
+    broker.delete_topic(topic.id).await.unwrap();
+    assert_eq!(broker.grow_topic(topic.id, 9).await, Err(GrowError::NoSuchTopic));
+    let altered = broker.alter_topic(topic.id, with_bytes(1)).await;
+    assert_eq!(altered, Err(AlterError::NoSuchTopic));
+    stop(broker).await;
+}
+
+#[tokio::test]
+async fn settings_of_a_scope_are_forgotten_with_the_last_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = start(folder.path()).await;
+    let group = Scope::Group("g".into());
+    broker.alter_scope(group.clone(), with_bytes(5)).await.unwrap();
+    broker.alter_scope(Scope::Broker, with_bytes(6)).await.unwrap();
+    broker.alter_scope(Scope::Cluster, with_bytes(7)).await.unwrap();
+    assert_eq!(broker.scopes(), [Scope::Cluster, Scope::Broker, group.clone()]);
+    assert_eq!(broker.settings().message_bytes_max, 6, "the nearer one holds");
+    let nothing = |_: &TopicSettings| Ok::<_, Infallible>(TopicSettings::default());
+    for scope in broker.scopes() {
+        broker.alter_scope(scope, nothing).await.unwrap();
+    }
+    assert_eq!(broker.scopes(), []);
+    assert_eq!(broker.settings(), broker.base_settings());
+    stop(broker).await;
+    let broker = start(folder.path()).await;
+    assert_eq!(broker.scopes(), []);
+    stop(broker).await;
+}

@@ -1,0 +1,11 @@
+//! Exchanges and bindings over a journal, and what is published through them.
+
+mod definitions;
+mod delayed;
+mod faults;
+mod faults_delayed;
+mod publish;
+mod races;
+mod steps;
+mod support;
+mod topics;

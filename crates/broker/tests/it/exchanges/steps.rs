@@ -1,0 +1,174 @@
+//! Deleting what very many bindings lead from or to: it is gone at once, they go in steps, and others have their turns in
+//! between. The runtime has one thread, so each turn that is given up is one step.
+
+use std::sync::Arc;
+
+use stafett_broker::exchanges::{PublishError, Published};
+use stafett_broker::queues::{DeleteQueueError, OwnerId};
+use stafett_routing::Kind;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::support::{World, message, to_queue};
+
+const BINDINGS: usize = 2000;
+/// What is removed at once at most.
+const STEP: usize = 256;
+
+/// Very many bindings lead from `x` to `q`, one from `other` to `aside`.
+async fn crowded() -> World {
+    let world = World::new().await;
+    world.exchange("x", Kind::Topic).await;
+    world.exchange("other", Kind::Direct).await;
+    world.queue("q").await;
+    world.queue("aside").await;
+    for number in 0..BINDINGS {
+        world
+            .bind("x", &format!("device.{number}.*"), to_queue("q"))
+            .await;
+    }
+    world.bind("other", "k", to_queue("aside")).await;
+    world
+}
+
+impl World {
+    fn left(&self) -> usize {
+        let exchanges = self.broker.exchanges();
+        exchanges.bindings_from(&self.namespace, "x").len()
+    }
+
+    fn delete_queue(&self) -> JoinHandle<Result<u64, DeleteQueueError>> {
+        let (queues, namespace) = (Arc::clone(self.broker.queues()), self.namespace.clone());
+        tokio::spawn(async move { queues.delete(&namespace, "q", false, false, OwnerId(0)).await })
+    }
+
+    fn has_queue(&self) -> bool {
+        self.broker.queues().get(&self.namespace, "q").is_some()
+    }
+
+    /// Lets what is under way take its steps, and does something else after each; how many bindings were left each time.
+    async fn meanwhile(&self) -> Vec<usize> {
+        let mut seen = vec![self.left()];
+        while self.left() > 0 {
+            assert_eq!(self.publish("other", "k").await, Published::Stored);
+            let key = format!("at {}", self.left());
+            self.bind("other", &key, to_queue("aside")).await;
+            yield_now().await;
+            seen.push(self.left());
+        }
+        assert_eq!(self.ready("aside"), seen.len() as u64 - 1);
+        seen.dedup();
+        seen
+    }
+}
+
+fn assert_steps(seen: &[usize]) {
+    assert!(seen.len() > BINDINGS / STEP, "{seen:?}");
+    for pair in seen.windows(2) {
+        assert!(pair[0] > pair[1] && pair[0] - pair[1] <= 2 * STEP, "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_exchange_is_gone_at_once_and_its_bindings_go_in_steps() {
+    let world = crowded().await;
+    let deleting = world
+        .broker
+        .exchanges()
+        .delete(&world.namespace, "x", false)
+        .unwrap();
+    assert!(!world.exists("x"));
+    assert_eq!(world.left(), BINDINGS);
+    let nowhere = world
+        .broker
+        .publish(&world.namespace, "x", vec![message("device.7.t").into()]);
+    assert_eq!(nowhere.err(), Some(PublishError::NoSuchExchange));
+    assert!(world.try_bind("x", "late", to_queue("q")).await.is_err());
+    assert_steps(&world.meanwhile().await);
+    deleting.await.unwrap();
+    assert_eq!(world.ready("q"), 0);
+    let world = world.restart().await;
+    assert_eq!((world.exists("x"), world.left()), (false, 0));
+    assert_eq!(world.publish("other", "k").await, Published::Stored);
+}
+
+#[tokio::test]
+async fn an_exchange_that_is_made_anew_has_none_of_the_bindings_that_still_go() {
+    let world = crowded().await;
+    let deleting = world
+        .broker
+        .exchanges()
+        .delete(&world.namespace, "x", false)
+        .unwrap();
+    yield_now().await;
+    assert!(world.left() > 0, "it is under way");
+    world.exchange("x", Kind::Topic).await;
+    assert_eq!(world.left(), 0);
+    world.bind("x", "device.1.*", to_queue("q")).await;
+    deleting.await.unwrap();
+    assert_eq!(world.left(), 1);
+    assert_eq!(world.publish("x", "device.2.t").await, Published::Unroutable);
+    let world = world.restart().await;
+    assert_eq!(world.left(), 1);
+    assert_eq!(world.publish("x", "device.1.t").await, Published::Stored);
+}
+
+#[tokio::test]
+async fn a_queue_is_gone_at_once_and_what_led_to_it_goes_in_steps() {
+    let world = crowded().await;
+    let deleting = world.delete_queue();
+    while world.has_queue() {
+        yield_now().await;
+    }
+    assert!(world.left() >= BINDINGS - 2 * STEP);
+    let last = format!("device.{}.t", BINDINGS - 1);
+    assert_eq!(world.publish("x", &last).await, Published::Unroutable);
+    assert!(world.try_bind("x", "late", to_queue("q")).await.is_err());
+    assert_steps(&[&[BINDINGS], &*world.meanwhile().await].concat());
+    assert_eq!(deleting.await.unwrap().unwrap(), 0);
+    let world = world.restart().await;
+    assert_eq!((world.has_queue(), world.left()), (false, 0));
+}
+
+#[tokio::test]
+async fn a_queue_that_is_made_anew_gets_nothing_that_was_for_the_one_before() {
+    let world = crowded().await;
+    let deleting = world.delete_queue();
+    while world.has_queue() {
+        yield_now().await;
+    }
+    assert!(world.left() > 0, "it is under way");
+    world.queue("q").await;
+    assert_eq!(world.left(), 0);
+    world.bind("x", "device.1.*", to_queue("q")).await;
+    deleting.await.unwrap().unwrap();
+    assert_eq!(world.left(), 1);
+    let world = world.restart().await;
+    assert_eq!(world.left(), 1);
+    assert_eq!(world.publish("x", "device.1.t").await, Published::Stored);
+    assert_eq!(world.publish("x", "device.2.t").await, Published::Unroutable);
+}
+
+#[tokio::test]
+async fn a_crash_in_the_middle_leaves_none_of_it() {
+    for is_queue in [false, true] {
+        let world = crowded().await;
+        let exchanges = world.broker.exchanges();
+        let (deleting, stored) = if is_queue {
+            (Some(world.delete_queue()), None)
+        } else {
+            let stored = exchanges.delete(&world.namespace, "x", false).unwrap();
+            (None, Some(stored))
+        };
+        while world.left() + 2 * STEP > BINDINGS {
+            yield_now().await;
+        }
+        assert!(world.left() > 0, "it is under way");
+        drop((deleting, stored));
+        let world = world.crash().await;
+        assert_eq!((world.exists("x"), world.has_queue()), (is_queue, !is_queue));
+        assert_eq!(world.left(), 0);
+        world.exchange("x", Kind::Topic).await;
+        world.queue("q").await;
+        assert_eq!(world.publish("x", "device.7.t").await, Published::Unroutable);
+    }
+}

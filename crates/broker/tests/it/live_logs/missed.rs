@@ -1,0 +1,79 @@
+//! What cannot be delivered is told.
+
+use std::sync::Arc;
+
+use stafett_broker::live::{From, Missed, MissedWhy, Outbox, Sent};
+use stafett_model::{LogId, Offset};
+
+use super::support::{Charts, ME, away, numbered};
+
+fn log(charts: &Charts) -> LogId {
+    charts.broker.topics().named("charts").unwrap().log(0).unwrap()
+}
+
+/// Messages and what is told, until so many messages have come.
+async fn told(outbox: &Arc<Outbox>, count: usize) -> (Vec<String>, Vec<Missed>) {
+    let (mut messages, mut missed) = (Vec::new(), Vec::new());
+    loop {
+        let mut sent = Sent::default();
+        outbox.take(usize::MAX, &mut sent);
+        outbox.on_all_sent();
+        let text = |bytes: &bytes::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+        messages.extend(sent.messages.iter().map(text));
+        missed.extend(sent.missed);
+        if messages.len() >= count {
+            return (messages, missed);
+        }
+        outbox.ready().await;
+    }
+}
+
+fn expected(from: u64, to: u64, why: MissedWhy) -> Missed {
+    Missed {
+        client: ME,
+        topic: "charts".into(),
+        partition: 0,
+        from: Offset(from),
+        to: Offset(to),
+        why,
+    }
+}
+
+#[tokio::test]
+async fn what_is_damaged_is_passed_over_and_told() {
+    let charts = away().await;
+    charts.journal.tear(log(&charts), Offset(0), Offset(21));
+    charts.deliver("charts/b", 0..1).await;
+    charts.publish("charts/a", 20..25);
+    let (_, outbox) = charts.listen();
+    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
+    let (messages, missed) = told(&outbox, 5).await;
+    assert_eq!(messages, numbered("charts/a", 20..25));
+    assert_eq!(missed.len(), 1, "{missed:?}");
+    let missed = &missed[0];
+    assert_eq!((missed.from, missed.to), (Offset(0), Offset(21)));
+    assert_eq!((&missed.client, missed.why), (&ME, MissedWhy::Damaged));
+}
+
+#[tokio::test]
+async fn what_is_kept_no_more_when_a_client_comes_back_is_told() {
+    let charts = away().await;
+    let bounds = charts.broker.bounds(log(&charts)).unwrap();
+    let start = Offset(bounds.end.0 - 5);
+    charts
+        .broker
+        .truncate(&[(log(&charts), start)])
+        .await
+        .remove(0)
+        .unwrap();
+    let (_, outbox) = charts.listen();
+    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    let (messages, missed) = told(&outbox, 5).await;
+    assert_eq!(messages, numbered("charts/a", 15..20));
+    assert_eq!(missed.len(), 1, "{missed:?}");
+    assert_eq!(missed[0], expected(missed[0].from.0, start.0, MissedWhy::Expired));
+    // Who asks for all that there is, is told nothing.
+    let (_, outbox) = charts.listen();
+    charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
+    assert_eq!(told(&outbox, 5).await.1, []);
+}

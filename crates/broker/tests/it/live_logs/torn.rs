@@ -1,0 +1,96 @@
+//! A journal of which stretches can be torn out.
+
+use std::sync::{Arc, Mutex};
+
+use stafett_journal::{
+    Append, Bounds, Journal, MemoryJournal, OwnerEpoch, ProducerSeen, ReadError, ReadRequest, ReadTicket,
+    Space, StateItem, StateSpace, StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+};
+use stafett_model::{Epoch, LogId, Offset};
+
+#[derive(Debug, Default)]
+pub(crate) struct Torn {
+    whole: Arc<MemoryJournal>,
+    hole: Mutex<Option<(LogId, Offset, Offset)>>,
+}
+
+impl Torn {
+    /// As after the end of a process that could not say goodbye.
+    pub(crate) fn reopen(&self) -> Self {
+        Self {
+            whole: Arc::new(self.whole.reopen()),
+            hole: Mutex::default(),
+        }
+    }
+
+    /// From now on this stretch cannot be read.
+    pub(crate) fn tear(&self, log: LogId, from: Offset, to: Offset) {
+        *self.hole.lock().unwrap() = Some((log, from, to));
+    }
+}
+
+impl Journal for Torn {
+    fn epoch(&self) -> Epoch {
+        self.whole.epoch()
+    }
+
+    fn allocate(&self, count: u32) -> LogId {
+        self.whole.allocate(count)
+    }
+
+    fn append(&self, appends: Vec<Append>) -> Ticket {
+        self.whole.append(appends)
+    }
+
+    fn bounds(&self, log: LogId) -> Option<Bounds> {
+        self.whole.bounds(log)
+    }
+
+    fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
+        self.whole.owner(log)
+    }
+
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        self.whole.producers(log)
+    }
+
+    fn read(&self, request: ReadRequest) -> ReadTicket {
+        let hole = *self.hole.lock().unwrap();
+        let torn = request.logs.iter().find_map(|wanted| {
+            let (log, from, to) = hole.filter(|(log, _, _)| *log == wanted.log)?;
+            (from <= wanted.offset && wanted.offset < to).then_some(ReadError::Damaged { log, from, to })
+        });
+        match torn {
+            Some(error) => ReadTicket::Ready(vec![Err(error)]),
+            None => self.whole.read(request),
+        }
+    }
+
+    fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
+        self.whole.find_time(log, query)
+    }
+
+    fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
+        self.whole.watch_log(watch, log, token)
+    }
+
+    fn space(&self) -> Space {
+        self.whole.space()
+    }
+
+    fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable> {
+        self.whole.load_state(space, visit)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.whole.failure()
+    }
+
+    fn close(&self) {
+        self.whole.close();
+    }
+}

@@ -1,0 +1,323 @@
+//! Time, length, priorities, and where dead letters go.
+
+use std::time::Duration;
+
+use stafett_broker::queues::{
+    Appended, ConsumerSpec, DeadLetter, Declare, Overflow, QueueSettings, Refused, Settle,
+};
+use stafett_model::{DeathReason, Message};
+
+use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
+
+fn with(settings: QueueSettings) -> Declare {
+    Declare {
+        settings,
+        ..durable()
+    }
+}
+
+fn dead_to(key: &str) -> DeadLetter {
+    DeadLetter {
+        exchange: "".into(),
+        routing_key: Some(key.into()),
+    }
+}
+
+async fn pass(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    settle_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_queue_with_a_time_expire_in_order_without_a_consumer() {
+    let world = World::new().await;
+    world.route_by_name();
+    let settings = QueueSettings {
+        ttl_ms: Some(1000),
+        dead_letter: Some(dead_to("dead")),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    world.declare("dead", durable()).await;
+    world.publish(&queue, messages(0..300)).await;
+    pass(500).await;
+    world.publish(&queue, messages(300..303)).await;
+    assert_eq!((world.ready("q"), world.ready("dead")), (303, 0));
+    pass(550).await;
+    assert_eq!((world.ready("q"), world.ready("dead")), (3, 300));
+    pass(500).await;
+    assert_eq!((world.ready("q"), world.ready("dead")), (0, 303));
+    let dead = world.drain("dead").await;
+    let bodies: Vec<_> = dead.iter().map(body).collect();
+    let expected: Vec<_> = (0..303).map(|number: u32| number.to_string()).collect();
+    assert_eq!(bodies, expected);
+    let death = &dead[0].message.deaths()[0];
+    assert_eq!(
+        (&*death.queue, death.reason, death.count),
+        ("q", DeathReason::Expired, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_messages_own_time_counts_once_it_is_at_the_head() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    let short = Message {
+        ttl_ms: Some(100),
+        ..message("short")
+    };
+    world.publish(&queue, [message("long"), short.clone()]).await;
+    pass(200).await;
+    assert_eq!(world.ready("q"), 2, "it waits behind one that does not expire");
+    let (first, _) = queue.take_one(true).await.unwrap();
+    settle_down().await;
+    assert_eq!(world.ready("q"), 0);
+    queue.settle(&[(first.id, Settle::Requeue)]);
+    assert_eq!(world.ready("q"), 1);
+    let at_once = Message {
+        ttl_ms: Some(0),
+        ..message("at once")
+    };
+    world.drain("q").await;
+    world.publish(&queue, [at_once.clone()]).await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 0);
+    let mut listener = Listener::new(&queue, spec());
+    world.publish(&queue, [at_once]).await;
+    assert_eq!(
+        listener.bodies(1).await,
+        ["at once"],
+        "somebody was there to take it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_goes_where_there_are_too_many() {
+    let world = World::new().await;
+    world.route_by_name();
+    let settings = QueueSettings {
+        length_max: Some(3),
+        dead_letter: Some(dead_to("dead")),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    world.declare("dead", durable()).await;
+    world.publish(&queue, messages(0..5)).await;
+    settle_down().await;
+    assert_eq!((world.ready("q"), world.ready("dead")), (3, 2));
+    let dead = world.drain("dead").await;
+    assert_eq!(dead[1].message.deaths()[0].reason, DeathReason::Length);
+    let left: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    assert_eq!(left, ["2", "3", "4"]);
+    let bytes = QueueSettings {
+        bytes_max: Some(10),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("bytes", with(bytes)).await;
+    world
+        .publish(
+            &queue,
+            [message("aaaa"), message("bbbb"), message("cc"), message("d")],
+        )
+        .await;
+    settle_down().await;
+    let left: Vec<_> = world.drain("bytes").await.iter().map(body).collect();
+    assert_eq!(left, ["bbbb", "cc", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_what_it_has_no_room_for() {
+    let world = World::new().await;
+    world.route_by_name();
+    let settings = QueueSettings {
+        length_max: Some(2),
+        overflow: Overflow::RejectPublish,
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings.clone())).await;
+    let refused = Appended::Refused(Refused::QueueFull);
+    let appended = world.try_publish(&queue, messages(0..4)).await;
+    assert_eq!(appended, [Appended::Stored, Appended::Stored, refused, refused]);
+    queue.take_one(false).await.unwrap();
+    assert_eq!(
+        world.try_publish(&queue, messages(4..6)).await,
+        [Appended::Stored, refused]
+    );
+    let settings = QueueSettings {
+        overflow: Overflow::RejectPublishDeadLetter,
+        dead_letter: Some(dead_to("dead")),
+        ..settings
+    };
+    let queue = world.declare("other", with(settings)).await;
+    world.declare("dead", durable()).await;
+    world.try_publish(&queue, messages(0..3)).await;
+    settle_down().await;
+    assert_eq!((world.ready("other"), world.ready("dead")), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_wants_is_a_dead_letter_and_comes_with_its_history() {
+    let world = World::new().await;
+    world.route_by_name();
+    let settings = QueueSettings {
+        dead_letter: Some(dead_to("dead")),
+        delivery_limit: Some(2),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    world.declare("dead", durable()).await;
+    let original = Message {
+        exchange: "orders".into(),
+        routing_key: "new".into(),
+        ..message("poison")
+    };
+    world.publish(&queue, [original, message("unwanted")]).await;
+    let mut listener = Listener::new(&queue, spec());
+    let got = listener.next(2).await;
+    listener.settle(&got[1..], Settle::Discard);
+    listener.settle(&got[..1], Settle::Requeue);
+    for count in 1..=2 {
+        let again = listener.next(1).await;
+        assert_eq!((again[0].delivery_count, again[0].redelivered), (count, true));
+        listener.settle(&again, Settle::Requeue);
+    }
+    assert!(listener.rest().await.is_empty());
+    assert_eq!(queue.counts().in_flight, 0);
+    let dead = world.drain("dead").await;
+    let mut seen: Vec<_> = dead
+        .iter()
+        .map(|one| {
+            let death = one.message.deaths()[0].clone();
+            (body(one), death.reason, death.exchange.to_string())
+        })
+        .collect();
+    seen.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [
+        (
+            "poison".to_owned(),
+            DeathReason::DeliveryLimit,
+            "orders".to_owned(),
+        ),
+        ("unwanted".to_owned(), DeathReason::Rejected, String::new()),
+    ];
+    assert_eq!(seen, expected);
+    let world = world.restart().await;
+    assert_eq!((world.ready("q"), world.ready("dead")), (0, 0), "it moved once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_of_dead_letters_is_cut() {
+    let world = World::new().await;
+    world.route_by_name();
+    let to = |key| QueueSettings {
+        ttl_ms: Some(10),
+        dead_letter: Some(dead_to(key)),
+        ..QueueSettings::default()
+    };
+    let a = world.declare("a", with(to("b"))).await;
+    world.declare("b", with(to("a"))).await;
+    world.publish(&a, [message("round")]).await;
+    pass(100).await;
+    assert_eq!((world.ready("a"), world.ready("b")), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_higher_priority_goes_first_also_after_a_restart() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        priority_max: 9,
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    let of = |priority, text: &str| Message {
+        priority,
+        ..message(text)
+    };
+    let sent = [of(0, "a"), of(5, "b"), of(200, "c"), of(5, "d"), of(9, "e")];
+    world.publish(&queue, sent).await;
+    let world = world.restart().await;
+    let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    assert_eq!(order, ["c", "e", "b", "d", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_nobody_uses_goes() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        expires_ms: Some(1000),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    let listener = Listener::new(&queue, spec());
+    pass(5000).await;
+    assert!(world.get("q").is_some(), "it is being used");
+    drop(listener);
+    pass(500).await;
+    queue.take_one(true).await;
+    pass(700).await;
+    assert!(world.get("q").is_some(), "somebody looked into it");
+    pass(500).await;
+    assert!(world.get("q").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_consumer_has_all_and_when_it_goes_the_next_does() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        single_active_consumer: true,
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    let mut first = Listener::new(&queue, spec());
+    let mut second = Listener::new(&queue, spec());
+    world.publish(&queue, messages(0..3)).await;
+    assert_eq!((first.rest().await.len(), second.rest().await.len()), (3, 0));
+    drop(first);
+    world.publish(&queue, messages(3..5)).await;
+    assert_eq!(second.bodies(2).await, ["3", "4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn transient_messages_of_before_are_gone_after_a_start() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    let transient = Message {
+        persistent: false,
+        ..message("transient")
+    };
+    for number in 0..3 {
+        world
+            .publish(&queue, [transient.clone(), message(&number.to_string())])
+            .await;
+    }
+    world.publish(&queue, [transient.clone()]).await;
+    let world = world.crash().await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 3);
+    let queue = world.get("q").unwrap();
+    world.publish(&queue, [transient]).await;
+    let left: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    assert_eq!(left, ["0", "1", "2", "transient"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consumers_that_take_without_settling_leave_nothing_behind() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    world.publish(&queue, messages(0..10_000)).await;
+    let taking = ConsumerSpec {
+        settles: false,
+        ..spec()
+    };
+    let mut listener = Listener::new(&queue, taking);
+    let bodies = listener.bodies(10_000).await;
+    assert!(
+        bodies
+            .iter()
+            .enumerate()
+            .all(|(number, body)| *body == number.to_string())
+    );
+    drop(listener);
+    let world = world.restart().await;
+    assert_eq!(world.ready("q"), 0);
+}

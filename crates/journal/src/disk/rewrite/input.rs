@@ -1,0 +1,163 @@
+//! A segment that a merge reads: its file, its index, and which of its frames' parts are its own.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use stafett_model::{LogId, Offset};
+
+use super::super::codec::usize_of;
+use super::super::core::Core;
+use super::super::frame::Entry;
+use super::super::position::SegmentId;
+use super::super::segment::{HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::super::sidecar::{EntryCursor, IndexEntry, Sidecar, Summary};
+use super::super::storage::{StorageFile, read_exact_at};
+use super::merge::MergeError;
+
+/// The place of a batch among those of all logs.
+type Place = (LogId, Offset);
+
+pub(super) struct Input {
+    /// Whoever holds it keeps its file from being recycled.
+    segment: Arc<Segment>,
+    file: Arc<dyn StorageFile>,
+    bytes: u64,
+    index: Arc<dyn StorageFile>,
+    summary: Summary,
+    /// Of a sorted segment: which parts of its frames it was made for. Others may lie in another segment.
+    made_for: Option<RangeInclusive<Place>>,
+}
+
+/// The entries of an input, in the order of logs and offsets.
+pub(super) struct Entries {
+    segment: SegmentId,
+    cursor: EntryCursor,
+}
+
+/// Asks whether parts of frames are alive, those of one log after the other.
+pub(super) struct Alive<'a> {
+    core: &'a Core,
+    current: Option<(LogId, Option<Offset>)>,
+}
+
+impl Input {
+    pub(super) fn open(core: &Core, id: SegmentId) -> Result<Self, MergeError> {
+        let damaged = || MergeError::Damaged { segment: id, byte: 0 };
+        let segment = core.segments.get(id).ok_or(MergeError::Stopped)?;
+        let file = core.files.get(segment.role())?;
+        let index = core.files.get(segment.sidecar_role())?;
+        let summary = Sidecar::open(&*index, id).map_err(|_| damaged())?.summary;
+        let made_for = match segment.kind {
+            SegmentKind::Arrival => None,
+            SegmentKind::Sorted => {
+                let mut block = vec![0; SEGMENT_HEAD_BYTES];
+                read_exact_at(&*file, &mut block, 0)?;
+                let HeadFound::Head(head) = SegmentHead::decode(&block) else {
+                    return Err(damaged());
+                };
+                Some(head.first..=head.last)
+            }
+        };
+        Ok(Self {
+            segment,
+            bytes: file.bytes()?,
+            file,
+            index,
+            summary,
+            made_for,
+        })
+    }
+
+    pub(super) fn id(&self) -> SegmentId {
+        self.segment.id
+    }
+
+    /// Bytes of its file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn is_sorted(&self) -> bool {
+        self.made_for.is_some()
+    }
+
+    pub(super) fn file(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
+    pub(super) fn damaged(&self, byte: u32) -> MergeError {
+        MergeError::Damaged {
+            segment: self.id(),
+            byte,
+        }
+    }
+
+    /// Whether a part of one of its frames lies in it, and not in a copy of the frame.
+    pub(super) fn lists(&self, entry: &Entry) -> bool {
+        let made_for = self.made_for.as_ref();
+        made_for.is_none_or(|places| places.contains(&(entry.log, entry.base)))
+    }
+
+    pub(super) fn entries(&self) -> Entries {
+        Entries {
+            segment: self.id(),
+            cursor: EntryCursor::new(Arc::clone(&self.index), self.summary),
+        }
+    }
+
+    /// Visits every entry.
+    pub(super) fn each(&self, mut visit: impl FnMut(&IndexEntry)) -> Result<(), MergeError> {
+        let mut entries = self.entries();
+        while let Some(entry) = entries.next()? {
+            visit(&entry);
+        }
+        Ok(())
+    }
+
+    /// Reads so many bytes into the front of `buffer`, which grows if it has to.
+    pub(super) fn read<'b>(
+        &self,
+        byte: u32,
+        bytes: u32,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], MergeError> {
+        // What a damaged length asks for is not taken before the file is known to have it.
+        if self.bytes < u64::from(byte) + u64::from(bytes) {
+            return Err(self.damaged(byte));
+        }
+        let bytes = usize_of(bytes);
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        let wanted = buffer.get_mut(..bytes).unwrap_or_default();
+        read_exact_at(&*self.file, wanted, byte.into())?;
+        Ok(wanted)
+    }
+}
+
+impl Entries {
+    pub(super) fn next(&mut self) -> Result<Option<IndexEntry>, MergeError> {
+        let segment = self.segment;
+        let next = self.cursor.next();
+        next.map_err(|_| MergeError::Damaged { segment, byte: 0 })
+    }
+}
+
+impl<'a> Alive<'a> {
+    pub(super) fn new(core: &'a Core) -> Self {
+        Self { core, current: None }
+    }
+
+    /// Whether something of a log that ends there is still readable.
+    pub(super) fn is(&mut self, log: LogId, end: Offset) -> bool {
+        let start = match self.current {
+            Some((known, start)) if known == log => start,
+            _ => {
+                let start = self.core.logs.get(log).map(|log| log.lock().start);
+                self.current = Some((log, start));
+                start
+            }
+        };
+        start.is_some_and(|start| end > start)
+    }
+}

@@ -1,0 +1,264 @@
+//! What a merge writes: sorted segments with their sidecars, group by group, at a bounded rate.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use stafett_model::batch::PLACEMENT_BYTES;
+use stafett_model::checksum::Crc32c;
+
+use super::super::codec::{u32_of, usize_of};
+use super::super::core::Core;
+use super::super::frame::{Head, Kind};
+use super::super::group::{GROUP_HEAD_BYTES, GroupHead};
+use super::super::index::{count_runs, sort};
+use super::super::position::{Position, SegmentId};
+use super::super::segment::{FileRole, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
+use super::super::sidecar::{self, IndexEntry, Sidecar, Summary, rows_of};
+use super::super::storage::StorageFile;
+use super::merge::{MergeError, Merged};
+
+/// Bytes of a group of a sorted segment.
+const GROUP_BYTES: usize = 1 << 20;
+
+pub(super) struct Output<'a> {
+    core: &'a Core,
+    active: Option<Writing>,
+    /// Segments that are full and have their sidecars.
+    filled: Vec<SegmentId>,
+    budget: Budget,
+}
+
+struct Writing {
+    id: SegmentId,
+    file: Arc<dyn StorageFile>,
+    at: u32,
+    group: BytesMut,
+    frames: u32,
+    checksums: Crc32c,
+    sequence: u64,
+    previous: u32,
+    index: Vec<IndexEntry>,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(core: &'a Core) -> Self {
+        Self {
+            core,
+            active: None,
+            filled: Vec::new(),
+            budget: Budget::new(core),
+        }
+    }
+
+    /// Adds a batch that was verified.
+    pub(super) fn add(&mut self, head: &Head, body: &[u8]) -> Result<(), MergeError> {
+        self.make_room(head.frame_bytes())?;
+        let writing = self.active.as_mut().ok_or(MergeError::Stopped)?;
+        writing.add(head, body);
+        Ok(())
+    }
+
+    /// Writes the group, and goes to a new segment, as the next frame wants.
+    fn make_room(&mut self, bytes: usize) -> Result<(), MergeError> {
+        if let Some(writing) = &mut self.active {
+            if writing.group.len() + bytes > GROUP_BYTES && writing.frames > 0 {
+                let written = writing.write_group(self.core)?;
+                // Not all at the end: who waits for a sync of the journal would wait for all of it.
+                writing.file.sync()?;
+                self.budget.spend(self.core, written)?;
+            }
+            let fits = usize_of(writing.at) + writing.group.len() + bytes
+                <= usize_of(self.core.settings.segment_bytes);
+            if fits {
+                return Ok(());
+            }
+        }
+        self.fill_up()?;
+        self.active = Some(Writing::start(self.core)?);
+        Ok(())
+    }
+
+    fn fill_up(&mut self) -> Result<(), MergeError> {
+        let Some(mut writing) = self.active.take() else {
+            return Ok(());
+        };
+        let id = writing.id;
+        self.filled.push(id);
+        writing.write_group(self.core)?;
+        let runs = count_runs(&writing.index);
+        sort(&mut writing.index);
+        writing.write_head(self.core)?;
+        writing.file.sync()?;
+        // Space that a sorted segment took and did not fill goes back.
+        writing.file.set_bytes(writing.at.into())?;
+        let latest = writing.index.iter().map(|entry| entry.max_timestamp).max();
+        let summary = Summary {
+            segment: id,
+            valid_bytes: writing.at,
+            rows: 0,
+            entries: 0,
+            first_sequence: 1,
+            last_sequence: writing.sequence,
+            last_checksum: writing.previous,
+            max_timestamp: latest.unwrap_or(i64::MIN),
+            control_bytes: 0,
+            runs,
+        };
+        let rows = rows_of(&writing.index);
+        let name = FileRole::Sidecar(SegmentKind::Sorted, id).name();
+        sidecar::write(&*self.core.storage, &name, summary, &rows, &writing.index)?;
+        Ok(())
+    }
+
+    /// Writes what is left; the new segments and what is in them.
+    pub(super) fn finish(&mut self) -> Result<Vec<Merged>, MergeError> {
+        self.fill_up()?;
+        self.core.storage.sync_names()?;
+        let mut merged = Vec::new();
+        for id in &self.filled {
+            let segment = Segment {
+                id: *id,
+                kind: SegmentKind::Sorted,
+            };
+            let file = self.core.files.get(segment.sidecar_role())?;
+            let mut logs = Vec::new();
+            Sidecar::open(&*file, *id)
+                .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first, row.bytes))))
+                .map_err(|_| MergeError::Damaged {
+                    segment: *id,
+                    byte: 0,
+                })?;
+            merged.push(Merged { segment, logs });
+        }
+        Ok(merged)
+    }
+
+    /// Removes everything that was written.
+    pub(super) fn remove(&self) {
+        let ids = self
+            .filled
+            .iter()
+            .copied()
+            .chain(self.active.as_ref().map(|it| it.id));
+        for id in ids {
+            for role in [
+                FileRole::Segment(SegmentKind::Sorted, id),
+                FileRole::Sidecar(SegmentKind::Sorted, id),
+            ] {
+                self.core.files.forget(role);
+                // A file that is not there, or stays, is removed at the next start.
+                let _ = self.core.storage.remove(&role.name());
+            }
+        }
+    }
+}
+
+impl Writing {
+    fn start(core: &Core) -> io::Result<Self> {
+        let id = core.pool.new_id();
+        let name = FileRole::Segment(SegmentKind::Sorted, id).name();
+        let file = core.storage.create(&name)?;
+        if let Err(error) = file.reserve(core.settings.segment_bytes.into()) {
+            let _ = core.storage.remove(&name);
+            return Err(error);
+        }
+        Ok(Self {
+            id,
+            file,
+            at: u32_of(SEGMENT_HEAD_BYTES),
+            group: BytesMut::zeroed(GROUP_HEAD_BYTES),
+            frames: 0,
+            checksums: Crc32c::new(),
+            sequence: 0,
+            previous: 0,
+            index: Vec::new(),
+        })
+    }
+
+    /// Puts a batch behind what is in the group, with its placement as its head wants it.
+    fn add(&mut self, head: &Head, body: &[u8]) {
+        debug_assert_eq!(head.kind, Kind::Batch, "batches lie whole in sorted segments");
+        let start = self.group.len();
+        let byte = self.at + u32_of(start);
+        let checksum = head.encode(&mut self.group);
+        self.group.extend_from_slice(&head.placement());
+        self.group
+            .extend_from_slice(body.get(PLACEMENT_BYTES..).unwrap_or_default());
+        self.group.resize(start + head.frame_bytes(), 0);
+        self.checksums.update(&checksum.to_le_bytes());
+        self.frames += 1;
+        let entries = head.entries.iter();
+        self.index
+            .extend(entries.map(|entry| IndexEntry::of(head, entry, body, byte)));
+    }
+
+    /// Writes the segment's header, once its index is sorted.
+    fn write_head(&self, core: &Core) -> io::Result<()> {
+        let place = |entry: Option<&IndexEntry>| entry.map_or_else(<_>::default, |it| (it.log, it.base));
+        let head = SegmentHead {
+            segment: self.id,
+            kind: SegmentKind::Sorted,
+            first_sequence: 1,
+            previous: 0,
+            created_at: core.now_ms(),
+            first: place(self.index.first()),
+            last: place(self.index.last()),
+        };
+        self.file.write_at(&mut [IoSlice::new(&head.encode())], 0)
+    }
+
+    fn write_group(&mut self, core: &Core) -> io::Result<u64> {
+        if self.frames == 0 {
+            return Ok(0);
+        }
+        let head = GroupHead {
+            segment: self.id,
+            bytes: u32_of(self.group.len()),
+            run: 0,
+            sequence: self.sequence + 1,
+            previous: self.previous,
+            frames: self.frames,
+            synced: Position::default(),
+            written_at: core.now_ms(),
+            frames_checksum: self.checksums.finish(),
+        };
+        let checksum = head.encode(&mut self.group);
+        self.file
+            .write_at(&mut [IoSlice::new(&self.group)], self.at.into())?;
+        self.at += head.bytes;
+        (self.sequence, self.previous) = (head.sequence, checksum);
+        self.group.truncate(GROUP_HEAD_BYTES);
+        self.frames = 0;
+        self.checksums = Crc32c::new();
+        core.metrics.rewritten_bytes.inc_by(head.bytes.into());
+        Ok(head.bytes.into())
+    }
+}
+
+/// Keeps rewriting at its rate.
+struct Budget {
+    started: std::time::Instant,
+    bytes: u64,
+    bytes_per_second: u64,
+}
+
+impl Budget {
+    fn new(core: &Core) -> Self {
+        let bytes_per_second = core.settings.rewrite_bytes_per_second.max(1);
+        Self {
+            started: std::time::Instant::now(),
+            bytes: 0,
+            bytes_per_second,
+        }
+    }
+
+    /// Waits as long as the bytes so far want, or until the journal is closed.
+    fn spend(&mut self, core: &Core, bytes: u64) -> Result<(), MergeError> {
+        self.bytes += bytes;
+        let due = std::time::Duration::from_secs_f64(self.bytes as f64 / self.bytes_per_second as f64);
+        let early = due.saturating_sub(self.started.elapsed());
+        let open = core.rewriting.wait(early) && !core.has_failed();
+        if open { Ok(()) } else { Err(MergeError::Stopped) }
+    }
+}

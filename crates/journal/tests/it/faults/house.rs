@@ -1,0 +1,141 @@
+//! Retention and what it counts.
+
+use bytes::Bytes;
+use stafett_journal::disk::RewritePolicy;
+use stafett_journal::simulated::SimulatedDisk;
+use stafett_journal::{
+    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Retention, Settings, StateWait,
+};
+use stafett_model::{LogId, Offset};
+
+use super::run::{open, settings};
+use crate::support::{batch, listed, read_all};
+
+fn append(journal: &DiskJournal, append: Append) {
+    let ticket = journal.append(vec![append]);
+    journal.pump();
+    let outcomes = ticket.wait();
+    assert!(
+        matches!(outcomes.as_slice(), [Outcome::Committed(_)]),
+        "{outcomes:?}"
+    );
+}
+
+/// A log with a bound and batches of about 1,000 bytes.
+fn filled(journal: &DiskJournal, bytes: u64, batches: usize) -> LogId {
+    let first = journal.allocate(1);
+    let retention = Retention {
+        age: None,
+        bytes: Some(bytes),
+    };
+    let spec = LogSpec {
+        retention,
+        ..LogSpec::default()
+    };
+    append(
+        journal,
+        Append::state(
+            [Frame::CreateLogs {
+                first,
+                count: 1,
+                spec,
+            }],
+            StateWait::Synced,
+        ),
+    );
+    let body: Bytes = batch(&[&"x".repeat(900)]);
+    for _ in 0..batches {
+        append(journal, Append::batch(first, body.clone()));
+    }
+    first
+}
+
+#[test]
+fn what_retention_freed_stays_freed_behind_a_checkpoint() {
+    let disk = SimulatedDisk::new();
+    let journal = open(&disk, 1).unwrap();
+    let log = filled(&journal, 30_000, 100);
+    journal.checkpoint();
+    journal.enforce_retention();
+    journal.pump();
+    let bounds = journal.bounds(log).unwrap();
+    assert!(bounds.start > Offset(50) && bounds.bytes >= 30_000, "{bounds:?}");
+    journal.checkpoint();
+    disk.kill();
+    drop(journal);
+    let journal = open(&disk, 1).unwrap();
+    assert_eq!(journal.bounds(log).unwrap(), bounds);
+}
+
+#[test]
+fn what_was_truncated_does_not_count_for_retention() {
+    let disk = SimulatedDisk::new();
+    let journal = open(&disk, 1).unwrap();
+    let log = filled(&journal, 50_000, 100);
+    let truncate = Frame::Truncate {
+        log,
+        before: Offset(60),
+    };
+    append(&journal, Append::state([truncate], StateWait::Synced));
+    journal.enforce_retention();
+    let bounds = journal.bounds(log).unwrap();
+    assert_eq!(bounds.start, Offset(60), "{bounds:?}");
+    assert!(bounds.bytes >= 35_000 && bounds.bytes < 60_000, "{bounds:?}");
+}
+
+/// A segment in the middle is mostly dead and is rewritten alone; later its neighbours are rewritten together.
+#[test]
+fn a_log_stays_in_order_when_segments_are_rewritten_out_of_order() {
+    let disk = SimulatedDisk::new();
+    let policy = |merge_bytes| RewritePolicy {
+        young: std::time::Duration::ZERO,
+        merge_bytes,
+        dead_bytes_tolerated: 0,
+        ..RewritePolicy::default()
+    };
+    let open = |rewrite| {
+        let settings = Settings {
+            rewrite,
+            rewrite_bytes_per_second: u64::MAX,
+            ..settings(1)
+        };
+        DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap()
+    };
+    let journal = open(policy(u64::MAX));
+    let [kept, gone] = [0, 0].map(|_| filled(&journal, u64::MAX, 0));
+    let mut expected = Vec::new();
+    for n in 0..90 {
+        let value = format!("{n} {}", "x".repeat(900));
+        let log = if (20..60).contains(&n) && n % 8 != 0 {
+            gone
+        } else {
+            kept
+        };
+        append(&journal, Append::batch(log, batch(&[&value])));
+        if log == kept {
+            expected.push(value);
+        }
+    }
+    append(
+        &journal,
+        Append::state(
+            [Frame::DeleteLogs {
+                first: gone,
+                count: 1,
+            }],
+            StateWait::Synced,
+        ),
+    );
+    let check = |journal: &DiskJournal| {
+        let read = read_all(journal, kept, 5000).unwrap();
+        assert_eq!(read, listed(expected.iter().map(String::as_str)));
+    };
+    journal.checkpoint();
+    journal.rewrite();
+    check(&journal);
+    journal.close();
+    drop(journal);
+    let journal = open(policy(40_000));
+    assert!(journal.rewrite() > 0);
+    check(&journal);
+}

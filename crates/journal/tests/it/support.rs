@@ -1,0 +1,166 @@
+//! Batches in, records out: what every test of a journal needs.
+
+use bytes::Bytes;
+use stafett_journal::{
+    Append, Frame, Journal, LogSpec, Outcome, Placed, ReadError, ReadFrom, ReadRequest, Run, StateWait,
+};
+use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, LogId, Offset, ProducerId, Record};
+
+/// A record as a test sees it.
+pub type Seen = (u64, String);
+
+/// How much of something is tried: `STAFETT_SOAK` asks for tests that take minutes instead of seconds.
+pub fn more<N>(usually: N, in_soak: N) -> N {
+    if std::env::var_os("STAFETT_SOAK").is_some() {
+        in_soak
+    } else {
+        usually
+    }
+}
+
+/// A batch of records with these values.
+pub fn batch(values: &[&str]) -> Bytes {
+    fill(BatchBuilder::new(Codec::None), values, 5)
+}
+
+/// The same with a timestamp.
+pub fn batch_at(values: &[&str], timestamp: i64) -> Bytes {
+    fill(BatchBuilder::new(Codec::None), values, timestamp)
+}
+
+/// The same, compressed.
+pub fn compressed(values: &[&str], codec: Codec) -> Bytes {
+    fill(BatchBuilder::new(codec), values, 5)
+}
+
+/// A batch of an idempotent producer.
+pub fn numbered(values: &[&str], producer: i64, epoch: i16, sequence: i32) -> Bytes {
+    fill(
+        BatchBuilder::new(Codec::None).producer(ProducerId(producer), epoch, sequence),
+        values,
+        5,
+    )
+}
+
+fn fill(mut builder: BatchBuilder, values: &[&str], timestamp: i64) -> Bytes {
+    for value in values {
+        let record = Record {
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+            timestamp,
+        };
+        builder.push(&record).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// A log of its own.
+pub fn create(journal: &dyn Journal, durability: Durability) -> LogId {
+    create_logs(journal, 1, durability)
+}
+
+pub fn create_logs(journal: &dyn Journal, count: u32, durability: Durability) -> LogId {
+    let first = journal.allocate(count);
+    let spec = LogSpec {
+        durability,
+        ..LogSpec::default()
+    };
+    control(journal, [Frame::CreateLogs { first, count, spec }]);
+    first
+}
+
+/// Appends frames without batches and waits until they are stored.
+pub fn control(journal: &dyn Journal, frames: impl IntoIterator<Item = Frame>) {
+    let outcome = append(journal, Append::state(frames, StateWait::Synced));
+    assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+}
+
+/// Appends and waits.
+pub fn append(journal: &dyn Journal, append: Append) -> Outcome {
+    let mut outcomes = journal.append(vec![append]).wait();
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+/// Appends a batch to a log, which has to work; returns the base offset.
+pub fn put(journal: &dyn Journal, log: LogId, batch: Bytes) -> u64 {
+    let placed = placed(append(journal, Append::batch(log, batch)));
+    assert_eq!((placed.log, placed.duplicate), (log, false));
+    placed.base.0
+}
+
+/// Where the only batch of a committed append went.
+pub fn placed(outcome: Outcome) -> Placed {
+    let Outcome::Committed(placed) = outcome else {
+        panic!("it should have been committed: {outcome:?}");
+    };
+    assert_eq!(placed.len(), 1);
+    placed[0]
+}
+
+/// One read of one log.
+pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) -> Result<Run, ReadError> {
+    let logs = vec![ReadFrom {
+        log,
+        offset: Offset(offset),
+        bytes_max,
+    }];
+    let request = ReadRequest {
+        logs,
+        bytes_max,
+        first_batch_whole: true,
+    };
+    journal.read(request).wait().unwrap().remove(0)
+}
+
+/// The batches of a run.
+pub fn batches(run: &Run) -> Vec<Bytes> {
+    let mut bytes = Bytes::from(run.pieces.concat());
+    assert_eq!(bytes.len(), run.bytes);
+    let mut batches = Vec::new();
+    while !bytes.is_empty() {
+        let header = BatchHeader::verify(&bytes).unwrap();
+        batches.push(bytes.split_to(header.bytes));
+    }
+    batches
+}
+
+/// The records of a run.
+pub fn seen(run: &Run) -> Vec<Seen> {
+    batches(run).iter().flat_map(records).collect()
+}
+
+pub fn records(batch: &Bytes) -> Vec<Seen> {
+    stafett_model::records(batch, 1 << 24)
+        .unwrap()
+        .map(|record| {
+            let record = record.unwrap();
+            (
+                record.offset.0,
+                String::from_utf8(record.value.unwrap().to_vec()).unwrap(),
+            )
+        })
+        .collect()
+}
+
+/// Everything a log holds, read in steps of so many bytes.
+pub fn read_all(journal: &dyn Journal, log: LogId, step_bytes: usize) -> Result<Vec<Seen>, ReadError> {
+    let start = journal.bounds(log).ok_or(ReadError::NoSuchLog(log))?.start;
+    let mut offset = start.0;
+    let mut all = Vec::new();
+    loop {
+        let run = read(journal, log, offset, step_bytes)?;
+        if run.pieces.is_empty() {
+            return Ok(all);
+        }
+        assert!(run.next.0 > offset, "a read has to get further");
+        all.extend(seen(&run).into_iter().filter(|(at, _)| *at >= start.0));
+        offset = run.next.0;
+    }
+}
+
+/// Values as a log of only these would show them.
+pub fn listed<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Seen> {
+    (0..).zip(values.into_iter().map(str::to_owned)).collect()
+}

@@ -1,0 +1,315 @@
+//! The clients that users take, librdkafka and lapin, in a program of their own: `stafett-lab-clients`. One takes a C
+//! compiler and a minute to build, the other 75 crates, and who wants the broker or the lean drivers needs neither.
+//!
+//! ```text
+//! stafett lab run                          stafett-lab-clients attend
+//! ── what an agent is told ([`crate::agents`]) ──▶ stdin
+//!                                          stdout ◀── what an agent tells
+//! ```
+//!
+//! It is an agent that one controller starts, on the same machine, for one point: it runs the load alone, as this program
+//! would, on other drivers; it watches the system's processes and its own, and says in the end what came of everything.
+//! Topics are made and deleted by the lean drivers. A program that dies, says nonsense, or says nothing is that point's
+//! result.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::agents::crew::Order;
+use crate::agents::member::{Link, Member, Report};
+use crate::agents::protocol::{Alone, Described, FromAgent, Preparation, Question, Share, ToAgent};
+use crate::drivers::DriverError;
+use crate::environment;
+use crate::experiment::{Does, Plan, Protocol};
+use crate::systems::process::last_words;
+use crate::workload::Loaded;
+use crate::workload::seating::Seating;
+
+/// The program.
+pub const PROGRAM: &str = "stafett-lab-clients";
+/// What it is asked to do by who starts it.
+pub const ATTEND: &str = "attend";
+/// The command that builds it, in a checkout.
+pub const BUILD: &str = "make lab-clients";
+
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// A load may take so much longer than its plan says.
+const GRACE: Duration = Duration::from_mins(5);
+/// How long it may take to end when it is told to.
+const STOPPED_WITHIN: Duration = Duration::from_mins(2);
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const REPORTS_WAITING: usize = 64;
+
+/// The program: the one that was given, or the one beside this program's own file.
+///
+/// # Errors
+/// Says how it is built.
+pub fn find(given: Option<&Path>, exe: &Path) -> Result<PathBuf, String> {
+    if let Some(given) = given {
+        let missing = || format!("{}: there is no such program (--clients)", given.display());
+        return given.is_file().then(|| given.to_owned()).ok_or_else(missing);
+    }
+    let beside = exe.with_file_name(PROGRAM);
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    Err(format!(
+        "driver = \"client\" needs the program {PROGRAM}, which has librdkafka and lapin: `{BUILD}` builds it in a \
+         checkout; it is looked for at {} unless --clients names it",
+        beside.display()
+    ))
+}
+
+/// What the driver is called in results.
+pub fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Kafka => "librdkafka",
+        Protocol::Amqp => "lapin",
+        Protocol::Live => "live",
+    }
+}
+
+/// What cannot be told to another program, whatever its clients can do.
+pub(crate) fn lacks(plan: &Plan) -> Option<String> {
+    let filters = plan.roles.values().any(|role| role.does == Does::Filter);
+    filters.then(|| {
+        "the filter before a system without one of its own is run by the lean driver alone".to_owned()
+    })
+}
+
+/// The program at work.
+#[derive(Debug)]
+pub(crate) struct Client {
+    member: Member,
+    reports: mpsc::Receiver<((), Report)>,
+    process: Option<Child>,
+    /// Where its standard error goes.
+    errors: PathBuf,
+    loads: u64,
+    tasks: TaskTracker,
+}
+
+impl Client {
+    /// Starts the program; what it says that is for people goes to a file in `logs`.
+    pub(crate) async fn start(program: &Path, logs: &Path) -> Result<Self, DriverError> {
+        let mut command = Command::new(program);
+        command.arg(ATTEND);
+        Self::spawn(command, logs).await
+    }
+
+    async fn spawn(mut command: Command, logs: &Path) -> Result<Self, DriverError> {
+        let failed = |error: std::io::Error| {
+            DriverError::Failed(format!("the client program cannot be started: {error}"))
+        };
+        std::fs::create_dir_all(logs).map_err(failed)?;
+        let errors = logs.join("clients.err");
+        // A group of its own: an interrupt of the terminal is for the lab, which then ends it in order.
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors).map_err(failed)?)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let ends = process.stdout.take().zip(process.stdin.take());
+        let Some((reader, writer)) = ends else {
+            return Err(DriverError::Failed("the client program has no pipes".to_owned()));
+        };
+        match Self::over(reader, writer).await {
+            Ok(client) => Ok(Self {
+                process: Some(process),
+                errors,
+                ..client
+            }),
+            Err(reason) => Err(gone(&mut Some(process), &errors, &reason).await),
+        }
+    }
+
+    /// Introduces itself to a program that is there already.
+    async fn over<R, W>(reader: R, writer: W) -> Result<Self, String>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let met = timeout(ANSWERS_WITHIN, Link::meet(reader, writer, None)).await;
+        let link = met.unwrap_or_else(|_| Err(silence()))?;
+        let (told, reports) = mpsc::channel(REPORTS_WAITING);
+        let tasks = TaskTracker::new();
+        Ok(Self {
+            member: link.keep((), told, &tasks),
+            reports,
+            process: None,
+            errors: PathBuf::new(),
+            loads: 0,
+            tasks,
+        })
+    }
+
+    /// Who would send to a system and receive from it, and what that client lacks.
+    pub(crate) async fn describe(&mut self, system: &str, plan: &Plan) -> Result<Described, DriverError> {
+        let question = Question {
+            plan: plan.clone(),
+            system: system.to_owned(),
+        };
+        self.member.tell(ToAgent::Describe(Box::new(question))).await;
+        let deadline = Instant::now() + ANSWERS_WITHIN;
+        loop {
+            let said = tokio::select! {
+                said = self.reports.recv() => said,
+                () = sleep_until(deadline) => Some(((), Report::Gone(silence()))),
+            };
+            match said {
+                Some(((), Report::Said(FromAgent::Driver(described)))) => return Ok(described),
+                // Of a load that is over.
+                Some(((), Report::Said(_))) => {}
+                Some(((), Report::Gone(reason))) => return Err(self.gone(&reason).await),
+                None => return Err(self.gone("it ended").await),
+            }
+        }
+    }
+
+    /// Runs a load.
+    pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
+        self.loads += 1;
+        let preparation = Preparation {
+            load: self.loads,
+            plan: Plan::clone(&order.plan),
+            seating: Seating::default(),
+            system: order.system.clone(),
+            address: order.address.clone(),
+            tag: order.tag.clone(),
+            topic_settings: order.topic_settings.clone(),
+            alone: Some(Alone {
+                brokers: order.brokers.clone(),
+                ends_early,
+            }),
+        };
+        self.member.tell(ToAgent::Prepare(Box::new(preparation))).await;
+        let run = &order.plan.run;
+        let meant = run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6);
+        let mut deadline = Instant::now() + meant + GRACE;
+        let mut is_stopped = false;
+        loop {
+            let said = tokio::select! {
+                () = order.stop.cancelled(), if !is_stopped => {
+                    // What came so far is still of interest.
+                    self.member.tell(ToAgent::Abandon).await;
+                    is_stopped = true;
+                    deadline = deadline.min(Instant::now() + STOPPED_WITHIN);
+                    continue;
+                }
+                said = self.reports.recv() => said,
+                () = sleep_until(deadline) => {
+                    Some(((), Report::Gone("its load did not come to an end".to_owned())))
+                }
+            };
+            match said {
+                Some(((), Report::Said(said))) => {
+                    if let Some(ended) = heard(said, self.loads, &order) {
+                        return ended;
+                    }
+                }
+                Some(((), Report::Gone(reason))) => return Err(self.gone(&reason).await),
+                None => return Err(self.gone("it ended").await),
+            }
+        }
+    }
+
+    async fn gone(&mut self, reason: &str) -> DriverError {
+        gone(&mut self.process, &self.errors, reason).await
+    }
+
+    /// Lets it end in order, and makes it if it does not.
+    pub(crate) async fn end(self) {
+        let Self {
+            member,
+            process,
+            tasks,
+            ..
+        } = self;
+        // With nobody who gives orders its standard input is closed.
+        drop(member);
+        tasks.close();
+        tasks.wait().await;
+        if let Some(mut process) = process
+            && timeout(ENDED_WITHIN, process.wait()).await.is_err()
+        {
+            let _ = process.kill().await;
+        }
+    }
+}
+
+fn silence() -> String {
+    format!("it said nothing for {} s", ANSWERS_WITHIN.as_secs())
+}
+
+/// What became of a program that is of no use any more: how it ended, or else why it is ended here.
+async fn gone(process: &mut Option<Child>, errors: &Path, reason: &str) -> DriverError {
+    let mut how = reason.to_owned();
+    if let Some(mut process) = process.take() {
+        // It may be about to end.
+        match timeout(Duration::from_secs(1), process.wait()).await {
+            Ok(Ok(status)) => how = format!("it ended with {status}"),
+            Ok(Err(_)) | Err(_) => {
+                let _ = process.kill().await;
+            }
+        }
+    }
+    DriverError::Failed(format!("the client program: {how}{}", last_words(errors)))
+}
+
+/// What the load came to, if that was the end of it.
+fn heard(said: FromAgent, ours: u64, order: &Order) -> Option<Result<Loaded, DriverError>> {
+    match said {
+        FromAgent::Second { load, second } if load == ours => {
+            (order.on_second)(&second);
+            None
+        }
+        FromAgent::Done { load, share } if load == ours => Some(Ok(loaded(*share))),
+        FromAgent::Failed {
+            load,
+            reason,
+            is_refusal,
+        } if load == ours => Some(Err(if is_refusal {
+            DriverError::Refused(reason)
+        } else {
+            DriverError::Failed(reason)
+        })),
+        // Of a load that nobody wants to know of any more, or said by who shares a load.
+        FromAgent::Pong(_)
+        | FromAgent::Driver(_)
+        | FromAgent::Second { .. }
+        | FromAgent::Progress { .. }
+        | FromAgent::Seconds { .. }
+        | FromAgent::Done { .. }
+        | FromAgent::Failed { .. } => None,
+    }
+}
+
+fn loaded(share: Share) -> Loaded {
+    Loaded {
+        connected: share.connected,
+        roles: share.roles,
+        processes: share.processes,
+        warmup_s: share.warmup_s,
+        measured_s: share.measured_s,
+        drain_s: share.drain_s,
+        sustainable_rate: share.sustainable_rate,
+        error: share.error,
+        remarks: share.remarks,
+        books: Vec::new(),
+        client_cores: environment::cores(),
+    }
+}

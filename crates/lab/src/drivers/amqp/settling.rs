@@ -1,0 +1,49 @@
+//! When a consumer acknowledges what it got, and how much it may hold until then.
+//!
+//! Without a `commit` of the role, what was given out is acknowledged when the caller asks for more: it has dealt with it
+//! then. With one, it is acknowledged when the caller says so, and before the prefetch is used up.
+
+use crate::experiment::{Delivery, Role};
+
+/// Messages that a consumer may hold unsettled where the role says nothing; a commit has to be waited for without a bound.
+const PREFETCH: u16 = 1000;
+
+/// What a role wants of its consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settlement {
+    pub settling: Settling,
+    /// Messages that may be unsettled; 0 is no bound.
+    pub prefetch: u16,
+}
+
+/// When deliveries are settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settling {
+    /// By the broker, as it sends them.
+    Never,
+    WhenAskedForMore,
+    /// When it is said, or when so many are unsettled.
+    OnCommit {
+        at_least_every: Option<u64>,
+    },
+}
+
+impl Settlement {
+    pub fn of(role: &Role) -> Self {
+        let has_commit = role.commit.is_some();
+        let default = if has_commit { 0 } else { PREFETCH };
+        let prefetch = role
+            .prefetch
+            .map_or(default, |prefetch| u16::try_from(prefetch).unwrap_or(u16::MAX));
+        let settling = if role.delivery == Delivery::AtMostOnce {
+            Settling::Never
+        } else if has_commit {
+            Settling::OnCommit {
+                at_least_every: (prefetch > 0).then(|| u64::from(prefetch).div_ceil(2)),
+            }
+        } else {
+            Settling::WhenAskedForMore
+        };
+        Self { settling, prefetch }
+    }
+}

@@ -1,0 +1,93 @@
+//! Who is there, and who subscribes to what, as fields of answers.
+
+use serde_json::{Value, json};
+use stafett_broker::Live;
+use stafett_broker::live::ClientName;
+use stafett_broker::live::presence::{Audience, Page, Present, Subscribed, Subscription};
+
+use crate::command::{PageWanted, PresenceOf};
+use crate::json;
+
+type Fields = Vec<(&'static str, Value)>;
+
+/// What a client subscribes to.
+pub fn list(live: &Live, client: &ClientName, page: PageWanted) -> Fields {
+    let page = live.subscriptions(client, page.from, page.count);
+    let (mut topics, mut patterns) = (Vec::new(), Vec::new());
+    for item in page.items {
+        match item {
+            Subscription::Topic(name) => topics.push(Value::from(name)),
+            Subscription::Pattern(text) => patterns.push(Value::from(text)),
+        }
+    }
+    vec![
+        ("topics", topics.into()),
+        ("patterns", patterns.into()),
+        ("next", page.next.into()),
+    ]
+}
+
+pub fn presence(live: &Live, of: &PresenceOf<'_>, page: PageWanted) -> Fields {
+    let PageWanted { from, count } = page;
+    match of {
+        PresenceOf::Clients => {
+            let mut fields = counts(live);
+            clients(live.present(from, count), &mut fields);
+            fields
+        }
+        PresenceOf::Listening => {
+            let mut fields = counts(live);
+            clients(live.listening(from, count), &mut fields);
+            fields
+        }
+        PresenceOf::Topics => {
+            let page = live.subscribed_topics(from, count);
+            vec![("topics", named("topic", page.items)), ("next", page.next.into())]
+        }
+        PresenceOf::Topic(topic) => {
+            let mut fields = audience(live.topic_audience(topic));
+            fields.push(("patterns", named("pattern", live.patterns_matching(topic))));
+            clients(live.subscribers(topic, from, count), &mut fields);
+            fields
+        }
+        PresenceOf::Pattern(pattern) => {
+            let mut fields = audience(live.pattern_audience(pattern));
+            clients(live.pattern_subscribers(pattern, from, count), &mut fields);
+            fields
+        }
+    }
+}
+
+fn counts(live: &Live) -> Fields {
+    let counts = live.presence();
+    vec![
+        ("listening", counts.listening.into()),
+        ("topics", counts.topics.into()),
+        ("subscriptions", counts.subscriptions.into()),
+        ("patterns", counts.patterns.into()),
+    ]
+}
+
+fn audience(audience: Audience) -> Fields {
+    vec![
+        ("subscribers", audience.subscribers.into()),
+        ("listening", audience.listening.into()),
+    ]
+}
+
+fn clients(page: Page<Present>, fields: &mut Fields) {
+    let client = |present: Present| {
+        json!({
+            "client_id": json::client_id(&present.client),
+            "listening": present.listening,
+            "subscriptions": present.subscriptions,
+        })
+    };
+    fields.push(("clients", page.items.into_iter().map(client).collect()));
+    fields.push(("next", page.next.into()));
+}
+
+fn named(key: &str, items: Vec<Subscribed>) -> Value {
+    let item = |item: Subscribed| json!({ key: item.name, "subscribers": item.subscribers });
+    items.into_iter().map(item).collect()
+}

@@ -1,0 +1,11 @@
+//! The real binary, started by tests, and the layers that it is put together from.
+//!
+//! One program for all of them, so that tests that wait for processes wait beside each other.
+
+mod commands;
+mod common;
+mod lab;
+mod lab_agents;
+mod layering;
+mod reload;
+mod serve;

@@ -1,0 +1,118 @@
+//! lapin: the client of AMQP 0-9-1 that most Rust programs have.
+//!
+//! - [`sender`]: publishes with confirms; [`receiver`]: consumes and acknowledges
+//!
+//! Every client has a connection with one channel. Queues, exchanges and what is said when are as the lean driver has
+//! them (`stafett_lab::drivers::amqp`).
+
+mod receiver;
+mod sender;
+
+use std::fmt;
+
+use lapin::{Channel, Connection, ConnectionProperties};
+use stafett_lab::drivers::amqp::Amqp;
+use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use stafett_lab::experiment::{Plan, Protocol};
+use stafett_lab::workload::Reports;
+
+/// lapin's own, which it does not tell itself: as in the lock file.
+pub(crate) fn version() -> &'static str {
+    let locked = include_str!("../../Cargo.lock").split("name = \"lapin\"\nversion = \"");
+    let version = locked.skip(1).find_map(|behind| behind.split('"').next());
+    version.unwrap_or_default()
+}
+
+/// The driver, for one system.
+#[derive(Debug, Clone)]
+pub(crate) struct Lapin {
+    server: String,
+    /// Knows what is asked of queues, and makes them.
+    lean: Amqp,
+}
+
+impl Lapin {
+    pub(crate) fn new(server: impl Into<String>) -> Self {
+        let server = server.into();
+        Self {
+            lean: Amqp::new(server.clone()),
+            server,
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, DriverError> {
+        let uri = format!("amqp://guest:guest@{}/%2f", self.server);
+        let connected = Connection::connect(&uri, ConnectionProperties::default()).await;
+        connected.map_err(|error| failed(&error))
+    }
+
+    async fn open(&self) -> Result<Link, DriverError> {
+        let connection = self.connect().await?;
+        let channel = connection
+            .create_channel()
+            .await
+            .map_err(|error| failed(&error))?;
+        Ok(Link {
+            channel,
+            _connection: connection,
+        })
+    }
+}
+
+/// A connection with its channel.
+struct Link {
+    channel: Channel,
+    _connection: Connection,
+}
+
+/// What the server does not want is told from everything else.
+fn failed(error: &lapin::Error) -> DriverError {
+    if matches!(error.kind(), lapin::ErrorKind::ProtocolError(_)) {
+        DriverError::Refused(error.to_string())
+    } else {
+        DriverError::Failed(error.to_string())
+    }
+}
+
+impl Driver for Lapin {
+    fn name(&self) -> &'static str {
+        stafett_lab::clients::name(Protocol::Amqp)
+    }
+
+    fn version(&self) -> String {
+        version().to_owned()
+    }
+
+    fn lacks(&self, plan: &Plan) -> Option<String> {
+        self.lean.lacks(plan)
+    }
+
+    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        self.lean.prepare(destinations)
+    }
+
+    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        self.lean.discard(destinations)
+    }
+
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+        Box::pin(async move {
+            let sender = sender::LapinSender::open(self.open().await?, seat, reports).await?;
+            Ok(Box::new(sender) as Box<dyn Sender>)
+        })
+    }
+
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        Box::pin(async move {
+            let receiver = receiver::LapinReceiver::open(self.open().await?, seat).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+
+    fn connection(&self) -> Task<'_, Box<dyn fmt::Debug + Send>> {
+        Box::pin(async move {
+            let connection = self.connect().await?;
+            Ok(Box::new(connection) as Box<dyn fmt::Debug + Send>)
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! Publishes: many at once, each with a future for its confirm, as lapin gives them.
+//!
+//! lapin's future of a publish ends when the message is written; whoever waited for each before the next would measure that
+//! wait. Nothing is sent again: what is not confirmed is counted, and the connection is given up.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{BasicProperties, Confirmation};
+use stafett_lab::drivers::amqp::layout::Layout;
+use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
+use stafett_lab::experiment::Delivery;
+use stafett_lab::workload::content::Contents;
+use stafett_lab::workload::recorder::Parcel;
+use stafett_lab::workload::{Message, Reports};
+
+use super::{Link, failed};
+
+/// A client that publishes.
+pub(super) struct LapinSender {
+    link: Link,
+    reports: Reports,
+    destinations: Arc<Destinations>,
+    contents: Contents,
+    lane: u32,
+    lanes: u32,
+    properties: BasicProperties,
+    is_confirmed: bool,
+    publishing: FuturesUnordered<Publishing>,
+    /// Bytes without an answer, and how many may be.
+    bytes: u64,
+    bytes_max: u64,
+}
+
+/// A message on its way: until it is confirmed, or written where nothing is confirmed.
+struct Publishing {
+    message: Message,
+    confirmed: Pin<Box<dyn Future<Output = Result<Confirmation, lapin::Error>> + Send>>,
+}
+
+impl Future for Publishing {
+    type Output = (Message, Result<Confirmation, lapin::Error>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let message = self.message;
+        self.confirmed
+            .as_mut()
+            .poll(context)
+            .map(|confirmed| (message, confirmed))
+    }
+}
+
+impl LapinSender {
+    pub(super) async fn open(link: Link, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
+        let role = &seat.role;
+        let is_confirmed = role.delivery != Delivery::AtMostOnce;
+        if is_confirmed {
+            let selected = link.channel.confirm_select(ConfirmSelectOptions::default()).await;
+            selected.map_err(|error| failed(&error))?;
+        }
+        let layout = Layout::of(&seat.destinations);
+        Ok(Self {
+            link,
+            reports,
+            contents: seat.contents.clone(),
+            lane: seat.client % layout.lanes(),
+            lanes: layout.lanes(),
+            properties: BasicProperties::default().with_delivery_mode(layout.delivery_mode),
+            destinations: Arc::clone(&seat.destinations),
+            is_confirmed,
+            publishing: FuturesUnordered::new(),
+            bytes: 0,
+            bytes_max: u64::from(role.in_flight).saturating_mul(role.batch.0),
+        })
+    }
+
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
+        for (place, message) in messages.iter().enumerate() {
+            while self.bytes >= self.bytes_max {
+                if let Err(error) = self.answers().await {
+                    let rest = parcel_of(messages.iter().skip(place));
+                    self.reports.failed(&rest, &error.to_string());
+                    return Err(error);
+                }
+            }
+            self.publish(message);
+        }
+        self.lane = (self.lane + 1) % self.lanes.max(1);
+        // Messages leave when their futures are asked for the first time, which is in their order.
+        poll_fn(|context| Poll::Ready(self.take_in(context))).await
+    }
+
+    fn publish(&mut self, message: &Message) {
+        let mut body = Vec::new();
+        self.contents.write(message, &mut body);
+        let place = usize::try_from(message.topic).unwrap_or(usize::MAX);
+        let address = Layout::of(&self.destinations).address(place, self.lane);
+        let (channel, properties) = (self.link.channel.clone(), self.properties.clone());
+        self.bytes += u64::from(message.size);
+        self.publishing.push(Publishing {
+            message: *message,
+            confirmed: Box::pin(async move {
+                let published = channel.basic_publish(
+                    address.exchange.into(),
+                    address.routing_key.into(),
+                    BasicPublishOptions::default(),
+                    &body,
+                    properties,
+                );
+                published.await?.await
+            }),
+        });
+    }
+
+    /// Takes all answers that are there.
+    fn take_in(&mut self, context: &mut Context<'_>) -> Result<(), DriverError> {
+        let mut stored = Parcel::default();
+        let mut gone = None;
+        while let Poll::Ready(Some((message, confirmed))) = self.publishing.poll_next_unpin(context) {
+            self.bytes = self.bytes.saturating_sub(u64::from(message.size));
+            match confirmed {
+                Ok(Confirmation::Ack(_) | Confirmation::NotRequested) => stored.push(&message),
+                Ok(Confirmation::Nack(_)) => {
+                    let reason = "the broker refused messages (basic.nack)";
+                    self.reports.failed(&parcel_of([&message]), reason);
+                }
+                Err(error) => {
+                    self.reports.failed(&parcel_of([&message]), &error.to_string());
+                    gone.get_or_insert_with(|| failed(&error));
+                }
+            }
+        }
+        if stored.messages > 0 && self.is_confirmed {
+            self.reports.acknowledged(&stored);
+        } else if stored.messages > 0 {
+            self.reports.unanswered(&stored);
+        }
+        gone.map_or(Ok(()), Err)
+    }
+
+    /// Until there are answers. Safe to drop.
+    async fn answers(&mut self) -> Result<(), DriverError> {
+        let before = self.publishing.len();
+        poll_fn(|context| {
+            let taken = self.take_in(context);
+            if taken.is_ok() && self.publishing.len() == before {
+                return Poll::Pending;
+            }
+            Poll::Ready(taken)
+        })
+        .await
+    }
+
+    async fn end(&mut self) -> Result<(), DriverError> {
+        while !self.publishing.is_empty() {
+            self.answers().await?;
+        }
+        if !self.is_confirmed {
+            // What is not confirmed has at least been taken when the channel is closed in order.
+            let closed = self.link.channel.close(200, "done".into()).await;
+            closed.map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn parcel_of<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Parcel {
+    let mut parcel = Parcel::default();
+    for message in messages {
+        parcel.push(message);
+    }
+    parcel
+}
+
+impl Sender for LapinSender {
+    fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
+        Box::pin(self.push_all(messages))
+    }
+
+    /// Nothing is held back.
+    fn flush(&mut self) -> Task<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn tick(&mut self) -> Task<'_, ()> {
+        Box::pin(self.answers())
+    }
+
+    fn finish(&mut self) -> Task<'_, ()> {
+        Box::pin(self.end())
+    }
+}
+
+impl Drop for LapinSender {
+    /// Whatever has no answer by now will have none.
+    fn drop(&mut self) {
+        let left = parcel_of(self.publishing.iter().map(|publishing| &publishing.message));
+        if left.messages > 0 {
+            self.reports
+                .failed(&left, "the connection was given up before the confirm came");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! librdkafka, by way of the crate `rdkafka`: the client under most programs that speak Kafka's protocol and are not written in
+//! Java.
+//!
+//! - [`config`]: the workload's settings in librdkafka's words
+//! - [`ears`]: what librdkafka tells: deliveries, errors, assignments
+//! - [`sender`]: produces; [`transactions`]: produces exactly once
+//! - [`receiver`]: consumes, as a member of a group
+//!
+//! What the workload does not say is librdkafka's default. It sends again by itself what was not stored, and a batch
+//! leaves when it is full or has lingered, whatever the caller waits for.
+
+mod config;
+mod ears;
+mod receiver;
+mod sender;
+mod transactions;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use stafett_lab::drivers::lean::Lean;
+use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Sender, Task};
+use stafett_lab::experiment::{Delivery, Does, Plan, Protocol, TopicKind};
+use stafett_lab::workload::Reports;
+
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The driver, for one system.
+#[derive(Debug, Clone)]
+pub(crate) struct Librdkafka {
+    server: String,
+}
+
+/// librdkafka's own.
+pub(crate) fn version() -> String {
+    rdkafka::util::get_rdkafka_version().1
+}
+
+impl Librdkafka {
+    pub(crate) fn new(server: impl Into<String>) -> Self {
+        Self {
+            server: server.into(),
+        }
+    }
+}
+
+impl Driver for Librdkafka {
+    fn name(&self) -> &'static str {
+        stafett_lab::clients::name(Protocol::Kafka)
+    }
+
+    fn version(&self) -> String {
+        version()
+    }
+
+    fn lacks(&self, plan: &Plan) -> Option<String> {
+        let kinds = plan.topics.values().map(|topics| topics.kind);
+        if kinds.into_iter().any(|kind| kind != TopicKind::Topic) {
+            return Some("Kafka's protocol has neither queues nor live topics".to_owned());
+        }
+        for role in plan.roles.values() {
+            if role.prefetch.is_some() && role.does != Does::Produce {
+                return Some("Kafka's protocol has no prefetch".to_owned());
+            }
+            let takes_part = matches!(role.does, Does::Produce | Does::Consume);
+            if role.delivery == Delivery::ExactlyOnce && !takes_part {
+                return Some(
+                    "only who produces or consumes does it exactly once here: who sends on what came does not".to_owned(),
+                );
+            }
+        }
+        None
+    }
+
+    fn prepare<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async move { Lean::new(&self.server).prepare(destinations).await })
+    }
+
+    fn discard<'a>(&'a self, destinations: &'a Destinations) -> Task<'a, ()> {
+        Box::pin(async move { Lean::new(&self.server).discard(destinations).await })
+    }
+
+    fn sender<'a>(&'a self, seat: &'a Seat, reports: Reports) -> Task<'a, Box<dyn Sender>> {
+        Box::pin(async move {
+            if seat.role.delivery == Delivery::ExactlyOnce {
+                let sender = transactions::Transactions::open(&self.server, seat, reports).await?;
+                return Ok(Box::new(sender) as Box<dyn Sender>);
+            }
+            let sender = sender::KafkaSender::open(&self.server, seat, reports)?;
+            Ok(Box::new(sender) as Box<dyn Sender>)
+        })
+    }
+
+    fn receiver<'a>(&'a self, seat: &'a Seat) -> Task<'a, Box<dyn Receiver>> {
+        Box::pin(async move {
+            let receiver = receiver::KafkaReceiver::open(&self.server, seat).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+
+    fn connection(&self) -> Task<'_, Box<dyn fmt::Debug + Send>> {
+        let config = config::of_any(&self.server);
+        Box::pin(async move {
+            let connected = blocking(move || connect(&config)).await?;
+            Ok(Box::new(connected) as Box<dyn fmt::Debug + Send>)
+        })
+    }
+}
+
+/// A client that asked once and asks no more.
+struct Idle {
+    _client: BaseConsumer,
+}
+
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idle").finish_non_exhaustive()
+    }
+}
+
+fn connect(config: &ClientConfig) -> Result<Idle, DriverError> {
+    let client: BaseConsumer = config.create().map_err(|error| failed(&error))?;
+    // It connects when it is asked something; one name is less than all of them.
+    let asked = client.client().fetch_metadata(Some("lab-idle"), CONNECTED_WITHIN);
+    asked.map_err(|error| failed(&error))?;
+    Ok(Idle { _client: client })
+}
+
+/// Runs what blocks where it may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DriverError> + Send + 'static,
+) -> Result<T, DriverError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(DriverError::Failed(error.to_string())))
+}
+
+/// A refusal of the system, or of librdkafka's configuration, is told from everything else.
+fn failed(error: &KafkaError) -> DriverError {
+    let is_refusal = match error {
+        KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_) => true,
+        other => other.rdkafka_error_code().is_some_and(is_refusal),
+    };
+    if is_refusal {
+        DriverError::Refused(error.to_string())
+    } else {
+        DriverError::Failed(error.to_string())
+    }
+}
+
+fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
+            | RDKafkaErrorCode::UnsupportedVersion
+            | RDKafkaErrorCode::UnsupportedCompressionType
+            | RDKafkaErrorCode::UnsupportedFeature
+            | RDKafkaErrorCode::MessageSizeTooLarge
+            | RDKafkaErrorCode::InvalidArgument
+    )
+}
