@@ -224,8 +224,8 @@ pub(crate) fn run_text(command: &mut Command) -> String {
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path)
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
 }

@@ -84,10 +84,7 @@ mod tests {
         let limited = TableBuilder::new()
             .with("x-delivery-limit", Value::I32(1))
             .finish();
-        let unknown = TableBuilder::new()
-            .with("x-mine", "1")
-            .with("x-queue-type", "quorum");
-        let unknown = unknown.finish();
+        let unknown = TableBuilder::new().with("x-mine", "1").finish();
         assert_eq!(difference(&unknown, &Table::default(), QueueType::Quorum), None);
         assert_eq!(difference(&limited, &Table::default(), QueueType::Classic), None);
         assert!(difference(&limited, &unknown, QueueType::Quorum).is_some());

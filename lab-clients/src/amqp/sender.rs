@@ -92,7 +92,10 @@ impl LapinSender {
         }
         self.lane = (self.lane + 1) % self.lanes.max(1);
         // Messages leave when their futures are asked for the first time, which is in their order.
-        poll_fn(|context| Poll::Ready(self.take_in(context))).await
+        poll_fn(|context| Poll::Ready(self.take_in(context))).await?;
+        // While there is room nothing here waits, and others have their turn all the same.
+        tokio::task::yield_now().await;
+        Ok(())
     }
 
     fn publish(&mut self, message: &Message) {

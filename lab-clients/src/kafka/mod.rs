@@ -16,7 +16,6 @@ mod sender;
 mod transactions;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
@@ -90,7 +89,7 @@ impl Driver for Librdkafka {
                 let sender = transactions::Transactions::open(&self.server, seat, reports).await?;
                 return Ok(Box::new(sender) as Box<dyn Sender>);
             }
-            let sender = sender::KafkaSender::open(&self.server, seat, reports)?;
+            let sender = sender::KafkaSender::open(&self.server, seat, reports).await?;
             Ok(Box::new(sender) as Box<dyn Sender>)
         })
     }

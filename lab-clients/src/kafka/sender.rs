@@ -10,10 +10,11 @@ use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use stafett_lab::workload::content::Contents;
 use stafett_lab::workload::recorder::Parcel;
 use stafett_lab::workload::{Message, Received, Reports};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::ears::{Answer, Ears};
-use super::{config, failed};
+use super::{CONNECTED_WITHIN, blocking, config, failed};
 
 /// What is purged is told within this.
 const PURGED_WITHIN: Duration = Duration::from_millis(500);
@@ -36,10 +37,20 @@ pub(super) struct KafkaSender {
     under_way: u64,
 }
 
-/// Starts librdkafka's threads.
-pub(super) fn start(config: &ClientConfig) -> Result<(Producer, Arc<Ears>), DriverError> {
-    let producer =
-        Producer::from_config_and_context(config, Ears::default()).map_err(|error| failed(&error))?;
+/// Starts librdkafka's threads, and waits until it knows the first topic: it connects by itself, and would not say that
+/// nobody answers.
+pub(super) async fn start(config: ClientConfig, seat: &Seat) -> Result<(Producer, Arc<Ears>), DriverError> {
+    let first = seat.destinations.names.first().cloned();
+    let started = blocking(move || {
+        let producer = Producer::from_config_and_context(&config, Ears::default());
+        let producer = producer.map_err(|error| failed(&error))?;
+        let known = producer
+            .client()
+            .fetch_metadata(first.as_deref(), CONNECTED_WITHIN);
+        known.map_err(|error| failed(&error))?;
+        Ok(producer)
+    });
+    let producer = started.await?;
     let ears = Arc::clone(producer.context());
     Ok((producer, ears))
 }
@@ -75,8 +86,8 @@ pub(super) fn end(producer: Producer) {
 }
 
 impl KafkaSender {
-    pub(super) fn open(server: &str, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
-        let (producer, ears) = start(&config::of_sender(server, seat))?;
+    pub(super) async fn open(server: &str, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
+        let (producer, ears) = start(config::of_sender(server, seat), seat).await?;
         Ok(Self {
             producer: Some(producer),
             ears,
@@ -99,6 +110,8 @@ impl KafkaSender {
             }
         }
         self.take_answers();
+        // While there is room nothing here waits, and others have their turn all the same.
+        yield_now().await;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use stafett_lab::workload::content::Contents;
 use stafett_lab::workload::recorder::Parcel;
 use stafett_lab::workload::{Message, Reports};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use super::sender::{Producer, hand_over, parcel_of, start};
@@ -60,7 +60,7 @@ enum Uncommitted {
 
 impl Transactions {
     pub(super) async fn open(server: &str, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
-        let (producer, _) = start(&config::of_sender(server, seat))?;
+        let (producer, _) = start(config::of_sender(server, seat), seat).await?;
         let producer = Arc::new(producer);
         let first = Arc::clone(&producer);
         let known = blocking(move || first.init_transactions(PATIENCE).map_err(|error| failed(&error)));
@@ -98,6 +98,8 @@ impl Transactions {
         {
             self.commit()?;
         }
+        // While there is room nothing here waits, and others have their turn all the same.
+        yield_now().await;
         Ok(())
     }
 

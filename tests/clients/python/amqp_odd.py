@@ -332,7 +332,7 @@ OPEN = {
     "declare with a bad queue type": CHANNEL + declare("odd-x", 2, table(("x-queue-type", longstr("heap")))),
     "declare with 256 priorities": CHANNEL + declare("odd-x", 0, table(("x-max-priority", b"I\0\0\1\0"))),
     "declare with a dead-letter key alone": CHANNEL + declare("odd-x", 0, table(("x-dead-letter-routing-key", longstr("k")))),
-    "declare with a ttl that is too long": CHANNEL + declare("odd-x", 0, table(("x-message-ttl", b"l\0\0\0\1\0\0\0\0"))),
+    "declare with a ttl of many bits": CHANNEL + declare("odd-long", 0, table(("x-message-ttl", b"l\0\0\0\1\0\0\0\0"))),
     "declare with a dead-letter exchange of a number": CHANNEL + declare("odd-x", 0, table(("x-dead-letter-exchange", b"I\0\0\0\1"))),
     "declare with an unknown queue mode": CHANNEL + declare("odd-x", 0, table(("x-queue-mode", longstr("busy")))),
     "declare with a queue mode of a number": CHANNEL + declare("odd-x", 0, table(("x-queue-mode", b"I\0\0\0\1"))),

@@ -131,7 +131,7 @@ mod tests {
         table.row(vec!["a\x1b[2J\nb é".into(), "1".into()]);
         let mut out = Vec::new();
         table.write(&mut out, false).unwrap();
-        let expected = "CLIENT                   N\na\\u{1b}[2J\\u{a}b é  1\n";
+        let expected = "CLIENT              N\na\\u{1b}[2J\\u{a}b é  1\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -1,6 +1,4 @@
-//! Who publishes while space is short waits, and loses nothing.
-
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! The front end on a journal that decides when it is told to, and a client that sends what it is told to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +11,7 @@ use stafett_amqp_wire::methods::{
     Basic, Channel, Connection, Queue, basic, channel, confirm, connection, queue,
 };
 use stafett_amqp_wire::{
-    ContentHeader, Encoder, Frame, FrameKind, Method, Properties, ReplyCode, TableBuilder, Value, frame,
+    ContentHeader, Encoder, Frame, FrameKind, Method, Properties, TableBuilder, Value, frame,
 };
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::UndecidedJournal;
@@ -23,18 +21,18 @@ use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
 /// Nothing takes this long: a test that waits for longer hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Server {
-    journal: Arc<UndecidedJournal>,
-    address: SocketAddr,
-    shutdown: Shutdown,
-    tasks: TaskTracker,
-    registry: Registry,
+pub(crate) struct Server {
+    pub(crate) journal: Arc<UndecidedJournal>,
+    pub(crate) address: SocketAddr,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) registry: Registry,
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let journal = Arc::new(UndecidedJournal::default());
         let broker = Broker::start(journal.clone(), BrokerSettings::default())
             .await
@@ -63,7 +61,7 @@ impl Server {
     }
 
     /// How many connections are blocked now.
-    fn blocked(&self) -> u64 {
+    pub(crate) fn blocked(&self) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         let line = text
@@ -72,19 +70,19 @@ impl Server {
         line.unwrap().parse().unwrap()
     }
 
-    async fn client(&self, can_be_told: bool) -> Client {
+    pub(crate) async fn client(&self, can_be_told: bool) -> Client {
         Client::open(self.address, can_be_told).await
     }
 }
 
-struct Client {
-    stream: TcpStream,
-    buffer: BytesMut,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) buffer: BytesMut,
 }
 
 impl Client {
     /// An open connection with channel 1.
-    async fn open(address: SocketAddr, can_be_told: bool) -> Self {
+    pub(crate) async fn open(address: SocketAddr, can_be_told: bool) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let mut client = Self {
             stream,
@@ -124,13 +122,13 @@ impl Client {
         client
     }
 
-    async fn send(&mut self, channel: u16, method: impl Into<Method>) {
+    pub(crate) async fn send(&mut self, channel: u16, method: impl Into<Method>) {
         let mut out = BytesMut::new();
         method.into().encode(channel, &mut out);
         self.stream.write_all(&out).await.unwrap();
     }
 
-    async fn frame(&mut self) -> Frame {
+    pub(crate) async fn frame(&mut self) -> Frame {
         loop {
             if let Some(frame) = frame::split(&mut self.buffer, 0).unwrap() {
                 return frame;
@@ -140,12 +138,12 @@ impl Client {
         }
     }
 
-    async fn method(&mut self) -> Method {
+    pub(crate) async fn method(&mut self) -> Method {
         Method::decode(self.frame().await.payload).unwrap()
     }
 
     /// Declares the queue `q`; how many messages wait in it.
-    async fn waiting(&mut self) -> u32 {
+    pub(crate) async fn waiting(&mut self) -> u32 {
         let declare = queue::Declare {
             queue: "q".into(),
             durable: true,
@@ -159,14 +157,14 @@ impl Client {
         declared.message_count
     }
 
-    async fn want_confirms(&mut self) {
+    pub(crate) async fn want_confirms(&mut self) {
         self.send(1, confirm::Select::default()).await;
         let selected = self.method().await;
         assert!(matches!(selected, Method::Confirm(_)), "{selected:?}");
     }
 
     /// Publishes to `q`, all at once.
-    async fn publish(&mut self, bodies: &[&'static str]) {
+    pub(crate) async fn publish(&mut self, bodies: &[&'static str]) {
         let mut out = BytesMut::new();
         for body in bodies {
             let publish = basic::Publish {
@@ -185,7 +183,7 @@ impl Client {
     }
 
     /// Waits until so many messages are confirmed.
-    async fn confirmed(&mut self, count: u64) {
+    pub(crate) async fn confirmed(&mut self, count: u64) {
         let mut last = 0;
         while last < count {
             let confirmed = self.method().await;
@@ -196,7 +194,7 @@ impl Client {
         }
     }
 
-    async fn is_blocked(&mut self) {
+    pub(crate) async fn is_blocked(&mut self) {
         let blocked = self.method().await;
         let Method::Connection(Connection::Blocked(blocked)) = blocked else {
             panic!("{blocked:?}");
@@ -204,7 +202,7 @@ impl Client {
         assert_eq!(blocked.reason, "low on disk");
     }
 
-    async fn is_unblocked(&mut self) {
+    pub(crate) async fn is_unblocked(&mut self) {
         let unblocked = self.method().await;
         assert!(
             matches!(unblocked, Method::Connection(Connection::Unblocked(_))),
@@ -213,74 +211,13 @@ impl Client {
     }
 }
 
-#[tokio::test]
-async fn who_publishes_while_space_is_short_is_told_waits_and_goes_on() {
-    let server = Server::start().await;
-    let (mut publisher, mut consumer) = (server.client(true).await, server.client(true).await);
-    assert_eq!(publisher.waiting().await, 0);
-    publisher.want_confirms().await;
-    publisher.publish(&["before"]).await;
-    publisher.confirmed(1).await;
-
-    server.journal.set_space_short(true);
-    publisher.publish(&["one", "two", "three"]).await;
-    publisher.is_blocked().await;
-    publisher.publish(&["four"]).await;
-    // Who consumes goes on, and sees nothing of it.
-    assert_eq!(consumer.waiting().await, 1);
-    let get = basic::Get {
-        queue: "q".into(),
-        no_ack: true,
-        ..basic::Get::default()
-    };
-    consumer.send(1, get).await;
-    let got = consumer.method().await;
-    assert!(matches!(got, Method::Basic(Basic::GetOk(_))), "{got:?}");
-    consumer.frame().await;
-    assert_eq!(consumer.frame().await.payload, "before");
-    assert_eq!(server.blocked(), 1);
-
-    server.journal.set_space_short(false);
-    publisher.is_unblocked().await;
-    publisher.confirmed(5).await;
-    assert_eq!(consumer.waiting().await, 4);
-    assert_eq!(server.blocked(), 0);
-}
-
-#[tokio::test]
-async fn a_client_that_cannot_be_told_waits_as_well() {
-    let server = Server::start().await;
-    let (mut publisher, mut other) = (server.client(false).await, server.client(true).await);
-    assert_eq!(publisher.waiting().await, 0);
-    publisher.want_confirms().await;
-    server.journal.set_space_short(true);
-    publisher.publish(&["one"]).await;
-    // Nothing tells this test when it is blocked, but this: it is counted.
-    while server.blocked() == 0 {
-        tokio::task::yield_now().await;
+impl Client {
+    /// Sends methods on channel 1, in one piece.
+    pub(crate) async fn send_together(&mut self, methods: impl IntoIterator<Item = Method>) {
+        let mut out = BytesMut::new();
+        for method in methods {
+            method.encode(1, &mut out);
+        }
+        self.stream.write_all(&out).await.unwrap();
     }
-    assert_eq!(other.waiting().await, 0);
-    server.journal.set_space_short(false);
-    publisher.confirmed(1).await;
-    assert_eq!(other.waiting().await, 1);
-}
-
-#[tokio::test]
-async fn a_blocked_connection_ends_with_the_process_and_is_not_counted_any_more() {
-    let server = Server::start().await;
-    let mut publisher = server.client(true).await;
-    assert_eq!(publisher.waiting().await, 0);
-    server.journal.set_space_short(true);
-    publisher.publish(&["one"]).await;
-    publisher.is_blocked().await;
-    server.shutdown.drain();
-    let closed = publisher.method().await;
-    let Method::Connection(Connection::Close(close)) = closed else {
-        panic!("{closed:?}");
-    };
-    assert_eq!(close.reply_code, ReplyCode::ConnectionForced.code());
-    publisher.send(0, connection::CloseOk {}).await;
-    server.tasks.close();
-    tokio::time::timeout(PATIENCE, server.tasks.wait()).await.unwrap();
-    assert_eq!(server.blocked(), 0);
 }

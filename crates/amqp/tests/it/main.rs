@@ -1,0 +1,7 @@
+//! The front end over a broker, spoken to in frames.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod blocked;
+mod bound;
+mod support;
