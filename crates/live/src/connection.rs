@@ -184,6 +184,8 @@ impl Running {
             self.send()?;
             if self.is_behind && self.working.is_none() && self.outbound.len() < UNSENT_MAX {
                 self.process();
+                // Others on this thread have their turn.
+                tokio::task::yield_now().await;
                 continue;
             }
             if self.closing && self.outbound.is_empty() && self.working.is_none() {
@@ -301,7 +303,7 @@ impl Running {
                 self.is_behind = true;
                 break;
             }
-            if self.session.is_publishing() {
+            if self.session.is_publishing() && bytes.first() == Some(&frame::WHOLE_TEXT) {
                 let (count, behind) = self.look_at_texts(std::mem::take(&mut bytes));
                 used += count;
                 bytes = behind;

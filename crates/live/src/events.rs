@@ -150,8 +150,8 @@ impl Wanted {
                 return Err(Fault::TooLong { key, max });
             }
             match key {
-                "client_id" => wanted.client = Some(command::client_of(&*query::number_or_text(value)?)?),
-                "from" => wanted.from = command::from_of(&*query::number_or_text(value)?)?,
+                "client_id" => wanted.client = Some(command::client_of(&query::number_or_text(value)?)?),
+                "from" => wanted.from = command::from_of(&query::number_or_text(value)?)?,
                 "topic" => wanted.topics.push(&value),
                 _ => wanted
                     .patterns

@@ -420,14 +420,12 @@ impl Session {
         out: &mut BytesMut,
         write: impl FnOnce(&[u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        match self.outbox.as_ref().filter(|_| self.unsent) {
-            Some(outbox) => outbox.write(out, write),
-            None => {
-                let count = write(out)?;
-                out.advance(count);
-                Ok(count)
-            }
+        if let Some(outbox) = self.outbox.as_ref().filter(|_| self.unsent) {
+            return outbox.write(out, write);
         }
+        let count = write(out)?;
+        out.advance(count);
+        Ok(count)
     }
 
     pub fn error(&self, fault: &Fault, out: &mut BytesMut) {

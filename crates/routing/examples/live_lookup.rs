@@ -10,7 +10,6 @@
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
     reason = "a tool for measuring, which ends with an error by panicking"
 )]
 
@@ -18,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::RwLock;
 use std::time::Instant;
 
-use stafett_routing::live::TopicTable;
+use stafett_routing::live::{IdSet, TopicTable};
 
 const SHARDS: u64 = 64;
 const LOOKUPS: usize = 4_000_000;
@@ -51,7 +50,7 @@ impl Tables {
         for name in names {
             let hash = self.hash.hash_one(*name);
             let shard = self.shard(hash).read().unwrap();
-            found += shard.subscribers(hash, name).map_or(0, |clients| clients.len());
+            found += shard.subscribers(hash, name).map_or(0, IdSet::len);
         }
         found
     }
@@ -71,7 +70,7 @@ impl Tables {
             }
             for (name, hash) in names.iter().zip(&hashes) {
                 let shard = self.shard(*hash).read().unwrap();
-                found += shard.subscribers(*hash, name).map_or(0, |clients| clients.len());
+                found += shard.subscribers(*hash, name).map_or(0, IdSet::len);
             }
         }
         found

@@ -94,10 +94,11 @@ pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
 /// came back, may work again; what does not is told when it cannot be recovered several times in a row.
 async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> {
     let signals = StopSignals::listen();
-    let signals = match reload.has_file() {
-        true => signals,
+    let signals = if reload.has_file() {
+        signals
+    } else {
         // There is nothing to read again.
-        false => signals.and_then(StopSignals::and_hangup),
+        signals.and_then(StopSignals::and_hangup)
     };
     let mut signals = signals.context("signals cannot be taken over")?;
     let mut listened: Option<(SocketAddr, Addresses)> = None;

@@ -204,7 +204,8 @@ answer = exchange(post.encode() + chunked(b"x" * 100_000, 1000))
 assert answer.startswith("HTTP/1.1 413 "), answer
 announced = f"POST /live/publish HTTP/1.1\r\nHost: {ADDRESS}\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\n"
 assert exchange(announced.encode()).startswith("HTTP/1.1 413 ")
-assert exchange(post.encode() + b"zz\r\n").startswith("HTTP/1.1 4")
+answer = exchange(post.encode() + b"zz\r\n")
+assert answer == "" or answer.startswith("HTTP/1.1 400 "), answer
 assert exchange(post.encode() + chunked(b"\xff\xfe", 1)).startswith("HTTP/1.1 400 ")
 
 # Many that connect and say nothing, or leave in the middle of a word, or take over from each other.

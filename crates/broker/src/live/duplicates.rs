@@ -50,7 +50,7 @@ pub(crate) struct Duplicates {
 #[derive(Debug)]
 struct Rules {
     /// Longest prefix first.
-    rules: Vec<DuplicateRule>,
+    ordered: Vec<DuplicateRule>,
     /// Entries of one table.
     table_max: usize,
     window_ms_max: u64,
@@ -61,7 +61,7 @@ impl Rules {
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
         let window_ms_max = rules.iter().map(|rule| rule.window_ms).max().unwrap_or(0);
         Self {
-            rules,
+            ordered: rules,
             table_max: (entries_max / SHARDS / 2).max(1),
             window_ms_max,
         }
@@ -109,7 +109,7 @@ impl Duplicates {
     pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> Seen {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let Some(rule) = rules
-            .rules
+            .ordered
             .iter()
             .find(|rule| message.topic.starts_with(&*rule.prefix))
         else {

@@ -315,7 +315,7 @@ impl Live {
         }
         let mut count = 0;
         self.patterns().matching(topic, |subscribers| {
-            count += usize::from(subscribers.contains(number.0))
+            count += usize::from(subscribers.contains(number.0));
         });
         count
     }

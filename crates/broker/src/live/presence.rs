@@ -131,7 +131,7 @@ impl Live {
         let numbers = numbers.take(count.saturating_add(1)).map(|number| number.0);
         let page = self.page_of(&clients, numbers.collect(), count);
         Page {
-            next: page.next.or(end.map(u64::from)),
+            next: page.next.or_else(|| end.map(u64::from)),
             ..page
         }
     }

@@ -99,6 +99,9 @@ pub struct Decoder {
     whole: BytesMut,
 }
 
+/// What the frame of a text message that has only one begins with.
+pub const WHOLE_TEXT: u8 = 0x81;
+
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
@@ -185,13 +188,11 @@ impl Decoder {
             taken.bytes += head.end;
             let payload = frame.get_mut(head.start..).unwrap_or_default();
             unmask(payload, head.mask);
-            match std::str::from_utf8(payload) {
-                Ok(text) => texts.push(text),
-                Err(_) => {
-                    taken.error = Some(FrameError::NotUtf8);
-                    break;
-                }
-            }
+            let Ok(text) = std::str::from_utf8(payload) else {
+                taken.error = Some(FrameError::NotUtf8);
+                break;
+            };
+            texts.push(text);
         }
         taken
     }

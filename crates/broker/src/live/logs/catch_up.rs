@@ -154,12 +154,14 @@ impl Live {
                 From::Resume => was.unwrap_or(follow.next),
             };
             let at = asked.max(start).min(follow.next);
+            if asked < start {
+                let owed = wants(&wanted, &had, &beginning, place, asked);
+                let to = owed.values().map(|want| want.until.unwrap_or(start).min(start));
+                expired.extend(to.max().map(|to| (place, asked, to)));
+            }
             let wants = wants(&wanted, &had, &beginning, place, at);
             if !wants.is_empty() {
                 *lowest = at;
-                if asked < start {
-                    expired.push((place, asked, start));
-                }
             }
             places.push((place, follow.ask(client.0, outbox, wants)));
         }

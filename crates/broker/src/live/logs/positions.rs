@@ -68,13 +68,13 @@ struct Listening {
 }
 
 impl Listening {
-    fn new(was: &Places, now: &[Offset]) -> Box<Self> {
-        Box::new(Self {
+    fn new(was: &Places, now: &[Offset]) -> Self {
+        Self {
             was: was.clone(),
             since: now.to_vec(),
             begun: HashSet::new(),
             patterns: Vec::new(),
-        })
+        }
     }
 }
 
@@ -124,7 +124,7 @@ impl Positions {
     /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be delivered meanwhile.
     pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
         if let Some(of_client) = self.lock().get_mut(&client.0) {
-            of_client.listening = Some(Listening::new(&of_client.stored, now));
+            of_client.listening = Some(Box::new(Listening::new(&of_client.stored, now)));
         }
     }
 
@@ -141,7 +141,7 @@ impl Positions {
         let stored = &of_client.stored;
         let listening = of_client
             .listening
-            .get_or_insert_with(|| Listening::new(stored, now));
+            .get_or_insert_with(|| Box::new(Listening::new(stored, now)));
         let was =
             |partition: &Arc<super::Partition>| find(&listening.was, partition.topic.id, partition.number);
         let was = logs.partitions.iter().map(was).collect();

@@ -77,3 +77,21 @@ async fn what_is_kept_no_more_when_a_client_comes_back_is_told() {
     charts.subscribe(&["charts/a"], From::Earliest, &outbox).await;
     assert_eq!(told(&outbox, 5).await.1, []);
 }
+
+#[tokio::test]
+async fn of_what_came_live_nothing_is_told_however_much_is_kept_no_more() {
+    let charts = away().await;
+    let end = charts.broker.bounds(log(&charts)).unwrap().end;
+    let (_, outbox) = charts.listen();
+    charts.publish("charts/a", 20..30);
+    assert_eq!(told(&outbox, 10).await.0, numbered("charts/a", 20..30));
+    let start = Offset(end.0 + 5);
+    let truncated = charts.broker.truncate(&[(log(&charts), start)]).await;
+    assert_eq!(truncated, [Ok(())]);
+    charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
+    charts.publish("charts/a", 30..31);
+    let (messages, missed) = told(&outbox, 1).await;
+    assert_eq!(messages, numbered("charts/a", 30..31));
+    assert_eq!(missed.len(), 1, "{missed:?}");
+    assert_eq!(missed[0], expected(missed[0].from.0, end.0, MissedWhy::Expired));
+}
