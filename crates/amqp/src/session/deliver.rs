@@ -132,7 +132,7 @@ pub(super) fn write_message(
     match message.value_len() {
         0 => {}
         1..SHARED_BYTES_MIN => {
-            Encoder::frame(tail, FrameKind::Body, head.channel, |e| e.raw(message.value()))
+            Encoder::frame(tail, FrameKind::Body, head.channel, |e| e.raw(message.value()));
         }
         _ => out.body(head.channel, message.value_bytes(), head.frame_bytes_max),
     }

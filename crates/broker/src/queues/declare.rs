@@ -54,12 +54,7 @@ impl Queues {
         let now_ms = self.clock.now_ms();
         let hash = self.hash_of(namespace, name);
         let (queue, ticket) = {
-            let mut table = self.write();
-            while self.leaving().iter().any(|queue| is(queue, namespace, name)) {
-                drop(table);
-                self.forget_now(namespace, name);
-                table = self.write();
-            }
+            let mut table = self.write_for(namespace, name);
             if let Some(queue) = table.find(hash, |queue| is(queue, namespace, name)).cloned() {
                 drop(table);
                 let result = self.declare_again(&queue, &declare).map(|()| queue);

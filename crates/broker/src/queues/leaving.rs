@@ -3,8 +3,9 @@
 //!
 //! Until that is done, a queue of the same name would get what is not for it. So whoever declares one does the rest first.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
+use hashbrown::HashTable;
 use stafett_journal::Ticket;
 use tokio::task::JoinHandle;
 
@@ -42,8 +43,24 @@ impl Queues {
         })
     }
 
-    /// The same here and now, for whoever needs the name.
-    pub(super) fn forget_now(&self, namespace: &Namespace, name: &str) {
+    /// The table, for somebody who is about to take a name, once nobody of that name is leaving.
+    pub(super) fn write_for(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+    ) -> RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
+        loop {
+            let table = self.write();
+            if !self.leaving().iter().any(|queue| is(queue, namespace, name)) {
+                return table;
+            }
+            drop(table);
+            self.forget_now(namespace, name);
+        }
+    }
+
+    /// Forgets the rest here and now, for whoever needs the name.
+    fn forget_now(&self, namespace: &Namespace, name: &str) {
         let leaving = self
             .leaving()
             .iter()

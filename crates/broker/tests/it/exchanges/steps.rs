@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stafett_broker::exchanges::{PublishError, Published};
 use stafett_broker::queues::{DeleteQueueError, OwnerId};
 use stafett_routing::Kind;
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::{JoinSet, yield_now};
 
 use super::support::{World, message, to_queue};
 
@@ -36,9 +36,11 @@ impl World {
         exchanges.bindings_from(&self.namespace, "x").len()
     }
 
-    fn delete_queue(&self) -> JoinHandle<Result<u64, DeleteQueueError>> {
+    fn delete_queue(&self) -> JoinSet<Result<u64, DeleteQueueError>> {
         let (queues, namespace) = (Arc::clone(self.broker.queues()), self.namespace.clone());
-        tokio::spawn(async move { queues.delete(&namespace, "q", false, false, OwnerId(0)).await })
+        let mut deleting = JoinSet::new();
+        deleting.spawn(async move { queues.delete(&namespace, "q", false, false, OwnerId(0)).await });
+        deleting
     }
 
     fn has_queue(&self) -> bool {
@@ -63,8 +65,8 @@ impl World {
 
 fn assert_steps(seen: &[usize]) {
     assert!(seen.len() > BINDINGS / STEP, "{seen:?}");
-    for pair in seen.windows(2) {
-        assert!(pair[0] > pair[1] && pair[0] - pair[1] <= 2 * STEP, "{seen:?}");
+    for (before, after) in seen.iter().zip(seen.iter().skip(1)) {
+        assert!(before > after && before - after <= 2 * STEP, "{seen:?}");
     }
 }
 
@@ -115,7 +117,7 @@ async fn an_exchange_that_is_made_anew_has_none_of_the_bindings_that_still_go() 
 #[tokio::test]
 async fn a_queue_is_gone_at_once_and_what_led_to_it_goes_in_steps() {
     let world = crowded().await;
-    let deleting = world.delete_queue();
+    let mut deleting = world.delete_queue();
     while world.has_queue() {
         yield_now().await;
     }
@@ -124,7 +126,7 @@ async fn a_queue_is_gone_at_once_and_what_led_to_it_goes_in_steps() {
     assert_eq!(world.publish("x", &last).await, Published::Unroutable);
     assert!(world.try_bind("x", "late", to_queue("q")).await.is_err());
     assert_steps(&[&[BINDINGS], &*world.meanwhile().await].concat());
-    assert_eq!(deleting.await.unwrap().unwrap(), 0);
+    assert_eq!(deleting.join_next().await.unwrap().unwrap().unwrap(), 0);
     let world = world.restart().await;
     assert_eq!((world.has_queue(), world.left()), (false, 0));
 }
@@ -132,7 +134,7 @@ async fn a_queue_is_gone_at_once_and_what_led_to_it_goes_in_steps() {
 #[tokio::test]
 async fn a_queue_that_is_made_anew_gets_nothing_that_was_for_the_one_before() {
     let world = crowded().await;
-    let deleting = world.delete_queue();
+    let mut deleting = world.delete_queue();
     while world.has_queue() {
         yield_now().await;
     }
@@ -140,7 +142,7 @@ async fn a_queue_that_is_made_anew_gets_nothing_that_was_for_the_one_before() {
     world.queue("q").await;
     assert_eq!(world.left(), 0);
     world.bind("x", "device.1.*", to_queue("q")).await;
-    deleting.await.unwrap().unwrap();
+    deleting.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(world.left(), 1);
     let world = world.restart().await;
     assert_eq!(world.left(), 1);

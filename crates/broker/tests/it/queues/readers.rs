@@ -20,9 +20,9 @@ struct Reads {
 }
 
 impl Reads {
-    fn begin(world: &World, topic: &Arc<Topic>, spec: ReaderSpec) -> Self {
+    fn begin(world: &World, topic: &Arc<Topic>, spec: &ReaderSpec) -> Self {
         let outbox = Outbox::new(1 << 20);
-        let reading = world.broker.readers().open(topic, &spec, Arc::clone(&outbox), 3);
+        let reading = world.broker.readers().open(topic, spec, Arc::clone(&outbox), 3);
         Self {
             outbox,
             _reading: reading,
@@ -36,7 +36,7 @@ impl Reads {
             start,
             ..ReaderSpec::default()
         };
-        Self::begin(world, topic, spec)
+        Self::begin(world, topic, &spec)
     }
 
     /// What is there now, after everything that can happen by itself has.
@@ -100,7 +100,7 @@ async fn settling_gives_credit_back_and_nothing_comes_twice() {
         credit: Some(2),
         ..ReaderSpec::default()
     };
-    let mut reader = Reads::begin(&world, &topic, spec);
+    let mut reader = Reads::begin(&world, &topic, &spec);
     let got = reader.rest().await;
     assert_eq!(got.iter().map(|one| one.id.offset).collect::<Vec<_>>(), [0, 1]);
     assert!(reader.rest().await.is_empty());
@@ -154,7 +154,7 @@ async fn a_reader_gets_what_it_wants_and_spends_no_credit_on_the_rest() {
             wanted: Some(Wanted::new("kind", values, also_without)),
             ..ReaderSpec::default()
         };
-        Reads::begin(&world, &topic, spec)
+        Reads::begin(&world, &topic, &spec)
     };
     let expected: [(&[&str], bool, &[&str]); 6] = [
         (&["eu"], false, &["eu-0", "eu-4"]),
@@ -214,7 +214,7 @@ async fn all_partitions_are_read_each_in_its_order_and_those_that_are_added_too(
         credit: None,
         ..ReaderSpec::default()
     };
-    let mut one = Reads::begin(&world, &topic, one);
+    let mut one = Reads::begin(&world, &topic, &one);
     assert_eq!(all.bodies().await, ["0-0", "0-1", "0-2", "1-0", "1-1"]);
     let of_one = one.rest().await;
     assert!(of_one.iter().all(|delivery| delivery.id.lane == 1) && of_one.len() == 2);
@@ -234,7 +234,7 @@ async fn what_is_no_longer_kept_is_passed_over_and_a_deleted_topic_ends_its_read
         credit: Some(1),
         ..ReaderSpec::default()
     };
-    let mut reader = Reads::begin(&world, &topic, spec);
+    let mut reader = Reads::begin(&world, &topic, &spec);
     let first = reader.rest().await;
     let log = topic.log(0).unwrap();
     append(&world, &topic, 0, 4..6).await;
