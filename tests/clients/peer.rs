@@ -104,7 +104,7 @@ pub(crate) fn amqplib() -> Option<Command> {
     node("amqplib", "amqp.js")
 }
 
-/// The program with KafkaJS.
+/// The program with `KafkaJS`.
 pub(crate) fn kafkajs() -> Option<Command> {
     node("kafkajs", "kafka.js")
 }
