@@ -10,10 +10,13 @@ use super::settings::DEFINITIONS;
 /// Names the file, where no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
-/// Names that are not settings: the server that the daily commands talk to, and those that the tests take their own
-/// settings from, and pass on.
+/// Names that are not settings: the server that the daily commands talk to, what the lab is told, and those that the tests
+/// take their own settings from, and pass on.
 fn is_for_others(name: &str) -> bool {
-    name == crate::client::SERVER_VARIABLE || name == "STAFETT_BIN" || name.starts_with("STAFETT_TEST_")
+    name == crate::client::SERVER_VARIABLE
+        || name == "STAFETT_BIN"
+        || name.starts_with("STAFETT_LAB_")
+        || name.starts_with("STAFETT_TEST_")
 }
 
 type Given = (Vec<(&'static Definition, String)>, Option<PathBuf>);

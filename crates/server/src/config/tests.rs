@@ -90,6 +90,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ("STAFETT_LOG_FORMAT", "json"),
         ("STAFETT_TEST_SEED", "1"),
         ("STAFETT_BIN", "stafett"),
+        ("STAFETT_LAB_CLIENTS", "a/program"),
         ("PATH", "/bin"),
     ];
     let settings = with(flags, &variables).unwrap();
