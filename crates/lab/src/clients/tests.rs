@@ -244,7 +244,7 @@ fn the_program_is_the_one_that_is_named_or_lies_beside_this_one() {
     assert!(missing.contains("`make lab-clients`"), "{missing}");
     let beside = folder.path().join(PROGRAM);
     fs::write(&beside, "").unwrap();
-    assert_eq!(find(None, &exe), Ok(beside.clone()));
+    assert_eq!(find(None, &exe), Ok(beside));
     let other = folder.path().join("other");
     assert!(find(Some(&other), &exe).unwrap_err().contains("--clients"));
     fs::write(&other, "").unwrap();

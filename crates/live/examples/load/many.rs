@@ -138,7 +138,10 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let (begun, offset) = (Instant::now(), seen.now());
     let (mut starts, mut reports) = (0_u64, 0_u64);
     // Nobody answers pings here: instead each connection says in turn that it is there.
-    let signs_per_start = (connections as f64 / (starts_per_second * SIGN_OF_LIFE_S)).ceil() as usize;
+    let starts_per_round = (starts_per_second * SIGN_OF_LIFE_S).max(1.0);
+    let signs_per_start =
+        (1..=connections).find(|signs| *signs as f64 * starts_per_round >= connections as f64);
+    let signs_per_start = signs_per_start.unwrap_or(connections);
     let mut silent = (0..connections).cycle();
     while begun.elapsed().as_secs_f64() < seconds {
         let due = Duration::from_secs_f64(starts as f64 / starts_per_second);
