@@ -56,11 +56,14 @@ class Browser:
 
 
 class Page:
-    def __init__(self, browser, url):
+    def __init__(self, browser, url, client=None):
+        """`client` is who the page is, where it must not depend on when windows see each other's storage."""
         self.browser = browser
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.call("Runtime.enable")
+        if client:
+            self.call("Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.client = {json.dumps(client)}")
         self.call("Page.navigate", url=url)
 
     def call(self, method, **params):
@@ -122,8 +125,9 @@ try:
     page.until(f"document.querySelectorAll('#wishes .song').length === {len(wanted) + 1}")
     page.run(f"document.querySelector('[aria-label={json.dumps('Remove ' + wanted[0])}]').click()")
     page.until(f"document.querySelectorAll('#wishes .song').length === {len(wanted)}")
-    second = Page(browser, f"{file}?broker={ADDRESS}")
+    second = Page(browser, f"{file}?broker={ADDRESS}", client=page.run("localStorage.client"))
     second.until(CONNECTED)
+    second.until(f"document.querySelectorAll('#wishes .song').length === {len(wanted)}")
     same(sorted(second.wishes()), sorted([*wanted[1:], "A song that <b>nobody</b> plays"]))
     page.until("document.querySelector('#state').textContent === 'open in another window'")
 

@@ -160,7 +160,7 @@ for odd in [
     msgpack.packb({**fields, "payload": msgpack.ExtType(5, b"x")}),
     msgpack.packb({**fields, "payload": msgpack.Timestamp(1, 2)}),
     msgpack.packb({**fields, "payload": {1: 2}}),
-    msgpack.packb({**fields, "payload": {b"x": 2}}),
+    msgpack.packb({**fields, "payload": {b"\xff": 2}}),
     msgpack.packb(fields) + b"\x00",
     msgpack.packb([1]),
     b"\xdf\xff\xff\xff\xff",
