@@ -6,12 +6,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use serde_json::value::RawValue;
+use smallvec::SmallVec;
 
 use super::message::{Message, Payload};
 
@@ -77,7 +79,26 @@ struct Shard {
 }
 
 /// When a message was seen last.
-type Table = HashMap<u128, u64, RandomState>;
+type Table = HashMap<u128, u64, BuildHasherDefault<Upper>>;
+
+/// Keys are hashes already, which nobody can foresee: their upper half is taken as it is. The lower half has chosen the shard.
+#[derive(Debug, Default)]
+struct Upper(u64);
+
+impl Hasher for Upper {
+    fn write(&mut self, bytes: &[u8]) {
+        let upper = bytes.last_chunk().copied().unwrap_or_default();
+        self.0 = u64::from_le_bytes(upper);
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = u64::try_from(key >> 64).unwrap_or(0);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// What the filter says of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,11 +145,24 @@ impl Duplicates {
         };
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         let forgotten = shard.make_room(rules.table_max, rules.window_ms_max, now_ms);
-        let seen = shard.young.get(&key).or_else(|| shard.old.get(&key)).copied();
-        let is_duplicate = seen.is_some_and(|at| now_ms.saturating_sub(at) < rule.window_ms);
-        if !is_duplicate || rule.restarts {
-            shard.young.insert(key, now_ms);
-        }
+        let Shard { young, old, .. } = &mut *shard;
+        let is_within = |at: &u64| now_ms.saturating_sub(*at) < rule.window_ms;
+        let is_duplicate = match young.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let is_duplicate = is_within(entry.get());
+                if !is_duplicate || rule.restarts {
+                    entry.insert(now_ms);
+                }
+                is_duplicate
+            }
+            Entry::Vacant(entry) => {
+                let is_duplicate = old.get(&key).is_some_and(is_within);
+                if !is_duplicate || rule.restarts {
+                    entry.insert(now_ms);
+                }
+                is_duplicate
+            }
+        };
         match forgotten {
             _ if is_duplicate => Seen::Duplicate,
             0 => Seen::New,
@@ -147,13 +181,16 @@ impl Duplicates {
             (SameBy::Field(_), Payload::Bytes(_)) => return None,
         };
         let is_json = matches!(message.payload, Payload::Json(_));
+        // In one piece, which is hashed faster than many small ones. Rules may change, and what one compares is not what
+        // another does.
+        let mut text = Whole::default();
+        message.topic.hash(&mut text);
+        rule.by.hash(&mut text);
+        is_json.hash(&mut text);
+        same.hash(&mut text);
         let mut parts = self.hashes.iter().map(|hash| {
             let mut hasher = hash.build_hasher();
-            message.topic.hash(&mut hasher);
-            // Rules may change, and what one compares is not what another does.
-            rule.by.hash(&mut hasher);
-            is_json.hash(&mut hasher);
-            same.hash(&mut hasher);
+            hasher.write(&text.0);
             u128::from(hasher.finish())
         });
         Some((parts.next()? << 64) | parts.next()?)
@@ -162,6 +199,20 @@ impl Duplicates {
     /// Whether there is anything to filter.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
+    }
+}
+
+/// Everything that is to be hashed, as the bytes that a hasher gets.
+#[derive(Default)]
+struct Whole(SmallVec<[u8; 512]>);
+
+impl Hasher for Whole {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
     }
 }
 
