@@ -83,7 +83,7 @@ impl LapinSender {
         for (place, message) in messages.iter().enumerate() {
             while self.bytes >= self.bytes_max {
                 if let Err(error) = self.answers().await {
-                    let rest = parcel_of(messages.iter().skip(place));
+                    let rest: Parcel = messages.iter().skip(place).collect();
                     self.reports.failed(&rest, &error.to_string());
                     return Err(error);
                 }
@@ -130,10 +130,11 @@ impl LapinSender {
                 Ok(Confirmation::Ack(_) | Confirmation::NotRequested) => stored.push(&message),
                 Ok(Confirmation::Nack(_)) => {
                     let reason = "the broker refused messages (basic.nack)";
-                    self.reports.failed(&parcel_of([&message]), reason);
+                    self.reports.failed(&Parcel::from_iter([&message]), reason);
                 }
                 Err(error) => {
-                    self.reports.failed(&parcel_of([&message]), &error.to_string());
+                    self.reports
+                        .failed(&Parcel::from_iter([&message]), &error.to_string());
                     gone.get_or_insert_with(|| failed(&error));
                 }
             }
@@ -172,14 +173,6 @@ impl LapinSender {
     }
 }
 
-fn parcel_of<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Parcel {
-    let mut parcel = Parcel::default();
-    for message in messages {
-        parcel.push(message);
-    }
-    parcel
-}
-
 impl Sender for LapinSender {
     fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
         Box::pin(self.push_all(messages))
@@ -202,7 +195,11 @@ impl Sender for LapinSender {
 impl Drop for LapinSender {
     /// Whatever has no answer by now will have none.
     fn drop(&mut self) {
-        let left = parcel_of(self.publishing.iter().map(|publishing| &publishing.message));
+        let left: Parcel = self
+            .publishing
+            .iter()
+            .map(|publishing| &publishing.message)
+            .collect();
         if left.messages > 0 {
             self.reports
                 .failed(&left, "the connection was given up before the confirm came");

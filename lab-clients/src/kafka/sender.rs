@@ -74,12 +74,6 @@ pub(super) fn hand_over(
     }
 }
 
-pub(super) fn parcel_of(messages: &[Message]) -> Parcel {
-    let mut parcel = Parcel::default();
-    messages.iter().for_each(|message| parcel.push(message));
-    parcel
-}
-
 /// Ends librdkafka's threads without waiting for them here.
 pub(super) fn end(producer: Producer) {
     std::thread::spawn(move || drop(producer));
@@ -104,7 +98,7 @@ impl KafkaSender {
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         for (place, message) in messages.iter().enumerate() {
             if let Err(error) = self.push(message).await {
-                let rest = parcel_of(messages.get(place..).unwrap_or_default());
+                let rest: Parcel = messages.get(place..).unwrap_or_default().iter().collect();
                 self.reports.failed(&rest, &error.to_string());
                 return Err(error);
             }
@@ -136,7 +130,9 @@ impl KafkaSender {
         for answer in &self.answers {
             match &answer.failure {
                 None => stored.push(&sent(&answer.message)),
-                Some(reason) => self.reports.failed(&parcel_of(&[sent(&answer.message)]), reason),
+                Some(reason) => self
+                    .reports
+                    .failed(&Parcel::from_iter([&sent(&answer.message)]), reason),
             }
         }
         self.under_way = self.under_way.saturating_sub(self.answers.len() as u64);

@@ -20,7 +20,7 @@ use stafett_lab::workload::{Message, Reports};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
 
-use super::sender::{Producer, hand_over, parcel_of, start};
+use super::sender::{Producer, hand_over, start};
 use super::{blocking, config, failed};
 
 /// How long a transaction takes messages up where the role says nothing: as long as Kafka Streams' do.
@@ -86,7 +86,7 @@ impl Transactions {
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         for (place, message) in messages.iter().enumerate() {
             if let Err(error) = self.push(message).await {
-                let rest = parcel_of(messages.get(place..).unwrap_or_default());
+                let rest: Parcel = messages.get(place..).unwrap_or_default().iter().collect();
                 self.reports.failed(&rest, &error.to_string());
                 return Err(error);
             }

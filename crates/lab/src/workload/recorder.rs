@@ -89,6 +89,16 @@ impl Parcel {
     }
 }
 
+impl<'a> FromIterator<&'a Message> for Parcel {
+    fn from_iter<I: IntoIterator<Item = &'a Message>>(messages: I) -> Self {
+        let mut parcel = Self::default();
+        for message in messages {
+            parcel.push(message);
+        }
+        parcel
+    }
+}
+
 impl Reports {
     pub fn new(recorder: &Arc<Recorder>) -> Self {
         Self {

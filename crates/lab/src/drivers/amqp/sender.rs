@@ -92,14 +92,15 @@ impl AmqpSender {
             return Err(error);
         }
         if self.unconfirmed.is_none() {
-            self.reports.unanswered(&parcel_of(messages));
+            self.reports.unanswered(&Parcel::from_iter(messages));
         }
         self.lane = (self.lane + 1) % self.lanes.max(1);
         self.take_in()
     }
 
     fn give_up(&self, messages: &[Message], error: &DriverError) {
-        self.reports.failed(&parcel_of(messages), &error.to_string());
+        self.reports
+            .failed(&Parcel::from_iter(messages), &error.to_string());
     }
 
     /// Waits while as many are without a confirm as may be; and while too much waits to be written.
@@ -203,14 +204,6 @@ impl AmqpSender {
         }
         Ok(())
     }
-}
-
-fn parcel_of(messages: &[Message]) -> Parcel {
-    let mut parcel = Parcel::default();
-    for message in messages {
-        parcel.push(message);
-    }
-    parcel
 }
 
 impl Sender for AmqpSender {
