@@ -4,8 +4,9 @@
 //! given out again and again to whoever consumes from there, as fast as acknowledgements allow.
 //!
 //! - [`samples`]: the messages that are given out
-//! - [`session`]: what is said to a client
+//! - [`session`]: what is said to a client; [`channel`]: one of its channels
 
+mod channel;
 mod samples;
 mod session;
 
