@@ -34,6 +34,7 @@ const COMBINATIONS_MAX_OF_A_LOOK: usize = 2;
 const LOOK_BELOW: f64 = 0.1;
 /// Consumers read what these messages made: batches as the producers make them.
 const FILL: u64 = 20_000;
+const FILL_WITHIN: Duration = Duration::from_secs(5);
 /// Messages per second that a tool sends while it is measured how many it receives: the stub gives out the first one again
 /// and again.
 const TRICKLE: f64 = 100.0;
@@ -117,7 +118,9 @@ async fn of_plan(
             return None;
         }
         tools::name(protocol)?.clone_into(&mut ceiling.driver);
-        let tool = Tool::find(protocol, request.peers().as_deref(), &logs).await.ok()?;
+        let tool = Tool::find(protocol, request.peers().as_deref(), &logs)
+            .await
+            .ok()?;
         by = Other::Tool(tool, logs);
     } else if systems::wants_client(system, plan) {
         // Where the program is not there, or lacks something, the points say so.
@@ -136,16 +139,7 @@ async fn of_plan(
         }
         lean.name().clone_into(&mut ceiling.driver);
     }
-    if let Err(reason) = fill(
-        request,
-        plan,
-        (protocol, system),
-        &mut by,
-        &mut ceiling,
-        stop,
-    )
-    .await
-    {
+    if let Err(reason) = fill(request, plan, (protocol, system), &mut by, &mut ceiling, stop).await {
         ceiling.reason = Some(reason);
     }
     if let Other::Client(client) = by {
@@ -234,6 +228,9 @@ impl Measured<'_> {
                 }
             }
             both.roles.extend(only(plan, Does::Consume).roles);
+            if is_tool {
+                self.prepare_batches(plan, "c").await?;
+            }
             let consumed = self.load(both, "c").await?;
             // The stub gives the same batches again and again.
             let received: u64 = consumed
@@ -244,6 +241,26 @@ impl Measured<'_> {
             ceiling.consume_rate = Some(received as f64 / consumed.measured_s.max(1e-9));
         }
         Ok(())
+    }
+
+    /// A batch of those few messages would be one message; so the lean driver sends the one that is given out.
+    async fn prepare_batches(&self, plan: &Plan, tag: &str) -> Result<(), String> {
+        if self.system != "kafka" {
+            return Ok(());
+        }
+        let mut plan = only(plan, Does::Produce);
+        plan.run.duration.0 = FILL_WITHIN;
+        plan.run.warmup.0 = Duration::ZERO;
+        for role in plan.roles.values_mut() {
+            role.total = Some(FILL);
+        }
+        let destinations = point::destinations(&plan, &[], tag);
+        for set in destinations.values() {
+            let prepared = self.driver.prepare(set).await;
+            prepared.map_err(|error| error.to_string())?;
+        }
+        let filled = self.load_here(plan, destinations, true).await;
+        filled.map(|_| ()).map_err(|error| error.to_string())
     }
 
     async fn load(&mut self, plan: Plan, tag: &str) -> Result<Loaded, String> {
@@ -265,7 +282,7 @@ impl Measured<'_> {
         let loaded = match &mut self.by {
             Other::Client(client) => client.run(order(plan), false).await,
             Other::Tool(tool, logs) => tool.run(&order(plan), &logs.join(tag)).await,
-            Other::Nobody => self.load_here(plan, destinations).await,
+            Other::Nobody => self.load_here(plan, destinations, false).await,
         };
         loaded.map_err(|error| error.to_string())
     }
@@ -274,6 +291,7 @@ impl Measured<'_> {
         &self,
         plan: Plan,
         destinations: BTreeMap<String, Arc<Destinations>>,
+        ends_early: bool,
     ) -> Result<Loaded, DriverError> {
         let load = Load {
             contents: Load::contents(&plan).map_err(DriverError::Refused)?,
@@ -283,7 +301,7 @@ impl Measured<'_> {
             brokers: Vec::new(),
             seating: Arc::default(),
             together: None,
-            ends_early: false,
+            ends_early,
             precise: true,
             stop: self.stop.clone(),
             on_second: Box::new(|_| ()),

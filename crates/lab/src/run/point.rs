@@ -129,21 +129,13 @@ impl Bench {
             .map_err(|reason| Outcome::because(OutcomeKind::Failed, reason))?;
         let driver = systems::driver(&point.system, address, plan).map_err(skipped)?;
         if is_fresh && has_break_in(plan) {
-            self.watch.does(&format!("warming {} up", point.system));
-            let short = Arc::new(shortened(plan));
-            // A tool's own beginning takes longer than that, and it is the system that is warmed up.
-            let mut nobody = Other::Nobody;
-            let hands = &mut Hands {
-                driver: Arc::clone(&driver),
-                other: match &mut other {
-                    Other::Tool(..) => &mut nobody,
-                    other => other,
-                },
-            };
-            // What comes of it counts for nothing, whatever it is.
-            let _ = self
-                .load(hands, &short, &topic_settings, &format!("{}-warm", point.number))
-                .await;
+            self.warm_up(
+                (point.number, &point.system),
+                plan,
+                &topic_settings,
+                (&driver, &mut other),
+            )
+            .await;
         }
         let hands = &mut Hands {
             driver,
@@ -175,6 +167,30 @@ impl Bench {
                 Ok(())
             }
         }
+    }
+
+    /// A system that was just started is under load for a while. What comes of it counts for nothing, whatever it is.
+    async fn warm_up(
+        &mut self,
+        (number, system): (u32, &str),
+        plan: &Plan,
+        topic_settings: &[(String, String)],
+        (driver, other): (&Arc<dyn Driver>, &mut Other),
+    ) {
+        self.watch.does(&format!("warming {system} up"));
+        // A tool's own beginning takes longer than that, and it is the system that is warmed up.
+        let mut nobody = Other::Nobody;
+        let hands = &mut Hands {
+            driver: Arc::clone(driver),
+            other: match other {
+                Other::Tool(..) => &mut nobody,
+                Other::Nobody | Other::Client(_) => other,
+            },
+        };
+        let short = Arc::new(shortened(plan));
+        let _ = self
+            .load(hands, &short, topic_settings, &format!("{number}-warm"))
+            .await;
     }
 
     /// Finds out who sends and receives, and whether what is asked can be done; the program that does it, if it is not this
@@ -224,7 +240,9 @@ impl Bench {
     /// The load tool for what is spoken to the system; or what it, or this run, lacks.
     async fn choose_tool(&self, point: &mut Point, plan: &Plan, logs: &Path) -> Result<Tool, String> {
         let spoken = systems::protocol(&point.system, plan)?;
-        tools::name(spoken).unwrap_or_default().clone_into(&mut point.driver.name);
+        tools::name(spoken)
+            .unwrap_or_default()
+            .clone_into(&mut point.driver.name);
         if self.crew.is_some() {
             return Err("a load tool runs on this machine, and not on agents".to_owned());
         }

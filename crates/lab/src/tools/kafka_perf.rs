@@ -39,7 +39,10 @@ pub(super) fn launches(plan: &Plan, target: &Target<'_>) -> Result<Vec<Launch>, 
     let parts = Parts::of(plan, NAME)?;
     let (name, senders) = parts.senders;
     if parts.topics.count > 1 {
-        return Err(format!("{NAME} has one topic, and there are {} (`count`)", parts.topics.count));
+        return Err(format!(
+            "{NAME} has one topic, and there are {} (`count`)",
+            parts.topics.count
+        ));
     }
     let mut roles = std::iter::once(parts.senders).chain(parts.receivers);
     if let Some((name, role)) = roles.find(|(_, role)| role.clients > CLIENTS_MAX) {
@@ -59,12 +62,17 @@ pub(super) fn launches(plan: &Plan, target: &Target<'_>) -> Result<Vec<Launch>, 
     }
     let mut launches = Vec::new();
     for client in 0..senders.clients {
-        launches.push(producer(&parts, Times::of(plan), target, client)?);
+        launches.push(producer(&parts, times(plan), target, client)?);
     }
     if let Some((name, role)) = parts.receivers {
         launches.extend((0..role.clients).map(|client| consumer(name, role, target, client)));
     }
     Ok(launches)
+}
+
+/// Its time begins with its clients, who have to find their topic and join their group first.
+pub(super) fn times(plan: &Plan) -> Times {
+    Times::of(plan, 3)
 }
 
 fn topic<'a>(target: &Target<'a>) -> &'a str {
@@ -87,7 +95,10 @@ fn producer(parts: &Parts<'_>, times: Times, target: &Target<'_>, client: u32) -
     put("--topic", topic(target).to_owned());
     put("--record-size", parts.size_bytes.to_string());
     put("--reporting-interval", INTERVAL_MS.to_string());
-    put("--throughput", rate.map_or_else(|| "-1".to_owned(), |rate| rate.to_string()));
+    put(
+        "--throughput",
+        rate.map_or_else(|| "-1".to_owned(), |rate| rate.to_string()),
+    );
     let records = |seconds: u32| rate.map(|rate| whole(rate * f64::from(seconds)));
     let warmup = records(times.warmup_s);
     let all = records(times.all_s().saturating_add(SPARE_S)).unwrap_or(RECORDS_MANY);
@@ -103,7 +114,10 @@ fn producer(parts: &Parts<'_>, times: Times, target: &Target<'_>, client: u32) -
     args.push(format!("enable.idempotence={is_idempotent}"));
     args.push(format!("batch.size={}", role.batch.0));
     args.push(format!("linger.ms={}", role.linger.0.as_millis()));
-    args.push(format!("max.in.flight.requests.per.connection={}", role.in_flight));
+    args.push(format!(
+        "max.in.flight.requests.per.connection={}",
+        role.in_flight
+    ));
     args.push(format!("compression.type={}", codec(role.compression)));
     args.push(format!("client.id=producer-{client}"));
     Ok(Launch {
@@ -114,11 +128,19 @@ fn producer(parts: &Parts<'_>, times: Times, target: &Target<'_>, client: u32) -
             until_s: 0.0,
             warmup_s: warmup.map(|_| f64::from(times.warmup_s)),
         }),
-        ends: if rate.is_some() { Ends::ByCount } else { Ends::WhenTold },
+        ends: if rate.is_some() {
+            Ends::ByCount
+        } else {
+            Ends::WhenTold
+        },
     })
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts to integers saturate")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts to integers saturate"
+)]
 fn whole(count: f64) -> u64 {
     count.round().max(1.0) as u64
 }
@@ -140,7 +162,10 @@ fn consumer(name: &str, role: &Role, target: &Target<'_>, client: u32) -> Launch
     } else {
         format!("{topic}-{name}")
     };
-    let mut args = vec!["ConsumerPerformance".to_owned(), "--show-detailed-stats".to_owned()];
+    let mut args = vec![
+        "ConsumerPerformance".to_owned(),
+        "--show-detailed-stats".to_owned(),
+    ];
     let mut put = |name: &str, value: String| args.extend([name.to_owned(), value]);
     put("--bootstrap-server", target.address.to_owned());
     put("--topic", topic.to_owned());
@@ -149,9 +174,16 @@ fn consumer(name: &str, role: &Role, target: &Target<'_>, client: u32) -> Launch
     put("--timeout", TIMEOUT_MS.to_string());
     put("--reporting-interval", INTERVAL_MS.to_string());
     put("--fetch-size", role.fetch_bytes.0.to_string());
-    let whole_fetch = role.fetch_bytes.0.saturating_mul(4).min(i32::MAX.unsigned_abs().into());
+    let whole_fetch = role
+        .fetch_bytes
+        .0
+        .saturating_mul(4)
+        .min(i32::MAX.unsigned_abs().into());
     put("--command-property", format!("fetch.max.bytes={whole_fetch}"));
-    put("--command-property", format!("fetch.max.wait.ms={}", role.fetch_wait.0.as_millis()));
+    put(
+        "--command-property",
+        format!("fetch.max.wait.ms={}", role.fetch_wait.0.as_millis()),
+    );
     put("--command-property", format!("client.id=consumer-{client}"));
     Launch {
         name: "consumer-perf-test",
@@ -184,7 +216,7 @@ impl ProducerLines {
         };
         let heard = match count.strip_suffix(" steady state") {
             Some(_) => whole_of(rest),
-            None if rest.contains("th") => Some(Heard::Nothing),
+            None if rest.contains(" ms 50th, ") => Some(Heard::Nothing),
             None => self.interval(count, rest),
         };
         heard.ok_or_else(|| format!("{NAME} printed what is not understood: {line}"))
@@ -209,10 +241,7 @@ impl ProducerLines {
             max_us: Some(millis(max, " ms max latency")?),
             ..Interval::default()
         };
-        Some(Heard::Interval {
-            sent: Some(sent),
-            received: None,
-        })
+        Some(Heard::interval(Some(sent), None))
     }
 }
 
@@ -282,9 +311,6 @@ impl ConsumerLines {
             received: count,
             ..Interval::default()
         };
-        Some(Heard::Interval {
-            sent: None,
-            received: Some(received),
-        })
+        Some(Heard::interval(None, Some(received)))
     }
 }

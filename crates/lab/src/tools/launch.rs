@@ -59,14 +59,24 @@ pub(super) enum Heard {
     /// No figures.
     Nothing,
     /// What was done since the line before.
-    Interval {
-        sent: Option<Interval>,
-        received: Option<Interval>,
-    },
+    Interval(Box<Both>),
     /// Figures of all that counts together, by their names.
     Whole(Vec<(&'static str, f64)>),
     /// Why it ends, in its own words.
     Ends(String),
+}
+
+/// What either side did in the same while.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Both {
+    pub(super) sent: Option<Interval>,
+    pub(super) received: Option<Interval>,
+}
+
+impl Heard {
+    pub(super) fn interval(sent: Option<Interval>, received: Option<Interval>) -> Self {
+        Self::Interval(Box::new(Both { sent, received }))
+    }
 }
 
 impl Reader {

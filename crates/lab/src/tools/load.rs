@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::launch::{Ends, Heard, Launch, Reader};
+use super::launch::{Both, Ends, Heard, Launch, Reader};
 use super::parts::{Parts, Times};
 use super::program::{Program, Said};
 use super::told::{Interval, Series};
@@ -71,20 +71,23 @@ impl<'a> Running<'a> {
     /// # Errors
     /// Where a program cannot be started.
     pub(super) fn start(
-        tool: &'static str,
+        (tool, times): (&'static str, Times),
         script: &Path,
         launches: Vec<Launch>,
         order: &'a Order,
         logs: &Path,
     ) -> Result<Self, DriverError> {
         let parts = Parts::of(&order.plan, tool).map_err(DriverError::Refused)?;
-        let brokers = order.brokers.iter().map(|pid| Watched::new(ProcessKind::Broker, *pid));
+        let brokers = order
+            .brokers
+            .iter()
+            .map(|pid| Watched::new(ProcessKind::Broker, *pid));
         let (tell, told) = mpsc::channel(LINES_WAITING);
         let mut running = Self {
             tool,
             order,
             parts,
-            times: Times::of(&order.plan),
+            times,
             started: Instant::now(),
             members: Vec::new(),
             told,
@@ -190,7 +193,10 @@ impl<'a> Running<'a> {
         } else {
             "did not come to an end".to_owned()
         };
-        let complaint = self.members.first().map_or_else(String::new, |member| member.program.complaint());
+        let complaint = self
+            .members
+            .first()
+            .map_or_else(String::new, |member| member.program.complaint());
         Err(DriverError::Failed(format!("{} {how}{complaint}", self.tool)))
     }
 
@@ -204,10 +210,11 @@ impl<'a> Running<'a> {
             Heard::Nothing => {}
             Heard::Whole(whole) => member.whole = whole,
             Heard::Ends(reason) => member.reason = Some(reason),
-            Heard::Interval { sent, received } => {
+            Heard::Interval(both) => {
+                let Both { sent, received } = *both;
                 let main = sent.or(received).unwrap_or_default();
                 let began = now.checked_sub(Duration::try_from_secs_f64(main.until_s).unwrap_or_default());
-                let zero = *member.zero.get_or_insert(began.unwrap_or(now));
+                let zero = *member.zero.get_or_insert_with(|| began.unwrap_or(now));
                 member.sent.intervals.extend(sent);
                 member.received.intervals.extend(received);
                 if key == 0 {
@@ -264,7 +271,10 @@ impl<'a> Running<'a> {
                 None => failed(format!("after {until_s:.0} s of {all_s:.0} s{complaint}")),
             },
             (true, Ends::WhenTold) => {
-                let reason = member.reason.as_ref().map_or(complaint, |reason| format!(": {reason}"));
+                let reason = member
+                    .reason
+                    .as_ref()
+                    .map_or(complaint, |reason| format!(": {reason}"));
                 failed(format!("before it was told to{reason}"))
             }
         }
@@ -279,17 +289,20 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// What each program sent, and what it received, in the time of the first.
+    fn sides(&self) -> (Vec<Series>, Vec<Series>) {
+        let sides = self.members.iter().map(|member| {
+            let offset_s = self.offset_s(member);
+            (member.sent.moved(offset_s), member.received.moved(offset_s))
+        });
+        sides.unzip()
+    }
+
     fn loaded(&mut self) -> Loaded {
-        let (sent, received): (Vec<Series>, Vec<Series>) = self
-            .members
-            .iter()
-            .map(|member| {
-                let offset_s = self.offset_s(member);
-                (member.sent.moved(offset_s), member.received.moved(offset_s))
-            })
-            .unzip();
+        let (sent, received) = self.sides();
         let (warmup_s, measured_s) = (f64::from(self.times.warmup_s), f64::from(self.times.measured_s));
         let window = (warmup_s, warmup_s + measured_s);
+        let size_bytes = self.parts.size_bytes;
         let mut roles: Vec<RoleResult> = Vec::new();
         let mut figures = BTreeMap::new();
         let sides = [
@@ -301,26 +314,29 @@ impl<'a> Running<'a> {
             let all = Series::together(series);
             let mut put = |figure: &str, value: Option<f64>| {
                 if let Some(value) = value {
-                    figures.insert(format!("{latency}_{figure}_us"), value);
+                    figures.insert(format!("{latency}_{figure}_us"), value.round());
                 }
             };
             put("mean", all.mean_us(window));
             put("p50", all.quantile(window, 0.5));
             put("p95", all.quantile(window, 0.95));
             put("p99", all.quantile(window, 0.99));
-            let counts = all.counts(window, self.parts.size_bytes);
-            let done = all.sum(window, |interval| interval.acknowledged + interval.received);
-            let of_each = u32::try_from(series.iter().filter(|series| !series.intervals.is_empty()).count());
+            let programs = series
+                .iter()
+                .filter(|series| !series.intervals.is_empty())
+                .count();
+            let of_each = role.clients / u32::try_from(programs).unwrap_or(1).max(1);
+            let rate = all.sum(window, |interval| interval.acknowledged + interval.received) / measured_s;
             roles.push(RoleResult {
                 name: name.to_owned(),
                 does: role.does.name().to_owned(),
                 clients: role.clients,
-                counts,
-                totals: all.counts((0.0, f64::MAX), self.parts.size_bytes),
-                rate: done / measured_s,
-                bytes_rate: done / measured_s * self.parts.size_bytes as f64,
+                counts: all.counts(window, size_bytes),
+                totals: all.counts((0.0, f64::MAX), size_bytes),
+                rate,
+                bytes_rate: rate * size_bytes as f64,
                 latencies: BTreeMap::new(),
-                samples: all.samples(role.clients / of_each.unwrap_or(1).max(1)),
+                samples: all.samples(of_each),
             });
         }
         roles.sort_by(|left, right| left.name.cmp(&right.name));
@@ -337,7 +353,10 @@ impl<'a> Running<'a> {
             measured_s,
             drain_s: None,
             sustainable_rate: None,
-            error: self.zero.is_none().then(|| format!("{} told of no message", self.tool)),
+            error: self
+                .zero
+                .is_none()
+                .then(|| format!("{} told of no message", self.tool)),
             remarks: Vec::new(),
             books: Vec::new(),
             client_cores: environment::cores(),

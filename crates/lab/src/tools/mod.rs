@@ -28,6 +28,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::launch::{Launch, Target};
 use self::load::Running;
+use self::parts::{Parts, Times};
 use self::program::{Program, Said};
 use crate::agents::crew::Order;
 use crate::drivers::DriverError;
@@ -78,6 +79,13 @@ impl Kind {
         }
     }
 
+    fn times(self, plan: &Plan) -> Times {
+        match self {
+            Self::PerfTest => perf_test::times(plan),
+            Self::Kafka => kafka_perf::times(plan),
+        }
+    }
+
     fn remark(self) -> &'static str {
         match self {
             Self::PerfTest => {
@@ -106,7 +114,9 @@ pub(crate) fn name(protocol: Protocol) -> Option<&'static str> {
 
 /// Whether a driver of that name is a tool.
 pub(crate) fn is_name(driver: &str) -> bool {
-    Protocol::ALL.into_iter().any(|protocol| name(protocol) == Some(driver))
+    Protocol::ALL
+        .into_iter()
+        .any(|protocol| name(protocol) == Some(driver))
 }
 
 /// What the tool for a protocol cannot be told, by its name.
@@ -147,21 +157,29 @@ impl Tool {
         };
         let version = version(&script, logs).await;
         let version = version.map_err(|reason| format!("{} cannot be run: {reason}", kind.title()))?;
-        Ok(Self { kind, script, version })
+        Ok(Self {
+            kind,
+            script,
+            version,
+        })
     }
 
     /// Runs a load; nothing of it runs any more after that.
     pub(crate) async fn run(&self, order: &Order, logs: &Path) -> Result<Loaded, DriverError> {
         let destinations = destinations(&order.plan, &order.topic_settings, &order.tag);
-        let parts = parts::Parts::of(&order.plan, self.kind.title()).map_err(DriverError::Refused)?;
+        let parts = Parts::of(&order.plan, self.kind.title()).map_err(DriverError::Refused)?;
         let used = destinations.get(parts.set);
         let target = Target {
             address: &order.address,
             names: used.map_or(&[], |used| used.names.as_slice()),
             settings: used.map_or(&[], |used| used.settings.as_slice()),
         };
-        let launches = self.kind.launches(&order.plan, &target).map_err(DriverError::Refused)?;
-        let running = Running::start(self.kind.title(), &self.script, launches, order, logs)?;
+        let launches = self
+            .kind
+            .launches(&order.plan, &target)
+            .map_err(DriverError::Refused)?;
+        let times = self.kind.times(&order.plan);
+        let running = Running::start((self.kind.title(), times), &self.script, launches, order, logs)?;
         let mut loaded = running.run().await?;
         loaded.remarks.push(self.kind.remark().to_owned());
         Ok(loaded)

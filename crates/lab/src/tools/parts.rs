@@ -19,8 +19,7 @@ pub(super) struct Parts<'a> {
     pub(super) rate: Option<f64>,
 }
 
-/// Whole seconds, as tools count: of each at least one, and the first one is always warm-up, as the Java machine begins
-/// in it.
+/// Whole seconds, as tools count, and at least one that counts. What a tool's beginning takes is always warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) warmup_s: u32,
@@ -28,9 +27,9 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan, beginning_s: u32) -> Self {
         Self {
-            warmup_s: whole(plan.run.warmup.0),
+            warmup_s: whole(plan.run.warmup.0).max(beginning_s),
             measured_s: whole(plan.run.duration.0),
         }
     }
@@ -57,12 +56,16 @@ impl<'a> Parts<'a> {
                 Does::Consume => &mut receivers,
                 Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => {
                     let does = role.does.name();
-                    return Err(format!("{tool} sends and receives, and cannot `{does}` (`{name}`)"));
+                    return Err(format!(
+                        "{tool} sends and receives, and cannot `{does}` (`{name}`)"
+                    ));
                 }
             };
             if slot.replace((name.as_str(), role)).is_some() {
                 let does = role.does.name();
-                return Err(format!("{tool} has one role that does `{does}`, and there are several"));
+                return Err(format!(
+                    "{tool} has one role that does `{does}`, and there are several"
+                ));
             }
             if let Some(setting) = unknown(role) {
                 return Err(format!("{tool} has no `{setting}` (`{name}`)"));
@@ -76,7 +79,9 @@ impl<'a> Parts<'a> {
         };
         let set = set_of(senders.1);
         if receivers.is_some_and(|(_, role): (&str, &Role)| set_of(role) != set) {
-            return Err(format!("{tool} receives from where it sends to, and not from elsewhere"));
+            return Err(format!(
+                "{tool} receives from where it sends to, and not from elsewhere"
+            ));
         }
         let topics = plan
             .topics
@@ -114,16 +119,23 @@ fn unknown(role: &Role) -> Option<&'static str> {
         ("after", role.after.is_some()),
         ("arrive", role.arrive.is_some()),
         ("kill", role.kill.is_some()),
-        ("delivery = \"exactly-once\"", role.delivery == Delivery::ExactlyOnce),
+        (
+            "delivery = \"exactly-once\"",
+            role.delivery == Delivery::ExactlyOnce,
+        ),
         ("content = { file }", matches!(role.content, Content::File(_))),
     ];
-    settings.into_iter().find_map(|(name, is_set)| is_set.then_some(name))
+    settings
+        .into_iter()
+        .find_map(|(name, is_set)| is_set.then_some(name))
 }
 
 fn size(role: &Role, tool: &str) -> Result<u64, String> {
     match &role.size {
         Size::Fixed(bytes) => Ok(bytes.0),
-        Size::Distributed(_) => Err(format!("{tool} has one size for all messages, and no distribution of sizes")),
+        Size::Distributed(_) => Err(format!(
+            "{tool} has one size for all messages, and no distribution of sizes"
+        )),
     }
 }
 

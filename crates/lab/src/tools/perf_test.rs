@@ -39,7 +39,7 @@ pub(super) fn launch(plan: &Plan, target: &Target<'_>) -> Result<Launch, String>
     let receivers = parts.receivers.map(|(_, role)| role);
     check(&parts, name)?;
     let queues = Queues::of(&parts, target)?;
-    let times = Times::of(plan);
+    let times = times(plan);
     let mut args = Args::default();
     args.put("--uri", format!("amqp://guest:guest@{}", target.address));
     args.put("--id", "lab");
@@ -86,6 +86,11 @@ pub(super) fn launch(plan: &Plan, target: &Target<'_>) -> Result<Launch, String>
     })
 }
 
+/// Its time begins when everybody is connected; the Java machine is as good as new then.
+pub(super) fn times(plan: &Plan) -> Times {
+    Times::of(plan, 1)
+}
+
 /// What `PerfTest` lacks beside what all tools lack.
 fn check(parts: &Parts<'_>, name: &str) -> Result<(), String> {
     let (_, senders) = parts.senders;
@@ -93,7 +98,9 @@ fn check(parts: &Parts<'_>, name: &str) -> Result<(), String> {
         return Err("AMQP has no compression".to_owned());
     }
     if parts.size_bytes < SIZE_MIN {
-        return Err(format!("{NAME} has no messages below {SIZE_MIN} bytes (`{name}`)"));
+        return Err(format!(
+            "{NAME} has no messages below {SIZE_MIN} bytes (`{name}`)"
+        ));
     }
     let mut roles = std::iter::once(parts.senders).chain(parts.receivers);
     match roles.find(|(_, role)| role.clients > CLIENTS_MAX) {
@@ -135,38 +142,23 @@ impl Queues {
         let first = target.names.first().map_or("", String::as_str);
         let receivers = parts.receivers.map(|(_, role)| role);
         let fans_out = receivers.is_some_and(|role| role.fan_out);
-        if parts.topics.exchange.is_some_and(|kind| kind != ExchangeKind::Fanout) {
-            return Err(format!("{NAME} is told of fan-out exchanges alone here, and of no other `exchange`"));
+        if parts
+            .topics
+            .exchange
+            .is_some_and(|kind| kind != ExchangeKind::Fanout)
+        {
+            return Err(format!(
+                "{NAME} is told of fan-out exchanges alone here, and of no other `exchange`"
+            ));
         }
         let (count, partitions) = (u64::from(parts.topics.count), u64::from(parts.topics.partitions));
-        let is_behind_exchange = fans_out || parts.topics.exchange.is_some();
-        if let Some(role) = receivers.filter(|_| is_behind_exchange) {
-            if count > 1 {
-                return Err(format!("{NAME} sends to one exchange, and there are {count} (`count`)"));
-            }
-            let audience = parts.receivers.map_or("", |(name, _)| name);
-            let named = if fans_out {
-                Named::Numbered(format!("{first}-{audience}-%d"), u64::from(role.clients) - 1)
-            } else {
-                Named::One(format!("{first}-{audience}"))
-            };
-            return Ok(Self {
-                exchange: Some(first.to_owned()),
-                named,
-                of_sender: 1,
-                of_receiver: 1,
-            });
-        }
-        if is_behind_exchange {
-            return Ok(Self {
-                exchange: Some(first.to_owned()),
-                named: Named::None,
-                of_sender: 1,
-                of_receiver: 1,
-            });
+        if fans_out || parts.topics.exchange.is_some() {
+            return Self::behind_exchange(parts, first);
         }
         if count > 1 && partitions > 1 {
-            return Err(format!("{NAME} numbers queues once: `count` or `partitions` is 1"));
+            return Err(format!(
+                "{NAME} numbers queues once: `count` or `partitions` is 1"
+            ));
         }
         let queues = count * partitions;
         let named = if queues == 1 {
@@ -174,20 +166,50 @@ impl Queues {
         } else if parts.topics.kind == TopicKind::Topic && partitions > 1 {
             Named::Numbered(format!("{first}-%d"), queues - 1)
         } else {
-            Named::Numbered(format!("{}%d", first.strip_suffix('0').unwrap_or(first)), queues - 1)
+            Named::Numbered(
+                format!("{}%d", first.strip_suffix('0').unwrap_or(first)),
+                queues - 1,
+            )
         };
         if queues > CHANNELS_MAX {
-            return Err(format!("{NAME} takes a channel for each queue, and there are {queues}: more than {CHANNELS_MAX}"));
+            return Err(format!(
+                "{NAME} takes a channel for each queue, and there are {queues}: more than {CHANNELS_MAX}"
+            ));
         }
         let clients = receivers.map_or(1, |role| u64::from(role.clients));
         if queues > clients && !queues.is_multiple_of(clients) {
-            return Err(format!("{NAME} cannot share {queues} queues out evenly to {clients} consumers"));
+            return Err(format!(
+                "{NAME} cannot share {queues} queues out evenly to {clients} consumers"
+            ));
         }
         Ok(Self {
             exchange: None,
             named,
             of_sender: queues,
             of_receiver: (queues / clients).max(1),
+        })
+    }
+
+    /// One queue for each audience; every client has one.
+    fn behind_exchange(parts: &Parts<'_>, exchange: &str) -> Result<Self, String> {
+        if parts.topics.count > 1 {
+            let count = parts.topics.count;
+            return Err(format!(
+                "{NAME} sends to one exchange, and there are {count} (`count`)"
+            ));
+        }
+        let named = match parts.receivers {
+            None => Named::None,
+            Some((audience, role)) if role.fan_out => {
+                Named::Numbered(format!("{exchange}-{audience}-%d"), u64::from(role.clients) - 1)
+            }
+            Some((audience, _)) => Named::One(format!("{exchange}-{audience}")),
+        };
+        Ok(Self {
+            exchange: Some(exchange.to_owned()),
+            named,
+            of_sender: 1,
+            of_receiver: 1,
         })
     }
 
@@ -222,6 +244,7 @@ impl Args {
         self.0.push(name.to_owned());
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and names, as they come")]
     fn put(&mut self, name: &str, value: impl ToString) {
         self.flag(name);
         self.0.push(value.to_string());
@@ -241,10 +264,17 @@ impl Lines {
         if let Some((_, reason)) = line.split_once("test stopped (") {
             return Ok(Heard::Ends(reason.trim_end().trim_end_matches(')').to_owned()));
         }
-        let Some((time, fields)) = line.strip_prefix("id: ").and_then(|rest| rest.split_once(", time ")).and_then(|(_, rest)| rest.split_once(" s, ")) else {
+        let Some((time, fields)) = line
+            .strip_prefix("id: ")
+            .and_then(|rest| rest.split_once(", time "))
+            .and_then(|(_, rest)| rest.split_once(" s, "))
+        else {
             return Ok(Heard::Nothing);
         };
-        let figures = time.parse::<f64>().ok().filter(|time| time.is_finite() && *time > self.last_s);
+        let figures = time
+            .parse::<f64>()
+            .ok()
+            .filter(|time| time.is_finite() && *time > self.last_s);
         let figures = figures.and_then(|until_s| Some((until_s, Figures::of(fields)?)));
         let Some((until_s, figures)) = figures else {
             return Err(format!("{NAME} printed what is not understood: {line}"));
@@ -278,8 +308,8 @@ impl Figures {
                 "confirmed" => figures.confirmed = Some(rate(value)?),
                 "nacked" => figures.nacked = Some(rate(value)?),
                 "received" => figures.received = Some(rate(value)?),
-                "consumer latency" => figures.consumer = quantiles(value)?,
-                "confirm latency" => figures.confirm = quantiles(value)?,
+                "consumer latency" => figures.consumer = Some(quantiles(value)?),
+                "confirm latency" => figures.confirm = Some(quantiles(value)?),
                 _ => return None,
             }
         }
@@ -288,6 +318,8 @@ impl Figures {
 
     fn heard(&self, until_s: f64, seconds: f64) -> Heard {
         let count = |rate: Option<f64>| rate.unwrap_or(0.0) * seconds;
+        // All of them are 0 where there was no message.
+        let of_any = |known: Option<Quantiles>| known.filter(|known| known.p99 > 0.0);
         let alone = Interval {
             until_s,
             seconds,
@@ -298,15 +330,15 @@ impl Figures {
             // Where nothing is confirmed, what was written counts.
             acknowledged: count(self.confirmed.or(self.sent)),
             failed: count(self.nacked) + count(self.returned),
-            quantiles: self.confirm,
+            quantiles: of_any(self.confirm),
             ..alone
         });
         let received = self.received.map(|received| Interval {
             received: received * seconds,
-            quantiles: self.consumer,
+            quantiles: of_any(self.consumer),
             ..alone
         });
-        Heard::Interval { sent, received }
+        Heard::interval(sent, received)
     }
 }
 
@@ -316,23 +348,21 @@ fn rate(text: &str) -> Option<f64> {
     (rate.is_finite() && rate >= 0.0).then_some(rate)
 }
 
-/// `210/890/1204/3020/5871 µs`; all of them are 0 where there was no message.
-fn quantiles(text: &str) -> Option<Option<Quantiles>> {
+/// `210/890/1204/3020/5871 µs`.
+fn quantiles(text: &str) -> Option<Quantiles> {
     let mut values = text.strip_suffix(" µs")?.split('/').map(|value| {
         let value: u64 = value.parse().ok()?;
         Some(value as f64)
     });
     let mut next = || values.next().flatten();
     let known = Quantiles {
-        min_us: next()?,
-        p50_us: next()?,
-        p75_us: next()?,
-        p95_us: next()?,
-        p99_us: next()?,
+        min: next()?,
+        p50: next()?,
+        p75: next()?,
+        p95: next()?,
+        p99: next()?,
     };
-    let rises = known.min_us <= known.p50_us
-        && known.p50_us <= known.p75_us
-        && known.p75_us <= known.p95_us
-        && known.p95_us <= known.p99_us;
-    (rises && values.next().is_none()).then(|| (known.p99_us > 0.0).then_some(known))
+    let rises =
+        known.min <= known.p50 && known.p50 <= known.p75 && known.p75 <= known.p95 && known.p95 <= known.p99;
+    (rises && values.next().is_none()).then_some(known)
 }

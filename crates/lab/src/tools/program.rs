@@ -78,7 +78,9 @@ impl Program {
             let status = child.wait().await;
             flag.store(true, Ordering::Release);
             token.cancel();
-            let _ = told.send((key, Said::Ended(status.map_err(|error| error.to_string())))).await;
+            let _ = told
+                .send((key, Said::Ended(status.map_err(|error| error.to_string()))))
+                .await;
         });
         Ok(Self {
             pid,
@@ -134,7 +136,10 @@ async fn pass_on(output: impl AsyncRead + Unpin, log: File, key: usize, told: &m
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await;
+        let read = (&mut output)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)
+            .await;
         if !read.is_ok_and(|read| read > 0) {
             break;
         }

@@ -20,35 +20,35 @@ pub(super) struct Interval {
 /// Points of a distribution that are known, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Quantiles {
-    pub(super) min_us: f64,
-    pub(super) p50_us: f64,
-    pub(super) p75_us: f64,
-    pub(super) p95_us: f64,
-    pub(super) p99_us: f64,
+    pub(super) min: f64,
+    pub(super) p50: f64,
+    pub(super) p75: f64,
+    pub(super) p95: f64,
+    pub(super) p99: f64,
 }
 
 impl Interval {
     pub(super) fn p99_us(&self) -> Option<u64> {
-        self.quantiles.map(|known| rounded(known.p99_us))
+        self.quantiles.map(|known| rounded(known.p99))
     }
 }
 
 impl Quantiles {
     fn points(&self) -> [(f64, f64); 5] {
         [
-            (self.min_us, 0.0),
-            (self.p50_us, 0.5),
-            (self.p75_us, 0.75),
-            (self.p95_us, 0.95),
-            (self.p99_us, 0.99),
+            (self.min, 0.0),
+            (self.p50, 0.5),
+            (self.p75, 0.75),
+            (self.p95, 0.95),
+            (self.p99, 0.99),
         ]
     }
 
     /// The share of messages that took no longer. Between two known points it grows evenly; of the slowest hundredth no
     /// more is known than where it begins.
     fn share_until(&self, micros: f64) -> f64 {
-        let mut before = (self.min_us, 0.0);
-        if micros < self.min_us {
+        let mut before = (self.min, 0.0);
+        if micros < self.min {
             return 0.0;
         }
         for (at, share) in self.points() {
@@ -69,11 +69,14 @@ pub(super) fn quantile_of_all(parts: &[(f64, Quantiles)], quantile: f64) -> Opti
     if all <= 0.0 {
         return None;
     }
-    let mut low = parts.iter().map(|(_, known)| known.min_us).reduce(f64::min)?;
-    let mut high = parts.iter().map(|(_, known)| known.p99_us).reduce(f64::max)?;
+    let mut low = parts.iter().map(|(_, known)| known.min).reduce(f64::min)?;
+    let mut high = parts.iter().map(|(_, known)| known.p99).reduce(f64::max)?;
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
-        let until: f64 = parts.iter().map(|(count, known)| count * known.share_until(middle)).sum();
+        let until: f64 = parts
+            .iter()
+            .map(|(count, known)| count * known.share_until(middle))
+            .sum();
         if until < quantile * all {
             low = middle;
         } else {
@@ -109,7 +112,10 @@ impl Series {
     /// What several programs did on the same side.
     pub(super) fn together(all: &[Self]) -> Self {
         Self {
-            intervals: all.iter().flat_map(|series| series.intervals.iter().copied()).collect(),
+            intervals: all
+                .iter()
+                .flat_map(|series| series.intervals.iter().copied())
+                .collect(),
         }
     }
 
@@ -124,12 +130,17 @@ impl Series {
     }
 
     pub(super) fn sum(&self, (from_s, to_s): (f64, f64), of: impl Fn(&Interval) -> f64) -> f64 {
-        self.between(from_s, to_s).map(|(share, interval)| share * of(interval)).sum()
+        self.between(from_s, to_s)
+            .map(|(share, interval)| share * of(interval))
+            .sum()
     }
 
     pub(super) fn counts(&self, window: (f64, f64), size_bytes: u64) -> Counts {
         let sum = |of: fn(&Interval) -> f64| rounded(self.sum(window, of));
-        let (acknowledged, received) = (sum(|interval| interval.acknowledged), sum(|interval| interval.received));
+        let (acknowledged, received) = (
+            sum(|interval| interval.acknowledged),
+            sum(|interval| interval.received),
+        );
         Counts {
             sent: sum(|interval| interval.sent),
             acknowledged,
@@ -171,7 +182,7 @@ impl Series {
             acknowledged: rounded(interval.acknowledged),
             received: rounded(interval.received),
             failed: rounded(interval.failed),
-            p50_us: interval.quantiles.map(|known| rounded(known.p50_us)),
+            p50_us: interval.quantiles.map(|known| rounded(known.p50)),
             p99_us: interval.p99_us(),
             max_us: interval.max_us.map(rounded),
             ..RateSample::default()
@@ -182,10 +193,18 @@ impl Series {
 
 /// Messages that a latency was taken of.
 fn messages(interval: &Interval) -> f64 {
-    if interval.received > 0.0 { interval.received } else { interval.acknowledged }
+    if interval.received > 0.0 {
+        interval.received
+    } else {
+        interval.acknowledged
+    }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts to integers saturate")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts to integers saturate"
+)]
 fn rounded(value: f64) -> u64 {
     value.round() as u64
 }
@@ -195,23 +214,26 @@ mod tests {
     use super::*;
 
     const QUICK: Quantiles = Quantiles {
-        min_us: 100.0,
-        p50_us: 1_000.0,
-        p75_us: 2_000.0,
-        p95_us: 2_500.0,
-        p99_us: 3_000.0,
+        min: 100.0,
+        p50: 1_000.0,
+        p75: 2_000.0,
+        p95: 2_500.0,
+        p99: 3_000.0,
     };
     const SLOW: Quantiles = Quantiles {
-        min_us: 50_000.0,
-        p50_us: 100_000.0,
-        p75_us: 200_000.0,
-        p95_us: 400_000.0,
-        p99_us: 500_000.0,
+        min: 50_000.0,
+        p50: 100_000.0,
+        p75: 200_000.0,
+        p95: 400_000.0,
+        p99: 500_000.0,
     };
 
     fn near(found: Option<f64>, expected: f64) {
         let found = found.unwrap();
-        assert!((found / expected - 1.0).abs() < 1e-6, "{found} and not {expected}");
+        assert!(
+            (found / expected - 1.0).abs() < 1e-6,
+            "{found} and not {expected}"
+        );
     }
 
     #[test]
@@ -229,7 +251,7 @@ mod tests {
         let parts = [(1_900.0, QUICK), (100.0, SLOW)];
         // A twentieth of all is slow, so the slowest hundredth of all is a fifth of it: its own 80th percentile.
         near(quantile_of_all(&parts, 0.99), 250_000.0);
-        assert!(quantile_of_all(&parts, 0.5).unwrap() < 1_100.0);
+        assert!(quantile_of_all(&parts, 0.5).unwrap() < 1_200.0);
         let rare = [(1_900.0, QUICK), (1.0, SLOW)];
         near(quantile_of_all(&rare, 0.99), 3_000.0);
     }
@@ -237,11 +259,11 @@ mod tests {
     #[test]
     fn a_distribution_of_one_value_has_it_everywhere() {
         let one = Quantiles {
-            min_us: 7.0,
-            p50_us: 7.0,
-            p75_us: 7.0,
-            p95_us: 7.0,
-            p99_us: 7.0,
+            min: 7.0,
+            p50: 7.0,
+            p75: 7.0,
+            p95: 7.0,
+            p99: 7.0,
         };
         near(quantile_of_all(&[(5.0, one)], 0.5), 7.0);
         near(quantile_of_all(&[(5.0, one)], 0.99), 7.0);
@@ -257,7 +279,11 @@ mod tests {
             ..Interval::default()
         };
         Series {
-            intervals: vec![interval(1.0, 1.0, 10.0), interval(2.0, 1.0, 100.0), interval(4.0, 2.0, 400.0)],
+            intervals: vec![
+                interval(1.0, 1.0, 10.0),
+                interval(2.0, 1.0, 100.0),
+                interval(4.0, 2.0, 400.0),
+            ],
         }
     }
 
@@ -265,10 +291,16 @@ mod tests {
     fn intervals_count_by_how_much_of_them_lies_in_what_counts() {
         let series = series();
         let counts = series.counts((1.0, 3.0), 10);
-        assert_eq!((counts.acknowledged, counts.bytes_sent, counts.received), (300, 3000, 0));
+        assert_eq!(
+            (counts.acknowledged, counts.bytes_sent, counts.received),
+            (300, 3000, 0)
+        );
         assert_eq!(series.counts((0.0, 100.0), 1).acknowledged, 510);
         assert_eq!(series.counts((5.0, 6.0), 1).acknowledged, 0);
-        near(series.mean_us((1.0, 3.0)), (100.0 * 100.0 + 200.0 * 400.0) / 300.0);
+        near(
+            series.mean_us((1.0, 3.0)),
+            (100.0 * 100.0 + 200.0 * 400.0) / 300.0,
+        );
         assert_eq!(series.quantile((0.0, 9.0), 0.5), None);
         assert_eq!(series.samples(3)[2].acknowledged, 400);
     }

@@ -2,8 +2,8 @@
 
 use hdrhistogram::Histogram;
 
-use super::{Drawn, Entry};
 use super::split::split;
+use super::{Drawn, Entry};
 use crate::experiment::Figure;
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, LineChart, LinePoint, Series};
@@ -45,7 +45,9 @@ pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
                 .map(|(_, histogram)| histogram.len())
                 .max()
                 .unwrap_or(0);
-            let rarest = told.iter().flat_map(|(_, told)| told.iter().map(|(quantile, _)| *quantile));
+            let rarest = told
+                .iter()
+                .flat_map(|(_, told)| told.iter().map(|(quantile, _)| *quantile));
             let count = count.max(rarest.map(messages_for).max().unwrap_or(0));
             let mut series = Vec::new();
             for (entry, histogram) in &curves {
@@ -113,7 +115,10 @@ fn quantiles(name: &str, cells: &[&Cell<'_>]) -> Told {
 fn missing(entry: &Entry, name: &str, told: &Told) -> String {
     let what = meaning(name).to_lowercase();
     if told.is_empty() {
-        return format!("{} has no curve: its driver does not tell {what} by percentile.", entry.name);
+        return format!(
+            "{} has no curve: its driver does not tell {what} by percentile.",
+            entry.name
+        );
     }
     format!(
         "{} has marks and no curve: its driver tells a few percentiles of {what} and no histogram, counted from the moment \

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use stafett_amqp_wire::methods::{
-    BASIC, Basic, Confirm, Exchange, Queue, basic, confirm, exchange, queue,
-};
+use stafett_amqp_wire::methods::{BASIC, Basic, Confirm, Exchange, Queue, basic, confirm, exchange, queue};
 use stafett_amqp_wire::{FrameRef, Method};
 
 use super::samples::{Repeated, Samples};

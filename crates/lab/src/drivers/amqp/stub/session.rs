@@ -87,7 +87,11 @@ impl Session {
     fn channel(&mut self, number: u16) -> Result<&mut Channel, Ended> {
         let is_it = |channel: &Channel| channel.number == number;
         if !self.channels.get(self.last).is_some_and(is_it) {
-            self.last = self.channels.iter().position(is_it).ok_or(Ended::NotOpen(number))?;
+            self.last = self
+                .channels
+                .iter()
+                .position(is_it)
+                .ok_or(Ended::NotOpen(number))?;
         }
         self.channels.get_mut(self.last).ok_or(Ended::NotOpen(number))
     }
@@ -132,7 +136,8 @@ impl Session {
         #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
         match method {
             Method::Channel(ChannelMethod::Open(_)) => {
-                self.channels.push(Channel::new(number, Arc::clone(&self.samples)));
+                self.channels
+                    .push(Channel::new(number, Arc::clone(&self.samples)));
                 Ok(Some(channel::OpenOk::default().into()))
             }
             Method::Channel(ChannelMethod::Close(_)) => Ok(Some(channel::CloseOk {}.into())),
