@@ -14,7 +14,7 @@
 //! delivery.
 
 use super::launch::{Ends, Heard, Launch, Reader, Target};
-use super::parts::{Parts, Times};
+use super::parts::{Parts, Times, Zero};
 use super::told::Interval;
 use crate::experiment::{Codec, Delivery, Plan, Role};
 
@@ -28,8 +28,8 @@ const RECORDS_MANY: u64 = 1_000_000_000_000_000;
 /// A consumer may wait so long for a record.
 const TIMEOUT_MS: u64 = 86_400_000;
 const INTERVAL_MS: u32 = 1000;
-/// Behind what counts, so that the last second that does is told.
-const SPARE_S: u32 = 1;
+/// A producer begins before its consumers have joined their group, and sends for so much longer.
+pub(super) const SPARE_S: u32 = 6;
 
 /// The programs for a plan: producers first.
 ///
@@ -70,9 +70,9 @@ pub(super) fn launches(plan: &Plan, target: &Target<'_>) -> Result<Vec<Launch>, 
     Ok(launches)
 }
 
-/// Its time begins with its clients, who have to find their topic and join their group first.
+/// Each program begins by itself, and has to find its topic or to join its group first.
 pub(super) fn times(plan: &Plan) -> Times {
-    Times::of(plan, 3)
+    Times::of(plan, Zero::AllHaveTold)
 }
 
 fn topic<'a>(target: &Target<'a>) -> &'a str {

@@ -1,11 +1,11 @@
 //! A load by a tool: its programs from their start to their end, and what they tell as a result.
 //!
 //! ```text
-//! start programs │ first line: zero = then − what it covers │ warm-up │ measured … │ one more second, end
-//!                                                           0         W           W+D
+//! start programs, first lines │ warm-up │ measured … │ the line about the last second, end
+//!                             0         W           W+D
 //! ```
 //!
-//! Seconds are the tool's own. Processes are sampled at the same moments as seen from here.
+//! Seconds are the tool's own, or begin when each of its programs has told of messages. Processes are sampled at the same moments as seen from here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,9 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::kafka_perf;
 use super::launch::{Both, Ends, Heard, Launch, Reader};
-use super::parts::{Parts, Times};
+use super::parts::{Parts, Times, Zero};
 use super::program::{Program, Said};
 use super::told::{Interval, Series};
 use crate::agents::crew::Order;
@@ -31,8 +32,9 @@ use crate::workload::load::Second;
 const STARTED_WITHIN: Duration = Duration::from_mins(1);
 /// Behind its time, a tool that knows it may take so long to end.
 const ENDED_WITHIN: Duration = Duration::from_secs(40);
-/// Who does not know it is waited for so long, for the line about the last second.
+/// Who does not know it is waited for so long: for the line about the last second, or for all that it had to send.
 const LAST_LINE_WITHIN: Duration = Duration::from_secs(2);
+const ALL_SENT_WITHIN: Duration = Duration::from_secs(2 + kafka_perf::SPARE_S as u64);
 const SECOND: Duration = Duration::from_secs(1);
 const LINES_WAITING: usize = 256;
 
@@ -165,8 +167,18 @@ impl<'a> Running<'a> {
         let Some(zero) = self.zero else {
             return (self.started + STARTED_WITHIN + all, true);
         };
-        let waits = self.members.iter().any(|member| member.ends == Ends::InTime);
-        let patience = if waits { ENDED_WITHIN } else { LAST_LINE_WITHIN };
+        let has = |ends| {
+            self.members
+                .iter()
+                .any(|member| !member.has_ended && member.ends == ends)
+        };
+        let patience = if has(Ends::InTime) {
+            ENDED_WITHIN
+        } else if has(Ends::ByCount) {
+            ALL_SENT_WITHIN
+        } else {
+            LAST_LINE_WITHIN
+        };
         if self.sampled_s < self.times.all_s() {
             return (zero + SECOND * (self.sampled_s + 1), false);
         }
@@ -177,7 +189,7 @@ impl<'a> Running<'a> {
     fn is_over(&self) -> bool {
         let all_s = f64::from(self.times.all_s());
         self.members.iter().all(|member| {
-            let covers = member.zero.is_some() && member.until_s() + self.offset_s(member) >= all_s;
+            let covers = self.zero.is_some() && member.until_s() + self.offset_s(member) >= all_s;
             member.has_ended || member.ends == Ends::WhenTold && covers
         })
     }
@@ -217,9 +229,13 @@ impl<'a> Running<'a> {
                 let zero = *member.zero.get_or_insert_with(|| began.unwrap_or(now));
                 member.sent.intervals.extend(sent);
                 member.received.intervals.extend(received);
+                self.begin(now);
                 if key == 0 {
-                    (self.order.on_second)(&second(&main, of_s));
-                    self.begin(zero, now);
+                    let at_s = self.zero.map_or(0.0, |begun| {
+                        main.until_s + (zero.saturating_duration_since(begun)).as_secs_f64()
+                            - begun.saturating_duration_since(zero).as_secs_f64()
+                    });
+                    (self.order.on_second)(&second(&main, at_s, of_s));
                 }
             }
         }
@@ -227,15 +243,22 @@ impl<'a> Running<'a> {
     }
 
     /// Processes are sampled from here on: what their beginning took is warm-up.
-    fn begin(&mut self, zero: Instant, now: Instant) {
-        if self.zero.is_some() {
+    fn begin(&mut self, now: Instant) {
+        let have_told = self.members.iter().all(|member| member.zero.is_some());
+        if self.zero.is_some() || !have_told {
             return;
         }
+        let told = self.members.first().and_then(|member| member.zero);
+        let zero = match self.times.zero {
+            Zero::Told => told.unwrap_or(now),
+            Zero::AllHaveTold => now,
+        };
         self.zero = Some(zero);
         let behind = now.saturating_duration_since(zero).as_secs();
         self.sampled_s = u32::try_from(behind).unwrap_or(u32::MAX);
+        let since = now.saturating_duration_since(self.started).as_secs_f64();
         for broker in &mut self.brokers {
-            broker.sample(f64::from(self.sampled_s), f64::from(self.sampled_s));
+            broker.sample(f64::from(self.sampled_s), since);
         }
         self.clients = self
             .members
@@ -332,7 +355,7 @@ impl<'a> Running<'a> {
                 does: role.does.name().to_owned(),
                 clients: role.clients,
                 counts: all.counts(window, size_bytes),
-                totals: all.counts((0.0, f64::MAX), size_bytes),
+                totals: all.counts((f64::NEG_INFINITY, f64::INFINITY), size_bytes),
                 rate,
                 bytes_rate: rate * size_bytes as f64,
                 latencies: BTreeMap::new(),
@@ -375,10 +398,10 @@ impl Member {
     }
 }
 
-fn second(interval: &Interval, of_s: f64) -> Second {
+fn second(interval: &Interval, at_s: f64, of_s: f64) -> Second {
     let count = interval.acknowledged + interval.received;
     Second {
-        at_s: interval.until_s.min(of_s),
+        at_s: at_s.clamp(0.0, of_s),
         of_s,
         rate: count / interval.seconds.max(1e-9),
         p99_us: interval.p99_us(),

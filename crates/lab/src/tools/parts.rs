@@ -19,18 +19,29 @@ pub(super) struct Parts<'a> {
     pub(super) rate: Option<f64>,
 }
 
-/// Whole seconds, as tools count, and at least one that counts. What a tool's beginning takes is always warm-up.
+/// Whole seconds, as tools count, and at least one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) warmup_s: u32,
     pub(super) measured_s: u32,
+    pub(super) zero: Zero,
+}
+
+/// When the time of a load begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Zero {
+    /// When the tool says.
+    Told,
+    /// When each of the programs has told of messages.
+    AllHaveTold,
 }
 
 impl Times {
-    pub(super) fn of(plan: &Plan, beginning_s: u32) -> Self {
+    pub(super) fn of(plan: &Plan, zero: Zero) -> Self {
         Self {
-            warmup_s: whole(plan.run.warmup.0).max(beginning_s),
+            warmup_s: whole(plan.run.warmup.0),
             measured_s: whole(plan.run.duration.0),
+            zero,
         }
     }
 

@@ -11,7 +11,7 @@
 //! the persistence of messages has to be said of durability.
 
 use super::launch::{Ends, Heard, Launch, Reader, Target};
-use super::parts::{Parts, Times};
+use super::parts::{Parts, Times, Zero};
 use super::told::{Interval, Quantiles};
 use crate::experiment::{Codec, Delivery, ExchangeKind, Plan, Role, TopicKind};
 
@@ -88,7 +88,7 @@ pub(super) fn launch(plan: &Plan, target: &Target<'_>) -> Result<Launch, String>
 
 /// Its time begins when everybody is connected; the Java machine is as good as new then.
 pub(super) fn times(plan: &Plan) -> Times {
-    Times::of(plan, 1)
+    Times::of(plan, Zero::Told)
 }
 
 /// What `PerfTest` lacks beside what all tools lack.

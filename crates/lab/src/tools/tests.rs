@@ -28,7 +28,7 @@ fn plan(text: &str) -> Plan {
 const QUEUES: &str =
     "[run]\nduration = \"4s\"\nwarmup = \"1s\"\ndriver = \"tool\"\n[topics.main]\nkind = \"queue\"\n";
 const TOPICS: &str =
-    "[run]\nduration = \"2s\"\nwarmup = \"3s\"\ndriver = \"tool\"\n[topics.main]\npartitions = 6\n";
+    "[run]\nduration = \"2s\"\nwarmup = \"2s\"\ndriver = \"tool\"\n[topics.main]\npartitions = 6\n";
 const CONFIRMS: &str =
     "[roles.p]\ndoes = \"produce\"\nwindow = 500\n[roles.c]\ndoes = \"consume\"\nprefetch = 500";
 const SIMPLE: &str = "[roles.p]\ndoes = \"produce\"\n[roles.c]\ndoes = \"consume\"";
@@ -161,13 +161,11 @@ async fn kafkas_tools_are_ended_when_both_have_told_enough() {
     let script = "case $2 in\n\
          ProducerPerformance)\n\
          echo '1 records sent, 0.5 records/sec (0.00 MB/sec), 1763.0 ms avg latency, 1763.0 ms max latency.'\n\
-         echo '23375 records sent, 23375.0 records/sec (2.23 MB/sec), 68.9 ms avg latency, 177.0 ms max latency.'\n\
-         echo '1000 records sent, 1000.0 records/sec (0.10 MB/sec), 10.0 ms avg latency, 20.0 ms max latency.'\n\
-         echo '3000 records sent, 3000.0 records/sec (0.29 MB/sec), 2.0 ms avg latency, 30.0 ms max latency.' ;;\n\
+         echo '2000000 records sent, 2000.0 records/sec (0.29 MB/sec), 4.0 ms avg latency, 30.0 ms max latency.' ;;\n\
          *)\n\
          echo 'time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec'\n\
          echo '2026-11-22 06:34:30:468, 0, 0.0001, 0.0001, 1, 0.6739, 1356, 128, 0.0007, 7.8125'\n\
-         echo '2026-11-22 06:35:31:483, 0, 0.4, 0.1, 60001, 1000.0000, 0, 900, 0.1, 1.0' ;;\n\
+         echo '2026-11-22 06:35:31:483, 0, 0.4, 0.1, 600001, 1000.0000, 0, 900, 0.1, 1.0' ;;\n\
          esac\nexec sleep 1000";
     let loaded = Fake::new(script)
         .run(&format!("{TOPICS}{SIMPLE}"), Protocol::Kafka)
@@ -176,9 +174,11 @@ async fn kafkas_tools_are_ended_when_both_have_told_enough() {
     let [consumers, producers] = loaded.roles.as_slice() else {
         panic!("{:?}", loaded.roles);
     };
-    assert_eq!((producers.rate, producers.counts.acknowledged), (2000.0, 4000));
-    assert!((consumers.rate - 1000.0).abs() < 1e-6, "{}", consumers.rate);
-    assert_eq!(producers.samples[3].max_us, Some(30_000));
+    assert_eq!(producers.counts.acknowledged, 4000);
+    near(producers.rate, 2000.0);
+    near(consumers.rate, 1000.0);
+    let last = producers.samples.last().unwrap();
+    assert_eq!(last.max_us, Some(30_000));
     let told = loaded.told.unwrap();
     assert!((told["acknowledged_mean_us"] - 4000.0).abs() < 1e-6, "{told:?}");
     assert!(
@@ -194,7 +194,7 @@ async fn kafkas_percentiles_are_those_of_its_steady_state() {
     let script = "[ $2 = ProducerPerformance ] || exec sleep 1000\n\
          echo '2700 records sent, 1000.0 records/sec (0.10 MB/sec), 90.0 ms avg latency, 300.0 ms max latency.'\n\
          echo 'In steady state.'\n\
-         echo '2000 records sent, 1000.0 records/sec (0.10 MB/sec), 1.0 ms avg latency, 20.0 ms max latency.'\n\
+         echo '20000 records sent, 1000.0 records/sec (0.10 MB/sec), 1.0 ms avg latency, 20.0 ms max latency.'\n\
          echo '4000 records sent, 999.200639 records/sec (0.10 MB/sec), 20.59 ms avg latency, 300.00 ms max latency, 1 ms 50th, 2 ms 95th, 300 ms 99th, 300 ms 99.9th.'\n\
          echo '3000 steady state records sent, 999.200639 records/sec (0.10 MB/sec), 0.59 ms avg latency, 20.00 ms max latency, 1 ms 50th, 2 ms 95th, 3 ms 99th, 9 ms 99.9th.'";
     let fixed = SIMPLE.replace("\"produce\"", "\"produce\"\nrate = { fixed = 1000 }");

@@ -187,7 +187,8 @@ impl Series {
             max_us: interval.max_us.map(rounded),
             ..RateSample::default()
         };
-        self.intervals.iter().map(sample).collect()
+        let begun = self.intervals.iter().filter(|interval| interval.until_s > 0.0);
+        begun.map(sample).collect()
     }
 }
 

@@ -67,7 +67,7 @@ fn perf_test_takes_a_channel_for_every_queue_and_its_share_of_the_rate() {
         topics.contains(" --queue-pattern lab-1-main-0-%d --queue-pattern-from 0 --queue-pattern-to 5 "),
         "{topics}"
     );
-    assert!(topics.contains(" --time 6 "), "{topics}");
+    assert!(topics.contains(" --time 5 "), "{topics}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn kafkas_tools_are_a_producer_and_a_consumer() {
     );
     let fixed = lines(&format!("{TOPICS}{fixed}"), "kafka", Protocol::Kafka).remove(0);
     assert!(
-        fixed.contains(" --throughput 1000 --num-records 6000 --warmup-records 3000 "),
+        fixed.contains(" --throughput 1000 --num-records 10000 --warmup-records 2000 "),
         "{fixed}"
     );
     assert!(
