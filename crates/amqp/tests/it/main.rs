@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod again;
 mod blocked;
 mod bound;
+mod flood;
 mod support;
