@@ -34,10 +34,6 @@ const COMBINATIONS_MAX_OF_A_LOOK: usize = 2;
 const LOOK_BELOW: f64 = 0.1;
 /// Consumers read what these messages made: batches as the producers make them.
 const FILL: u64 = 20_000;
-const FILL_WITHIN: Duration = Duration::from_secs(5);
-/// Messages per second that a tool sends while it is measured how many it receives: the stub gives out the first one again
-/// and again.
-const TRICKLE: f64 = 100.0;
 
 /// Measures the ceilings of an experiment.
 pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<Ceiling>, RunError> {
@@ -186,6 +182,9 @@ async fn fill(
     if protocol == Protocol::Amqp {
         command.arg("--amqp");
     }
+    if matches!(by, Other::Tool(..)) {
+        command.arg("--once");
+    }
     let logs = request.out.join("logs").join("stub");
     let is_ready = |line: &str| {
         let rest = line.strip_prefix(protocol.word())?;
@@ -208,7 +207,9 @@ async fn fill(
 impl Measured<'_> {
     /// Measures both directions against the stub.
     async fn both_ways(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
-        let is_tool = matches!(self.by, Other::Tool(..));
+        if matches!(self.by, Other::Tool(..)) {
+            return self.as_a_tool(plan, ceiling).await;
+        }
         let produced = self.load(only(plan, Does::Produce), "p").await?;
         let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
         let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
@@ -219,18 +220,9 @@ impl Measured<'_> {
         if plan.roles.values().any(|role| role.does == Does::Consume) {
             let mut both = only(plan, Does::Produce);
             for role in both.roles.values_mut() {
-                // A tool sends all the time, so it sends a little.
-                if is_tool {
-                    role.rate = Rate::Fixed(TRICKLE);
-                    role.window = None;
-                } else {
-                    role.total = Some(FILL);
-                }
+                role.total = Some(FILL);
             }
             both.roles.extend(only(plan, Does::Consume).roles);
-            if is_tool {
-                self.prepare_batches(plan, "c").await?;
-            }
             let consumed = self.load(both, "c").await?;
             // The stub gives the same batches again and again.
             let received: u64 = consumed
@@ -243,24 +235,22 @@ impl Measured<'_> {
         Ok(())
     }
 
-    /// A batch of those few messages would be one message; so the lean driver sends the one that is given out.
-    async fn prepare_batches(&self, plan: &Plan, tag: &str) -> Result<(), String> {
-        if self.system != "kafka" {
-            return Ok(());
+    /// A tool is measured as it is used: both sides at once, and every message goes once through the stub.
+    async fn as_a_tool(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
+        let mut both = only(plan, Does::Produce);
+        both.roles.extend(only(plan, Does::Consume).roles);
+        let loaded = self.load(both, "both").await?;
+        let of = |does: Does| {
+            let mut roles = loaded.roles.iter();
+            roles.find(|role| role.does == does.name())
+        };
+        ceiling.produce_rate = of(Does::Produce).map(|role| role.rate);
+        ceiling.consume_rate = of(Does::Consume).map(|role| role.rate);
+        let messages = of(Does::Produce).map_or(0, |role| role.counts.acknowledged);
+        if messages > 0 {
+            ceiling.client_cpu_per_million = Some(client_cpu(&loaded) / messages as f64 * 1e6);
         }
-        let mut plan = only(plan, Does::Produce);
-        plan.run.duration.0 = FILL_WITHIN;
-        plan.run.warmup.0 = Duration::ZERO;
-        for role in plan.roles.values_mut() {
-            role.total = Some(FILL);
-        }
-        let destinations = point::destinations(&plan, &[], tag);
-        for set in destinations.values() {
-            let prepared = self.driver.prepare(set).await;
-            prepared.map_err(|error| error.to_string())?;
-        }
-        let filled = self.load_here(plan, destinations, true).await;
-        filled.map(|_| ()).map_err(|error| error.to_string())
+        Ok(())
     }
 
     async fn load(&mut self, plan: Plan, tag: &str) -> Result<Loaded, String> {
@@ -282,7 +272,7 @@ impl Measured<'_> {
         let loaded = match &mut self.by {
             Other::Client(client) => client.run(order(plan), false).await,
             Other::Tool(tool, logs) => tool.run(&order(plan), &logs.join(tag)).await,
-            Other::Nobody => self.load_here(plan, destinations, false).await,
+            Other::Nobody => self.load_here(plan, destinations).await,
         };
         loaded.map_err(|error| error.to_string())
     }
@@ -291,7 +281,6 @@ impl Measured<'_> {
         &self,
         plan: Plan,
         destinations: BTreeMap<String, Arc<Destinations>>,
-        ends_early: bool,
     ) -> Result<Loaded, DriverError> {
         let load = Load {
             contents: Load::contents(&plan).map_err(DriverError::Refused)?,
@@ -301,7 +290,7 @@ impl Measured<'_> {
             brokers: Vec::new(),
             seating: Arc::default(),
             together: None,
-            ends_early,
+            ends_early: false,
             precise: true,
             stop: self.stop.clone(),
             on_second: Box::new(|_| ()),

@@ -1,16 +1,19 @@
 //! One channel of a client of the stub: what it publishes is counted, and its consumers are given samples.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::{BASIC, Basic, Confirm, Exchange, Queue, basic, confirm, exchange, queue};
 use stafett_amqp_wire::{FrameRef, Method};
 
-use super::samples::{Repeated, Samples};
+use super::samples::{Repeated, Samples, Tally};
 use super::session::Ended;
 use crate::drivers::amqp::link::{id_of, u64_at};
 
 const BODY_BYTES_MAX: usize = (128 << 10) - 8;
+/// So that consumers of one queue take turns.
+const TAKEN_AT_ONCE: u64 = 64;
 const PUBLISH: u16 = 40;
 const ACK: u16 = 80;
 
@@ -25,6 +28,8 @@ pub(super) struct Channel {
     /// The last `basic.publish`, as it came: most are alike.
     publish: Vec<u8>,
     address: String,
+    /// Where messages to that address are counted.
+    counter: Option<Arc<AtomicU64>>,
     /// The message that comes is to be kept.
     is_wanted: bool,
     body: Vec<u8>,
@@ -34,6 +39,8 @@ pub(super) struct Channel {
     prefetch: u64,
     sent: u64,
     settled: u64,
+    /// It had nothing to give out when it could.
+    waits: bool,
 }
 
 #[derive(Debug)]
@@ -42,6 +49,8 @@ struct Consumer {
     queue: String,
     settles: bool,
     delivery: Option<Repeated>,
+    /// What there is for it, unless it is given the same again and again.
+    tally: Option<Tally>,
 }
 
 impl Channel {
@@ -54,6 +63,7 @@ impl Channel {
             confirmed: 0,
             publish: Vec::new(),
             address: String::new(),
+            counter: None,
             is_wanted: false,
             body: Vec::new(),
             body_left: 0,
@@ -61,6 +71,7 @@ impl Channel {
             prefetch: 0,
             sent: 0,
             settled: 0,
+            waits: false,
         }
     }
 
@@ -68,12 +79,17 @@ impl Channel {
         !self.consumers.is_empty()
     }
 
-    /// For none of its consumers' queues is there anything.
-    pub(super) fn lacks_samples(&self) -> bool {
-        self.consumers.iter().all(|consumer| consumer.delivery.is_none())
+    /// It may give something out, and has nothing.
+    pub(super) fn waits(&self) -> bool {
+        self.waits && self.has_consumers() && self.room() > 0
     }
 
-    pub(super) fn room(&self) -> u64 {
+    /// It has something to give out, and may.
+    pub(super) fn delivers(&self) -> bool {
+        !self.waits && self.has_consumers() && self.room() > 0
+    }
+
+    fn room(&self) -> u64 {
         let settles = self.consumers.iter().any(|consumer| consumer.settles);
         if !settles || self.prefetch == 0 {
             return u64::MAX;
@@ -85,7 +101,14 @@ impl Channel {
     pub(super) fn on_header(&mut self, payload: &[u8]) {
         self.body_left = u64_at(payload, 4).unwrap_or(0);
         if self.body_left == 0 {
-            self.published += 1;
+            self.count();
+        }
+    }
+
+    fn count(&mut self) {
+        self.published += 1;
+        if let Some(counter) = &self.counter {
+            counter.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -95,11 +118,11 @@ impl Channel {
         }
         self.body_left = self.body_left.saturating_sub(payload.len() as u64);
         if self.body_left == 0 {
-            self.published += 1;
             if self.is_wanted {
                 self.samples.keep(&self.address, &self.body);
                 self.is_wanted = false;
             }
+            self.count();
         }
     }
 
@@ -179,6 +202,7 @@ impl Channel {
                     queue: method.queue.to_string(),
                     settles: !method.no_ack,
                     delivery: None,
+                    tally: self.samples.tally(&method.queue),
                 });
                 (!method.no_wait).then(|| basic::ConsumeOk { consumer_tag }.into())
             }
@@ -197,6 +221,7 @@ impl Channel {
                     &method.exchange
                 };
                 self.address = address.to_string();
+                self.counter = self.samples.published(&self.address);
                 self.is_wanted = self.samples.lacks(&self.address);
                 self.body.clear();
                 None
@@ -227,16 +252,25 @@ impl Channel {
             }
         }
         let mut room = self.room();
+        self.waits = false;
         while room > 0 && out.len() < bytes_max {
             let before = self.sent;
             for consumer in &self.consumers {
-                if let Some(delivery) = consumer.delivery.as_ref().filter(|_| room > 0) {
+                let Some(delivery) = &consumer.delivery else {
+                    continue;
+                };
+                let count = match &consumer.tally {
+                    None => room.min(1),
+                    Some(tally) => tally.take(room.min(TAKEN_AT_ONCE)),
+                };
+                for _ in 0..count {
                     self.sent += 1;
-                    room -= 1;
                     delivery.put(self.sent, out);
                 }
+                room -= count;
             }
             if self.sent == before {
+                self.waits = true;
                 return;
             }
         }

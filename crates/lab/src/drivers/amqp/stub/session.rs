@@ -73,15 +73,14 @@ impl Session {
         self.ended
     }
 
-    /// It has consumers, and for none of their queues is there anything.
+    /// It may give something out, and has nothing.
     pub(super) fn looks_out(&self) -> bool {
-        self.channels.iter().any(Channel::has_consumers) && self.channels.iter().all(Channel::lacks_samples)
+        self.channels.iter().any(Channel::waits) && !self.delivers()
     }
 
-    /// It has something to send and may.
+    /// It has something to give out, and may.
     pub(super) fn delivers(&self) -> bool {
-        let mut channels = self.channels.iter();
-        channels.any(|channel| channel.has_consumers() && channel.room() > 0)
+        self.channels.iter().any(Channel::delivers)
     }
 
     fn channel(&mut self, number: u16) -> Result<&mut Channel, Ended> {
