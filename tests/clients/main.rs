@@ -22,6 +22,7 @@ mod java;
 mod kcat;
 mod kill;
 mod lab_clients;
+mod lab_tools;
 mod languages;
 mod live;
 mod members;

@@ -8,7 +8,8 @@
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: how messages get in and out
-//! - [`agents`]: load from several machines; [`clients`]: by the clients that users take, in a program of their own
+//! - [`agents`]: load from several machines; [`clients`]: by the clients that users take, in a program of their own;
+//!   [`tools`]: by the load tools that the peers' own projects ship
 //! - [`measure`]: processes, the network, ceilings
 //! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
 //! - [`run`]: all points, one after the other
@@ -28,4 +29,5 @@ pub mod results;
 pub mod run;
 pub mod statistics;
 pub mod systems;
+mod tools;
 pub mod workload;

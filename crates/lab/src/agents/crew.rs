@@ -379,6 +379,7 @@ impl Crew {
             remarks,
             books: Vec::new(),
             client_cores: self.cores(),
+            told: None,
         }
     }
 

@@ -311,5 +311,6 @@ fn loaded(share: Share) -> Loaded {
         remarks: share.remarks,
         books: Vec::new(),
         client_cores: environment::cores(),
+        told: None,
     }
 }

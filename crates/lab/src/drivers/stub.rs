@@ -3,7 +3,8 @@
 //! Every topic exists as soon as it is created, with as many partitions as were asked for. What is produced is
 //! acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which is given out
 //! again and again to whoever fetches. A stub that is *filled* has every topic that is asked for, and in each partition
-//! so many records of 100 bytes: one batch, given out again and again under other offsets.
+//! so many records of 100 bytes: one batch, given out again and again under other offsets. A stub that gives out *once* has
+//! no more for those who fetch than was produced, though it is the newest batch again and again.
 //!
 //! - [`groups`]: members of groups
 
@@ -36,6 +37,7 @@ use stafett_kafka_wire::{
 use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 const OFFSET_BYTES: usize = 8;
@@ -48,6 +50,9 @@ const READ_BYTES: usize = 256 << 10;
 const FRAME_BYTES_MAX: usize = 128 << 20;
 /// Fetches are answered with the same batch this many times at most.
 const REPEATS_MAX: usize = 64;
+const FETCH_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether something was produced.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The stub.
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub struct Stub {
     listener: TcpListener,
     topics: Arc<Mutex<HashMap<Str, Topic>>>,
     filled: Option<Arc<Filled>>,
+    /// As many records are given out as were produced.
+    once: bool,
 }
 
 /// What every topic holds.
@@ -87,7 +94,14 @@ impl Stub {
             listener: TcpListener::bind(address).await?,
             topics: Arc::default(),
             filled: None,
+            once: false,
         })
+    }
+
+    /// Gives out as many records as were produced.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { once: true, ..self }
     }
 
     /// Every topic exists, with so many partitions, and each of them holds so many records.
@@ -125,6 +139,7 @@ impl Stub {
             let connection = Connection {
                 topics: Arc::clone(&self.topics),
                 filled: self.filled.clone(),
+                once: self.once,
             };
             tasks.spawn(async move {
                 // A client that breaks off ends its connection, and nothing else.
@@ -137,6 +152,7 @@ impl Stub {
 struct Connection {
     topics: Arc<Mutex<HashMap<Str, Topic>>>,
     filled: Option<Arc<Filled>>,
+    once: bool,
 }
 
 impl Connection {
@@ -332,7 +348,7 @@ impl Connection {
                     continue;
                 };
                 let base_offset = partition.end;
-                partition.take(row.records);
+                partition.take(row.records, self.once);
                 rows.push(PartitionProduceResponse {
                     index: row.index,
                     base_offset,
@@ -359,13 +375,33 @@ impl Connection {
 
     async fn fetch(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
         let request: FetchRequest = frame::read_request(body, header.version)?;
+        let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(FETCH_WAIT_MAX);
+        let until = Instant::now() + wait;
+        let (mut responses, mut found) = self.fetched(&request)?;
+        while !found && Instant::now() < until {
+            // What is given out again and again is there or is not; else it is looked for.
+            let look = if self.once { LOOK } else { wait };
+            tokio::time::sleep(look).await;
+            if self.once {
+                (responses, found) = self.fetched(&request)?;
+            }
+        }
+        let response = FetchResponse {
+            responses,
+            ..FetchResponse::default()
+        };
+        write::<FetchRequest>(header, &response)
+    }
+
+    /// What there is for a fetch, and whether that is anything.
+    fn fetched(&self, request: &FetchRequest) -> Result<(Vec<FetchableTopicResponse>, bool), Ended> {
         let mut left = usize::try_from(request.max_bytes)?;
         let end = self.filled.as_ref().map_or(i64::MAX, |filled| filled.records);
         let mut found = false;
         let mut responses = Vec::new();
-        for topic in request.topics {
+        for topic in &request.topics {
             let mut rows = Vec::new();
-            for asked in topic.partitions {
+            for asked in &topic.partitions {
                 let bytes_max = usize::try_from(asked.partition_max_bytes).unwrap_or(0).min(left);
                 let records = self.records(&topic.topic, asked.partition, asked.fetch_offset, bytes_max);
                 left = left.saturating_sub(records.len());
@@ -381,20 +417,12 @@ impl Connection {
                 });
             }
             responses.push(FetchableTopicResponse {
-                topic: topic.topic,
+                topic: topic.topic.clone(),
                 topic_id: topic.topic_id,
                 partitions: rows,
             });
         }
-        if !found {
-            let wait = u64::try_from(request.max_wait_ms).unwrap_or(0).min(10_000);
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-        }
-        let response = FetchResponse {
-            responses,
-            ..FetchResponse::default()
-        };
-        write::<FetchRequest>(header, &response)
+        Ok((responses, found))
     }
 
     /// The newest batch of a partition, under offsets from the asked one on.
@@ -406,14 +434,18 @@ impl Connection {
         let topics = self.topics();
         let place = usize::try_from(partition).unwrap_or(usize::MAX);
         let partition = topics.get(topic).and_then(|topic| topic.partitions.get(place));
-        let Some((batch, count)) = partition.and_then(|partition| partition.newest.clone()) else {
+        let Some((partition, (batch, count))) =
+            partition.and_then(|partition| Some((partition, partition.newest.clone()?)))
+        else {
             return records;
         };
+        let end = if self.once { partition.end } else { i64::MAX };
         drop(topics);
         let whole = OFFSET_BYTES + batch.len();
         let mut base = offset;
         for _ in 0..REPEATS_MAX {
-            if !records.is_empty() && records.len() + whole > bytes_max {
+            let is_full = !records.is_empty() && records.len() + whole > bytes_max;
+            if is_full || base > end - count {
                 break;
             }
             records.push(Bytes::copy_from_slice(&base.to_be_bytes()));
@@ -446,15 +478,18 @@ impl Filled {
 }
 
 impl Partition {
-    fn take(&mut self, records: Option<Bytes>) {
+    fn take(&mut self, records: Option<Bytes>, always: bool) {
         let Some((header, bytes)) = records.and_then(|bytes| Some((BatchHeader::parse(&bytes).ok()?, bytes)))
         else {
             return;
         };
         let count = i64::from(header.record_count.max(1));
         self.end += count;
-        // One is enough, and the memory of a request is not held for ever.
-        if self.newest.is_none() {
+        if always {
+            // They come as they went: many small ones, or few large ones.
+            self.newest = Some((bytes.slice(OFFSET_BYTES.min(bytes.len())..), count));
+        } else if self.newest.is_none() {
+            // One is enough, and the memory of a request is not held for ever.
             let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
             self.newest = Some((Bytes::copy_from_slice(body), count));
         }

@@ -166,7 +166,7 @@ pub fn clients(plan: &Plan, systems: &[String]) -> Checked {
     let is_kafka = |system: &String| {
         systems::wants_client(system, plan) && systems::protocol(system, plan) == Ok(Protocol::Kafka)
     };
-    if plan.run.driver == DriverKind::Lean || !systems.iter().any(is_kafka) {
+    if plan.run.driver != DriverKind::Client || !systems.iter().any(is_kafka) {
         return Ok(());
     }
     for (name, role) in &plan.roles {

@@ -117,6 +117,8 @@ pub enum DriverKind {
     Lean,
     /// The client that a user would take.
     Client,
+    /// The load tool that the peer's own project ships.
+    Tool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -10,18 +10,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::crew::Order;
 use crate::clients::{self, Client};
-use crate::drivers::Driver;
+use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Delivery, Does, Plan, Protocol, Rate};
 use crate::grid;
 use crate::results::{Ceiling, ProcessKind};
-use crate::run::{Request, RunError, point};
+use crate::run::point::{self, Other};
+use crate::run::{Request, RunError};
 use crate::systems;
 use crate::systems::process::Process;
+use crate::tools::{self, Tool};
 use crate::workload::{Load, Loaded};
 
 /// A ceiling is measured for so long, or as long as a point if that is shorter.
 const MEASURED: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_millis(500);
+/// A tool's Java machine is as warm as it is at a point.
+const MEASURED_OF_A_TOOL: Duration = Duration::from_secs(10);
+const WARMUP_OF_A_TOOL: Duration = Duration::from_secs(5);
 /// Of more combinations than this the first are measured.
 const COMBINATIONS_MAX: usize = 8;
 /// The same of runs that are a look and no measurement.
@@ -102,8 +107,18 @@ async fn of_plan(
         reason: None,
     };
     let logs = request.out.join("logs").join("stub");
-    let mut client = None;
-    if systems::wants_client(system, plan) {
+    let mut by = Other::Nobody;
+    if systems::wants_tool(plan) {
+        // As with the others: the points say what it lacks.
+        if tools::lacks(plan, protocol).is_some() {
+            return None;
+        }
+        tools::name(protocol)?.clone_into(&mut ceiling.driver);
+        let tool = Tool::find(protocol, request.peers().as_deref(), &logs)
+            .await
+            .ok()?;
+        by = Other::Tool(tool, logs);
+    } else if systems::wants_client(system, plan) {
         // Where the program is not there, or lacks something, the points say so.
         let program = clients::find(request.clients.as_deref(), &request.exe).ok()?;
         let mut started = Client::start(&program, &logs).await.ok()?;
@@ -112,7 +127,7 @@ async fn of_plan(
             return None;
         }
         ceiling.driver = described.name;
-        client = Some(started);
+        by = Other::Client(Box::new(started));
     } else {
         let lean = systems::driver(system, "", plan).ok()?;
         if lean.lacks(plan).is_some() {
@@ -120,19 +135,10 @@ async fn of_plan(
         }
         lean.name().clone_into(&mut ceiling.driver);
     }
-    if let Err(reason) = fill(
-        request,
-        plan,
-        (protocol, system),
-        client.as_mut(),
-        &mut ceiling,
-        stop,
-    )
-    .await
-    {
+    if let Err(reason) = fill(request, plan, (protocol, system), &mut by, &mut ceiling, stop).await {
         ceiling.reason = Some(reason);
     }
-    if let Some(client) = client {
+    if let Other::Client(client) = by {
         client.end().await;
     }
     Some(ceiling)
@@ -150,7 +156,7 @@ fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
 /// Who sends to the stub and receives from it.
 struct Measured<'a> {
     driver: Arc<dyn Driver>,
-    client: Option<&'a mut Client>,
+    by: &'a mut Other,
     system: &'static str,
     address: String,
     stop: &'a CancellationToken,
@@ -160,7 +166,7 @@ async fn fill(
     request: &Request,
     plan: &Plan,
     (protocol, system): (Protocol, &'static str),
-    client: Option<&mut Client>,
+    by: &mut Other,
     ceiling: &mut Ceiling,
     stop: &CancellationToken,
 ) -> Result<(), String> {
@@ -176,6 +182,9 @@ async fn fill(
     if protocol == Protocol::Amqp {
         command.arg("--amqp");
     }
+    if matches!(by, Other::Tool(..)) {
+        command.arg("--once");
+    }
     let logs = request.out.join("logs").join("stub");
     let is_ready = |line: &str| {
         let rest = line.strip_prefix(protocol.word())?;
@@ -185,7 +194,7 @@ async fn fill(
     let (process, address) = started.map_err(|error| error.to_string())?;
     let mut measured = Measured {
         driver: systems::driver(system, &address, plan)?,
-        client,
+        by,
         system,
         address,
         stop,
@@ -198,7 +207,10 @@ async fn fill(
 impl Measured<'_> {
     /// Measures both directions against the stub.
     async fn both_ways(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
-        let produced = self.load(only(plan, Does::Produce, None), "p").await?;
+        if matches!(self.by, Other::Tool(..)) {
+            return self.as_a_tool(plan, ceiling).await;
+        }
+        let produced = self.load(only(plan, Does::Produce), "p").await?;
         let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
         let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
         ceiling.produce_rate = Some(rate);
@@ -206,8 +218,11 @@ impl Measured<'_> {
             ceiling.client_cpu_per_million = Some(client_cpu(&produced) / messages as f64 * 1e6);
         }
         if plan.roles.values().any(|role| role.does == Does::Consume) {
-            let mut both = only(plan, Does::Produce, Some(FILL));
-            both.roles.extend(only(plan, Does::Consume, None).roles);
+            let mut both = only(plan, Does::Produce);
+            for role in both.roles.values_mut() {
+                role.total = Some(FILL);
+            }
+            both.roles.extend(only(plan, Does::Consume).roles);
             let consumed = self.load(both, "c").await?;
             // The stub gives the same batches again and again.
             let received: u64 = consumed
@@ -220,27 +235,55 @@ impl Measured<'_> {
         Ok(())
     }
 
+    /// A tool is measured as it is used: both sides at once, and every message goes once through the stub.
+    async fn as_a_tool(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
+        let mut both = only(plan, Does::Produce);
+        both.roles.extend(only(plan, Does::Consume).roles);
+        let loaded = self.load(both, "both").await?;
+        let of = |does: Does| {
+            let mut roles = loaded.roles.iter();
+            roles.find(|role| role.does == does.name())
+        };
+        ceiling.produce_rate = of(Does::Produce).map(|role| role.rate);
+        ceiling.consume_rate = of(Does::Consume).map(|role| role.rate);
+        let messages = of(Does::Produce).map_or(0, |role| role.counts.acknowledged);
+        if messages > 0 {
+            ceiling.client_cpu_per_million = Some(client_cpu(&loaded) / messages as f64 * 1e6);
+        }
+        Ok(())
+    }
+
     async fn load(&mut self, plan: Plan, tag: &str) -> Result<Loaded, String> {
         let destinations = point::destinations(&plan, &[], tag);
         for set in destinations.values() {
             let prepared = self.driver.prepare(set).await;
             prepared.map_err(|error| error.to_string())?;
         }
-        if let Some(client) = &mut self.client {
-            let order = Order {
-                plan: Arc::new(plan),
-                system: self.system.to_owned(),
-                address: self.address.clone(),
-                tag: tag.to_owned(),
-                topic_settings: Vec::new(),
-                brokers: Vec::new(),
-                stop: self.stop.clone(),
-                on_second: Box::new(|_| ()),
-            };
-            return client.run(order, false).await.map_err(|error| error.to_string());
-        }
+        let order = |plan| Order {
+            plan: Arc::new(plan),
+            system: self.system.to_owned(),
+            address: self.address.clone(),
+            tag: tag.to_owned(),
+            topic_settings: Vec::new(),
+            brokers: Vec::new(),
+            stop: self.stop.clone(),
+            on_second: Box::new(|_| ()),
+        };
+        let loaded = match &mut self.by {
+            Other::Client(client) => client.run(order(plan), false).await,
+            Other::Tool(tool, logs) => tool.run(&order(plan), &logs.join(tag)).await,
+            Other::Nobody => self.load_here(plan, destinations).await,
+        };
+        loaded.map_err(|error| error.to_string())
+    }
+
+    async fn load_here(
+        &self,
+        plan: Plan,
+        destinations: BTreeMap<String, Arc<Destinations>>,
+    ) -> Result<Loaded, DriverError> {
         let load = Load {
-            contents: Load::contents(&plan)?,
+            contents: Load::contents(&plan).map_err(DriverError::Refused)?,
             plan: Arc::new(plan),
             driver: Arc::clone(&self.driver),
             destinations,
@@ -252,7 +295,7 @@ impl Measured<'_> {
             stop: self.stop.clone(),
             on_second: Box::new(|_| ()),
         };
-        load.run().await.map_err(|error| error.to_string())
+        load.run().await
     }
 }
 
@@ -269,20 +312,27 @@ fn client_cpu(loaded: &Loaded) -> f64 {
 }
 
 /// The plan's clients of one kind, as fast as they can.
-fn only(plan: &Plan, does: Does, total: Option<u64>) -> Plan {
+fn only(plan: &Plan, does: Does) -> Plan {
     let mut plan = plan.clone();
-    plan.run.duration.0 = plan.run.duration.0.min(MEASURED);
-    plan.run.warmup.0 = plan.run.warmup.0.min(WARMUP);
+    let is_tool = systems::wants_tool(&plan);
+    let (measured, warmup) = if is_tool {
+        (MEASURED_OF_A_TOOL, WARMUP_OF_A_TOOL)
+    } else {
+        (MEASURED, WARMUP)
+    };
+    plan.run.duration.0 = plan.run.duration.0.min(measured);
+    plan.run.warmup.0 = plan.run.warmup.0.min(warmup);
     plan.run.settle.0 = Duration::ZERO;
     plan.roles.retain(|_, role| role.does == does);
     for role in plan.roles.values_mut() {
         role.rate = Rate::Closed;
-        role.total = total;
+        role.total = None;
         role.after = None;
         role.arrive = None;
         role.kill = None;
         role.work = None;
-        role.window = None;
+        // What a tool may have without an answer is a part of how it is used.
+        role.window = role.window.filter(|_| is_tool);
         role.commit = None;
     }
     plan

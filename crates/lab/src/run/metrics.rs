@@ -1,9 +1,11 @@
 //! The figures by name, out of what was measured.
 
+use hdrhistogram::Histogram;
+
 use super::point::Brought;
 use crate::environment::cores;
 use crate::experiment::{Does, Plan};
-use crate::results::{Latencies, Point, ProcessKind, ProcessSample, ProcessSeries, RoleResult, histogram};
+use crate::results::{Point, ProcessKind, ProcessSample, ProcessSeries, RoleResult, histogram};
 use crate::workload::Loaded;
 
 const MILLION: f64 = 1e6;
@@ -27,10 +29,15 @@ pub(super) fn fill(point: &mut Point, plan: &Plan, brought: &Brought) {
         .into_iter()
         .filter_map(|name| Some((name, merged(&loaded.roles, name)?)))
     {
-        put(&format!("{name}_mean_us"), Some(latencies.mean_us));
-        put(&format!("{name}_p50_us"), Some(latencies.p50_us as f64));
-        put(&format!("{name}_p99_us"), Some(latencies.p99_us as f64));
-        put(&format!("{name}_p999_us"), Some(latencies.p999_us as f64));
+        let quantile = |quantile| Some(latencies.value_at_quantile(quantile) as f64);
+        put(&format!("{name}_mean_us"), Some(latencies.mean()));
+        put(&format!("{name}_p50_us"), quantile(0.5));
+        put(&format!("{name}_p95_us"), quantile(0.95));
+        put(&format!("{name}_p99_us"), quantile(0.99));
+        put(&format!("{name}_p999_us"), quantile(0.999));
+    }
+    for (name, value) in loaded.told.iter().flatten() {
+        put(name, Some(*value));
     }
     let messages = messages(loaded);
     let share = processes(loaded, messages, &mut put);
@@ -82,7 +89,7 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
     put("failed", total(|role| role.totals.failed));
     put("reconnects", total(|role| role.totals.reconnects));
     let has = |does| plan.roles.values().any(|role| role.does == does);
-    if has(Does::Consume) {
+    if has(Does::Consume) && loaded.told.is_none() {
         put("lost", total(|role| role.totals.lost));
         put("duplicated", total(|role| role.totals.duplicated));
     }
@@ -92,13 +99,13 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
 }
 
 /// The latencies of all roles that have them, together.
-fn merged(roles: &[RoleResult], name: &str) -> Option<Latencies> {
+fn merged(roles: &[RoleResult], name: &str) -> Option<Histogram<u64>> {
     let mut all = histogram::empty();
     for latencies in roles.iter().filter_map(|role| role.latencies.get(name)) {
         // Both are of the lab's own bounds.
         let _ = all.add(&latencies.decode().ok()?);
     }
-    (!all.is_empty()).then(|| Latencies::of(&all))
+    (!all.is_empty()).then_some(all)
 }
 
 /// Messages through the system in the time that counts: those that went in, or where none did, those that came out.

@@ -64,6 +64,13 @@ pub struct Request {
     pub command: String,
 }
 
+impl Request {
+    /// The folder of the scripts that fetch and start what is not this program.
+    pub(crate) fn peers(&self) -> Option<PathBuf> {
+        find_peers(&[&std::env::current_dir().unwrap_or_default(), &self.exe])
+    }
+}
+
 /// Is told how a run goes.
 pub trait Watch: Send + Sync {
     /// `done` points of the run are there already.
@@ -119,7 +126,7 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         exe: request.exe.clone(),
         data: request.out.join("data"),
         logs: request.out.join("logs"),
-        peers: find_peers(&[&std::env::current_dir().unwrap_or_default(), &request.exe]),
+        peers: request.peers(),
     };
     let done = run
         .order

@@ -1,6 +1,7 @@
 //! One point: its system, its load, its result.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
 use crate::systems::{self, Place, StartError, System, durability};
+use crate::tools::{self, Tool};
 use crate::workload::filter;
 use crate::workload::load::Second;
 use crate::workload::{Load, Loaded, seats};
@@ -37,8 +39,16 @@ pub(crate) struct Bench {
 struct Hands<'a> {
     /// Makes topics and deletes them; sends and receives, unless somebody else does.
     driver: Arc<dyn Driver>,
-    /// The program with the client that a user would take, where that is asked for.
-    client: Option<&'a mut Client>,
+    other: &'a mut Other,
+}
+
+/// Who sends and receives in place of this program's drivers.
+pub(crate) enum Other {
+    Nobody,
+    /// The program with the client that a user would take.
+    Client(Box<Client>),
+    /// The load tool that the peer's project ships, and where its logs go.
+    Tool(Tool, PathBuf),
 }
 
 /// What came of a load.
@@ -94,7 +104,7 @@ impl Bench {
     ) -> Result<(), Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
         // Before anything is started: what cannot be driven needs no system.
-        let mut client = self.choose_driver(point, plan).await?;
+        let mut other = self.choose_driver(point, plan).await?;
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
@@ -118,24 +128,25 @@ impl Bench {
             .address(plan)
             .map_err(|reason| Outcome::because(OutcomeKind::Failed, reason))?;
         let driver = systems::driver(&point.system, address, plan).map_err(skipped)?;
+        if is_fresh && has_break_in(plan) {
+            self.warm_up(
+                (point.number, &point.system),
+                plan,
+                &topic_settings,
+                (&driver, &mut other),
+            )
+            .await;
+        }
         let hands = &mut Hands {
             driver,
-            client: client.as_mut(),
+            other: &mut other,
         };
-        if is_fresh && has_break_in(plan) {
-            self.watch.does(&format!("warming {} up", point.system));
-            let short = Arc::new(shortened(plan));
-            // What comes of it counts for nothing, whatever it is.
-            let _ = self
-                .load(hands, &short, &topic_settings, &format!("{}-warm", point.number))
-                .await;
-        }
         point.started_ms = now_ms();
         let brought = self
             .load(hands, plan, &topic_settings, &point.number.to_string())
             .await;
         let died = self.death();
-        if let Some(client) = client {
+        if let Other::Client(client) = other {
             client.end().await;
         }
         match brought {
@@ -158,18 +169,49 @@ impl Bench {
         }
     }
 
+    /// A system that was just started is under load for a while. What comes of it counts for nothing, whatever it is.
+    async fn warm_up(
+        &mut self,
+        (number, system): (u32, &str),
+        plan: &Plan,
+        topic_settings: &[(String, String)],
+        (driver, other): (&Arc<dyn Driver>, &mut Other),
+    ) {
+        self.watch.does(&format!("warming {system} up"));
+        // A tool's own beginning takes longer than that, and it is the system that is warmed up.
+        let mut nobody = Other::Nobody;
+        let hands = &mut Hands {
+            driver: Arc::clone(driver),
+            other: match other {
+                Other::Tool(..) => &mut nobody,
+                Other::Nobody | Other::Client(_) => other,
+            },
+        };
+        let short = Arc::new(shortened(plan));
+        let _ = self
+            .load(hands, &short, topic_settings, &format!("{number}-warm"))
+            .await;
+    }
+
     /// Finds out who sends and receives, and whether what is asked can be done; the program that does it, if it is not this
     /// one.
-    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Option<Client>, Outcome> {
+    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Other, Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
         let lean = systems::driver(&point.system, "", plan).map_err(skipped)?;
         if let Some(reason) = systems::lacks(&point.system, plan) {
             return Err(skipped(reason));
         }
+        let logs = self.place.logs.join(format!("{:04}", point.number));
+        if systems::wants_tool(plan) {
+            let tool = self.choose_tool(point, plan, &logs).await.map_err(skipped)?;
+            return Ok(Other::Tool(tool, logs));
+        }
         if !systems::wants_client(&point.system, plan) {
             lean.name().clone_into(&mut point.driver.name);
             point.driver.version = lean.version();
-            return lean.lacks(plan).map_or(Ok(None), |reason| Err(skipped(reason)));
+            return lean
+                .lacks(plan)
+                .map_or(Ok(Other::Nobody), |reason| Err(skipped(reason)));
         }
         if let Some(reason) = clients::lacks(plan) {
             return Err(skipped(reason));
@@ -178,10 +220,9 @@ impl Bench {
         clients::name(spoken).clone_into(&mut point.driver.name);
         if self.crew.is_some() {
             // The agents have clients of their own, or say that they do not.
-            return Ok(None);
+            return Ok(Other::Nobody);
         }
         let program = clients::find(self.request.clients.as_deref(), &self.request.exe).map_err(skipped)?;
-        let logs = self.place.logs.join(format!("{:04}", point.number));
         let started = async {
             let mut client = Client::start(&program, &logs).await?;
             let described = client.describe(&point.system, plan).await?;
@@ -193,7 +234,24 @@ impl Bench {
         }
         point.driver.name = described.name;
         point.driver.version = described.version;
-        Ok(Some(client))
+        Ok(Other::Client(Box::new(client)))
+    }
+
+    /// The load tool for what is spoken to the system; or what it, or this run, lacks.
+    async fn choose_tool(&self, point: &mut Point, plan: &Plan, logs: &Path) -> Result<Tool, String> {
+        let spoken = systems::protocol(&point.system, plan)?;
+        tools::name(spoken)
+            .unwrap_or_default()
+            .clone_into(&mut point.driver.name);
+        if self.crew.is_some() {
+            return Err("a load tool runs on this machine, and not on agents".to_owned());
+        }
+        if let Some(reason) = tools::lacks(plan, spoken) {
+            return Err(reason);
+        }
+        let tool = Tool::find(spoken, self.place.peers.as_deref(), logs).await?;
+        point.driver.version.clone_from(&tool.version);
+        Ok(tool)
     }
 
     /// Has the system up, as the plan wants it; whether it was started for that.
@@ -237,7 +295,7 @@ impl Bench {
         topic_settings: &[(String, String)],
         tag: &str,
     ) -> Result<Brought, DriverError> {
-        let Hands { driver, client } = hands;
+        let Hands { driver, other } = hands;
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
         prepare(driver, plan, &destinations).await?;
@@ -272,10 +330,11 @@ impl Bench {
             on_second,
         };
         let running = async {
-            match (crew, client) {
+            match (crew, &mut **other) {
                 (Some(crew), _) => crew.run(order).await,
-                (None, Some(client)) => client.run(order, true).await,
-                (None, None) => run_here(order, driver, &destinations).await,
+                (None, Other::Client(client)) => client.run(order, true).await,
+                (None, Other::Tool(tool, logs)) => tool.run(&order, logs).await,
+                (None, Other::Nobody) => run_here(order, driver, &destinations).await,
             }
         };
         let loaded = tokio::select! {

@@ -142,6 +142,11 @@ pub fn wants_client(name: &str, plan: &Plan) -> bool {
     plan.run.driver == DriverKind::Client && protocol(name, plan) != Ok(Protocol::Live)
 }
 
+/// Whether the load tool of the peer's project is to send to systems and receive from them.
+pub fn wants_tool(plan: &Plan) -> bool {
+    plan.run.driver == DriverKind::Tool
+}
+
 /// What a plan wants and the system of that name does not have, whoever drives it.
 pub fn lacks(name: &str, plan: &Plan) -> Option<String> {
     let wants_transactions = plan
@@ -163,6 +168,9 @@ pub fn lean_drivers() -> Drivers {
                 "driver = \"client\": this program has lean drivers alone; as an agent, start `{} agent` in its place",
                 crate::clients::PROGRAM
             ));
+        }
+        if wants_tool(plan) {
+            return Err("driver = \"tool\" is for a run without agents".to_owned());
         }
         driver(name, address, plan)
     })

@@ -92,6 +92,9 @@ pub struct Loaded {
     pub books: Vec<RoleBooks>,
     /// Cores of the machines that clients ran on.
     pub client_cores: u32,
+    /// Of a tool that ran it: what it tells beside its counts, by name. Histograms it has none, and nobody accounted for
+    /// every message.
+    pub told: Option<BTreeMap<String, f64>>,
 }
 
 /// A role at work.
@@ -207,6 +210,7 @@ impl Load {
                 None => Vec::new(),
             },
             client_cores: environment::cores(),
+            told: None,
         })
     }
 

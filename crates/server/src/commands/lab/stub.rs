@@ -10,6 +10,7 @@ use crate::failure::Failure;
 
 const LISTEN: &str = "listen";
 const AMQP: &str = "amqp";
+const ONCE: &str = "once";
 const RECORDS: &str = "records";
 const PARTITIONS: &str = "partitions";
 
@@ -29,6 +30,12 @@ pub(super) fn describe() -> Command {
                 .value_name("HOST:PORT")
                 .default_value("127.0.0.1:0")
                 .help("Where clients connect"),
+        )
+        .arg(
+            Arg::new(ONCE)
+                .long(ONCE)
+                .action(ArgAction::SetTrue)
+                .help("Give out as much as was sent, instead of the same again and again"),
         )
         .arg(
             Arg::new(RECORDS)
@@ -57,7 +64,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .build()
         .context("no threads can be started")?;
     let done = if matches.get_flag(AMQP) {
-        runtime.block_on(serve_amqp(address))
+        runtime.block_on(serve_amqp(address, matches))
     } else {
         runtime.block_on(serve_kafka(address, matches))
     };
@@ -67,6 +74,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 async fn serve_kafka(address: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     let stub = stub::Stub::bind(address).await;
     let mut stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    if matches.get_flag(ONCE) {
+        stub = stub.once();
+    }
     if let Some(records) = matches.get_one::<i64>(RECORDS) {
         let partitions = matches.get_one::<u16>(PARTITIONS).copied().unwrap_or(6);
         stub.fill(partitions.into(), *records)
@@ -76,9 +86,12 @@ async fn serve_kafka(address: &str, matches: &ArgMatches) -> anyhow::Result<()> 
     stub.serve().await.context("the stub ended")
 }
 
-async fn serve_amqp(address: &str) -> anyhow::Result<()> {
+async fn serve_amqp(address: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     let stub = amqp::stub::Stub::bind(address).await;
-    let stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    let mut stub = stub.with_context(|| format!("{address} cannot be listened on"))?;
+    if matches.get_flag(ONCE) {
+        stub = stub.once();
+    }
     writeln!(io::stdout(), "amqp listening on {}", stub.address()?)?;
     stub.serve().await.context("the stub ended")
 }

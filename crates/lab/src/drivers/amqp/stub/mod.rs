@@ -1,11 +1,13 @@
 //! A server of AMQP 0-9-1 that stores nothing: what a client reaches against it is the client's own ceiling.
 //!
 //! Every queue exists. What is published is confirmed and forgotten, but for the first message of each address, which is
-//! given out again and again to whoever consumes from there, as fast as acknowledgements allow.
+//! given out again and again to whoever consumes from there, as fast as acknowledgements allow; or, where it is told so, as
+//! many times as there were messages.
 //!
 //! - [`samples`]: the messages that are given out
-//! - [`session`]: what is said to a client
+//! - [`session`]: what is said to a client; [`channel`]: one of its channels
 
+mod channel;
 mod samples;
 mod session;
 
@@ -41,6 +43,15 @@ impl Stub {
             listener: TcpListener::bind(address).await?,
             samples: Arc::default(),
         })
+    }
+
+    /// Gives out as many messages as were published, from each queue.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self {
+            samples: Arc::new(Samples::once()),
+            ..self
+        }
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {

@@ -1,22 +1,23 @@
-//! What the stub says to one client. Definitions are all granted; messages are counted.
+//! What the stub says to one client: its connection and its channels. Definitions are all granted.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::{
-    BASIC, Basic, Channel, Confirm, Connection, Exchange, Queue, basic, channel, confirm, connection,
-    exchange, queue,
+    CHANNEL, CONNECTION, Channel as ChannelMethod, Connection, channel, connection,
 };
 use stafett_amqp_wire::{DecodeError, FrameKind, FrameRef, Method, Table};
 
-use super::samples::{Repeated, Samples};
-use crate::drivers::amqp::link::{id_of, u64_at};
+use super::channel::Channel;
+use super::samples::Samples;
+use crate::drivers::amqp::link::id_of;
 use crate::drivers::amqp::socket::SocketError;
 
 const FRAME_BYTES_MAX: u32 = 128 << 10;
-const BODY_BYTES_MAX: usize = (128 << 10) - 8;
-const PUBLISH: u16 = 40;
-const ACK: u16 = 80;
+const CHANNELS_MAX: u16 = 2047;
+/// Methods that open and close a channel (AMQP 0-9-1, section 1.5).
+const OPEN: u16 = 10;
+const CLOSE: u16 = 40;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -29,56 +30,29 @@ pub(super) enum Ended {
     Decode(#[from] DecodeError),
     #[error("{0} is not served")]
     NotServed(&'static str),
+    #[error("channel {0} is not open")]
+    NotOpen(u16),
 }
 
 /// One client.
 #[derive(Debug)]
 pub(super) struct Session {
     samples: Arc<Samples>,
-    channel: u16,
-    confirms: bool,
-    published: u64,
-    confirmed: u64,
-    /// The last `basic.publish`, as it came: most are alike.
-    publish: Vec<u8>,
-    address: String,
-    /// The message that comes is to be kept.
-    is_wanted: bool,
-    body: Vec<u8>,
-    body_left: u64,
-    consumers: Vec<Consumer>,
-    /// Of each consumer; 0 is no bound.
-    prefetch: u64,
-    sent: u64,
-    settled: u64,
+    channels: Vec<Channel>,
+    /// The place of the channel that spoke last: most speak again.
+    last: usize,
+    /// Whose turn it is to be given something.
+    turn: usize,
     ended: bool,
-}
-
-#[derive(Debug)]
-struct Consumer {
-    tag: String,
-    queue: String,
-    settles: bool,
-    delivery: Option<Repeated>,
 }
 
 impl Session {
     pub(super) fn new(samples: Arc<Samples>) -> Self {
         Self {
             samples,
-            channel: 1,
-            confirms: false,
-            published: 0,
-            confirmed: 0,
-            publish: Vec::new(),
-            address: String::new(),
-            is_wanted: false,
-            body: Vec::new(),
-            body_left: 0,
-            consumers: Vec::new(),
-            prefetch: 0,
-            sent: 0,
-            settled: 0,
+            channels: Vec::new(),
+            last: 0,
+            turn: 0,
             ended: false,
         }
     }
@@ -99,93 +73,56 @@ impl Session {
         self.ended
     }
 
-    /// It has consumers, and for none of their queues is there anything.
+    /// It may give something out, and has nothing.
     pub(super) fn looks_out(&self) -> bool {
-        !self.consumers.is_empty() && self.consumers.iter().all(|consumer| consumer.delivery.is_none())
+        self.channels.iter().any(Channel::waits) && !self.delivers()
     }
 
-    /// It has something to send and may.
+    /// It has something to give out, and may.
     pub(super) fn delivers(&self) -> bool {
-        !self.consumers.is_empty() && self.room() > 0
+        self.channels.iter().any(Channel::delivers)
     }
 
-    fn room(&self) -> u64 {
-        let settles = self.consumers.iter().any(|consumer| consumer.settles);
-        if !settles || self.prefetch == 0 {
-            return u64::MAX;
+    fn channel(&mut self, number: u16) -> Result<&mut Channel, Ended> {
+        let is_it = |channel: &Channel| channel.number == number;
+        if !self.channels.get(self.last).is_some_and(is_it) {
+            self.last = self
+                .channels
+                .iter()
+                .position(is_it)
+                .ok_or(Ended::NotOpen(number))?;
         }
-        let all = self.prefetch * self.consumers.len() as u64;
-        all.saturating_sub(self.sent - self.settled)
+        self.channels.get_mut(self.last).ok_or(Ended::NotOpen(number))
     }
 
     pub(super) fn on_frame(&mut self, frame: FrameRef<'_>, out: &mut BytesMut) -> Result<(), Ended> {
         match FrameKind::of(frame.kind) {
             Some(FrameKind::Method) => self.on_method(frame, out),
             Some(FrameKind::Header) => {
-                self.body_left = u64_at(frame.payload, 4).unwrap_or(0);
-                if self.body_left == 0 {
-                    self.published += 1;
-                }
+                self.channel(frame.channel)?.on_header(frame.payload);
                 Ok(())
             }
             Some(FrameKind::Body) => {
-                self.on_body(frame.payload);
+                self.channel(frame.channel)?.on_body(frame.payload);
                 Ok(())
             }
             Some(FrameKind::Heartbeat) | None => Ok(()),
         }
     }
 
-    fn on_body(&mut self, payload: &[u8]) {
-        if self.is_wanted {
-            self.body.extend_from_slice(payload);
-        }
-        self.body_left = self.body_left.saturating_sub(payload.len() as u64);
-        if self.body_left == 0 {
-            self.published += 1;
-            if self.is_wanted {
-                self.samples.keep(&self.address, &self.body);
-                self.is_wanted = false;
-            }
-        }
-    }
-
     fn on_method(&mut self, frame: FrameRef<'_>, out: &mut BytesMut) -> Result<(), Ended> {
-        match id_of(frame.payload) {
-            (BASIC, PUBLISH) if frame.payload == self.publish => Ok(()),
-            (BASIC, ACK) => {
-                self.settled = u64_at(frame.payload, 4).unwrap_or(0).max(self.settled);
-                Ok(())
-            }
-            _ => {
+        let answer = match id_of(frame.payload) {
+            (CONNECTION, _) => {
                 let method = Method::decode(Bytes::copy_from_slice(frame.payload))?;
-                self.answer(frame, method, out)
+                self.on_connection(method)?
             }
-        }
-    }
-
-    fn answer(&mut self, frame: FrameRef<'_>, method: Method, out: &mut BytesMut) -> Result<(), Ended> {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
-        let answer: Option<Method> = match method {
-            Method::Connection(method) => self.on_connection(method)?,
-            Method::Channel(Channel::Open(_)) => {
-                self.channel = frame.channel;
-                Some(channel::OpenOk::default().into())
+            (CHANNEL, OPEN | CLOSE) => {
+                let method = Method::decode(Bytes::copy_from_slice(frame.payload))?;
+                self.on_channel(frame.channel, &method)?
             }
-            Method::Channel(Channel::Close(_)) => Some(channel::CloseOk {}.into()),
-            Method::Exchange(Exchange::Declare(method)) => {
-                (!method.no_wait).then(|| exchange::DeclareOk {}.into())
-            }
-            Method::Exchange(Exchange::Delete(method)) => {
-                (!method.no_wait).then(|| exchange::DeleteOk {}.into())
-            }
-            Method::Queue(method) => self.on_queue(method)?,
-            Method::Confirm(Confirm::Select(_)) => {
-                self.confirms = true;
-                Some(confirm::SelectOk {}.into())
-            }
-            Method::Basic(method) => self.on_basic(frame, method)?,
-            other => return Err(Ended::NotServed(other.name())),
+            // An answer to what the stub never asks.
+            (CHANNEL, _) => None,
+            _ => return self.channel(frame.channel)?.on_method(frame, out),
         };
         if let Some(answer) = answer {
             answer.encode(frame.channel, out);
@@ -193,114 +130,55 @@ impl Session {
         Ok(())
     }
 
-    fn on_connection(&mut self, method: Connection) -> Result<Option<Method>, Ended> {
+    fn on_channel(&mut self, number: u16, method: &Method) -> Result<Option<Method>, Ended> {
+        self.channels.retain(|channel| channel.number != number);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
+        match method {
+            Method::Channel(ChannelMethod::Open(_)) => {
+                self.channels
+                    .push(Channel::new(number, Arc::clone(&self.samples)));
+                Ok(Some(channel::OpenOk::default().into()))
+            }
+            Method::Channel(ChannelMethod::Close(_)) => Ok(Some(channel::CloseOk {}.into())),
+            other => Err(Ended::NotServed(other.name())),
+        }
+    }
+
+    fn on_connection(&mut self, method: Method) -> Result<Option<Method>, Ended> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
         Ok(match method {
-            Connection::StartOk(_) => Some(
+            Method::Connection(Connection::StartOk(_)) => Some(
                 connection::Tune {
-                    channel_max: 1,
+                    channel_max: CHANNELS_MAX,
                     frame_max: FRAME_BYTES_MAX,
                     heartbeat: 0,
                 }
                 .into(),
             ),
-            Connection::TuneOk(_) => None,
-            Connection::Open(_) => Some(connection::OpenOk::default().into()),
-            Connection::Close(_) => {
+            Method::Connection(Connection::TuneOk(_)) => None,
+            Method::Connection(Connection::Open(_)) => Some(connection::OpenOk::default().into()),
+            Method::Connection(Connection::Close(_)) => {
                 self.ended = true;
                 Some(connection::CloseOk {}.into())
             }
-            other => return Err(Ended::NotServed(Method::Connection(other).name())),
-        })
-    }
-
-    fn on_queue(&self, method: Queue) -> Result<Option<Method>, Ended> {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
-        Ok(match method {
-            Queue::Declare(method) => (!method.no_wait).then(|| {
-                queue::DeclareOk {
-                    queue: method.queue.clone(),
-                    ..queue::DeclareOk::default()
-                }
-                .into()
-            }),
-            Queue::Bind(method) => {
-                self.samples.bind(&method.queue, &method.exchange);
-                (!method.no_wait).then(|| queue::BindOk {}.into())
-            }
-            Queue::Delete(method) => (!method.no_wait).then(|| queue::DeleteOk::default().into()),
-            other => return Err(Ended::NotServed(Method::Queue(other).name())),
-        })
-    }
-
-    fn on_basic(&mut self, frame: FrameRef<'_>, method: Basic) -> Result<Option<Method>, Ended> {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "what is not there is not served")]
-        Ok(match method {
-            Basic::Qos(method) => {
-                self.prefetch = method.prefetch_count.into();
-                Some(basic::QosOk {}.into())
-            }
-            Basic::Consume(method) => {
-                self.consumers.push(Consumer {
-                    tag: method.consumer_tag.to_string(),
-                    queue: method.queue.to_string(),
-                    settles: !method.no_ack,
-                    delivery: None,
-                });
-                let consumer_tag = method.consumer_tag;
-                (!method.no_wait).then(|| basic::ConsumeOk { consumer_tag }.into())
-            }
-            Basic::Publish(method) => {
-                self.publish.clear();
-                self.publish.extend_from_slice(frame.payload);
-                let address = if method.exchange.is_empty() {
-                    &method.routing_key
-                } else {
-                    &method.exchange
-                };
-                self.address = address.to_string();
-                self.is_wanted = self.samples.lacks(&self.address);
-                self.body.clear();
-                None
-            }
-            other => return Err(Ended::NotServed(Method::Basic(other).name())),
+            other => return Err(Ended::NotServed(other.name())),
         })
     }
 
     /// Confirms what has come, all at once.
     pub(super) fn confirm(&mut self, out: &mut BytesMut) {
-        if self.confirms && self.published > self.confirmed {
-            self.confirmed = self.published;
-            let ack = basic::Ack {
-                delivery_tag: self.confirmed,
-                multiple: true,
-            };
-            Method::from(ack).encode(self.channel, out);
+        for channel in &mut self.channels {
+            channel.confirm(out);
         }
     }
 
-    /// Gives out to each consumer in turn, until enough waits to be written.
+    /// Gives out until enough waits to be written; another channel begins each time.
     pub(super) fn deliver(&mut self, out: &mut BytesMut, bytes_max: usize) {
-        for consumer in &mut self.consumers {
-            if consumer.delivery.is_none() {
-                let body = self.samples.of_queue(&consumer.queue);
-                consumer.delivery =
-                    body.map(|body| Repeated::new(self.channel, &consumer.tag, &body, BODY_BYTES_MAX));
-            }
-        }
-        let mut room = self.room();
-        while room > 0 && out.len() < bytes_max {
-            let before = self.sent;
-            for consumer in &self.consumers {
-                if let Some(delivery) = consumer.delivery.as_ref().filter(|_| room > 0) {
-                    self.sent += 1;
-                    room -= 1;
-                    delivery.put(self.sent, out);
-                }
-            }
-            if self.sent == before {
-                return;
-            }
+        let count = self.channels.len();
+        self.turn = self.turn.wrapping_add(1) % count.max(1);
+        let (before, behind) = self.channels.split_at_mut(self.turn.min(count));
+        for channel in behind.iter_mut().chain(before) {
+            channel.deliver(out, bytes_max);
         }
     }
 }
