@@ -9,6 +9,7 @@
 //! The agent speaks first: [`Greeting`]; then [`Introduction`], [`Answer`]; then [`ToAgent`] and [`FromAgent`] in any
 //! order. Whoever reads bounds the length before it takes memory.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ use crate::experiment::Plan;
 use crate::results::{ProcessSeries, RoleResult};
 use crate::workload::load::Second;
 use crate::workload::seating::Seating;
-use crate::workload::together::{Progress, RoleBooks, RoleSecond};
+use crate::workload::together::{HostSecond, Progress, RoleBooks};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// What an agent is told.
@@ -84,6 +85,16 @@ pub enum ToAgent {
     Begin,
     /// The clients of a role have ended on all hosts.
     Over(String),
+    /// From now on all clients of a role together, on whatever hosts, send so many messages a second.
+    Rate {
+        role: String,
+        rate: f64,
+    },
+    /// By role, how many messages its clients on this host may have sent since the load began.
+    Allow {
+        load: u64,
+        made: BTreeMap<String, u64>,
+    },
     /// There is nothing left to be sent.
     End,
     /// There is nothing left to be received.
@@ -152,7 +163,12 @@ pub enum FromAgent {
     },
     Seconds {
         load: u64,
-        roles: Vec<RoleSecond>,
+        second: HostSecond,
+    },
+    /// Lines for people.
+    Log {
+        load: u64,
+        lines: Vec<String>,
     },
     Done {
         load: u64,
@@ -273,6 +289,22 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     to.write_all(&frame(MESSAGE, &json)?).await
+}
+
+/// As [`send`], to somebody who may not take it.
+///
+/// # Errors
+/// Where the connection ends, or the other side takes nothing for so long.
+pub async fn send_within<T: Serialize>(
+    patience: Duration,
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+) -> io::Result<()> {
+    let sent = tokio::time::timeout(patience, send(to, message)).await;
+    sent.unwrap_or_else(|_| {
+        let what = format!("it took nothing for {} s", patience.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, what))
+    })
 }
 
 /// Sends bytes that the other side forgets.

@@ -31,10 +31,10 @@ use crate::agents::member::{Link, Member, Report};
 use crate::agents::protocol::{Alone, Described, FromAgent, Preparation, Question, Share, ToAgent};
 use crate::drivers::DriverError;
 use crate::environment;
-use crate::experiment::{Does, Plan, Protocol};
+use crate::experiment::{Plan, Protocol};
 use crate::systems::process::last_words;
-use crate::workload::Loaded;
 use crate::workload::seating::Seating;
+use crate::workload::{Loaded, filter};
 
 /// The program.
 pub const PROGRAM: &str = "stafett-lab-clients";
@@ -78,14 +78,6 @@ pub fn name(protocol: Protocol) -> &'static str {
         Protocol::Amqp => "lapin",
         Protocol::Live => "live",
     }
-}
-
-/// What cannot be told to another program, whatever its clients can do.
-pub(crate) fn lacks(plan: &Plan) -> Option<String> {
-    let filters = plan.roles.values().any(|role| role.does == Does::Filter);
-    filters.then(|| {
-        "the filter before a system without one of its own is run by the lean driver alone".to_owned()
-    })
 }
 
 /// The program at work.
@@ -160,7 +152,7 @@ impl Client {
     /// Who would send to a system and receive from it, and what that client lacks.
     pub(crate) async fn describe(&mut self, system: &str, plan: &Plan) -> Result<Described, DriverError> {
         let question = Question {
-            plan: plan.clone(),
+            plan: filter::taken_out(plan),
             system: system.to_owned(),
         };
         self.member.tell(ToAgent::Describe(Box::new(question))).await;
@@ -185,7 +177,7 @@ impl Client {
         self.loads += 1;
         let preparation = Preparation {
             load: self.loads,
-            plan: Plan::clone(&order.plan),
+            plan: filter::taken_out(&order.plan),
             seating: Seating::default(),
             system: order.system.clone(),
             address: order.address.clone(),
@@ -282,17 +274,14 @@ fn heard(said: FromAgent, ours: u64, order: &Order) -> Option<Result<Loaded, Dri
             load,
             reason,
             is_refusal,
-        } if load == ours => Some(Err(if is_refusal {
-            DriverError::Refused(reason)
-        } else {
-            DriverError::Failed(reason)
-        })),
+        } if load == ours => Some(Err(DriverError::of(reason, is_refusal))),
         // Of a load that nobody wants to know of any more, or said by who shares a load.
         FromAgent::Pong(_)
         | FromAgent::Driver(_)
         | FromAgent::Second { .. }
         | FromAgent::Progress { .. }
         | FromAgent::Seconds { .. }
+        | FromAgent::Log { .. }
         | FromAgent::Done { .. }
         | FromAgent::Failed { .. } => None,
     }

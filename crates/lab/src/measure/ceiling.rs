@@ -234,6 +234,7 @@ impl Measured<'_> {
                 tag: tag.to_owned(),
                 topic_settings: Vec::new(),
                 brokers: Vec::new(),
+                logs: std::path::PathBuf::new(),
                 stop: self.stop.clone(),
                 on_second: Box::new(|_| ()),
             };

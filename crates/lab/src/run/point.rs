@@ -1,6 +1,7 @@
 //! One point: its system, its load, its result.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ struct Hands<'a> {
     driver: Arc<dyn Driver>,
     /// The program with the client that a user would take, where that is asked for.
     client: Option<&'a mut Client>,
+    /// Where what agents say goes.
+    logs: PathBuf,
 }
 
 /// What came of a load.
@@ -121,6 +124,7 @@ impl Bench {
         let hands = &mut Hands {
             driver,
             client: client.as_mut(),
+            logs: self.place.logs.join(format!("{:04}", point.number)),
         };
         if is_fresh && has_break_in(plan) {
             self.watch.does(&format!("warming {} up", point.system));
@@ -170,9 +174,6 @@ impl Bench {
             lean.name().clone_into(&mut point.driver.name);
             point.driver.version = lean.version();
             return lean.lacks(plan).map_or(Ok(None), |reason| Err(skipped(reason)));
-        }
-        if let Some(reason) = clients::lacks(plan) {
-            return Err(skipped(reason));
         }
         let spoken = systems::protocol(&point.system, plan).map_err(skipped)?;
         clients::name(spoken).clone_into(&mut point.driver.name);
@@ -237,7 +238,7 @@ impl Bench {
         topic_settings: &[(String, String)],
         tag: &str,
     ) -> Result<Brought, DriverError> {
-        let Hands { driver, client } = hands;
+        let Hands { driver, client, logs } = hands;
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
         prepare(driver, plan, &destinations).await?;
@@ -268,6 +269,7 @@ impl Bench {
             tag: tag.to_owned(),
             topic_settings: topic_settings.to_vec(),
             brokers,
+            logs: logs.clone(),
             stop: of_load,
             on_second,
         };
