@@ -16,7 +16,7 @@ use super::following::{Following, Together};
 use super::member::{Link, Member, Report};
 use super::placing;
 use super::proof::Secret;
-use super::protocol::{FromAgent, Preparation, Share, ToAgent};
+use super::protocol::{Alone, FromAgent, OfLoad, Preparation, Share, ToAgent};
 use crate::drivers::DriverError;
 use crate::experiment::Plan;
 use crate::measure::process::Watched;
@@ -60,6 +60,22 @@ pub(crate) struct Order {
     pub(crate) logs: PathBuf,
     pub(crate) stop: CancellationToken,
     pub(crate) on_second: Box<dyn Fn(&Second) + Send + Sync>,
+}
+
+impl Order {
+    /// What a host is told of it.
+    pub(crate) fn preparation(&self, load: u64, seating: Seating, alone: Option<Alone>) -> Preparation {
+        Preparation {
+            load,
+            plan: filter::taken_out(&self.plan),
+            seating,
+            system: self.system.clone(),
+            address: self.address.clone(),
+            tag: self.tag.clone(),
+            topic_settings: self.topic_settings.clone(),
+            alone,
+        }
+    }
 }
 
 impl Crew {
@@ -200,19 +216,11 @@ impl Crew {
         self.loads += 1;
         let seating = placing::seat(&order.plan, &self.agents).map_err(DriverError::Refused)?;
         for (host, member) in (0..).zip(self.members.iter().flatten()) {
-            let preparation = Preparation {
-                load: self.loads,
-                plan: filter::taken_out(&order.plan),
-                seating: Seating {
-                    host,
-                    ..seating.clone()
-                },
-                system: order.system.clone(),
-                address: order.address.clone(),
-                tag: order.tag.clone(),
-                topic_settings: order.topic_settings.clone(),
-                alone: None,
+            let seating = Seating {
+                host,
+                ..seating.clone()
             };
+            let preparation = order.preparation(self.loads, seating, None);
             member.tell(ToAgent::Prepare(Box::new(preparation))).await;
         }
         let mut watched: Vec<Watched> = order
@@ -251,19 +259,15 @@ impl Crew {
                 () = sleep(LOOK) => None,
             };
             match report {
-                None => {}
                 Some((host, Report::Gone(reason))) => {
-                    diary.write(host, &format!("it went away: {reason}"));
+                    diary.write(host, &[format!("it went away: {reason}")]);
                     return Err(self.went_away(host, &reason));
                 }
-                Some((host, Report::Said(FromAgent::Log { load, lines }))) if load == self.loads => {
-                    for line in &lines {
-                        diary.write(host, line);
-                    }
+                Some((host, Report::Said(FromAgent::Load { load, said }))) if load == self.loads => {
+                    self.hear(host, said, order, &mut following, watched, diary)?;
                 }
-                Some((host, Report::Said(said))) => {
-                    self.hear(host, said, order, &mut following, watched)?;
-                }
+                // Of a load that nobody wants to know of any more, or of none.
+                Some((_, Report::Said(_))) | None => {}
             }
             for next in following.orders(started.elapsed()) {
                 self.tell_all(&next).await;
@@ -301,20 +305,16 @@ impl Crew {
     fn hear(
         &self,
         host: usize,
-        said: FromAgent,
+        said: OfLoad,
         order: &Order,
         following: &mut Following<'_>,
         watched: &mut [Watched],
+        diary: &mut Diary,
     ) -> Result<(), DriverError> {
-        let nonsense = |what: String| {
-            DriverError::Failed(format!("agent {} told what cannot be: {what}", self.name(host)))
-        };
-        match said {
-            FromAgent::Progress { load, progress } if load == self.loads => {
-                following.on_progress(host, progress).map_err(nonsense)
-            }
-            FromAgent::Seconds { load, second } if load == self.loads => {
-                let news = following.on_second(host, &second).map_err(nonsense)?;
+        let name = self.name(host);
+        let told = match said {
+            OfLoad::Progress(progress) => following.on_progress(host, progress),
+            OfLoad::Seconds(second) => following.on_second(host, &second).map(|news| {
                 if let Some(whole) = news.whole {
                     (order.on_second)(&whole);
                 }
@@ -323,29 +323,19 @@ impl Crew {
                         process.sample(at_s, seconds);
                     }
                 }
+            }),
+            OfLoad::Done(share) => following.on_share(host, *share),
+            OfLoad::Failed { reason, is_refusal } => {
+                return Err(DriverError::of(format!("agent {name}: {reason}"), is_refusal));
+            }
+            OfLoad::Log(lines) => {
+                diary.write(host, &lines);
                 Ok(())
             }
-            FromAgent::Done { load, share } if load == self.loads => {
-                following.on_share(host, *share).map_err(nonsense)
-            }
-            FromAgent::Failed {
-                load,
-                reason,
-                is_refusal,
-            } if load == self.loads => Err(DriverError::of(
-                format!("agent {}: {reason}", self.name(host)),
-                is_refusal,
-            )),
-            // Of a load that nobody wants to know of any more.
-            FromAgent::Pong(_)
-            | FromAgent::Driver(_)
-            | FromAgent::Log { .. }
-            | FromAgent::Second { .. }
-            | FromAgent::Progress { .. }
-            | FromAgent::Seconds { .. }
-            | FromAgent::Done { .. }
-            | FromAgent::Failed { .. } => Ok(()),
-        }
+            // Of who runs a load alone.
+            OfLoad::Second(_) => Ok(()),
+        };
+        told.map_err(|what| DriverError::Failed(format!("agent {name} told what cannot be: {what}")))
     }
 
     fn put_together(&self, order: &Order, together: Together, watched: Vec<Watched>) -> Loaded {

@@ -35,10 +35,12 @@ impl Diary {
         }
     }
 
-    /// Adds a line to what the agent at `place` said. A log that cannot be written is no reason not to measure.
-    pub(super) fn write(&mut self, place: usize, line: &str) {
+    /// Adds lines to what the agent at `place` said. A log that cannot be written is no reason not to measure.
+    pub(super) fn write(&mut self, place: usize, lines: &[String]) {
         if let Some(page) = self.pages.get_mut(place) {
-            page.write(line);
+            for line in lines {
+                page.write(line);
+            }
         }
     }
 }
@@ -79,11 +81,9 @@ mod tests {
         let agents = AgentAddress::parse_all(&["a=h:1", "h:2", "h:3"].map(str::to_owned)).unwrap();
         let logs = folder.path().join("logs/0001");
         let mut diary = Diary::new(&logs, &agents);
-        diary.write(0, "it begins\u{1b}[31m\nor does it");
-        for _ in 0..3000 {
-            diary.write(1, &"x".repeat(1000));
-        }
-        diary.write(9, "nobody");
+        diary.write(0, &["it begins\u{1b}[31m\nor does it".to_owned()]);
+        diary.write(1, &vec!["x".repeat(1000); 3000]);
+        diary.write(9, &["nobody".to_owned()]);
         let read = |name: &str| std::fs::read_to_string(logs.join(name)).unwrap();
         assert_eq!(read("agent-a.log"), "it begins [31m or does it\n");
         let long = read("agent-2.log");

@@ -152,30 +152,27 @@ pub struct Alone {
 pub enum FromAgent {
     Pong(u64),
     Driver(Described),
-    /// Of a load that the host runs alone.
-    Second {
+    /// Of a load that was prepared.
+    Load {
         load: u64,
-        second: Second,
+        said: OfLoad,
     },
-    Progress {
-        load: u64,
-        progress: Progress,
-    },
-    Seconds {
-        load: u64,
-        second: HostSecond,
-    },
+}
+
+/// What becomes of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OfLoad {
+    /// Of one that the host runs alone.
+    Second(Second),
+    Progress(Progress),
+    Seconds(HostSecond),
     /// Lines for people.
-    Log {
-        load: u64,
-        lines: Vec<String>,
-    },
-    Done {
-        load: u64,
-        share: Box<Share>,
-    },
+    Log(Vec<String>),
+    /// The last that is said of it.
+    Done(Box<Share>),
+    /// Instead.
     Failed {
-        load: u64,
         reason: String,
         is_refusal: bool,
     },

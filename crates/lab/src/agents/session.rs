@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::protocol::{
-    Described, FromAgent, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send_within,
+    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send_within,
 };
 use crate::drivers::{DriverError, Drivers};
 use crate::experiment::{Content, Plan, check};
 use crate::run::point::destinations;
 use crate::workload::load::Second;
-use crate::workload::together::{self, HostSecond, Progress, Ties};
+use crate::workload::together::{self, Ties};
 use crate::workload::{Load, Loaded, filter};
 
 /// A controller that says nothing for so long is gone.
@@ -61,14 +61,6 @@ struct Work {
     done: oneshot::Receiver<Result<Loaded, DriverError>>,
 }
 
-enum Event {
-    Lines(Vec<String>),
-    Progress(Progress),
-    Seconds(HostSecond),
-    Whole(Second),
-    Done(Result<Loaded, DriverError>),
-}
-
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     pub(super) fn new(reader: Reader<R>, writer: W, means: Means) -> Self {
         Self {
@@ -106,7 +98,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                         Err(error) => Err(error),
                     }
                 }
-                event = next_event(&mut self.work) => self.on_event(event).await,
+                said = next_of(&mut self.work) => self.on_load(said).await,
                 () = sleep_until(heard + SILENCE_MAX) => {
                     Err(ProtocolError::Malformed("nothing, for half a minute".to_owned()))
                 }
@@ -202,39 +194,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                 });
             }
             Err((reason, is_refusal)) => {
-                let failed = FromAgent::Failed {
-                    load,
-                    reason,
-                    is_refusal,
-                };
-                self.tell(&failed).await?;
+                let said = OfLoad::Failed { reason, is_refusal };
+                self.tell(&FromAgent::Load { load, said }).await?;
             }
         }
         Ok(())
     }
 
-    async fn on_event(&mut self, event: Event) -> Result<(), ProtocolError> {
+    async fn on_load(&mut self, said: OfLoad) -> Result<(), ProtocolError> {
         let Some(work) = &self.work else { return Ok(()) };
         let load = work.number;
-        let (report, is_last) = match event {
-            Event::Lines(lines) => (FromAgent::Log { load, lines }, false),
-            Event::Progress(progress) => (FromAgent::Progress { load, progress }, false),
-            Event::Seconds(second) => (FromAgent::Seconds { load, second }, false),
-            Event::Whole(second) => (FromAgent::Second { load, second }, false),
-            Event::Done(Ok(loaded)) => {
-                let share = Box::new(share(loaded));
-                (FromAgent::Done { load, share }, true)
-            }
-            Event::Done(Err(error)) => {
-                let failed = FromAgent::Failed {
-                    load,
-                    reason: error.to_string(),
-                    is_refusal: matches!(error, DriverError::Refused(_)),
-                };
-                (failed, true)
-            }
-        };
-        self.tell(&report).await?;
+        let is_last = matches!(said, OfLoad::Done(_) | OfLoad::Failed { .. });
+        self.tell(&FromAgent::Load { load, said }).await?;
         if is_last {
             self.work = None;
             if let Some(next) = self.next.take() {
@@ -245,23 +216,32 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     }
 }
 
-/// What happens with the load next, all that it tells before its end. Safe to drop.
-async fn next_event(work: &mut Option<Work>) -> Event {
+/// What is to be told of the load next, its end last. Safe to drop.
+async fn next_of(work: &mut Option<Work>) -> OfLoad {
     let Some(work) = work else {
         return pending().await;
     };
-    let mut lines = Vec::new();
-    tokio::select! {
+    let (ties, mut lines) = (&mut work.ties, Vec::new());
+    let done = tokio::select! {
         biased;
-        1.. = work.ties.lines.recv_many(&mut lines, LINES_AT_ONCE) => Event::Lines(lines),
-        Some(second) = work.ties.seconds.recv() => Event::Seconds(second),
-        Some(second) = work.whole.recv() => Event::Whole(second),
-        Ok(()) = work.ties.progress.changed() => {
-            Event::Progress(work.ties.progress.borrow_and_update().clone())
+        1.. = ties.lines.recv_many(&mut lines, LINES_AT_ONCE) => return OfLoad::Log(lines),
+        Some(second) = ties.seconds.recv() => return OfLoad::Seconds(second),
+        Some(second) = work.whole.recv() => return OfLoad::Second(second),
+        Ok(()) = ties.progress.changed() => {
+            return OfLoad::Progress(ties.progress.borrow_and_update().clone());
         }
-        done = &mut work.done => Event::Done(done.unwrap_or_else(|_| {
-            Err(DriverError::Failed("the load broke down".to_owned()))
-        })),
+        done = &mut work.done => done,
+    };
+    match done {
+        Ok(Ok(loaded)) => OfLoad::Done(Box::new(share(loaded))),
+        Ok(Err(error)) => OfLoad::Failed {
+            reason: error.to_string(),
+            is_refusal: matches!(error, DriverError::Refused(_)),
+        },
+        Err(_) => OfLoad::Failed {
+            reason: "the load broke down".to_owned(),
+            is_refusal: false,
+        },
     }
 }
 

@@ -16,7 +16,8 @@ use super::attend;
 use super::crew::{Crew, Order};
 use super::host::attend_with;
 use super::protocol::{
-    Answer, FromAgent, Greeting, Introduction, Machine, ORDER_BYTES_MAX, Reader, ToAgent, VERSION, send,
+    Answer, FromAgent, Greeting, Introduction, Machine, ORDER_BYTES_MAX, OfLoad, Reader, ToAgent, VERSION,
+    send,
 };
 use super::session::Means;
 use crate::drivers::fake::{Behaviour, Fake};
@@ -351,26 +352,26 @@ fn second_of(acknowledged: u64, changes: u64) -> FromAgent {
         came: Vec::new(),
     };
     role.sample.acknowledged = acknowledged;
-    FromAgent::Seconds {
+    FromAgent::Load {
         load: 1,
-        second: HostSecond {
+        said: OfLoad::Seconds(HostSecond {
             number: 0,
             roles: vec![role],
-        },
+        }),
     }
 }
 
 fn progress_of(made: u64) -> FromAgent {
-    FromAgent::Progress {
+    FromAgent::Load {
         load: 1,
-        progress: Progress {
+        said: OfLoad::Progress(Progress {
             connected: Some(Duration::ZERO),
             is_sent: false,
             roles: vec![RoleProgress {
                 made,
                 ..RoleProgress::default()
             }],
-        },
+        }),
     }
 }
 
