@@ -44,6 +44,8 @@ pub struct Crew {
     connections: Vec<u64>,
     loads: u64,
     network: Option<Network>,
+    /// Where what they say for people goes; nowhere, until that is said.
+    logs: Option<PathBuf>,
     tasks: TaskTracker,
 }
 
@@ -56,8 +58,6 @@ pub(crate) struct Order {
     pub(crate) topic_settings: Vec<(String, String)>,
     /// Processes of the system on this machine.
     pub(crate) brokers: Vec<u32>,
-    /// Where what agents say for people goes.
-    pub(crate) logs: PathBuf,
     pub(crate) stop: CancellationToken,
     pub(crate) on_second: Box<dyn Fn(&Second) + Send + Sync>,
 }
@@ -103,6 +103,7 @@ impl Crew {
             told,
             loads: 0,
             network: None,
+            logs: None,
             tasks: TaskTracker::new(),
         }
     }
@@ -127,6 +128,11 @@ impl Crew {
     /// Between this machine and the agent that is farthest.
     pub fn network(&self) -> Option<Network> {
         self.network.clone()
+    }
+
+    /// What agents say for people goes to this folder from now on.
+    pub(crate) fn keep_logs(&mut self, logs: PathBuf) {
+        self.logs = Some(logs);
     }
 
     /// What the agents run on, a line each.
@@ -228,7 +234,7 @@ impl Crew {
             .iter()
             .map(|pid| Watched::new(ProcessKind::Broker, *pid))
             .collect();
-        let mut diary = Diary::new(&order.logs, &self.agents);
+        let mut diary = Diary::new(self.logs.as_deref(), &self.agents);
         let done = self.follow(&order, &seating, &mut watched, &mut diary).await;
         if done.is_err() {
             self.tell_all(&ToAgent::Abandon).await;

@@ -24,14 +24,17 @@ struct Page {
 }
 
 impl Diary {
-    pub(super) fn new(logs: &Path, agents: &[AgentAddress]) -> Self {
-        let page = |agent: &AgentAddress| Page {
-            path: logs.join(format!("agent-{}.log", agent.name)),
-            file: None,
-            left: BYTES_MAX,
+    /// In a folder; nothing is kept without one.
+    pub(super) fn new(logs: Option<&Path>, agents: &[AgentAddress]) -> Self {
+        let page = |agent: &AgentAddress| {
+            Some(Page {
+                path: logs?.join(format!("agent-{}.log", agent.name)),
+                file: None,
+                left: BYTES_MAX,
+            })
         };
         Self {
-            pages: agents.iter().map(page).collect(),
+            pages: agents.iter().filter_map(page).collect(),
         }
     }
 
@@ -80,7 +83,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let agents = AgentAddress::parse_all(&["a=h:1", "h:2", "h:3"].map(str::to_owned)).unwrap();
         let logs = folder.path().join("logs/0001");
-        let mut diary = Diary::new(&logs, &agents);
+        let mut diary = Diary::new(Some(&logs), &agents);
         diary.write(0, &["it begins\u{1b}[31m\nor does it".to_owned()]);
         diary.write(1, &vec!["x".repeat(1000); 3000]);
         diary.write(9, &["nobody".to_owned()]);
@@ -93,5 +96,6 @@ mod tests {
             long.len()
         );
         assert!(!logs.join("agent-3.log").exists(), "it said nothing");
+        Diary::new(None, &agents).write(0, &["nowhere".to_owned()]);
     }
 }

@@ -2,7 +2,6 @@
 //! takes as long as it is told to.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,8 +105,7 @@ impl Lab {
     }
 
     async fn run(&mut self, load: &str) -> Loaded {
-        let logs = tempfile::tempdir().unwrap();
-        self.crew.run(order(&plan(load), logs.path())).await.unwrap()
+        self.crew.run(order(&plan(load))).await.unwrap()
     }
 
     /// Nothing of it runs any more.
@@ -129,7 +127,7 @@ fn plan(load: &str) -> Plan {
     filter::before(&source.plan(1.0, &BTreeMap::new()).unwrap(), "kafka")
 }
 
-fn order(plan: &Plan, logs: &Path) -> Order {
+fn order(plan: &Plan) -> Order {
     Order {
         plan: Arc::new(plan.clone()),
         system: "kafka".to_owned(),
@@ -137,7 +135,6 @@ fn order(plan: &Plan, logs: &Path) -> Order {
         tag: "1".to_owned(),
         topic_settings: Vec::new(),
         brokers: Vec::new(),
-        logs: logs.to_owned(),
         stop: CancellationToken::new(),
         on_second: Box::new(|_| ()),
     }
@@ -293,7 +290,8 @@ async fn what_agents_say_for_people_lies_beside_the_logs_of_the_system() {
     let logs = tempfile::tempdir().unwrap();
     let plan =
         plan("[run]\nduration = \"2s\"\n[roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 100 }");
-    lab.crew.run(order(&plan, logs.path())).await.unwrap();
+    lab.crew.keep_logs(logs.path().to_owned());
+    lab.crew.run(order(&plan)).await.unwrap();
     for name in ["agent-1.log", "agent-2.log"] {
         let said = std::fs::read_to_string(logs.path().join(name)).unwrap();
         assert!(said.contains("the load begins"), "{said}");
@@ -397,8 +395,7 @@ async fn an_agent_that_says_what_cannot_be_is_the_points_result() {
         };
         let controller = async {
             let mut crew = Crew::over(vec![here]).await;
-            let logs = tempfile::tempdir().unwrap();
-            crew.run(order(&plan(ADAPTIVE), logs.path())).await.unwrap_err()
+            crew.run(order(&plan(ADAPTIVE))).await.unwrap_err()
         };
         let (error, ()) = tokio::join!(controller, script);
         assert!(matches!(error, DriverError::Failed(_)), "{error:?}");
@@ -425,8 +422,7 @@ async fn an_agent_that_takes_its_time_is_the_points_result_and_not_the_end_of_th
     };
     let controller = async {
         let mut crew = Crew::over(vec![here]).await;
-        let logs = tempfile::tempdir().unwrap();
-        crew.run(order(&plan(ADAPTIVE), logs.path())).await.unwrap_err()
+        crew.run(order(&plan(ADAPTIVE))).await.unwrap_err()
     };
     let (error, ()) = tokio::join!(controller, script);
     assert_eq!(error.to_string(), "the agents did not come to an end");

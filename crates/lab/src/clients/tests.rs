@@ -36,7 +36,6 @@ fn order(plan: Plan, stop: &CancellationToken, seen: &Arc<Mutex<Vec<Second>>>) -
         tag: "1".to_owned(),
         topic_settings: Vec::new(),
         brokers: Vec::new(),
-        logs: PathBuf::new(),
         stop: stop.clone(),
         on_second: Box::new(move |second| seen.lock().unwrap().push(*second)),
     }

@@ -234,7 +234,6 @@ impl Measured<'_> {
                 tag: tag.to_owned(),
                 topic_settings: Vec::new(),
                 brokers: Vec::new(),
-                logs: std::path::PathBuf::new(),
                 stop: self.stop.clone(),
                 on_second: Box::new(|_| ()),
             };

@@ -1,7 +1,6 @@
 //! One point: its system, its load, its result.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,8 +39,6 @@ struct Hands<'a> {
     driver: Arc<dyn Driver>,
     /// The program with the client that a user would take, where that is asked for.
     client: Option<&'a mut Client>,
-    /// Where what agents say goes.
-    logs: PathBuf,
 }
 
 /// What came of a load.
@@ -80,6 +77,9 @@ impl Bench {
                 "it does not filter duplicates itself: the lab's own filter before it does, and each message goes through it twice"
                     .to_owned(),
             );
+        }
+        if let Some(crew) = &mut self.crew {
+            crew.keep_logs(self.place.logs.join(format!("{:04}", planned.number)));
         }
         let plan = Arc::new(filtered);
         if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
@@ -124,7 +124,6 @@ impl Bench {
         let hands = &mut Hands {
             driver,
             client: client.as_mut(),
-            logs: self.place.logs.join(format!("{:04}", point.number)),
         };
         if is_fresh && has_break_in(plan) {
             self.watch.does(&format!("warming {} up", point.system));
@@ -238,7 +237,7 @@ impl Bench {
         topic_settings: &[(String, String)],
         tag: &str,
     ) -> Result<Brought, DriverError> {
-        let Hands { driver, client, logs } = hands;
+        let Hands { driver, client } = hands;
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
         prepare(driver, plan, &destinations).await?;
@@ -269,7 +268,6 @@ impl Bench {
             tag: tag.to_owned(),
             topic_settings: topic_settings.to_vec(),
             brokers,
-            logs: logs.clone(),
             stop: of_load,
             on_second,
         };
