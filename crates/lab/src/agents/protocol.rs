@@ -17,6 +17,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, timeout};
 
 use crate::experiment::Plan;
 use crate::results::{ProcessSeries, RoleResult};
@@ -36,6 +37,8 @@ pub const REPORT_BYTES_MAX: usize = 256 << 20;
 const MESSAGE: u8 = 0;
 const FILL: u8 = 1;
 const HEAD_BYTES: usize = 5;
+/// What the other side has to take in time.
+const PART_BYTES: usize = 64 << 10;
 
 /// An agent's first words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,6 +217,8 @@ pub struct Reader<R> {
     from: R,
     buffer: BytesMut,
     bytes_max: usize,
+    /// When something came last.
+    heard: Instant,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -222,7 +227,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             from,
             buffer: BytesMut::new(),
             bytes_max,
+            heard: Instant::now(),
         }
+    }
+
+    /// When something came last, if only a part of a message.
+    pub fn heard(&self) -> Instant {
+        self.heard
     }
 
     /// From now on frames may be this long.
@@ -249,6 +260,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return Err(ProtocolError::Ended);
             }
+            self.heard = Instant::now();
         }
     }
 
@@ -297,11 +309,15 @@ pub async fn send_within<T: Serialize>(
     to: &mut (impl AsyncWrite + Unpin),
     message: &T,
 ) -> io::Result<()> {
-    let sent = tokio::time::timeout(patience, send(to, message)).await;
-    sent.unwrap_or_else(|_| {
-        let what = format!("it took nothing for {} s", patience.as_secs());
-        Err(io::Error::new(io::ErrorKind::TimedOut, what))
-    })
+    let json = serde_json::to_vec(message)?;
+    for part in frame(MESSAGE, &json)?.chunks(PART_BYTES) {
+        let sent = timeout(patience, to.write_all(part)).await;
+        sent.unwrap_or_else(|_| {
+            let what = format!("it took nothing for {} s", patience.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, what))
+        })?;
+    }
+    Ok(())
 }
 
 /// Sends bytes that the other side forgets.
@@ -348,6 +364,29 @@ mod tests {
             reader.next::<ToAgent>().await,
             Err(ProtocolError::Ended)
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_message_to_a_slow_reader_is_sent_and_one_to_nobody_is_not() {
+        let (mut here, there) = tokio::io::duplex(64 << 10);
+        let long = ToAgent::Over("x".repeat(1 << 20));
+        let slow = async {
+            let mut reader = there;
+            let mut bytes = vec![0; 100 << 10];
+            for _ in 0..12 {
+                // Slower as a whole than anybody waits for nothing.
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                reader.read_exact(&mut bytes[..(1 << 20) / 12]).await.unwrap();
+            }
+            reader
+        };
+        let (sent, reader) = tokio::join!(send_within(Duration::from_secs(10), &mut here, &long), slow);
+        sent.unwrap();
+        let error = send_within(Duration::from_secs(10), &mut here, &long)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "it took nothing for 10 s");
+        drop(reader);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -88,16 +88,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     }
 
     async fn obey(&mut self) -> ProtocolError {
-        let mut heard = Instant::now();
         loop {
+            let heard = self.reader.heard();
             let done = tokio::select! {
-                order = self.reader.next::<ToAgent>() => {
-                    heard = Instant::now();
-                    match order {
-                        Ok(order) => self.on_order(order).await,
-                        Err(error) => Err(error),
-                    }
-                }
+                // What is there is heard before anybody is called silent.
+                biased;
+                order = self.reader.next::<ToAgent>() => match order {
+                    Ok(order) => self.on_order(order).await,
+                    Err(error) => Err(error),
+                },
                 said = next_of(&mut self.work) => self.on_load(said).await,
                 () = sleep_until(heard + SILENCE_MAX) => {
                     Err(ProtocolError::Malformed("nothing, for half a minute".to_owned()))
