@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::course::Course;
-use super::merge::{self, Row, Seconds, Tallies};
+use super::merge::{self, Accounts, Row, Seconds};
 use super::plausible;
 use super::protocol::{Share, ToAgent};
 use crate::experiment::{Plan, Rate};
@@ -24,7 +24,7 @@ pub(super) struct Following<'a> {
     seating: Seating,
     course: Course<'a>,
     seconds: Seconds,
-    tallies: Tallies,
+    accounts: Accounts,
     /// Of the roles whose rates are searched for, by place.
     steered: Vec<(usize, Steering)>,
     /// Rates that were found and nobody has heard of.
@@ -69,7 +69,7 @@ impl<'a> Following<'a> {
             seating: seating.clone(),
             course: Course::new(plan, seating, hosts),
             seconds: Seconds::new(hosts, rows_max),
-            tallies: Tallies::new(plan),
+            accounts: Accounts::new(plan),
             steered: rates.filter_map(steering).collect(),
             rates: Vec::new(),
             shares: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl<'a> Following<'a> {
     pub(super) fn on_second(&mut self, host: usize, second: &HostSecond) -> Result<News, String> {
         plausible::second(self.plan, second)?;
         for (place, role) in second.roles.iter().enumerate() {
-            self.tallies.absorb(place, &role.came);
+            self.accounts.absorb(place, &role.came);
         }
         let known = self.seconds.known();
         let whole = self.seconds.add(host, second)?;
@@ -145,7 +145,7 @@ impl<'a> Following<'a> {
             self.plan,
             &shares,
             &mut self.seconds,
-            &mut self.tallies,
+            &mut self.accounts,
             is_drained,
         )?;
         Ok(Together {

@@ -9,8 +9,8 @@ use hdrhistogram::Histogram;
 use super::protocol::Share;
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
-use crate::workload::arrivals::Arrived;
-use crate::workload::ledger::Streams;
+use crate::workload::ledger::Came;
+use crate::workload::streams::{Piece, Streams};
 use crate::workload::tally::Tally;
 use crate::workload::terms;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
@@ -135,32 +135,85 @@ fn add_sample(sum: &mut RateSample, other: &RateSample) {
     sum.reconnects += other.reconnects;
 }
 
-/// What came to audiences that are spread over hosts and get every message several times: by the place of their role, what
-/// came of each message, and how much of it was too much.
+/// What came to the audiences of all roles, on whatever hosts, by the place of the role.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<usize, (Tally, u64)>);
+pub(super) struct Accounts(BTreeMap<usize, Account>);
 
-impl Tallies {
+#[derive(Debug)]
+struct Account {
+    came: Audiences,
+    /// How much of it had come before.
+    again: u64,
+}
+
+#[derive(Debug)]
+enum Audiences {
+    /// By their numbers, each of which gets every message once.
+    Once(Vec<Streams>),
+    /// One to which every message comes several times.
+    Several(Tally),
+}
+
+impl Accounts {
     pub(super) fn new(plan: &Plan) -> Self {
-        let mut tallies = BTreeMap::new();
-        for (place, role) in plan.roles.values().enumerate() {
+        let roles = plan.roles.values().enumerate();
+        let consumers = roles.filter(|(_, role)| role.does == Does::Consume);
+        let account = |(place, role): (usize, &Role)| {
+            let streams =
+                || producers(plan, role).flat_map(|(sender, producer)| terms::streams(sender, producer));
             let each = terms::each(plan, role);
-            if role.does != Does::Consume || each == 1 {
-                continue;
-            }
-            let mut tally = Tally::new(each);
-            for (sender, producer) in producers(plan, role) {
-                terms::streams(sender, producer).for_each(|stream| tally.expect(stream));
-            }
-            tallies.insert(place, (tally, 0));
-        }
-        Self(tallies)
+            let came = if each == 1 {
+                let audience = |_| {
+                    let mut audience = Streams::default();
+                    streams().for_each(|stream| audience.expect(stream));
+                    audience
+                };
+                Audiences::Once((0..terms::audiences(role)).map(audience).collect())
+            } else {
+                let mut tally = Tally::new(each);
+                streams().for_each(|stream| tally.expect(stream));
+                Audiences::Several(tally)
+            };
+            (place, Account { came, again: 0 })
+        };
+        Self(consumers.map(account).collect())
     }
 
     /// What came on a host to the role at `place`.
-    pub(super) fn absorb(&mut self, place: usize, came: &[Arrived]) {
-        if let Some((tally, again)) = self.0.get_mut(&place) {
-            *again += came.iter().map(|arrived| tally.absorb(arrived)).sum::<u64>();
+    pub(super) fn absorb(&mut self, place: usize, told: &Came) {
+        let Some(account) = self.0.get_mut(&place) else {
+            return;
+        };
+        account.again += match &mut account.came {
+            Audiences::Once(audiences) => {
+                let absorb = |(audience, piece): &(u32, Piece)| {
+                    let audience = usize::try_from(*audience).ok();
+                    let audience = audience.and_then(|audience| audiences.get_mut(audience));
+                    audience.map_or(0, |audience| audience.absorb(piece))
+                };
+                told.pieces.iter().map(absorb).fold(0, u64::saturating_add)
+            }
+            Audiences::Several(tally) => {
+                let again = told.arrived.iter().map(|arrived| tally.absorb(arrived));
+                again.fold(0, u64::saturating_add)
+            }
+        };
+    }
+}
+
+impl Account {
+    /// Acknowledged messages that the audiences never got.
+    fn lost(&self, sent: &Sent) -> u64 {
+        match &self.came {
+            Audiences::Once(audiences) => {
+                let lost = audiences.iter().map(|audience| {
+                    sent.missing_of(|stream, count, excused| audience.missing(stream, count, excused))
+                });
+                lost.fold(0, u64::saturating_add)
+            }
+            Audiences::Several(tally) => {
+                sent.missing_of(|stream, count, excused| tally.missing(stream, count, excused))
+            }
         }
     }
 }
@@ -178,7 +231,7 @@ pub(super) fn roles(
     plan: &Plan,
     shares: &[Share],
     seconds: &mut Seconds,
-    tallies: &mut Tallies,
+    accounts: &mut Accounts,
     is_drained: bool,
 ) -> Result<Vec<RoleResult>, String> {
     let mut merged = Vec::new();
@@ -199,18 +252,12 @@ pub(super) fn roles(
         sum.latencies = latencies(of_hosts())?;
         sum.samples = seconds.of_role(place);
         if role.does == Does::Consume {
-            for share in shares {
-                let came = share.books.get(place).map_or(&[][..], |books| &books.came);
-                tallies.absorb(place, came);
+            for books in shares.iter().filter_map(|share| share.books.get(place)) {
+                accounts.absorb(place, &books.came);
             }
-            let sent = Sent::of(plan, role, shares);
-            let (lost, again) = match tallies.0.get(&place) {
-                Some((tally, again)) => (
-                    sent.missing_of(|stream, count, excused| tally.missing(stream, count, excused)),
-                    *again,
-                ),
-                None => accounted(place, role, &sent, shares),
-            };
+            let account = accounts.0.get(&place);
+            let again = account.map_or(0, |account| account.again);
+            let lost = account.map_or(0, |account| account.lost(&Sent::of(plan, role, shares)));
             // Each host took what came to it for the first time.
             sum.totals.duplicated += again;
             sum.totals.received = sum.totals.received.saturating_sub(again);
@@ -271,26 +318,6 @@ impl Sent {
     }
 }
 
-/// Acknowledged messages that the audiences of a role never got, and how many came on two hosts to the same audience.
-fn accounted(place: usize, consumer: &Role, sent: &Sent, shares: &[Share]) -> (u64, u64) {
-    let (mut lost, mut both) = (0_u64, 0_u64);
-    for audience in 0..terms::audiences(consumer) {
-        let mut came = Streams::default();
-        for (stream, _) in &sent.streams {
-            came.expect(*stream);
-        }
-        for books in shares.iter().filter_map(|share| share.books.get(place)) {
-            let found = books.audiences.iter().find(|(number, _)| *number == audience);
-            if let Some((_, images)) = found {
-                both = both.saturating_add(came.absorb(images));
-            }
-        }
-        let missing = sent.missing_of(|stream, count, excused| came.missing(stream, count, excused));
-        lost = lost.saturating_add(missing);
-    }
-    (lost, both)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -312,7 +339,7 @@ mod tests {
             },
             histogram: histogram::encode(&latencies),
             changes: number,
-            came: Vec::new(),
+            came: Came::default(),
         };
         HostSecond {
             number,
@@ -354,7 +381,7 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        let text = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.c]\ndoes = \"consume\"\n[roles.p]\ndoes = \"produce\"";
+        let text = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.c]\ndoes = \"consume\"\n[roles.p]\ndoes = \"produce\"\nclients = 2";
         Source {
             place: "x".to_owned(),
             text: text.to_owned(),
@@ -371,6 +398,8 @@ mod tests {
                 ledger.enter(*stream, sequence);
             });
         }
+        let mut told = Came::default();
+        ledger.tell(0, true, &mut told);
         let received = came
             .iter()
             .map(|(_, sequences)| sequences.end - sequences.start)
@@ -399,7 +428,7 @@ mod tests {
             roles: vec![result("c", "consume"), result("p", "produce")],
             books: vec![
                 RoleBooks {
-                    audiences: vec![(0, ledger.image())],
+                    came: told,
                     ..RoleBooks::default()
                 },
                 RoleBooks {
@@ -416,16 +445,19 @@ mod tests {
 
     #[test]
     fn messages_are_accounted_for_across_hosts() {
-        // Of stream 1 the messages 60 to 69 came on both hosts, and 98 never did; 99 was given up by who sent it.
+        // Of the first stream the messages 60 to 69 came on both hosts, and 98 never did; 99 was given up by who sent it.
+        let plan = plan();
+        let streams: Vec<u32> = terms::streams(1, &plan.roles["p"]).collect();
+        let (one, other) = (streams[0], streams[1]);
         let shares = [
-            share(1, &[(1, 0..70), (2, 50..100)]),
-            share(2, &[(1, 60..98), (2, 0..50)]),
+            share(one, &[(one, 0..70), (other, 50..100)]),
+            share(other, &[(one, 60..98), (other, 0..50)]),
         ];
         let merged = roles(
-            &plan(),
+            &plan,
             &shares,
             &mut Seconds::new(2, 10),
-            &mut Tallies::new(&plan()),
+            &mut Accounts::new(&plan),
             true,
         )
         .unwrap();
@@ -437,10 +469,10 @@ mod tests {
         assert_eq!((merged[1].clients, merged[1].totals.sent), (2, 200));
         assert!((merged[1].rate - 20.0).abs() < 1e-9);
         let undecided = roles(
-            &plan(),
+            &plan,
             &shares,
             &mut Seconds::new(2, 10),
-            &mut Tallies::new(&plan()),
+            &mut Accounts::new(&plan),
             false,
         )
         .unwrap();

@@ -4,6 +4,7 @@
 use super::protocol::Share;
 use crate::experiment::{Plan, Role};
 use crate::results::{Counts, RateSample};
+use crate::workload::ledger::Came;
 use crate::workload::seating::Seating;
 use crate::workload::terms;
 use crate::workload::together::{HostSecond, Progress, RoleBooks};
@@ -55,6 +56,7 @@ pub(super) fn second(plan: &Plan, second: &HostSecond) -> Checked {
     all("a second", second.roles.len(), plan)?;
     for (told, role) in second.roles.iter().zip(plan.roles.values()) {
         sample(&told.sample, role)?;
+        came(&told.came)?;
     }
     Ok(())
 }
@@ -147,10 +149,14 @@ fn books(place: usize, books: &RoleBooks, plan: &Plan, seating: &Seating) -> Che
         })?;
         count("messages of a stream", *messages)?;
     }
-    for image in books.audiences.iter().flat_map(|(_, images)| images) {
-        count("messages in a row", image.base)?;
-    }
-    Ok(())
+    came(&books.came)
+}
+
+fn came(told: &Came) -> Checked {
+    let mut pieces = told.pieces.iter();
+    unless(pieces.all(|(_, piece)| piece.is_plausible()), || {
+        "messages that nobody can have sent".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -242,7 +248,7 @@ mod tests {
                 sample,
                 histogram: String::new(),
                 changes: 0,
-                came: Vec::new(),
+                came: Came::default(),
             }];
             second(&plan(), &HostSecond { number: 0, roles })
         };

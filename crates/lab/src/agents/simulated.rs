@@ -23,6 +23,7 @@ use crate::drivers::fake::{Behaviour, Fake};
 use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::{Plan, Source};
 use crate::results::RoleResult;
+use crate::workload::ledger::Came;
 use crate::workload::together::{HostSecond, Progress, RoleProgress, RoleSecond};
 use crate::workload::{Loaded, filter};
 
@@ -347,7 +348,7 @@ fn second_of(acknowledged: u64, changes: u64) -> FromAgent {
         sample: crate::results::RateSample::default(),
         histogram: String::new(),
         changes,
-        came: Vec::new(),
+        came: Came::default(),
     };
     role.sample.acknowledged = acknowledged;
     FromAgent::Load {

@@ -448,7 +448,7 @@ impl Running<'_> {
                     sample,
                     histogram: latencies.unwrap_or_default(),
                     changes: actor.rate.changes_before(),
-                    came: actor.came(),
+                    came: actor.came(false),
                 });
             }
             let per_second = |count: u64| count as f64 / seconds.max(1e-9);

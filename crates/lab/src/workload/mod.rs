@@ -7,8 +7,8 @@
 //! - [`message`]: the lab's own bytes at the front of a message
 //! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
 //! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
-//! - [`ledger`]: which messages came: what is missing, what came twice; [`tally`]: the same for messages that come to several,
-//!   [`arrivals`] on one of several hosts
+//! - [`ledger`]: which messages came: what is missing, what came twice; in [`streams`] where each comes once, in a [`tally`] where it
+//!   comes to several, in [`arrivals`] where these are on several hosts
 //! - `ahead`: how far who sends may be ahead of who receives
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they received
@@ -38,6 +38,7 @@ pub mod relay;
 pub mod seating;
 pub(crate) mod seats;
 pub mod size;
+pub mod streams;
 pub mod tally;
 pub(crate) mod terms;
 pub mod together;

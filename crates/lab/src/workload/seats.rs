@@ -11,13 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ahead::{Ahead, Limit};
-use super::arrivals::Arrived;
 use super::choose::Chooser;
 use super::consumer::Consumer;
 use super::content::Contents;
 use super::filter::Seen;
 use super::idle;
-use super::ledger::Ledger;
+use super::ledger::{Came, Ledger};
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
 use super::producer::Producer;
@@ -382,31 +381,24 @@ impl Actor {
     /// Message by message, for who puts the books of all hosts together.
     pub(super) fn books(&self) -> RoleBooks {
         let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
-        let audience = |(number, ledger): (u32, &Arc<Mutex<Ledger>>)| {
-            let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            (number, ledger.image())
-        };
-        let consumes = self.role.does == Does::Consume;
         RoleBooks {
-            came: self.came(),
+            came: self.came(true),
             streams: self.streams.iter().map(sent).collect(),
             given_up: self.recorder.all_given_up(),
             is_overwhelmed: self.recorder.is_overwhelmed(),
-            audiences: (0..)
-                .zip(&self.ledgers)
-                .filter(|_| consumes)
-                .map(audience)
-                .collect(),
         }
     }
 
-    /// Where every message comes to several of which only a part sits here: what came since it was told last.
-    pub(super) fn came(&self) -> Vec<Arrived> {
-        let take = |ledger: &Arc<Mutex<Ledger>>| {
+    /// What came here to its audiences, for who sees all hosts: what it is time to tell, or, in the end, all that was not told.
+    pub(super) fn came(&self, is_end: bool) -> Came {
+        let mut came = Came::default();
+        // Others take part in nobody's audience.
+        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
+        for (audience, ledger) in (0..).zip(ledgers) {
             let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            ledger.take_arrived()
-        };
-        self.ledgers.iter().flat_map(take).collect()
+            ledger.tell(audience, is_end, &mut came);
+        }
+        came
     }
 
     /// Different messages that were made and not given up.

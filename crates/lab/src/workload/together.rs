@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::arrivals::Arrived;
-use super::ledger::StreamImage;
+use super::ledger::Came;
 use super::log::Log;
 use super::pace::SharedRate;
 use super::terms;
@@ -140,8 +139,8 @@ pub struct RoleSecond {
     pub histogram: String,
     /// How often its rate had been changed when the second began.
     pub changes: u64,
-    /// Where every message comes to several, what came since it was told last.
-    pub came: Vec<Arrived>,
+    /// What came, as far as it was time to tell that.
+    pub came: Came,
 }
 
 /// What a role's clients on a host sent and received, message by message.
@@ -153,8 +152,6 @@ pub struct RoleBooks {
     pub given_up: Vec<(u32, Vec<u64>)>,
     /// So many were given up that loss cannot be told from failure.
     pub is_overwhelmed: bool,
-    /// By audience: with fan-out the number of a client, else 0.
-    pub audiences: Vec<(u32, Vec<StreamImage>)>,
-    /// Where every message comes to several, what came since it was told last.
-    pub came: Vec<Arrived>,
+    /// What came, as far as it was not told second by second.
+    pub came: Came,
 }
