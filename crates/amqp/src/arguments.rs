@@ -65,6 +65,8 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
     known_arguments::check(arguments, kind, what)?;
     if kind == QueueType::Quorum {
         settings.delivery_limit = Some(QUORUM_DELIVERY_LIMIT);
+        settings.two_priorities = true;
+        settings.keeps_transient = true;
     }
     for (name, value) in arguments.iter() {
         let argument = Argument {
@@ -95,6 +97,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             _ => argument.check_without_effect()?,
         }
     }
+    settings.active_yields = kind == QueueType::Quorum && settings.single_active_consumer;
     match (dead_letter_exchange, dead_letter_key) {
         (Some(exchange), routing_key) => {
             settings.dead_letter = Some(DeadLetter {
@@ -324,10 +327,9 @@ mod tests {
             settings("x-overflow", "reject-publish").unwrap().overflow,
             Overflow::RejectPublish
         );
-        assert_eq!(
-            settings("x-queue-type", "quorum").unwrap().delivery_limit,
-            Some(20)
-        );
+        let quorum = settings("x-queue-type", "quorum").unwrap();
+        assert_eq!(quorum.delivery_limit, Some(20));
+        assert!(quorum.two_priorities && quorum.keeps_transient && !quorum.active_yields);
         assert!(settings("x-stafett-topic", "orders").is_ok());
         assert_eq!(
             settings("x-stafett-durability", "os").unwrap().durability,

@@ -221,6 +221,7 @@ impl Broker {
                 .await?;
         }
         broker.follow_settings(defaults.as_deref()).await?;
+        broker.finish_namespaces().await?;
         Ok(broker)
     }
 

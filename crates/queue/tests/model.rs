@@ -20,6 +20,8 @@ struct Naive {
     messages: BTreeMap<(std::cmp::Reverse<u32>, u64), Place>,
     ends: BTreeMap<u32, u64>,
     limit: Option<u32>,
+    /// Of three messages that nobody had one is of the lowest lane; else the highest goes first. How many were handed out.
+    high_twice: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +51,7 @@ impl Naive {
     }
 
     fn first(&self) -> Option<Ready> {
-        self.messages.iter().find_map(|((lane, offset), place)| {
+        let mut waiting = self.messages.iter().filter_map(|((lane, offset), place)| {
             let Place::Waits { came_back, .. } = place else {
                 return None;
             };
@@ -60,7 +62,30 @@ impl Naive {
                 },
                 came_back: *came_back,
             })
+        });
+        let Some(handed_out) = self.high_twice else {
+            return waiting.next();
+        };
+        let waiting: Vec<_> = waiting.collect();
+        let back = waiting.iter().find(|ready| ready.came_back).copied();
+        let lowest = waiting.iter().map(|ready| ready.id.lane).min();
+        back.or_else(|| {
+            let lane = if handed_out % 3 == 2 {
+                lowest
+            } else {
+                waiting.first().map(|ready| ready.id.lane)
+            };
+            waiting.iter().find(|ready| Some(ready.id.lane) == lane).copied()
         })
+    }
+
+    /// A message is handed out, or dropped in its turn.
+    fn on_turn(&mut self, ready: Ready) {
+        if let Some(handed_out) = &mut self.high_twice
+            && !ready.came_back
+        {
+            *handed_out += 1;
+        }
     }
 
     fn ready(&self) -> u64 {
@@ -104,6 +129,7 @@ enum Step {
 struct Both {
     state: QueueState,
     naive: Naive,
+    order: LaneOrder,
     stored: Vec<Vec<u8>>,
     whole: Option<Vec<u8>>,
     /// As far as messages were ever handed out, by what is stored.
@@ -112,13 +138,15 @@ struct Both {
 }
 
 impl Both {
-    fn new(limit: Option<u32>) -> Self {
+    fn new(limit: Option<u32>, order: LaneOrder) -> Self {
         Self {
-            state: QueueState::new(false, limit),
+            state: QueueState::new(false, limit).with_order(order),
             naive: Naive {
                 limit,
+                high_twice: (order == LaneOrder::HighTwice).then_some(0),
                 ..Naive::default()
             },
+            order,
             stored: Vec::new(),
             whole: None,
             marks: BTreeMap::new(),
@@ -146,6 +174,7 @@ impl Both {
                 if let Some(ready) = self.state.first_ready() {
                     self.state.drop_ready(ready.id, 0, &mut changes);
                     self.naive.remove(ready.id);
+                    self.naive.on_turn(ready);
                 }
             }
             Step::Skip(count) => {
@@ -188,6 +217,7 @@ impl Both {
             self.marks.insert(ready.id.lane, mark);
         }
         let handed = self.state.hand_out(ready.id, None, settles, 1, changes);
+        self.naive.on_turn(ready);
         let place = self.naive.place(ready.id).unwrap();
         let Place::Waits { came_back, returns } = *place else {
             panic!("it is in flight already")
@@ -232,7 +262,10 @@ impl Both {
             self.whole = Some(self.state.encode(false));
             self.stored.clear();
         }
-        let mut state = QueueState::new(false, self.naive.limit);
+        let mut state = QueueState::new(false, self.naive.limit).with_order(self.order);
+        if let Some(handed_out) = &mut self.naive.high_twice {
+            *handed_out = 0;
+        }
         if let Some(whole) = &self.whole {
             assert_eq!(state.restore(whole), Ok(false));
         }
@@ -279,6 +312,17 @@ impl Both {
     }
 }
 
+/// Where there are two priorities, there are two lanes.
+fn two_lanes(step: Step, order: LaneOrder) -> Step {
+    match step {
+        Step::Append { lane, count } if order == LaneOrder::HighTwice => Step::Append {
+            lane: lane.min(1),
+            count,
+        },
+        step => step,
+    }
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..3_u32, 1..6_u64).prop_map(|(lane, count)| Step::Append { lane, count }),
@@ -300,9 +344,11 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         limit in prop::option::of(0..3_u32),
     ) {
-        let mut both = Both::new(limit);
-        for step in steps {
-            both.step(step);
+        for order in [LaneOrder::HighestFirst, LaneOrder::HighTwice] {
+            let mut both = Both::new(limit, order);
+            for step in &steps {
+                both.step(two_lanes(*step, order));
+            }
         }
     }
 
@@ -327,15 +373,38 @@ fn every_small_history_does_what_a_naive_queue_does() {
         Step::Restart,
     ];
     const LENGTH: u32 = 6;
-    for number in 0..STEPS.len().pow(LENGTH) {
-        let mut both = Both::new(Some(1));
-        both.step(Step::Append { lane: 0, count: 3 });
-        let mut rest = number;
-        for _ in 0..LENGTH {
-            both.step(STEPS[rest % STEPS.len()]);
-            rest /= STEPS.len();
+    for order in [LaneOrder::HighestFirst, LaneOrder::HighTwice] {
+        for number in 0..STEPS.len().pow(LENGTH) {
+            let mut both = Both::new(Some(1), order);
+            both.step(Step::Append { lane: 0, count: 3 });
+            let mut rest = number;
+            for _ in 0..LENGTH {
+                both.step(STEPS[rest % STEPS.len()]);
+                rest /= STEPS.len();
+            }
         }
     }
+}
+
+#[test]
+fn of_two_priorities_the_high_one_goes_twice_as_often_and_what_came_back_first() {
+    let mut state = QueueState::new(false, None).with_order(LaneOrder::HighTwice);
+    let mut changes = Changes::default();
+    state.lane_mut(0).grow(4);
+    state.lane_mut(1).grow(4);
+    let mut next = |state: &mut QueueState| {
+        let ready = state.first_ready().unwrap();
+        state.hand_out(ready.id, None, true, 1, &mut changes);
+        ready.id
+    };
+    let id = |lane, offset| DeliveryId { lane, offset };
+    let lanes: Vec<_> = (0..8).map(|_| next(&mut state).lane).collect();
+    assert_eq!(lanes, [1, 1, 0, 1, 1, 0, 0, 0]);
+    state.lane_mut(1).grow(6);
+    state.requeue(id(0, 2), &mut Changes::default());
+    state.requeue(id(1, 1), &mut Changes::default());
+    let back = [next(&mut state), next(&mut state), next(&mut state)];
+    assert_eq!(back, [id(1, 1), id(0, 2), id(1, 4)]);
 }
 
 #[test]

@@ -360,6 +360,8 @@ OPEN = {
     "delete an absent queue": CHANNEL + delete("absent"),
     "delete if empty": CHANNEL + declare("odd-full") + publish(key="odd-full") + delete("odd-full", 2),
     "delete if unused": CHANNEL + declare("odd-used") + consume("odd-used") + delete("odd-used", 1),
+    "delete a quorum queue if it is unused": CHANNEL + quorum("odd-qd") + delete("odd-qd", 1),
+    "delete a quorum queue if it is empty": CHANNEL + quorum("odd-qd") + delete("odd-qd", 2),
     "purge an absent queue": CHANNEL + method(1, 50, 30, b"\0\0" + short("absent") + b"\0"),
     "bind an absent queue": CHANNEL + bind("absent", "amq.direct"),
     "bind to an absent exchange": CHANNEL + declare(Q) + bind(Q, "absent"),
@@ -389,6 +391,7 @@ OPEN = {
     + declare("odd-single", 8, table(("x-single-active-consumer", b"t\1"))) + consume("odd-single", "a", 4),
     "get where one consumer is active": CHANNEL + declare("odd-single2", 8, table(("x-single-active-consumer", b"t\1"))) + get("odd-single2"),
     "get from a quorum queue where one consumer is active": CHANNEL + quorum("odd-single3", ("x-single-active-consumer", b"t\1")) + get("odd-single3"),
+    "consume a quorum queue with global prefetch": CHANNEL + quorum("odd-qg") + qos(1, 1) + consume("odd-qg"),
     "consume with a priority of text": CHANNEL + declare(Q) + consume(Q, "p", 0, table(("x-priority", longstr("high")))),
     "declare a stream": CHANNEL + stream("odd-s"),
     "declare a transient stream": CHANNEL + stream("odd-x", 0),
@@ -436,6 +439,12 @@ OPEN = {
     "rollback without tx": CHANNEL + method(1, 90, 30),
     "confirm after tx": CHANNEL + method(1, 90, 10) + method(1, 85, 10, b"\0"),
     "tx after confirm": CHANNEL + method(1, 85, 10, b"\0") + method(1, 90, 10),
+    "ack an unknown tag in a transaction": CHANNEL + method(1, 90, 10) + ack(7),
+    "ack twice in a transaction": CHANNEL
+    + declare("odd-ack") + publish(key="odd-ack") + method(1, 90, 10) + get("odd-ack") + ack(1) + ack(1),
+    "ack again after a rollback": CHANNEL
+    + declare("odd-ack") + publish(key="odd-ack") + method(1, 90, 10) + get("odd-ack") + ack(1) + method(1, 90, 30)
+    + ack(1) + method(1, 90, 20),
     "consume replies with acks": CHANNEL + consume("amq.rabbitmq.reply-to"),
     "consume replies twice": CHANNEL + consume("amq.rabbitmq.reply-to", "a", 2) + consume("amq.rabbitmq.reply-to", "b", 2),
     "request without a consumer of replies": CHANNEL

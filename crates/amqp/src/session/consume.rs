@@ -81,6 +81,10 @@ impl Session {
         self.last_token += 1;
         let token = self.last_token;
         let what = error::queue_in(&name, &self.namespace);
+        let kind = Shared::queue_type(&queue);
+        if kind == QueueType::Quorum && self.has_global_qos(number)? {
+            return Err(error::no_global_qos(&what).into());
+        }
         if method.exclusive && queue.settings.single_active_consumer {
             return Err(error::consume(ConsumeError::InUse, &what).into());
         }
@@ -89,7 +93,7 @@ impl Session {
             channel: number,
             tag: tag.clone(),
             settles: spec.settles,
-            counts_deliveries: Shared::queue_type(&queue) == QueueType::Quorum,
+            counts_deliveries: kind == QueueType::Quorum,
             stream: None,
         };
         self.holders.insert(token, holder);
@@ -135,6 +139,12 @@ impl Session {
             shared_credit: if no_ack { None } else { prefetch.shared.clone() },
             owner,
         })
+    }
+
+    /// Whether the consumers of a channel share what they may have.
+    pub(super) fn has_global_qos(&mut self, number: u16) -> Result<bool, Trouble> {
+        let shared = &self.channel(number)?.prefetch.shared;
+        Ok(shared.as_ref().is_some_and(|credit| credit.is_limited()))
     }
 
     fn refused_consumer(&self, error: ConsumeError, name: &str) -> Exception {

@@ -74,7 +74,7 @@ impl Queues {
     /// Notes what a queue has to know of a message that is appended to it. True if it has to hear that it was not stored.
     fn count_in(&self, queue: &Queue, message: &Message) -> bool {
         let settings = &queue.settings;
-        let is_last_run = !message.persistent && queue.outlives();
+        let is_last_run = !message.persistent && queue.outlives() && !settings.keeps_transient;
         if message.ttl_ms.is_none() && !settings.has_limits() && !is_last_run {
             return false;
         }

@@ -22,6 +22,8 @@ pub enum DeclareError {
     Differs { what: &'static str },
     #[error("the queue belongs to somebody else")]
     Locked,
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
     #[error("there is no such topic that it could lie over")]
     NoSuchTopic,
     #[error(transparent)]
@@ -59,6 +61,13 @@ impl Queues {
                 drop(table);
                 let result = self.declare_again(&queue, &declare).map(|()| queue);
                 return declaring(result, None);
+            }
+            if self
+                .router
+                .get()
+                .is_some_and(|router| !router.has_namespace(namespace))
+            {
+                return declaring(Err(DeclareError::NoSuchNamespace), None);
             }
             let topic = match declare.over.map(|over| self.topics.with_id(over.topic)) {
                 Some(None) => return declaring(Err(DeclareError::NoSuchTopic), None),

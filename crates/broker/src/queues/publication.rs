@@ -172,7 +172,8 @@ struct Key {
     route: RouteIndex,
     /// 0 where no target has priorities.
     priority: u8,
-    /// True also where no target is a durable queue, and where one is a topic: that keeps its own promise.
+    /// True also where no target is a durable queue, where one keeps them all, and where one is a topic: that keeps its own
+    /// promise.
     persistent: bool,
     append_time: bool,
 }
@@ -201,12 +202,15 @@ impl Groups {
         let any = |what: fn(&Queue) -> bool| targets.queues.iter().any(|queue| what(queue));
         let key = Key {
             route,
-            priority: if any(|queue| queue.settings.priority_max > 0) {
+            priority: if any(|queue| queue.settings.has_priorities()) {
                 message.priority
             } else {
                 0
             },
-            persistent: message.persistent || !targets.logs.is_empty() || !any(|queue| queue.durable),
+            persistent: message.persistent
+                || !targets.logs.is_empty()
+                || !any(|queue| queue.durable)
+                || any(|queue| queue.settings.keeps_transient),
             append_time: targets.append_time,
         };
         let at = match self.list.last() {

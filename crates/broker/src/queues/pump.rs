@@ -13,7 +13,8 @@ use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::expires_at;
 use stafett_queue::{Changes, DeliveryId, Ready};
 
-use super::cursor::{Cursor, Look};
+use super::ahead::ReadAhead;
+use super::cursor::Look;
 use super::outbox::Delivery;
 use super::queue::{Inner, Queue};
 use super::registry::{Queues, STATE_SPACE};
@@ -263,9 +264,8 @@ impl Inner {
         let (ready, message) = (found.ready, &found.message);
         let settings = &turn.queue.settings;
         let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
-        let lies_over = self.lies_over;
         let Self { state, changes, .. } = self;
-        if !message.persistent() && found.stored_by < turn.hub.epoch && !lies_over {
+        if turn.queue.has_ended(message, found.stored_by, turn.hub.epoch) {
             // It ended with the run of the program that it was published in.
             state.drop_ready(ready.id, bytes, changes);
             return None;
@@ -353,13 +353,16 @@ impl Inner {
 
     /// Puts a message back that was looked at and stays.
     fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: Epoch) {
-        let cursor = if ready.came_back {
+        let DeliveryId { lane, offset } = ready.id;
+        self.read_of(ready).put_back(lane, offset, message, stored_by);
+    }
+
+    /// What was read of messages like this one.
+    fn read_of(&mut self, ready: Ready) -> &mut ReadAhead {
+        if ready.came_back {
             &mut self.back
         } else {
             &mut self.ahead
-        };
-        if let Some(cursor) = cursor {
-            cursor.put_back(ready.id.offset, message, stored_by);
         }
     }
 
@@ -431,15 +434,7 @@ impl Inner {
 
     fn look(&mut self, ready: Ready) -> Look {
         let DeliveryId { lane, offset } = ready.id;
-        let (cursor, of) = if ready.came_back {
-            (&mut self.back, self.back_lane)
-        } else {
-            (&mut self.ahead, self.ahead_lane)
-        };
-        match cursor {
-            Some(cursor) if of == lane => cursor.look(offset),
-            _ => Look::Unread,
-        }
+        self.read_of(ready).look(lane, offset)
     }
 
     fn read_step(&self, ready: Ready) -> Step {
@@ -471,15 +466,7 @@ impl Inner {
         let Self { state, changes, .. } = self;
         match run {
             Some(Ok(run)) if run.next.0 > from => {
-                let (cursor, of) = if came_back {
-                    (&mut self.back, &mut self.back_lane)
-                } else {
-                    (&mut self.ahead, &mut self.ahead_lane)
-                };
-                *of = lane;
-                cursor
-                    .get_or_insert_with(|| Box::new(Cursor::new(Arc::clone(&hub.kept))))
-                    .fill(from, run);
+                self.read_of(missing).fill(&hub.kept, lane, from, run);
             }
             // The log goes on behind a gap after a start that may have lost something, and nothing is behind it yet.
             Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stafett_broker::Namespace;
 use stafett_broker::queues::{
     Appended, ConsumerSpec, DeadLetter, Declare, Overflow, QueueSettings, Refused, Settle,
 };
@@ -238,6 +239,91 @@ async fn a_higher_priority_goes_first_also_after_a_restart() {
     let world = world.restart().await;
     let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
     assert_eq!(order, ["c", "e", "b", "d", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_256_priorities_and_all_of_them_keep_their_order() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        priority_max: 255,
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    let sent = (0..=255).chain(0..=255).enumerate();
+    let sent = sent.map(|(number, priority)| Message {
+        priority,
+        ..message(&number.to_string())
+    });
+    world.publish(&queue, sent).await;
+    let world = world.restart().await;
+    let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    let expected: Vec<_> = (0..256)
+        .rev()
+        .flat_map(|number| [number.to_string(), (number + 256).to_string()])
+        .collect();
+    assert_eq!(order, expected);
+}
+
+/// As queues are that promise more.
+fn two_priorities() -> QueueSettings {
+    QueueSettings {
+        two_priorities: true,
+        keeps_transient: true,
+        ..QueueSettings::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_priorities_one_in_three_is_a_normal_one_and_neither_lane_is_read_twice() {
+    let world = World::new().await;
+    let queue = world.declare("q", with(two_priorities())).await;
+    let of = |priority: u8| {
+        (0..300).map(move |number| Message {
+            priority,
+            ..message(&format!("{priority}.{number}"))
+        })
+    };
+    world.publish(&queue, of(4)).await;
+    world.publish(&queue, of(5)).await;
+    let mut listener = Listener::new(&queue, spec());
+    let order = listener.bodies(600).await;
+    let (mut normal, mut high) = (0, 0);
+    for (at, body) in order.iter().enumerate() {
+        let is_high = high < 300 && (at % 3 < 2 || normal == 300);
+        let (priority, next) = if is_high { (5, &mut high) } else { (4, &mut normal) };
+        assert_eq!(*body, format!("{priority}.{next}"), "at {at}");
+        *next += 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_keeps_all_has_transient_messages_after_a_crash_too() {
+    let world = World::new().await;
+    let queue = world.declare("q", with(two_priorities())).await;
+    let transient = |text: &str| Message {
+        persistent: false,
+        ..message(text)
+    };
+    world
+        .publish(&queue, [transient("1"), message("2"), transient("3")])
+        .await;
+    let world = world.crash().await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 3);
+    let world = world.restart().await;
+    let left: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    assert_eq!(left, ["1", "2", "3"]);
+    let before = QueueSettings {
+        keeps_transient: false,
+        two_priorities: false,
+        ..two_priorities()
+    };
+    let namespace = Namespace::default();
+    let again = world.broker.queues().declare(&namespace, "q", with(before)).await;
+    assert!(
+        again.is_ok(),
+        "what an earlier version did not know of differs in nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
