@@ -51,7 +51,7 @@ pub enum LaneOrder {
     #[default]
     HighestFirst,
     /// Of three messages that nobody had, two are of the highest lane, as far as there are such, and one of the lowest: so
-    /// neither waits for ever. What came back goes first.
+    /// neither waits for ever. What came back goes first. See [`QueueState::passed_over`].
     HighTwice,
     /// Each for some messages, then the next one: lanes are partitions.
     InTurn,
@@ -166,6 +166,18 @@ impl QueueState {
         }
         let (later, first) = self.lanes.split_at_checked(self.turn.0).unwrap_or_default();
         first.iter().chain(later).find_map(ready_of)
+    }
+
+    /// Where the lowest lane has its turn although the highest has something that nobody had: that goes first all the same if it
+    /// came first.
+    pub fn passed_over(&self) -> Option<Ready> {
+        if self.order != LaneOrder::HighTwice || self.turn.1 < HIGH_TURNS {
+            return None;
+        }
+        let mut ready = self.lanes.iter().filter_map(ready_of);
+        let highest = ready.next()?;
+        let lowest = ready.next_back()?;
+        (!highest.came_back && !lowest.came_back).then_some(highest)
     }
 
     fn first_of_two(&self) -> Option<Ready> {

@@ -314,12 +314,13 @@ impl Both {
 
 /// Where there are two priorities, there are two lanes.
 fn two_lanes(step: Step, order: LaneOrder) -> Step {
-    match step {
-        Step::Append { lane, count } if order == LaneOrder::HighTwice => Step::Append {
-            lane: lane.min(1),
-            count,
-        },
-        step => step,
+    if let Step::Append { lane, count } = step
+        && order == LaneOrder::HighTwice
+    {
+        let lane = lane.min(1);
+        Step::Append { lane, count }
+    } else {
+        step
     }
 }
 
@@ -398,8 +399,12 @@ fn of_two_priorities_the_high_one_goes_twice_as_often_and_what_came_back_first()
         ready.id
     };
     let id = |lane, offset| DeliveryId { lane, offset };
-    let lanes: Vec<_> = (0..8).map(|_| next(&mut state).lane).collect();
-    assert_eq!(lanes, [1, 1, 0, 1, 1, 0, 0, 0]);
+    let first: Vec<_> = (0..2).map(|_| next(&mut state)).collect();
+    assert_eq!(first, [id(1, 0), id(1, 1)]);
+    assert_eq!(state.passed_over().map(|ready| ready.id), Some(id(1, 2)));
+    let lanes: Vec<_> = (0..6).map(|_| next(&mut state).lane).collect();
+    assert_eq!(lanes, [0, 1, 1, 0, 0, 0]);
+    assert_eq!(state.passed_over(), None);
     state.lane_mut(1).grow(6);
     state.requeue(id(0, 2), &mut Changes::default());
     state.requeue(id(1, 1), &mut Changes::default());

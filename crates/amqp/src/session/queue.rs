@@ -206,7 +206,7 @@ impl Session {
     }
 
     async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), Trouble> {
-        let name = self.queue_name(number, method.queue)?;
+        let name = self.queue_name(number, method.queue.clone())?;
         let vhost = self.namespace.clone();
         let mut message_count = 0;
         if let Some(topic) = self.stream(&name) {

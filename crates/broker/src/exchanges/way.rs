@@ -214,13 +214,11 @@ impl Route for WayBack {
     }
 
     fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
-        match self.exchanges.space(&queue.namespace) {
-            Some(space) => space.forget_with(&destination(queue), append),
-            None => {
-                append(Vec::new());
-                false
-            }
+        if let Some(space) = self.exchanges.space(&queue.namespace) {
+            return space.forget_with(&destination(queue), append);
         }
+        append(Vec::new());
+        false
     }
 
     fn forget_more(&self, queue: &Queue) -> bool {

@@ -29,6 +29,7 @@ impl Queues {
         let there = self.there();
         let (appends, ticket) = publication.into_appends(
             now_ms,
+            &self.arrivals,
             |message, targets| {
                 index += 1;
                 if let Some(full) = targets.queues.iter().find(|queue| !self.has_room(queue, message)) {

@@ -232,6 +232,10 @@ impl Inner {
         if !(wanted || too_many || may_be_over) {
             return Some(Step::Idle);
         }
+        let ready = match self.came_first(ready) {
+            Ok(first) => first,
+            Err(step) => return Some(step),
+        };
         let Self { state, changes, .. } = self;
         if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
             // It need not be read to be dropped.
@@ -257,6 +261,28 @@ impl Inner {
             }
             Look::Unread => Some(self.read_step(ready)),
         }
+    }
+
+    /// Where the lowest lane has its turn: whether what the highest has came before.
+    fn came_first(&mut self, ready: Ready) -> Result<Ready, Step> {
+        let Some(high) = self.state.passed_over() else {
+            return Ok(ready);
+        };
+        let mut came = |of: Ready| match self.look(of) {
+            Look::Message(message, stored_by) => {
+                let arrived = message.arrived();
+                self.put_back(of, message, stored_by);
+                Ok(Some(arrived))
+            }
+            Look::Hole(_) => Ok(None),
+            Look::Unread => Err(self.read_step(of)),
+        };
+        // Where one has a hole, that goes first: it is passed over.
+        Ok(match (came(high)?, came(ready)?) {
+            (None, _) => high,
+            (Some(high_came), Some(came)) if high_came < came => high,
+            _ => ready,
+        })
     }
 
     /// A message goes to a consumer, or is dropped, or stays where it is.
@@ -462,7 +488,8 @@ impl Inner {
             came_back,
         };
         // Meanwhile it may have been purged.
-        let is_wanted = self.state.first_ready() == Some(missing);
+        let wanted = [self.state.first_ready(), self.state.passed_over()];
+        let is_wanted = wanted.contains(&Some(missing));
         let Self { state, changes, .. } = self;
         match run {
             Some(Ok(run)) if run.next.0 > from => {

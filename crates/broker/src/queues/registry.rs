@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
 use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait,
+    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait, Ticket,
 };
 use stafett_model::{Durability, Epoch, Message};
 use tokio_util::sync::CancellationToken;
@@ -91,6 +91,8 @@ pub struct Queues {
     pub(super) shards: Shards,
     durability: Durability,
     last_owner: AtomicU64,
+    /// Messages that came and were numbered, in this run of the program.
+    pub(super) arrivals: AtomicU64,
     pub(super) count: AtomicUsize,
     stop: CancellationToken,
 }
@@ -136,6 +138,7 @@ impl Queues {
             shards: Shards::new(&*journal, parallel),
             durability,
             last_owner: AtomicU64::new(0),
+            arrivals: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             stop: CancellationToken::new(),
             no_settings: Arc::default(),
@@ -295,23 +298,7 @@ impl Queues {
             frames.push(definition_frame(queue.id, Change::Delete));
             frames.push(super::pump::state_frame(queue, Change::Delete));
             drop(inner);
-            let wait = if queue.outlives() {
-                StateWait::Synced
-            } else {
-                StateWait::Written
-            };
-            let mut ticket = None;
-            let mut append = |forget: Vec<Frame>| {
-                let frames = frames.drain(..).chain(forget);
-                ticket = Some(self.journal.append(vec![Append::state(frames, wait)]));
-            };
-            let has_more = match router {
-                Some(router) => router.forget(queue, &mut append),
-                None => {
-                    append(Vec::new());
-                    false
-                }
-            };
+            let (ticket, has_more) = self.store_removal(queue, frames);
             let hash = self.hash_queue(queue);
             let mut table = self.write();
             if has_more {
@@ -343,6 +330,27 @@ impl Queues {
             None
         };
         Ok((ready, Removing { ticket, rest }))
+    }
+
+    /// Stores frames that delete a queue, with what leads to it; true if that is not all of it.
+    fn store_removal(&self, queue: &Queue, mut frames: Vec<Frame>) -> (Option<Ticket>, bool) {
+        let wait = if queue.outlives() {
+            StateWait::Synced
+        } else {
+            StateWait::Written
+        };
+        let mut ticket = None;
+        let mut append = |forget: Vec<Frame>| {
+            let frames = frames.drain(..).chain(forget);
+            ticket = Some(self.journal.append(vec![Append::state(frames, wait)]));
+        };
+        let has_more = if let Some(router) = self.router.get() {
+            router.forget(queue, &mut append)
+        } else {
+            append(Vec::new());
+            false
+        };
+        (ticket, has_more)
     }
 
     /// While this is held, no queue and no log of one goes.

@@ -88,7 +88,7 @@ fn defined(broker: &Broker) -> Vec<String> {
             .collect();
         ways.sort();
         for way in ways.chunk_by(|one, other| one == other) {
-            found.push(format!("{} {}", way[0], way.len()));
+            found.extend(way.first().map(|one| format!("{one} {}", way.len())));
         }
     }
     let queues = broker.queues().all();
@@ -121,7 +121,7 @@ async fn settled(broker: &Broker) -> Vec<String> {
 }
 
 /// The power goes at every change that the deletion makes.
-fn all_or_nothing(prepare: impl AsyncFn(&Arc<Broker>), delete: impl AsyncFn(&Arc<Broker>) -> bool) {
+fn all_or_nothing(prepare: &impl AsyncFn(&Arc<Broker>), delete: &impl AsyncFn(&Arc<Broker>) -> bool) {
     let disk = SimulatedDisk::new();
     let whole = on_disk(&disk, 1, async |broker, _| {
         prepare(broker).await;
@@ -166,13 +166,13 @@ fn all_or_nothing(prepare: impl AsyncFn(&Arc<Broker>), delete: impl AsyncFn(&Arc
 #[test]
 fn an_exchange_goes_with_those_that_go_with_their_last_binding() {
     all_or_nothing(
-        async |broker| {
+        &async |broker| {
             exchange(broker, &default(), "x", false).await;
             queue(broker, &default(), "q").await;
             chain(broker, &default(), to_exchange("x")).await;
             bind(broker, &default(), "x", to_queue("q"), BINDINGS).await;
         },
-        async |broker| match broker.exchanges().delete(&default(), "x", false) {
+        &async |broker| match broker.exchanges().delete(&default(), "x", false) {
             Ok(stored) => stored.await.is_ok(),
             Err(_) => false,
         },
@@ -182,13 +182,13 @@ fn an_exchange_goes_with_those_that_go_with_their_last_binding() {
 #[test]
 fn a_queue_goes_with_exchanges_that_go_with_their_last_binding() {
     all_or_nothing(
-        async |broker| {
+        &async |broker| {
             exchange(broker, &default(), "x", false).await;
             queue(broker, &default(), "q").await;
             chain(broker, &default(), to_queue("q")).await;
             bind(broker, &default(), "x", to_queue("q"), BINDINGS).await;
         },
-        async |broker| {
+        &async |broker| {
             let namespace = default();
             let deleted = broker.queues().delete(&namespace, "q", false, false, OwnerId(0));
             deleted.await.is_ok()
@@ -199,7 +199,7 @@ fn a_queue_goes_with_exchanges_that_go_with_their_last_binding() {
 #[test]
 fn a_namespace_goes_with_all_that_is_in_it() {
     all_or_nothing(
-        async |broker| {
+        &async |broker| {
             if let Ok((_, stored)) = broker.exchanges().create_namespace(&shop()) {
                 let _ = stored.await;
             }
@@ -219,6 +219,6 @@ fn a_namespace_goes_with_all_that_is_in_it() {
             };
             broker.create_topics(vec![stream]).await;
         },
-        async |broker| broker.delete_namespace(&shop()).await.is_ok(),
+        &async |broker| broker.delete_namespace(&shop()).await.is_ok(),
     );
 }

@@ -297,6 +297,34 @@ async fn of_two_priorities_one_in_three_is_a_normal_one_and_neither_lane_is_read
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_normal_message_goes_before_a_high_one_that_came_first() {
+    let of = |(text, priority): (&str, u8)| Message {
+        priority,
+        ..message(text)
+    };
+    // In one publication, and in two.
+    for split in [8, 3] {
+        let world = World::new().await;
+        let queue = world.declare("q", with(two_priorities())).await;
+        let sent = [
+            ("h1", 5),
+            ("h2", 5),
+            ("h3", 5),
+            ("l1", 0),
+            ("h4", 5),
+            ("l2", 0),
+            ("l3", 0),
+            ("h5", 9),
+        ];
+        let (first, second) = sent.split_at(split);
+        world.publish(&queue, first.iter().copied().map(of)).await;
+        world.publish(&queue, second.iter().copied().map(of)).await;
+        let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
+        assert_eq!(order, ["h1", "h2", "h3", "h4", "h5", "l1", "l2", "l3"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_that_keeps_all_has_transient_messages_after_a_crash_too() {
     let world = World::new().await;
     let queue = world.declare("q", with(two_priorities())).await;
