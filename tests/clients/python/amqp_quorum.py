@@ -48,6 +48,7 @@ def priorities(channel):
     order = [get(channel, queue)[2].decode() for _ in range(10)]
     assert order == ["5", "6", "0", "7", "8", "1", "9", "2", "3", "4"], order
     # No normal one goes before a high one that came first.
+    queue = declare(channel, "quorum.priorities")
     sent = [("h1", 5), ("h2", 5), ("h3", 5), ("l1", 0), ("h4", 5), ("l2", 0), ("l3", 0), ("h5", 9)]
     for body, priority in sent:
         publish(channel, queue, body.encode(), priority=priority)

@@ -297,9 +297,11 @@ impl Inner {
             return None;
         }
         let expires = expires_at(settings, message.arrived_ms(), message.ttl_ms());
-        let at_once = expires == Some(message.arrived_ms()) && !ready.came_back;
+        // What may not wait at all is for who waits already: who asks now comes too late.
+        let has_no_time = expires == Some(message.arrived_ms()) && !ready.came_back;
+        let at_once = has_no_time && wanted && state.consumers.any_ready();
         let reason = match expires {
-            Some(at) if at <= turn.now_ms && !(at_once && wanted) => Some(DeathReason::Expired),
+            Some(at) if at <= turn.now_ms && !at_once => Some(DeathReason::Expired),
             _ => too_many.then_some(DeathReason::Length),
         };
         if let Some(reason) = reason {
