@@ -150,8 +150,8 @@ assert sorted(own) == sorted([*headers, ("timestamp_in_ms", b"1700000000123")]),
 
 # A queue with priorities has a partition for each, and a quorum queue two: read from any offset, and nothing is settled by that.
 for name, arguments, sent in (
-    ("levels", {"x-max-priority": 3}, {0: [0, 0], 1: [1], 2: [], 3: [3, 9]}),
-    ("levels.quorum", {"x-queue-type": "quorum"}, {0: [0, 4], 1: [5, 9]}),
+    ("crossing.levels", {"x-max-priority": 3}, {0: [0, 0], 1: [1], 2: [], 3: [3, 9]}),
+    ("crossing.quorum", {"x-queue-type": "quorum"}, {0: [0, 4], 1: [5, 9]}),
 ):
     channel.queue_declare(name, durable=True, arguments=arguments)
     for priorities in sent.values():
