@@ -112,7 +112,7 @@ pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
             Exception::precondition(format!("inequivalent {part} for {what}"))
         }
         DeclareError::Locked => locked(what),
-        DeclareError::NoSuchNamespace => Exception::not_found(format!("no vhost for {what}")),
+        DeclareError::NoSuchNamespace => Exception::not_allowed(format!("the vhost of {what} is deleted")),
         DeclareError::NoSuchTopic => Exception::not_found(format!("no topic that {what} could lie over")),
         DeclareError::NotStored(cause) => not_stored(cause, what),
     }

@@ -177,6 +177,7 @@ impl Session {
             return;
         };
         channel.consumers.remove(&holder.tag);
+        self.namespace_is_gone = !self.shared.broker.exchanges().has_namespace(&self.namespace);
         if self.agreed.client.cancel_notify {
             let cancel = basic::Cancel {
                 consumer_tag: holder.tag,

@@ -123,6 +123,8 @@ pub(crate) struct Session {
     pub(crate) space: Space,
     /// It published while space was short.
     blocked: bool,
+    /// The virtual host was deleted, and the client does not know yet.
+    namespace_is_gone: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
     closing: bool,
 }
@@ -156,6 +158,7 @@ impl Session {
             budget,
             space,
             blocked: false,
+            namespace_is_gone: false,
             closing: false,
         }
     }

@@ -4,4 +4,5 @@
 
 mod blocked;
 mod bound;
+mod deleted_hosts;
 mod support;
