@@ -173,6 +173,12 @@ impl Properties {
         self.flags() & !DELIVERY_MODE == 0
     }
 
+    /// Whether an answer is wanted somewhere.
+    #[must_use]
+    pub fn has_reply_to(&self) -> bool {
+        self.flags() & REPLY_TO != 0
+    }
+
     /// The delivery mode of plain properties.
     #[must_use]
     pub fn plain_delivery_mode(&self) -> Option<u8> {

@@ -14,6 +14,7 @@
 //! - [`frame`]: frames, and the protocol header that a connection begins with
 //! - [`methods`]: every method there is, generated from one table
 //! - [`content`]: content headers and their properties
+//! - [`publication`]: a message on its way in, where it lies
 //! - [`table`], [`value`]: tables and arrays, with the field types that RabbitMQ knows
 //! - [`decode`], [`encode`]: the primitives
 //! - [`reply_code`]: why a channel or a connection ends
@@ -25,6 +26,7 @@ pub mod decode;
 pub mod encode;
 pub mod frame;
 pub mod methods;
+pub mod publication;
 pub mod reply_code;
 pub mod table;
 pub mod value;
@@ -34,6 +36,7 @@ pub use decode::{DecodeError, Decoder};
 pub use encode::Encoder;
 pub use frame::{Frame, FrameError, FrameKind, FrameRef};
 pub use methods::Method;
+pub use publication::PublicationRef;
 pub use reply_code::ReplyCode;
 pub use table::{Array, Table, TableBuilder};
 pub use value::Value;

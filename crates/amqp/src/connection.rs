@@ -276,7 +276,7 @@ impl Open {
                 }
                 Ok(Event::Stored | Event::Filled) => Ok(()),
                 Ok(Event::Read(None)) => Err(Ended::Left),
-                Ok(Event::Read(Some(permit))) => self.on_read(permit, &wire.metrics).await,
+                Ok(Event::Read(Some(permit))) => self.on_read(permit, wire).await,
                 Ok(Event::Space) => {
                     self.session.unblock();
                     self.execute().await
@@ -298,13 +298,16 @@ impl Open {
         }
     }
 
-    async fn on_read(&mut self, permit: Permit, metrics: &ListenerMetrics) -> Result<(), Ended> {
+    async fn on_read(&mut self, permit: Permit, wire: &Wire<'_>) -> Result<(), Ended> {
         self.missed = 0;
-        metrics.received_bytes.inc_by(permit.bytes() as u64);
+        let bytes = permit.bytes();
+        wire.metrics.received_bytes.inc_by(bytes as u64);
         self.session.add_memory(permit);
         let begun = Instant::now();
         let executed = self.execute().await;
         self.session.shared.metrics.on_executed(begun.elapsed());
+        let is_waited_for = std::mem::take(&mut self.session.is_waited_for);
+        self.input.moderate(&wire.read, bytes, is_waited_for);
         executed
     }
 
@@ -364,6 +367,7 @@ impl Open {
     /// Executes everything that was read; the rest later, if the connection has to wait for space.
     async fn execute(&mut self) -> Result<(), Ended> {
         while !self.session.is_blocked() {
+            self.session.publish_again(&mut self.input.buffer);
             match frame::split(&mut self.input.buffer, self.session.agreed.frame_bytes_max) {
                 Ok(Some(frame)) => self.session.on_frame(frame).await?,
                 Ok(None) => break,

@@ -5,9 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use rustix::net::RecvFlags;
 use stafett_amqp_wire::frame;
+use stafett_net::moderation::{self, Change, Moderation};
 use stafett_net::{BudgetError, ByteBudget, Permit};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
+use tokio::time::{Instant, sleep_until};
 
 /// One read takes so much at least, and at most.
 const READ_BYTES_MIN: usize = 4 * 1024;
@@ -18,6 +23,9 @@ pub(crate) struct Input {
     pub buffer: BytesMut,
     /// How much the next read takes: twice as much after a read that filled it.
     read_bytes: usize,
+    moderation: Moderation,
+    /// There may be something that the runtime did not hear of.
+    is_unsure: bool,
 }
 
 /// Why nothing was read.
@@ -34,6 +42,8 @@ impl Input {
         Self {
             buffer: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
+            moderation: Moderation::default(),
+            is_unsure: false,
         }
     }
 
@@ -44,12 +54,31 @@ impl Input {
         budget: &Arc<ByteBudget>,
     ) -> Result<Option<Permit>, InputError> {
         loop {
-            stream.readable().await?;
+            match self.moderation.due() {
+                Some(due) => {
+                    // What the runtime has heard of is old.
+                    let socket: &TcpStream = stream.as_ref();
+                    let _ = socket.try_io(Interest::READABLE, || -> io::Result<()> {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    });
+                    tokio::select! {
+                        ready = stream.readable() => ready?,
+                        () = sleep_until(due) => {}
+                    }
+                }
+                None if self.is_unsure => {}
+                None => stream.readable().await?,
+            }
             let wanted = self.wanted();
             let mut permit = budget.reserve(wanted).await?;
             self.buffer.reserve(wanted);
             let mut limited = self.buffer.split_off(self.buffer.len());
-            let read = stream.try_read_buf(&mut limited);
+            // Of what comes while reads are put off, the runtime hears nothing.
+            let read = if self.is_unsure || self.moderation.due().is_some() {
+                recv_now(stream, &mut limited, wanted)
+            } else {
+                stream.try_read_buf(&mut limited)
+            };
             self.buffer.unsplit(limited);
             match read {
                 Ok(0) => return Ok(None),
@@ -62,8 +91,26 @@ impl Input {
                     };
                     return Ok(Some(permit));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_unsure = false;
+                    if self.moderation.due().is_some() {
+                        self.moderate(stream, 0, false);
+                    }
+                }
                 Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Notes what came of a read: see [`Moderation`].
+    pub(crate) fn moderate(&mut self, stream: &ReadHalf<'_>, bytes: usize, is_waited_for: bool) {
+        let socket: &TcpStream = stream.as_ref();
+        match self.moderation.on_read(Instant::now(), bytes, is_waited_for) {
+            Change::None => {}
+            Change::On => moderation::wake_late(socket),
+            Change::Off => {
+                moderation::wake_early(socket);
+                self.is_unsure = true;
             }
         }
     }
@@ -81,4 +128,13 @@ impl Input {
             self.buffer = BytesMut::new();
         }
     }
+}
+
+/// Reads what is there, whatever the runtime has heard of it.
+fn recv_now(stream: &ReadHalf<'_>, into: &mut BytesMut, most: usize) -> io::Result<usize> {
+    let socket: &TcpStream = stream.as_ref();
+    into.resize(most, 0);
+    let read = rustix::net::recv(socket, &mut into[..], RecvFlags::DONTWAIT);
+    into.truncate(read.as_ref().map_or(0, |(count, _)| *count));
+    Ok(read?.0)
 }

@@ -13,6 +13,7 @@
 //! - [`frame`]: length-prefixed frames, read in a way that costs idle connections nothing
 //! - [`write`]: vectored writes with a limit for peers that do not read
 //! - [`stall`]: the same limit for streams that a library writes to
+//! - [`moderation`]: reading less often from who writes all the time in small pieces
 //! - [`pace`]: how long a peer may take for a number of bytes
 //! - [`metrics`]: what is counted
 
@@ -23,6 +24,7 @@ pub mod frame;
 pub mod handover;
 pub mod listener;
 pub mod metrics;
+pub mod moderation;
 pub mod pace;
 pub mod shutdown;
 pub mod stall;
@@ -35,6 +37,7 @@ pub use frame::{Frame, FrameError, FrameLimits, FrameReader, Status};
 pub use handover::{Handover, Next};
 pub use listener::{BindError, Listener, ListenerSettings, resolve};
 pub use metrics::{ListenerMetrics, NetMetrics};
+pub use moderation::Moderation;
 pub use pace::Pace;
 pub use shutdown::Shutdown;
 pub use write::{FrameWriter, WriteError, WriteLimits};

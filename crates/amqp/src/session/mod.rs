@@ -11,6 +11,7 @@
 //! A session does no I/O: it is given frames and fills an [`Output`]. Where a method needs the broker's answer, frames
 //! behind it wait.
 
+mod again;
 pub(crate) mod assembly;
 mod blocked;
 mod bound;
@@ -40,6 +41,7 @@ use stafett_broker::{Namespace, Space};
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
 
+use self::again::Again;
 use self::assembly::Content;
 use self::channel::Channel;
 use self::confirms::Groups;
@@ -89,6 +91,7 @@ impl From<End> for Trouble {
 /// What is to be settled of one queue or stream.
 type Settlements = Vec<(DeliveryId, Settle)>;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) agreed: Agreed,
@@ -105,6 +108,8 @@ pub(crate) struct Session {
     checked_exchange: Option<ByteString>,
     /// Received and not handed to the broker yet.
     gathered: Vec<Gathered>,
+    /// What the last of them was, if one like it need not be looked at.
+    again: Option<Again>,
     /// How many messages were in the first run of those gathered before.
     gathered_before: usize,
     /// The time of day at which messages of this turn came, once one has; ms since 1970.
@@ -125,6 +130,8 @@ pub(crate) struct Session {
     blocked: bool,
     /// The virtual host was deleted, and the client does not know yet.
     namespace_is_gone: bool,
+    /// Something came for which the client, or another one, may wait: anything but messages that nobody confirms.
+    pub(crate) is_waited_for: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
     closing: bool,
 }
@@ -147,6 +154,7 @@ impl Session {
             last_token: 0,
             checked_exchange: None,
             gathered: Vec::new(),
+            again: None,
             gathered_before: 0,
             turn_ms: None,
             groups: Groups::default(),
@@ -159,6 +167,7 @@ impl Session {
             space,
             blocked: false,
             namespace_is_gone: false,
+            is_waited_for: false,
             closing: false,
         }
     }
@@ -342,6 +351,7 @@ impl Session {
 
     async fn on_method(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
         let method = Method::decode(payload).map_err(Exception::from)?;
+        self.is_waited_for |= !matches!(method, Method::Basic(Basic::Publish(_)));
         match method {
             Method::Basic(Basic::Publish(publish)) => {
                 self.channel(number)?.assembly.begin(publish);

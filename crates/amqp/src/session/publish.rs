@@ -9,6 +9,7 @@ use stafett_broker::exchanges::{Publish, PublishError};
 
 use stafett_model::Message;
 
+use super::again::Again;
 use super::assembly::Content;
 use super::channel::Mode;
 use super::confirms::{Entry, Group};
@@ -26,8 +27,8 @@ const GATHERED_AHEAD: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Gathered {
     exchange: ByteString,
-    entries: Vec<Entry>,
-    messages: Vec<Publish>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) messages: Vec<Publish>,
 }
 
 impl Session {
@@ -77,6 +78,7 @@ impl Session {
             user: &self.agreed.user,
             now_ms: *self.turn_ms.get_or_insert_with(now_ms),
         };
+        let properties = content.properties.as_bytes().clone();
         let mut incoming = content::receive(content, publisher)?;
         let channel = self.channel(number)?;
         let confirm = match &mut channel.mode {
@@ -90,11 +92,19 @@ impl Session {
         if super::replies::is_direct_reply(&incoming) {
             return self.reply(number, confirm, mandatory, incoming).await;
         }
+        self.is_waited_for |= confirm.is_some();
         let entry = Entry {
             channel: number,
             number: confirm,
             mandatory,
         };
+        // Where an answer goes depends on more than what was sent.
+        let is_as_it_came = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();
+        self.again = is_as_it_came.then_some(Again {
+            channel: number,
+            mandatory,
+            properties,
+        });
         self.gather(entry, incoming);
         Ok(())
     }
@@ -129,6 +139,7 @@ impl Session {
     /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
     pub(crate) fn flush_published(&mut self) -> Result<(), End> {
         self.checked_exchange = None;
+        self.again = None;
         if self.gathered.is_empty() {
             return Ok(());
         }

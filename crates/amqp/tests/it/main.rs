@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod again;
 mod blocked;
 mod bound;
 mod deleted_hosts;
+mod flood;
 mod support;

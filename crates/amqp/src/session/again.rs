@@ -1,0 +1,85 @@
+//! Messages that differ from the one before in nothing but their bodies, which is most of what publishers send: they are
+//! seen where they lie, and nothing of them is decoded, checked or looked up anew.
+//!
+//! What was checked for the message before holds for them while it is still gathered: whatever could change the answer
+//! (a channel that closes, an exchange that goes, a new turn) hands what was gathered to the broker first.
+
+use bytes::{Bytes, BytesMut};
+use stafett_amqp_wire::publication::{self, PublicationRef};
+use stafett_broker::exchanges::Publish;
+use stafett_model::Message;
+
+use super::channel::Mode;
+use super::confirms::Entry;
+use super::{LARGE_BODY_BYTES, Session};
+
+/// The last message that was gathered, as far as it does not say it itself.
+#[derive(Debug)]
+pub(super) struct Again {
+    pub channel: u16,
+    pub mandatory: bool,
+    /// As they came.
+    pub properties: Bytes,
+}
+
+impl Again {
+    fn is(&self, found: &PublicationRef<'_>, like: &Message) -> bool {
+        found.channel == self.channel
+            && found.mandatory == self.mandatory
+            && found.routing_key == like.routing_key.as_bytes()
+            && found.exchange == like.exchange.as_bytes()
+            && found.properties == self.properties
+    }
+}
+
+impl Session {
+    /// Takes as many messages like the last one as lie at the beginning of `buffer`.
+    pub(crate) fn publish_again(&mut self, buffer: &mut BytesMut) {
+        let Some(again) = &self.again else { return };
+        if self.closing || !self.bound.is_empty() || self.space.is_short() {
+            return;
+        }
+        let Some(channel) = self.channels.get_mut(&again.channel) else {
+            return;
+        };
+        if channel.closing || channel.assembly.is_busy() {
+            return;
+        }
+        let mut last_number = match &mut channel.mode {
+            Mode::Plain => None,
+            Mode::Confirms { last } => Some(last),
+            Mode::Transactions(_) => return,
+        };
+        let Some(run) = self.gathered.last_mut() else {
+            return;
+        };
+        let Some(like) = run.messages.last().map(|publish| Message {
+            value: Bytes::new(),
+            ..publish.message.clone()
+        }) else {
+            return;
+        };
+        let bytes_max = self.shared.settings.message_bytes_max.min(LARGE_BODY_BYTES);
+        let frame_max = self.agreed.frame_bytes_max;
+        while let Some(found) = PublicationRef::first(buffer, frame_max)
+            && again.is(&found, &like)
+            && found.body_bytes() as u64 <= bytes_max
+        {
+            let body = found.body();
+            let number = last_number.as_mut().map(|last| {
+                self.is_waited_for = true;
+                **last += 1;
+                **last
+            });
+            run.entries.push(Entry {
+                channel: again.channel,
+                number,
+                mandatory: again.mandatory,
+            });
+            run.messages.push(Publish::from(Message {
+                value: publication::take(buffer, &body),
+                ..like.clone()
+            }));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A client that writes each message by itself, and waits for nothing, is read less often: it misses nothing by that.
+
+use stafett_amqp_wire::Method;
+use stafett_amqp_wire::methods::{Channel, Queue, channel, queue};
+use tokio::io::AsyncWriteExt;
+
+use crate::support::{Client, Server};
+
+const FLOOD: u32 = 3000;
+
+async fn purge(client: &mut Client) -> u32 {
+    let purge = queue::Purge {
+        queue: "q".into(),
+        ..queue::Purge::default()
+    };
+    client.send(1, purge).await;
+    let purged = client.method().await;
+    let Method::Queue(Queue::PurgeOk(purged)) = purged else {
+        panic!("{purged:?}");
+    };
+    purged.message_count
+}
+
+#[tokio::test]
+async fn every_message_of_a_flood_arrives_and_whoever_asks_behind_it_is_answered() {
+    let server = Server::start().await;
+    let mut client = server.client(false).await;
+    client.stream.set_nodelay(true).unwrap();
+    client.waiting().await;
+    for _ in 0..3 {
+        for _ in 0..FLOOD {
+            client.publish(&["hello"]).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(purge(&mut client).await, FLOOD);
+        client.publish(&["alone"]).await;
+        client.send(1, channel::Flow { active: true }).await;
+        let answer = client.method().await;
+        assert!(
+            matches!(answer, Method::Channel(Channel::FlowOk(_))),
+            "{answer:?}"
+        );
+        assert_eq!(purge(&mut client).await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_of_a_flood_has_sent_what_it_sent() {
+    let server = Server::start().await;
+    let mut other = server.client(false).await;
+    other.waiting().await;
+    let mut client = server.client(false).await;
+    client.stream.set_nodelay(true).unwrap();
+    for _ in 0..FLOOD {
+        client.publish(&["hello"]).await;
+        tokio::task::yield_now().await;
+    }
+    // The beginning of a frame.
+    client.stream.write_all(&[1, 0, 1]).await.unwrap();
+    client.stream.shutdown().await.unwrap();
+    // The server ends the connection once it has read all of it.
+    let mut rest = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut client.stream, &mut rest)
+        .await
+        .unwrap();
+    assert_eq!(purge(&mut other).await, FLOOD);
+}

@@ -1,0 +1,320 @@
+//! Reading less often from a peer that writes all the time in small pieces, as network cards moderate their interrupts.
+//!
+//! A peer that writes each message by itself makes the system wake a reader for nearly every one of them, and waking costs
+//! more than the message. So a reader that was woken again and again for little, and whom nobody waits for, has the system
+//! wake it only when some messages are there (`SO_RCVLOWAT`), and looks every millisecond whether there are fewer.
+//!
+//! ```text
+//!           16 small reads within 4 ms
+//! woken ──────────────────────────────────▶ put off
+//!   ◀──────────────────────────────────────
+//!     little comes, or half as much as before, or very much, or somebody waits for an answer
+//! ```
+//!
+//! Whoever sends less because it is read later was waiting for something after all: it is left alone for twice as many
+//! reads each time, so that a client that asks and waits loses next to nothing.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many reads, …
+const READS: u32 = 16;
+const READS_MAX: u32 = 4096;
+/// … with less time between them in the mean …
+const BETWEEN: Duration = Duration::from_micros(250);
+/// … and less than this in each, are worth putting off.
+const SMALL_BYTES: u64 = 4 << 10;
+/// The system wakes a reader whose reads are put off for this much. More, and the acknowledgements that go out with reads would
+/// come too late for the sender.
+const WAKE_BYTES: libc::c_int = 2 << 10;
+/// A read is put off by this at most. Timers are no finer.
+const PUT_OFF: Duration = Duration::from_millis(1);
+/// Less than this, twice in a row: the peer has become quiet.
+const QUIET_BYTES: usize = 1 << 10;
+/// More than this at once could hold the peer up, and is worth a read of its own.
+const MUCH_BYTES: usize = 32 << 10;
+/// After so many reads that were put off it is seen whether the peer sends as much as before.
+const LOOKED_AT: u32 = 8;
+
+/// What one reader knows of its peer's habits.
+#[derive(Debug)]
+pub struct Moderation {
+    /// Reads that are looked at together.
+    window: Option<Window>,
+    /// So many reads are needed before they are put off.
+    needed: u32,
+    put_off: Option<PutOff>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Instant,
+    reads: u32,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PutOff {
+    due: Instant,
+    /// Bytes per second before.
+    rate: u64,
+    was_quiet: bool,
+}
+
+impl Default for Moderation {
+    fn default() -> Self {
+        Self {
+            window: None,
+            needed: READS,
+            put_off: None,
+        }
+    }
+}
+
+impl Moderation {
+    /// When the next read is due, if they are put off; it is due earlier when the system says that something is there.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        self.put_off.map(|put_off| put_off.due)
+    }
+
+    /// Notes that `bytes` were read, and whether the peer or another one may wait for what follows from them.
+    pub fn on_read(&mut self, now: Instant, bytes: usize, is_waited_for: bool) -> Change {
+        if is_waited_for {
+            return self.end(true);
+        }
+        let Some(put_off) = &mut self.put_off else {
+            return self.on_read_at_once(now, bytes);
+        };
+        let is_quiet = bytes < QUIET_BYTES;
+        if bytes >= MUCH_BYTES || is_quiet && put_off.was_quiet {
+            return self.end(is_quiet);
+        }
+        put_off.was_quiet = is_quiet;
+        put_off.due = now + PUT_OFF;
+        let window = self.window.get_or_insert_with(|| Window::since(now));
+        window.add(bytes);
+        if window.reads > LOOKED_AT {
+            let rate = window.rate(now);
+            if rate < put_off.rate / 2 {
+                return self.end(true);
+            }
+            put_off.rate = rate;
+            self.needed = READS;
+            self.window = Some(Window::since(now));
+        }
+        Change::None
+    }
+
+    fn on_read_at_once(&mut self, now: Instant, bytes: usize) -> Change {
+        let window = self.window.get_or_insert_with(|| Window::since(now));
+        window.add(bytes);
+        if now.duration_since(window.since) > BETWEEN * self.needed {
+            self.window = None;
+        } else if window.reads >= self.needed {
+            let (is_small, rate) = (
+                window.bytes < SMALL_BYTES * u64::from(window.reads),
+                window.rate(now),
+            );
+            self.window = None;
+            if is_small {
+                self.put_off = Some(PutOff {
+                    due: now + PUT_OFF,
+                    rate,
+                    was_quiet: false,
+                });
+                return Change::On;
+            }
+        }
+        Change::None
+    }
+
+    fn end(&mut self, was_wrong: bool) -> Change {
+        self.window = None;
+        if self.put_off.take().is_none() {
+            return Change::None;
+        }
+        if was_wrong {
+            self.needed = (self.needed * 2).min(READS_MAX);
+        }
+        Change::Off
+    }
+}
+
+impl Window {
+    fn since(now: Instant) -> Self {
+        Self {
+            since: now,
+            reads: 0,
+            bytes: 0,
+        }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.reads += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// Bytes per second.
+    fn rate(&self, now: Instant) -> u64 {
+        let us = now.duration_since(self.since).as_micros().max(1);
+        u64::try_from(u128::from(self.bytes) * 1_000_000 / us).unwrap_or(u64::MAX)
+    }
+}
+
+/// What became of how a peer is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    None,
+    /// From now on reads are put off: see [`wake_late`].
+    On,
+    /// They no longer are: see [`wake_early`].
+    Off,
+}
+
+/// The system wakes a reader of `socket` only when [`WAKE_BYTES`] are there. Where it cannot, it goes on waking it.
+pub fn wake_late(socket: &impl AsFd) {
+    set_low_water(socket, WAKE_BYTES);
+}
+
+/// The system wakes a reader of `socket` for every byte, at once if some are there.
+pub fn wake_early(socket: &impl AsFd) {
+    set_low_water(socket, 1);
+}
+
+#[expect(unsafe_code, reason = "no safe wrapper has this option")]
+fn set_low_water(socket: &impl AsFd, bytes: libc::c_int) {
+    const LENGTH: libc::socklen_t = 4;
+    const { assert!(size_of::<libc::c_int>() == 4) };
+    // SAFETY: the descriptor is open while it is borrowed, and the option's value is an `int` that lives through the call.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            LENGTH,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads of so many bytes, so many µs apart, until something changes; how many it took.
+    fn until_change(moderation: &mut Moderation, bytes: usize, apart_us: u64) -> Option<(u32, Change)> {
+        let mut now = Instant::now();
+        for count in 1..=10_000 {
+            now += Duration::from_micros(apart_us);
+            let change = moderation.on_read(now, bytes, false);
+            if change != Change::None {
+                return Some((count, change));
+            }
+        }
+        None
+    }
+
+    fn put_off() -> Moderation {
+        let mut moderation = Moderation::default();
+        assert_eq!(until_change(&mut moderation, 140, 50), Some((READS, Change::On)));
+        moderation
+    }
+
+    #[test]
+    fn many_small_reads_in_a_short_time_are_put_off() {
+        let mut moderation = put_off();
+        let now = Instant::now();
+        assert_eq!(moderation.on_read(now, 3000, false), Change::None);
+        assert_eq!(moderation.due(), Some(now + PUT_OFF));
+        assert_eq!(
+            until_change(&mut moderation, 3000, 700),
+            None,
+            "as much as before"
+        );
+    }
+
+    #[test]
+    fn what_is_slow_or_large_is_read_when_it_comes() {
+        assert_eq!(
+            until_change(&mut Moderation::default(), 140, 500),
+            None,
+            "2,000 a second"
+        );
+        assert_eq!(
+            until_change(&mut Moderation::default(), 60_000, 50),
+            None,
+            "large reads"
+        );
+    }
+
+    #[test]
+    fn whom_somebody_waits_for_is_read_when_it_writes() {
+        let mut moderation = put_off();
+        assert_eq!(moderation.on_read(Instant::now(), 3000, true), Change::Off);
+        assert_eq!(moderation.due(), None);
+        let now = Instant::now();
+        assert!((0..100).all(|_| moderation.on_read(now, 140, true) == Change::None));
+    }
+
+    #[test]
+    fn a_peer_that_becomes_quiet_or_writes_very_much_is_read_when_it_writes() {
+        for (bytes, reads) in [(0, 2), (140, 2), (1 << 20, 1)] {
+            assert_eq!(
+                until_change(&mut put_off(), bytes, 1000),
+                Some((reads, Change::Off)),
+                "{bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_peer_that_sends_less_for_being_read_later_is_left_alone_longer_each_time() {
+        let mut moderation = put_off();
+        // 2.8 MB/s before, 1.2 MB/s now: it waits for answers.
+        let mut now = Instant::now();
+        let mut change = Change::None;
+        for _ in 0..=LOOKED_AT {
+            now += PUT_OFF;
+            change = moderation.on_read(now, 1200, false);
+        }
+        assert_eq!(change, Change::Off);
+        assert_eq!(
+            until_change(&mut moderation, 140, 50),
+            Some((2 * READS, Change::On))
+        );
+        for more in 2..20 {
+            assert_eq!(until_change(&mut moderation, 140, 1000), Some((2, Change::Off)));
+            let needed = (READS << more).min(READS_MAX);
+            assert_eq!(until_change(&mut moderation, 140, 50), Some((needed, Change::On)));
+        }
+        assert_eq!(until_change(&mut moderation, 3000, 700), None);
+        assert_eq!(moderation.needed, READS, "it was worth it");
+    }
+
+    #[tokio::test]
+    async fn the_system_wakes_late_and_early_again() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = tokio::net::TcpStream::connect(listener.local_addr().unwrap());
+        let mut peer = connecting.await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut into = [0; 8];
+        assert!(socket.try_read(&mut into).is_err(), "nothing is there");
+        wake_late(&socket);
+        tokio::io::AsyncWriteExt::write_all(&mut peer, b"hello")
+            .await
+            .unwrap();
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        while rustix::net::recv(&socket, &mut into[..], flags).is_err() {
+            tokio::task::yield_now().await;
+        }
+        // The runtime has had occasion to hear of it, and has not.
+        tokio::task::yield_now().await;
+        assert!(socket.try_read(&mut into).is_err());
+        wake_early(&socket);
+        socket.readable().await.unwrap();
+        assert_eq!(socket.try_read(&mut into).unwrap(), 5);
+    }
+}
