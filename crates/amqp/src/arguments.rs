@@ -97,6 +97,10 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             _ => argument.check_without_effect()?,
         }
     }
+    if kind == QueueType::Quorum && settings.overflow == Overflow::RejectPublishDeadLetter {
+        // RabbitMQ takes it, warns in its log, and drops the oldest.
+        settings.overflow = Overflow::DropHead;
+    }
     settings.active_yields = kind == QueueType::Quorum && settings.single_active_consumer;
     match (dead_letter_exchange, dead_letter_key) {
         (Some(exchange), routing_key) => {
@@ -330,6 +334,12 @@ mod tests {
         let quorum = settings("x-queue-type", "quorum").unwrap();
         assert_eq!(quorum.delivery_limit, Some(20));
         assert!(quorum.two_priorities && quorum.keeps_transient && !quorum.active_yields);
+        let table = TableBuilder::new()
+            .with("x-queue-type", "quorum")
+            .with("x-overflow", "reject-publish-dlx")
+            .finish();
+        let (_, quorum) = queue_settings(&table, "q").unwrap();
+        assert_eq!(quorum.overflow, Overflow::DropHead);
         assert!(settings("x-stafett-topic", "orders").is_ok());
         assert_eq!(
             settings("x-stafett-durability", "os").unwrap().durability,

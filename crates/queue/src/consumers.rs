@@ -186,6 +186,24 @@ impl Consumers {
         !self.rings.is_empty()
     }
 
+    /// Whether so many messages more would be taken as they come.
+    pub fn can_take(&self, count: u64) -> bool {
+        let mut left = count;
+        for key in self.rings.values().flatten() {
+            let Some(consumer) = self.list.get(key) else {
+                continue;
+            };
+            let Some(credit) = consumer.rules.credit else {
+                return true;
+            };
+            left = left.saturating_sub(credit.saturating_sub(consumer.in_flight).into());
+            if left == 0 {
+                return true;
+            }
+        }
+        left == 0
+    }
+
     /// Who is next. It stays next until [`Self::gave`] or [`Self::block`].
     pub fn next(&self) -> Option<ConsumerKey> {
         let (_, ring) = self.rings.last_key_value()?;
@@ -323,6 +341,21 @@ mod tests {
         assert_eq!(give(&mut consumers, 4), [high.0, high.0, low.0, low.0]);
         consumers.released(high);
         assert_eq!(give(&mut consumers, 2), [high.0, low.0]);
+    }
+
+    #[test]
+    fn how_much_consumers_can_take_is_the_sum_of_their_credit() {
+        let mut consumers = Consumers::new(false);
+        assert!(consumers.can_take(0) && !consumers.can_take(1));
+        let first = consumers.add(rules(0, Some(2))).unwrap();
+        consumers.add(rules(1, Some(3))).unwrap();
+        assert!(consumers.can_take(5) && !consumers.can_take(6));
+        give(&mut consumers, 4);
+        assert!(consumers.can_take(1) && !consumers.can_take(2));
+        consumers.block(first);
+        assert!(!consumers.can_take(1));
+        consumers.add(rules(0, None)).unwrap();
+        assert!(consumers.can_take(u64::MAX));
     }
 
     #[test]

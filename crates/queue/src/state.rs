@@ -1,7 +1,7 @@
 //! All lanes of a queue, and the order between them: the highest first, or twice as often, or each in turn; in each the
 //! lowest offset first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::change::Changes;
@@ -70,6 +70,8 @@ pub struct QueueState {
     order: LaneOrder,
     /// Where among the lanes the one is whose turn it is, and messages that were handed out in it.
     turn: (usize, u32),
+    /// Messages that came back, in the order in which they did, where these go first; others may be among them.
+    back: VecDeque<DeliveryId>,
     pub consumers: Consumers,
     in_flight: usize,
     /// Bytes of bodies that wait, about.
@@ -180,15 +182,30 @@ impl QueueState {
         (!highest.came_back && !lowest.came_back).then_some(highest)
     }
 
+    /// A message that came back is no longer the next one.
+    fn pass_back(&mut self) {
+        while let Some(first) = self.back.front()
+            && !self.waits_again(*first)
+        {
+            self.back.pop_front();
+        }
+    }
+
     fn first_of_two(&self) -> Option<Ready> {
+        if let Some(id) = self.back.iter().find(|id| self.waits_again(**id)) {
+            return Some(Ready {
+                id: *id,
+                came_back: true,
+            });
+        }
         let mut ready = self.lanes.iter().filter_map(ready_of);
         let highest = ready.next()?;
         let lowest = ready.next_back().unwrap_or(highest);
-        if highest.came_back || (!lowest.came_back && self.turn.1 < HIGH_TURNS) {
-            Some(highest)
-        } else {
-            Some(lowest)
-        }
+        Some(if self.turn.1 < HIGH_TURNS { highest } else { lowest })
+    }
+
+    fn waits_again(&self, id: DeliveryId) -> bool {
+        self.lane(id.lane).is_some_and(|lane| lane.came_back(id.offset))
     }
 
     /// A message of a lane is no longer the next one: after some of them, another lane has its turn.
@@ -196,7 +213,9 @@ impl QueueState {
         match self.order {
             LaneOrder::HighestFirst => return,
             LaneOrder::HighTwice => {
-                if !came_back {
+                if came_back {
+                    self.pass_back();
+                } else {
                     self.turn.1 = (self.turn.1 + 1) % (HIGH_TURNS + 1);
                 }
                 return;
@@ -247,6 +266,7 @@ impl QueueState {
         if missing.came_back {
             self.lane_mut(number).take_settled(offset);
             changes.settled(number, offset, 1);
+            self.pass_back();
         } else {
             self.lane_mut(number).skip_to(to);
             changes.settled(number, offset, to.saturating_sub(offset));
@@ -317,6 +337,9 @@ impl QueueState {
         }
         let entry = lane.put_back(id.offset)?;
         changes.returned(id.lane, id.offset, returns);
+        if self.order == LaneOrder::HighTwice {
+            self.back.push_back(id);
+        }
         self.release(entry);
         self.add_bytes(entry.bytes.into());
         Some(Returned::Waits)
@@ -340,6 +363,7 @@ impl QueueState {
             }
         }
         self.bytes_ready = 0;
+        self.back.clear();
         purged
     }
 }

@@ -22,6 +22,8 @@ struct Naive {
     limit: Option<u32>,
     /// Of three messages that nobody had one is of the lowest lane; else the highest goes first. How many were handed out.
     high_twice: Option<u32>,
+    /// What came back, in the order in which it did.
+    back: Vec<DeliveryId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +69,8 @@ impl Naive {
             return waiting.next();
         };
         let waiting: Vec<_> = waiting.collect();
-        let back = waiting.iter().find(|ready| ready.came_back).copied();
+        let back = self.back.first().copied();
+        let back = back.map(|id| Ready { id, came_back: true });
         let lowest = waiting.iter().map(|ready| ready.id.lane).min();
         back.or_else(|| {
             let lane = if handed_out % 3 == 2 {
@@ -81,6 +84,7 @@ impl Naive {
 
     /// A message is handed out, or dropped in its turn.
     fn on_turn(&mut self, ready: Ready) {
+        self.back.retain(|id| *id != ready.id);
         if let Some(handed_out) = &mut self.high_twice
             && !ready.came_back
         {
@@ -194,6 +198,7 @@ impl Both {
                 assert_eq!(self.state.purge(&mut changes), self.naive.ready());
                 let waits = |place: &Place| matches!(place, Place::Waits { .. });
                 self.naive.messages.retain(|_, place| !waits(place));
+                self.naive.back.clear();
             }
             Step::Restart => self.restart(),
         }
@@ -249,6 +254,7 @@ impl Both {
         };
         assert_eq!(self.state.requeue(id, changes), Some(expected));
         if !too_often {
+            self.naive.back.push(id);
             *self.naive.place(id).unwrap() = Place::Waits {
                 came_back: true,
                 returns: returns + 1,
@@ -266,6 +272,7 @@ impl Both {
         if let Some(handed_out) = &mut self.naive.high_twice {
             *handed_out = 0;
         }
+        self.naive.back.clear();
         if let Some(whole) = &self.whole {
             assert_eq!(state.restore(whole), Ok(false));
         }
@@ -409,7 +416,11 @@ fn of_two_priorities_the_high_one_goes_twice_as_often_and_what_came_back_first()
     state.requeue(id(0, 2), &mut Changes::default());
     state.requeue(id(1, 1), &mut Changes::default());
     let back = [next(&mut state), next(&mut state), next(&mut state)];
-    assert_eq!(back, [id(1, 1), id(0, 2), id(1, 4)]);
+    assert_eq!(
+        back,
+        [id(0, 2), id(1, 1), id(1, 4)],
+        "in the order in which they came back"
+    );
 }
 
 #[test]

@@ -110,6 +110,14 @@ def limits():
     publish(queue, b"123", b"45", b"6")
     eventually(lambda: ready("full.dead") == 1)
     assert left(queue, "full.dead") == [[b"45", b"6"], [b"123"]]
+    # Who waits for messages gets all of them, and they take no room.
+    for overflow in ("drop-head", "reject-publish"):
+        queue = declare("full.taken", x_max_length=1, x_overflow=overflow)
+        got = []
+        tag = channel.basic_consume(queue, lambda _c, _m, _p, body, got=got: got.append(body), auto_ack=True)
+        publish(queue, *[b"%d" % number for number in range(500)])
+        until(connection, lambda got=got: len(got) == 500)
+        channel.basic_cancel(tag)
     confirmed = connection.channel()
     confirmed.confirm_delivery()
     for overflow, dead in (("reject-publish", []), ("reject-publish-dlx", [b"2"])):

@@ -67,6 +67,34 @@ def returned(channel):
     first = get(channel, queue)
     assert first[2] == b"normal" and first[0].redelivered and first[1].headers["x-delivery-count"] == 1, first
     assert [get(channel, queue)[2] for _ in range(2)] == [b"high", b"next"]
+    # What came back goes first, in the order in which it did; so does what a channel had that is closed, and it is counted.
+    for body in (b"1", b"2", b"3", b"4"):
+        publish(channel, queue, body)
+    tags = [get(channel, queue, acknowledge=False)[0].delivery_tag for _ in range(3)]
+    for tag in (tags[2], tags[0], tags[1]):
+        channel.basic_nack(tag, requeue=True)
+    assert [get(channel, queue)[2] for _ in range(4)] == [b"3", b"1", b"2", b"4"]
+    publish(channel, queue, b"held")
+    other = connect()
+    get(other.channel(), queue, acknowledge=False)
+    other.close()
+    _, properties, _ = get(channel, queue)
+    assert properties.headers["x-delivery-count"] == 1, properties
+
+
+def too_many(channel):
+    dead = declare(channel, "quorum.dead")
+    queue = declare(
+        channel,
+        "quorum.full",
+        x_max_length=1,
+        x_overflow="reject-publish-dlx",
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key=dead,
+    )
+    for body in (b"1", b"2", b"3"):
+        publish(channel, queue, body)
+    assert [get(channel, queue)[2], get(channel, dead)[2], get(channel, dead)[2]] == [b"3", b"1", b"2"]
 
 
 def limit(channel):
@@ -131,10 +159,11 @@ def main():
     channel.confirm_delivery()
     priorities(channel)
     returned(channel)
+    too_many(channel)
     limit(channel)
     gives_way(channel)
     refusals(channel)
-    for name in ("priorities", "returned", "limit", "dead", "active"):
+    for name in ("priorities", "returned", "limit", "full", "dead", "active"):
         channel.queue_delete(f"quorum.{name}")
 
 

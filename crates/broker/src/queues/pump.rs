@@ -223,10 +223,11 @@ impl Inner {
             return Some(Step::Idle);
         };
         let settings = &turn.queue.settings;
-        let too_many = self.over_limit(turn.queue);
         self.getters.retain(|getter| !getter.sender.is_closed());
-        let wanted = !self.getters.is_empty()
-            || (self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX);
+        let goes_at_once = self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX;
+        let wanted = goes_at_once || !self.getters.is_empty();
+        // Who waits for messages gets them as they come, however short the queue has to be.
+        let too_many = !goes_at_once && self.over_limit(turn.queue);
         let is_known = |(id, at): (DeliveryId, i64)| id == ready.id && at > turn.now_ms;
         let may_be_over = self.may_expire && !self.head_expires.is_some_and(is_known);
         if !(wanted || too_many || may_be_over) {

@@ -129,6 +129,53 @@ async fn the_oldest_goes_where_there_are_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_gets_all_that_comes_however_short_the_queue_has_to_be() {
+    for overflow in [Overflow::DropHead, Overflow::RejectPublish] {
+        for (length_max, bytes_max) in [(Some(2), None), (Some(0), None), (None, Some(2))] {
+            let world = World::new().await;
+            let settings = QueueSettings {
+                length_max,
+                bytes_max,
+                overflow,
+                ..QueueSettings::default()
+            };
+            let queue = world.declare("q", with(settings)).await;
+            let mut listener = Listener::new(&queue, spec());
+            world.publish(&queue, messages(0..100)).await;
+            assert_eq!(listener.bodies(100).await.len(), 100, "{overflow:?}");
+            drop(listener);
+            let five = ConsumerSpec {
+                credit: Some(5),
+                ..spec()
+            };
+            let mut listener = Listener::new(&queue, five);
+            let appended = world.try_publish(&queue, messages(0..9)).await;
+            let refused = appended.iter().filter(|one| **one != Appended::Stored).count();
+            assert_eq!(listener.bodies(5).await, ["0", "1", "2", "3", "4"]);
+            settle_down().await;
+            let left = match length_max {
+                Some(max) => max,
+                // How many bytes those have that are on their way is not known.
+                None if overflow == Overflow::RejectPublish => 0,
+                None => 2,
+            };
+            assert_eq!(
+                world.ready("q"),
+                left,
+                "{overflow:?} {length_max:?} {bytes_max:?}"
+            );
+            let is_refusing = overflow == Overflow::RejectPublish;
+            let expected = if is_refusing {
+                4 - usize::try_from(left).unwrap()
+            } else {
+                0
+            };
+            assert_eq!(refused, expected, "{overflow:?} {length_max:?} {bytes_max:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_what_it_has_no_room_for() {
     let world = World::new().await;
     world.route_by_name();
