@@ -160,7 +160,12 @@ fn what_makes_no_sense_is_refused() {
     for (text, why) in [
         ("soon", "no_integer"),
         ("-1", "{value_negative,-1}"),
-        ("5e9", "no_integer"),
+        ("-", "no_integer"),
+        ("", "no_integer"),
+        ("5e9", "{leftover_string,\"e9\"}"),
+        ("-7x", "{leftover_string,\"x\"}"),
+        ("315360000001", "{value_too_large,315360000001}"),
+        ("99999999999999999999", "{value_too_large,99999999999999999999}"),
     ] {
         let expiring = PropertiesBuilder {
             expiration: Some(text.into()),

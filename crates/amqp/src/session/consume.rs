@@ -51,6 +51,10 @@ impl Session {
             }
         } else {
             prefetch.each = (count > 0).then_some(count);
+            // It takes the place of what all share, as in RabbitMQ: who wants both says that after it.
+            if let Some(credit) = &prefetch.shared {
+                credit.set_limit(0);
+            }
         }
         self.out.send(number, basic::QosOk {});
         Ok(())
