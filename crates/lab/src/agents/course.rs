@@ -36,6 +36,7 @@ pub(super) struct Course<'a> {
     over: Vec<bool>,
     /// Of roles that wait for who receives, by place.
     credits: Vec<(usize, Credits)>,
+    ends_early: bool,
     is_ended: bool,
     /// When the stage began; times are since the load was prepared.
     since: Duration,
@@ -47,7 +48,8 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize) -> Self {
+    /// `ends_early`: when all that was to be sent has come, even if there is time left.
+    pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize, ends_early: bool) -> Self {
         let credits = |(place, role): (usize, &Role)| {
             let ahead = role
                 .ahead
@@ -61,6 +63,7 @@ impl<'a> Course<'a> {
             stage: Stage::Connecting,
             hosts: vec![Progress::default(); hosts],
             over: vec![false; plan.roles.len()],
+            ends_early,
             is_ended: false,
             since: Duration::ZERO,
             received: (0, Duration::ZERO),
@@ -94,7 +97,8 @@ impl<'a> Course<'a> {
             self.enter(Stage::Settling, now);
             self.received.1 = now;
         }
-        if self.stage == Stage::Running && !self.is_ended && self.has_sent_all() && self.has_all() {
+        let may_end = self.stage == Stage::Running && self.ends_early && !self.is_ended;
+        if may_end && self.has_sent_all() && self.has_all() {
             orders.push(ToAgent::End);
             self.is_ended = true;
         }
@@ -305,7 +309,7 @@ mod tests {
     }
 
     fn begun(plan: &Plan) -> Course<'_> {
-        let mut course = Course::new(plan, &Seating::default(), 2);
+        let mut course = Course::new(plan, &Seating::default(), 2, true);
         course.on_progress(0, told(false, 0, 0, false));
         assert_eq!(course.orders(second(1)), [], "the other one is not connected");
         course.on_progress(1, told(false, 0, 0, false));
@@ -332,6 +336,17 @@ mod tests {
         assert_eq!(course.orders(second(9)), [ToAgent::Stop]);
         assert!(course.is_drained);
         assert_eq!(course.orders(second(10)), []);
+    }
+
+    #[test]
+    fn a_load_that_is_to_last_lasts_whatever_came() {
+        let plan = plan("");
+        let mut course = Course::new(&plan, &Seating::default(), 1, false);
+        course.on_progress(0, told(false, 0, 0, false));
+        assert_eq!(course.orders(second(1)), [ToAgent::Begin]);
+        course.on_progress(0, told(false, 5, 5, true));
+        assert_eq!(course.orders(second(2)), [ToAgent::Over("p".to_owned())]);
+        assert_eq!(course.orders(second(3)), []);
     }
 
     #[test]

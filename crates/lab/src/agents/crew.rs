@@ -213,11 +213,11 @@ impl Crew {
         }
     }
 
-    /// Runs a load.
+    /// Runs a load; `ends_early` when all that was to be sent has come, even if there is time left.
     ///
     /// # Errors
     /// Where an agent went away, or could not do what it was told.
-    pub(crate) async fn run(&mut self, order: Order) -> Result<Loaded, DriverError> {
+    pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
         self.assemble().await?;
         self.loads += 1;
         let seating = placing::seat(&order.plan, &self.agents).map_err(DriverError::Refused)?;
@@ -235,7 +235,8 @@ impl Crew {
             .map(|pid| Watched::new(ProcessKind::Broker, *pid))
             .collect();
         let mut diary = Diary::new(self.logs.as_deref(), &self.agents);
-        let done = self.follow(&order, &seating, &mut watched, &mut diary).await;
+        let following = Following::new(&order.plan, &seating, self.agents.len(), ends_early);
+        let done = self.follow(&order, following, &mut watched, &mut diary).await;
         if done.is_err() {
             self.tell_all(&ToAgent::Abandon).await;
         }
@@ -246,12 +247,11 @@ impl Crew {
     async fn follow(
         &mut self,
         order: &Order,
-        seating: &Seating,
+        mut following: Following<'_>,
         watched: &mut [Watched],
         diary: &mut Diary,
     ) -> Result<Together, DriverError> {
         let started = Instant::now();
-        let mut following = Following::new(&order.plan, seating, self.agents.len());
         let mut stopped = None;
         while !following.is_over() {
             let report = tokio::select! {

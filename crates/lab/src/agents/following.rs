@@ -54,7 +54,7 @@ pub(super) struct Together {
 }
 
 impl<'a> Following<'a> {
-    pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize) -> Self {
+    pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize, ends_early: bool) -> Self {
         let run = &plan.run;
         let settle = run.settle.0.saturating_mul(6);
         let meant = run.warmup.0.saturating_add(run.duration.0).saturating_add(settle);
@@ -67,7 +67,7 @@ impl<'a> Following<'a> {
         Self {
             plan,
             seating: seating.clone(),
-            course: Course::new(plan, seating, hosts),
+            course: Course::new(plan, seating, hosts, ends_early),
             seconds: Seconds::new(hosts, rows_max),
             accounts: Accounts::new(plan),
             steered: rates.filter_map(steering).collect(),

@@ -106,7 +106,7 @@ impl Lab {
     }
 
     async fn run(&mut self, load: &str) -> Loaded {
-        self.crew.run(order(&plan(load))).await.unwrap()
+        self.crew.run(order(&plan(load)), true).await.unwrap()
     }
 
     /// Nothing of it runs any more.
@@ -292,7 +292,7 @@ async fn what_agents_say_for_people_lies_beside_the_logs_of_the_system() {
     let plan =
         plan("[run]\nduration = \"2s\"\n[roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 100 }");
     lab.crew.keep_logs(logs.path().to_owned());
-    lab.crew.run(order(&plan)).await.unwrap();
+    lab.crew.run(order(&plan), true).await.unwrap();
     for name in ["agent-1.log", "agent-2.log"] {
         let said = std::fs::read_to_string(logs.path().join(name)).unwrap();
         assert!(said.contains("the load begins"), "{said}");
@@ -396,7 +396,7 @@ async fn an_agent_that_says_what_cannot_be_is_the_points_result() {
         };
         let controller = async {
             let mut crew = Crew::over(vec![here]).await;
-            crew.run(order(&plan(ADAPTIVE))).await.unwrap_err()
+            crew.run(order(&plan(ADAPTIVE)), true).await.unwrap_err()
         };
         let (error, ()) = tokio::join!(controller, script);
         assert!(matches!(error, DriverError::Failed(_)), "{error:?}");
@@ -423,7 +423,7 @@ async fn an_agent_that_takes_its_time_is_the_points_result_and_not_the_end_of_th
     };
     let controller = async {
         let mut crew = Crew::over(vec![here]).await;
-        crew.run(order(&plan(ADAPTIVE))).await.unwrap_err()
+        crew.run(order(&plan(ADAPTIVE)), true).await.unwrap_err()
     };
     let (error, ()) = tokio::join!(controller, script);
     assert_eq!(error.to_string(), "the agents did not come to an end");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::Crew;
 use crate::agents::crew::Order;
 use crate::clients::{self, Client};
 use crate::drivers::{Destinations, Driver, DriverError};
@@ -35,8 +36,12 @@ const LOOK_BELOW: f64 = 0.1;
 /// Consumers read what these messages made: batches as the producers make them.
 const FILL: u64 = 20_000;
 
-/// Measures the ceilings of an experiment.
-pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<Ceiling>, RunError> {
+/// Measures the ceilings of an experiment: of the agents that run its loads, or else of this machine.
+pub async fn measure(
+    request: &Request,
+    mut crew: Option<&mut Crew>,
+    stop: &CancellationToken,
+) -> Result<Vec<Ceiling>, RunError> {
     let mut lists = request.source.grid(request.scale)?;
     // The system is another one here, and how many topics there are is its business.
     lists.retain(|path, _| {
@@ -64,7 +69,9 @@ pub async fn measure(request: &Request, stop: &CancellationToken) -> Result<Vec<
         all.extend(parameters.clone());
         let plan = request.source.plan(request.scale, &all)?;
         for protocol in protocols(request, &plan)? {
-            if let Some(ceiling) = of_plan(request, &plan, protocol, parameters.clone(), stop).await {
+            let crew = crew.as_deref_mut();
+            let parameters = parameters.clone();
+            if let Some(ceiling) = of_plan(request, &plan, protocol, parameters, crew, stop).await {
                 ceilings.push(ceiling);
             }
         }
@@ -89,6 +96,7 @@ async fn of_plan(
     plan: &Plan,
     protocol: Protocol,
     parameters: BTreeMap<String, serde_json::Value>,
+    crew: Option<&mut Crew>,
     stop: &CancellationToken,
 ) -> Option<Ceiling> {
     let produces = plan.roles.values().any(|role| role.does == Does::Produce);
@@ -107,18 +115,18 @@ async fn of_plan(
         reason: None,
     };
     let logs = request.out.join("logs").join("stub");
-    let mut by = Other::Nobody;
+    let mut other = Other::Nobody;
     if systems::wants_tool(plan) {
         // As with the others: the points say what it lacks.
-        if tools::lacks(plan, protocol).is_some() {
+        if tools::lacks(plan, protocol).is_some() || crew.is_some() {
             return None;
         }
         tools::name(protocol)?.clone_into(&mut ceiling.driver);
         let tool = Tool::find(protocol, request.peers().as_deref(), &logs)
             .await
             .ok()?;
-        by = Other::Tool(tool, logs);
-    } else if systems::wants_client(system, plan) {
+        other = Other::Tool(tool, logs);
+    } else if systems::wants_client(system, plan) && crew.is_none() {
         // Where the program is not there, or lacks something, the points say so.
         let program = clients::find(request.clients.as_deref(), &request.exe).ok()?;
         let mut started = Client::start(&program, &logs).await.ok()?;
@@ -127,18 +135,19 @@ async fn of_plan(
             return None;
         }
         ceiling.driver = described.name;
-        by = Other::Client(Box::new(started));
-    } else {
+        other = Other::Client(Box::new(started));
+    } else if !systems::wants_client(system, plan) {
         let lean = systems::driver(system, "", plan).ok()?;
         if lean.lacks(plan).is_some() {
             return None;
         }
         lean.name().clone_into(&mut ceiling.driver);
     }
-    if let Err(reason) = fill(request, plan, (protocol, system), &mut by, &mut ceiling, stop).await {
+    let by = (crew, &mut other);
+    if let Err(reason) = fill(request, plan, (protocol, system), by, &mut ceiling, stop).await {
         ceiling.reason = Some(reason);
     }
-    if let Other::Client(client) = by {
+    if let Other::Client(client) = other {
         client.end().await;
     }
     Some(ceiling)
@@ -156,7 +165,8 @@ fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
 /// Who sends to the stub and receives from it.
 struct Measured<'a> {
     driver: Arc<dyn Driver>,
-    by: &'a mut Other,
+    crew: Option<&'a mut Crew>,
+    other: &'a mut Other,
     system: &'static str,
     address: String,
     stop: &'a CancellationToken,
@@ -166,7 +176,7 @@ async fn fill(
     request: &Request,
     plan: &Plan,
     (protocol, system): (Protocol, &'static str),
-    by: &mut Other,
+    (mut crew, other): (Option<&mut Crew>, &mut Other),
     ceiling: &mut Ceiling,
     stop: &CancellationToken,
 ) -> Result<(), String> {
@@ -177,12 +187,18 @@ async fn fill(
     {
         return Err("the stub has no transactions".to_owned());
     }
+    if let Some(agent) = request.out_of_reach() {
+        return Err(format!(
+            "agent `{}` cannot reach a stub on this machine's loopback (--host)",
+            agent.name
+        ));
+    }
     let mut command = Command::new(&request.exe);
-    command.args(["lab", "stub"]);
+    command.args(["lab", "stub", "--listen", &format!("{}:0", request.host)]);
     if protocol == Protocol::Amqp {
         command.arg("--amqp");
     }
-    if matches!(by, Other::Tool(..)) {
+    if matches!(other, Other::Tool(..)) {
         command.arg("--once");
     }
     let logs = request.out.join("logs").join("stub");
@@ -190,11 +206,15 @@ async fn fill(
         let rest = line.strip_prefix(protocol.word())?;
         rest.strip_prefix(" listening on ").map(str::to_owned)
     };
+    if let Some(crew) = &mut crew {
+        crew.keep_logs(logs.clone());
+    }
     let started = Process::start(command, "stub", &logs, Duration::from_secs(10), is_ready).await;
     let (process, address) = started.map_err(|error| error.to_string())?;
     let mut measured = Measured {
         driver: systems::driver(system, &address, plan)?,
-        by,
+        crew,
+        other,
         system,
         address,
         stop,
@@ -207,16 +227,18 @@ async fn fill(
 impl Measured<'_> {
     /// Measures both directions against the stub.
     async fn both_ways(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
-        if matches!(self.by, Other::Tool(..)) {
+        if matches!(self.other, Other::Tool(..)) {
             return self.as_a_tool(plan, ceiling).await;
         }
         let produced = self.load(only(plan, Does::Produce), "p").await?;
         let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
         let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
-        ceiling.produce_rate = Some(rate);
-        if messages > 0 {
-            ceiling.client_cpu_per_million = Some(client_cpu(&produced) / messages as f64 * 1e6);
+        if messages == 0 {
+            let why = produced.error.unwrap_or_else(|| "nobody answered".to_owned());
+            return Err(format!("no message reached the stub: {why}"));
         }
+        ceiling.produce_rate = Some(rate);
+        ceiling.client_cpu_per_million = Some(client_cpu(&produced) / messages as f64 * 1e6);
         if plan.roles.values().any(|role| role.does == Does::Consume) {
             let mut both = only(plan, Does::Produce);
             for role in both.roles.values_mut() {
@@ -269,10 +291,11 @@ impl Measured<'_> {
             stop: self.stop.clone(),
             on_second: Box::new(|_| ()),
         };
-        let loaded = match &mut self.by {
-            Other::Client(client) => client.run(order(plan), false).await,
-            Other::Tool(tool, logs) => tool.run(&order(plan), &logs.join(tag)).await,
-            Other::Nobody => self.load_here(plan, destinations).await,
+        let loaded = match (&mut self.crew, &mut self.other) {
+            (Some(crew), _) => crew.run(order(plan), false).await,
+            (None, Other::Client(client)) => client.run(order(plan), false).await,
+            (None, Other::Tool(tool, logs)) => tool.run(&order(plan), &logs.join(tag)).await,
+            (None, Other::Nobody) => self.load_here(plan, destinations).await,
         };
         loaded.map_err(|error| error.to_string())
     }

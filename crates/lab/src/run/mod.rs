@@ -65,6 +65,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// An agent that cannot reach what is started on this machine.
+    pub(crate) fn out_of_reach(&self) -> Option<&AgentAddress> {
+        let is_here = |host: &str| host.starts_with("127.") || host == "localhost";
+        let far = |agent: &&AgentAddress| {
+            let host = agent.address.rsplit_once(':').map_or("", |(host, _)| host);
+            !is_here(host)
+        };
+        self.agents.iter().find(far).filter(|_| is_here(&self.host))
+    }
+
     /// The folder of the scripts that fetch and start what is not this program.
     pub(crate) fn peers(&self) -> Option<PathBuf> {
         find_peers(&[&std::env::current_dir().unwrap_or_default(), &self.exe])
@@ -164,7 +174,6 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
 fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunError> {
     let agents = &request.agents;
     let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
-    let is_here = |address: &str| address.starts_with("127.") || address.starts_with("localhost:");
     for parameters in grid::combinations(&request.source.grid(request.scale)?) {
         let plan = request.source.plan(request.scale, &parameters)?;
         let seated = placing::seat(&plan, agents);
@@ -182,9 +191,7 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
             let own = plan.system.own(system);
             !request.addresses.contains_key(*system) && own.is_none_or(|own| !own.is_there())
         });
-        let far = agents.iter().find(|agent| !is_here(&agent.address));
-        if let (Some(system), Some(agent)) = (started, far.filter(|_| is_here(&format!("{}:", request.host))))
-        {
+        if let (Some(system), Some(agent)) = (started, request.out_of_reach()) {
             return Err(RunError::Request(format!(
                 "agent `{}` at {} cannot reach {system}, which is started on this machine's loopback: give this \
                  machine's address (--host), or that of a system that runs already (--address {system}=HOST:PORT)",
@@ -276,11 +283,10 @@ impl Bench {
                     .and_then(Result::ok),
             };
         }
-        // The clients of agents are on other machines.
-        if run.ceilings.is_empty() && self.crew.is_none() {
+        if run.ceilings.is_empty() {
             self.watch
                 .does("measuring what the client reaches against a stub");
-            run.ceilings = ceiling::measure(&self.request, &self.stop).await?;
+            run.ceilings = ceiling::measure(&self.request, self.crew.as_mut(), &self.stop).await?;
         }
         folder.write_run(run)?;
         let started = Instant::now();

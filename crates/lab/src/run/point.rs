@@ -331,7 +331,7 @@ impl Bench {
         };
         let running = async {
             match (crew, &mut **other) {
-                (Some(crew), _) => crew.run(order).await,
+                (Some(crew), _) => crew.run(order, true).await,
                 (None, Other::Client(client)) => client.run(order, true).await,
                 (None, Other::Tool(tool, logs)) => tool.run(&order, logs).await,
                 (None, Other::Nobody) => run_here(order, driver, &destinations).await,

@@ -95,6 +95,10 @@ fn accounts_for_every_message(folder: &Folder, output: &Output) {
     assert_eq!(kinds, ["broker", "client", "client"]);
     let run = json(folder, "run.json");
     assert_eq!(run["environment"]["agents"].as_array().unwrap().len(), 2);
+    for rate in ["produce_rate", "consume_rate"] {
+        let ceiling = &run["ceilings"][0];
+        assert!(ceiling[rate].as_f64().is_some_and(|rate| rate > 0.0), "{ceiling}");
+    }
     assert!(
         run["network"]["path"].as_str().unwrap().contains("agent"),
         "{}",
