@@ -32,6 +32,16 @@ fn the_patterns_of_the_seven_tutorials_work() {
 }
 
 #[test]
+fn pika_finds_what_rabbitmq_adds_to_the_protocol() {
+    passes("amqp_extensions.py");
+}
+
+#[test]
+fn pika_finds_quorum_queues_as_they_are() {
+    passes("amqp_quorum.py");
+}
+
+#[test]
 fn aio_pika_confirms_returns_and_iterates() {
     passes("amqp_aio.py");
 }

@@ -12,6 +12,8 @@ use crate::known_arguments;
 
 /// Priorities above this one are not what RabbitMQ's clients expect to be possible.
 const PRIORITY_MAX: i64 = 255;
+/// The longest time that RabbitMQ takes, of messages and of queues: ten years.
+pub(crate) const TIME_MS_MAX: i64 = 315_360_000_000;
 /// RabbitMQ's redelivery limit of quorum queues that say nothing else.
 const QUORUM_DELIVERY_LIMIT: u32 = 20;
 
@@ -65,6 +67,8 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
     known_arguments::check(arguments, kind, what)?;
     if kind == QueueType::Quorum {
         settings.delivery_limit = Some(QUORUM_DELIVERY_LIMIT);
+        settings.two_priorities = true;
+        settings.keeps_transient = true;
     }
     for (name, value) in arguments.iter() {
         let argument = Argument {
@@ -73,8 +77,8 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             what,
         };
         match name.as_ref() {
-            "x-message-ttl" => settings.ttl_ms = Some(argument.number(0)?),
-            "x-expires" => settings.expires_ms = Some(argument.number(1)?),
+            "x-message-ttl" => settings.ttl_ms = Some(argument.time(0)?),
+            "x-expires" => settings.expires_ms = Some(argument.time(1)?),
             "x-max-length" => settings.length_max = Some(argument.number(0)?),
             "x-max-length-bytes" => settings.bytes_max = Some(argument.number(0)?),
             "x-overflow" => settings.overflow = argument.overflow()?,
@@ -95,6 +99,11 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             _ => argument.check_without_effect()?,
         }
     }
+    if kind == QueueType::Quorum && settings.overflow == Overflow::RejectPublishDeadLetter {
+        // RabbitMQ takes it, warns in its log, and drops the oldest.
+        settings.overflow = Overflow::DropHead;
+    }
+    settings.active_yields = kind == QueueType::Quorum && settings.single_active_consumer;
     match (dead_letter_exchange, dead_letter_key) {
         (Some(exchange), routing_key) => {
             settings.dead_letter = Some(DeadLetter {
@@ -143,15 +152,17 @@ fn queue_type(arguments: &Table, what: &str) -> Result<QueueType, Exception> {
     };
     match value.text() {
         Some("classic" | "quorum" | "stream") => Ok(QueueType::of(arguments)),
-        _ => Err(Argument {
-            name: "x-queue-type",
-            value: &value,
-            what,
+        other => {
+            let argument = Argument {
+                name: "x-queue-type",
+                value: &value,
+                what,
+            };
+            Err(match other {
+                Some(other) => argument.wrong(&format!("\"unsupported queue type '{other}'\"")),
+                None => argument.unacceptable(),
+            })
         }
-        .wrong(&format!(
-            "\"unsupported queue type '{}'\"",
-            value.text().unwrap_or_default()
-        ))),
     }
 }
 
@@ -169,7 +180,8 @@ impl Argument<'_> {
     }
 
     fn unacceptable(&self) -> Exception {
-        self.unexpected("text")
+        let kind = self.value.type_name();
+        self.wrong(&format!("{{unacceptable_type,{kind}}}"))
     }
 
     fn unexpected(&self, wanted: &str) -> Exception {
@@ -189,11 +201,13 @@ impl Argument<'_> {
             },
             "x-queue-leader-locator" => match self.value.text() {
                 Some("client-local" | "balanced" | "random" | "least-leaders") => Ok(()),
-                _ => Err(self.wrong("invalid_queue_locator_arg")),
+                Some(_) => Err(self.wrong("invalid_queue_locator_arg")),
+                None => Err(self.unacceptable()),
             },
             "x-dead-letter-strategy" => match self.value.text() {
                 Some("at-most-once" | "at-least-once") => Ok(()),
-                _ => Err(self.wrong("invalid_dlx_strategy")),
+                Some(_) => Err(self.wrong("invalid_dlx_strategy")),
+                None => Err(self.unacceptable()),
             },
             "x-max-in-memory-length" | "x-max-in-memory-bytes" => self.number(0).map(drop),
             "x-quorum-initial-group-size" | "x-initial-cluster-size" => self.number(1).map(drop),
@@ -202,9 +216,7 @@ impl Argument<'_> {
     }
 
     fn mode(&self) -> Result<&str, Exception> {
-        let kind = self.value.type_name();
-        let text = self.value.text();
-        text.ok_or_else(|| self.wrong(&format!("{{unacceptable_type,{kind}}}")))
+        self.value.text().ok_or_else(|| self.unacceptable())
     }
 
     fn integer(&self) -> Result<i64, Exception> {
@@ -226,6 +238,15 @@ impl Argument<'_> {
             return Err(self.wrong(&format!("{{{why},{number}}}")));
         }
         u64::try_from(number).map_err(|_| self.unacceptable())
+    }
+
+    /// A time in ms.
+    fn time(&self, min: i64) -> Result<u64, Exception> {
+        let number = self.number(min)?;
+        if number > TIME_MS_MAX.unsigned_abs() {
+            return Err(self.wrong(&format!("{{value_too_large,{number}}}")));
+        }
+        Ok(number)
     }
 
     fn limit(&self) -> Result<Option<u32>, Exception> {
@@ -256,7 +277,7 @@ impl Argument<'_> {
         if let Value::Bool(value) = self.value {
             Ok(*value)
         } else {
-            Err(self.unexpected("boolean"))
+            Err(self.unacceptable())
         }
     }
 
@@ -324,10 +345,15 @@ mod tests {
             settings("x-overflow", "reject-publish").unwrap().overflow,
             Overflow::RejectPublish
         );
-        assert_eq!(
-            settings("x-queue-type", "quorum").unwrap().delivery_limit,
-            Some(20)
-        );
+        let quorum = settings("x-queue-type", "quorum").unwrap();
+        assert_eq!(quorum.delivery_limit, Some(20));
+        assert!(quorum.two_priorities && quorum.keeps_transient && !quorum.active_yields);
+        let table = TableBuilder::new()
+            .with("x-queue-type", "quorum")
+            .with("x-overflow", "reject-publish-dlx")
+            .finish();
+        let (_, quorum) = queue_settings(&table, "q").unwrap();
+        assert_eq!(quorum.overflow, Overflow::DropHead);
         assert!(settings("x-stafett-topic", "orders").is_ok());
         assert_eq!(
             settings("x-stafett-durability", "os").unwrap().durability,
@@ -351,6 +377,15 @@ mod tests {
             Err(format!("{prefix}\"expected integer, got longstr\""))
         );
         assert!(settings("x-expires", Value::I32(0)).is_err());
+        assert!(settings("x-expires", Value::I64(TIME_MS_MAX)).is_ok());
+        assert_eq!(
+            settings("x-message-ttl", Value::I64(TIME_MS_MAX + 1)),
+            Err(format!("{prefix}{{value_too_large,315360000001}}"))
+        );
+        for name in ["x-overflow", "x-single-active-consumer", "x-queue-type"] {
+            let why = settings(name, Value::I32(1)).unwrap_err();
+            assert!(why.ends_with("{unacceptable_type,signedint}"), "{why}");
+        }
         assert!(settings("x-max-priority", Value::I32(256)).is_err());
         assert!(settings("x-overflow", "reject").is_err());
         assert!(settings("x-stafett-durability", "fsync").is_err());

@@ -319,6 +319,7 @@ impl Open {
             if self.session.deliver() {
                 self.session.shared.metrics.on_delivered(begun.elapsed());
             }
+            self.session.end_without_namespace()?;
         }
         self.input.shrink();
         self.session.out.shrink();
@@ -397,6 +398,7 @@ impl Open {
             self.session.out.heartbeat();
         }
         *written_before = written;
+        self.session.look_for_namespace()?;
         Ok(())
     }
 

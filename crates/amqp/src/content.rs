@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use stafett_amqp_wire::{Properties, PropertiesBuilder, Table, TableBuilder, Value};
 use stafett_model::{Death, DeathReason, Message, StoredMessage};
 
+use crate::arguments::TIME_MS_MAX;
 use crate::exception::Exception;
 use crate::session::assembly::Content;
 
@@ -210,11 +211,20 @@ impl Carbon {
 }
 
 fn expiration(text: &str) -> Result<u64, Exception> {
-    let why = match text.parse::<i64>() {
-        Ok(ms) if ms < 0 => format!("{{value_negative,{ms}}}"),
-        Ok(ms) if ms > i64::from(u32::MAX) => format!("{{value_too_big,{ms}}}"),
-        Ok(ms) => return Ok(ms.unsigned_abs()),
-        Err(_) => "no_integer".to_owned(),
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let behind = digits.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let number = text.strip_suffix(behind).unwrap_or(text);
+    let why = if behind.len() == digits.len() {
+        "no_integer".to_owned()
+    } else if !behind.is_empty() {
+        format!("{{leftover_string,\"{behind}\"}}")
+    } else if number.starts_with('-') && digits.contains(|letter| letter != '0') {
+        format!("{{value_negative,{number}}}")
+    } else {
+        match digits.parse::<i64>() {
+            Ok(ms) if ms <= TIME_MS_MAX => return Ok(ms.unsigned_abs()),
+            _ => format!("{{value_too_large,{digits}}}"),
+        }
     };
     Err(Exception::precondition(format!(
         "invalid expiration '{text}': {why}"

@@ -43,6 +43,22 @@ pub(crate) fn only_for_the_active_consumer(what: &str) -> Exception {
     Exception::new(ReplyCode::ResourceLocked, text)
 }
 
+/// Consumers of queues of some types do not share what they may have.
+pub(crate) fn no_global_qos(what: &str) -> Exception {
+    Exception::new(
+        ReplyCode::NotImplemented,
+        format!("{what} does not support global qos"),
+    )
+}
+
+/// Somebody wants a queue of a type to go that does not look at itself first.
+pub(crate) fn no_conditional_deletion(flag: &str, what: &str) -> Exception {
+    let text = format!(
+        "cannot delete {what}. queue.delete operations with {flag} flag set are not supported by quorum queues"
+    );
+    Exception::new(ReplyCode::NotImplemented, text)
+}
+
 /// An argument differs: its name, what was received, what is current.
 pub(crate) fn inequivalent(
     (argument, received, current): &(ByteString, String, String),
@@ -96,6 +112,7 @@ pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
             Exception::precondition(format!("inequivalent {part} for {what}"))
         }
         DeclareError::Locked => locked(what),
+        DeclareError::NoSuchNamespace => Exception::not_allowed(format!("the vhost of {what} is deleted")),
         DeclareError::NoSuchTopic => Exception::not_found(format!("no topic that {what} could lie over")),
         DeclareError::NotStored(cause) => not_stored(cause, what),
     }

@@ -215,13 +215,18 @@ impl Broker {
             no_settings,
             changes: TaskTracker::new(),
         };
-        if cluster_id.is_none() {
-            broker
-                .put(CLUSTER_ID_KEY, broker.cluster_id.to_be_bytes().to_vec())
+        broker.begin(cluster_id.is_none(), defaults.as_deref()).await?;
+        Ok(broker)
+    }
+
+    /// What is to be done before anybody uses it; `defaults` is what topics followed in the run before.
+    async fn begin(&self, is_new: bool, defaults: Option<&[u8]>) -> Result<(), NotStored> {
+        if is_new {
+            self.put(CLUSTER_ID_KEY, self.cluster_id.to_be_bytes().to_vec())
                 .await?;
         }
-        broker.follow_settings(defaults.as_deref()).await?;
-        Ok(broker)
+        self.follow_settings(defaults).await?;
+        self.finish_namespaces().await
     }
 
     pub fn topics(&self) -> &Topics {

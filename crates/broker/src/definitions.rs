@@ -207,24 +207,27 @@ impl Broker {
     /// Deletes a topic and what it holds; durable when it is done.
     pub fn delete_topic(self: &Arc<Self>, id: TopicId) -> Changing<(), DeleteError> {
         let broker = Arc::clone(self);
-        self.change(async move {
-            let topic = broker.topics.claim_existing(id).await;
-            let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
-            let mut frames: Vec<Frame> = runs(&topic)
-                .map(|(first, count)| Frame::DeleteLogs { first, count })
-                .collect();
-            frames.push(stored(id, Change::Delete));
-            let deleted = broker.store(frames).await;
-            if deleted.is_ok() {
-                broker.topics.remove(&topic);
-                broker.readers().on_deleted(id);
-                broker.queues.on_topic_deleted(id);
-                broker.groups.on_topic_deleted();
-                broker.exchanges.forget_topic(&topic.name);
-            }
-            broker.topics.release(&topic.name);
-            Ok(deleted?)
-        })
+        self.change(async move { broker.delete_topic_here(id).await })
+    }
+
+    /// The same within another change, that goes on to its end.
+    pub(crate) async fn delete_topic_here(&self, id: TopicId) -> Result<(), DeleteError> {
+        let topic = self.topics.claim_existing(id).await;
+        let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
+        let mut frames: Vec<Frame> = runs(&topic)
+            .map(|(first, count)| Frame::DeleteLogs { first, count })
+            .collect();
+        frames.push(stored(id, Change::Delete));
+        let deleted = self.store(frames).await;
+        if deleted.is_ok() {
+            self.topics.remove(&topic);
+            self.readers().on_deleted(id);
+            self.queues.on_topic_deleted(id);
+            self.groups.on_topic_deleted();
+            self.exchanges.forget_topic(&topic.name);
+        }
+        self.topics.release(&topic.name);
+        Ok(deleted?)
     }
 
     /// Gives a topic more partitions, `wanted` in all; durable when it is done.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, NotStored};
 use crate::definitions::{Changing, DeleteError};
 use crate::exchanges::NamespaceError;
 use crate::names::topic_prefix;
@@ -29,34 +29,43 @@ impl Namespace {
 }
 
 impl Broker {
-    /// Deletes a namespace with all that is in it: queues, topics that were declared there, exchanges and bindings.
+    /// Deletes a namespace with all that is in it: queues, topics that were declared there, exchanges and bindings. At once
+    /// nobody finds it; what was in it goes step by step until what is returned resolves, also over a crash.
     pub fn delete_namespace(self: &Arc<Self>, namespace: &Namespace) -> Changing<(), NamespaceError> {
         let (broker, namespace) = (Arc::clone(self), namespace.clone());
         self.change(async move {
-            if namespace.as_str() == Namespace::DEFAULT {
-                return Err(NamespaceError::IsDefault);
-            }
-            if !broker.exchanges.has_namespace(&namespace) {
-                return Err(NamespaceError::NoSuchNamespace);
-            }
-            broker.queues.delete_all_in(&namespace).await?;
-            broker.delete_topics_of(&namespace).await?;
-            broker.exchanges.delete_namespace(&namespace)?.await?;
-            // What was declared meanwhile by those who still use it.
-            Ok(broker.queues.delete_all_in(&namespace).await?)
+            let (marked, closed) = broker.exchanges.close_namespace(&namespace)?;
+            marked.await?;
+            closed.forget().await?;
+            Ok(broker.delete_rest_of(&namespace).await?)
         })
     }
 
-    async fn delete_topics_of(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NamespaceError> {
+    /// Finishes what a crash left of namespaces that were being deleted.
+    pub(crate) async fn finish_namespaces(&self) -> Result<(), NotStored> {
+        for namespace in self.exchanges.closing() {
+            self.delete_rest_of(&namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the queues and topics of a namespace that is closed, and then its mark.
+    async fn delete_rest_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
+        self.queues.delete_all_in(namespace).await?;
+        self.delete_topics_of(namespace).await?;
+        self.exchanges.forget_namespace(namespace).await
+    }
+
+    async fn delete_topics_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
         let prefix = topic_prefix(namespace);
         let topics = self.topics().all();
         let declared = topics
             .iter()
             .filter(|topic| topic.settings.declared.is_some() && topic.name.starts_with(&prefix));
         for topic in declared {
-            match self.delete_topic(topic.id).await {
+            match self.delete_topic_here(topic.id).await {
                 Ok(()) | Err(DeleteError::NoSuchTopic) => {}
-                Err(DeleteError::NotStored(why)) => return Err(why.into()),
+                Err(DeleteError::NotStored(why)) => return Err(why),
             }
         }
         Ok(())

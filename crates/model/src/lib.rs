@@ -46,7 +46,7 @@ pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
-pub use message::{Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
+pub use message::{Arrival, Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
 pub use partition::partition_of;
 pub use recompress::recompress;
 pub use record::{Header, Record};

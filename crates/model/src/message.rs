@@ -5,13 +5,14 @@
 //!
 //! ```text
 //! u8      version = 1
-//! u8      flags           1 persistent, 2 ttl, 4 delay, 8 deaths
+//! u8      flags           1 persistent, 2 ttl, 4 delay, 8 deaths, 16 number
 //! u8      priority
 //! number  ms since 1970 when it arrived
 //! text    exchange
 //! text    routing key
 //! number  ttl in ms       where the flag says so
 //! number  delay in ms     where the flag says so
+//! number  of its arrival  where the flag says so: in which order messages came that have the same ms
 //! number  deaths          where the flag says so, the latest first; each:
 //!         u8 reason (0 expired, 1 length, 2 rejected, 3 delivery limit), plus 128 for the first ever, 64 if the message had lost
 //!         its further routing keys before, 32 if it lost them with this; number count,
@@ -38,6 +39,7 @@ const PERSISTENT: u8 = 1;
 const TTL: u8 = 2;
 const DELAY: u8 = 4;
 const DEATHS: u8 = 8;
+const NUMBER: u8 = 16;
 const FIRST_DEATH: u8 = 0x80;
 const KEYS_WERE_LOST: u8 = 0x40;
 const LOSES_KEYS: u8 = 0x20;
@@ -64,6 +66,15 @@ pub struct Message {
     pub headers: MessageHeaders,
     /// How often it was dead-lettered from where, the latest first.
     pub deaths: Vec<Death>,
+}
+
+/// When a message came: of two, the one that came later is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Arrival {
+    /// Since 1970.
+    pub ms: i64,
+    /// Rises within a run of the program; 0 where the order within a ms is of no interest.
+    pub number: u64,
 }
 
 /// Headers of a publisher, opaque to the core.
@@ -109,7 +120,7 @@ pub(crate) struct Acted<'a> {
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) priority: u8,
-    pub(crate) arrived_ms: i64,
+    pub(crate) arrived: Arrival,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) delay_ms: Option<u64>,
     pub(crate) persistent: bool,
@@ -119,9 +130,9 @@ pub(crate) struct Acted<'a> {
 
 impl Message {
     /// Adds the message to a batch as it arrives.
-    pub fn write(&self, arrived_ms: i64, batch: &mut BatchBuilder) -> Result<(), BatchError> {
+    pub fn write(&self, arrived: Arrival, batch: &mut BatchBuilder) -> Result<(), BatchError> {
         let mut acted = SmallVec::<[u8; 128]>::new();
-        self.write_acted(arrived_ms, &mut acted);
+        self.write_acted(arrived, &mut acted);
         let mut headers = SmallVec::<[Header<'_>; 4]>::new();
         let given = self.headers.iter();
         headers.extend(given.map(|(name, value)| (name.as_bytes().as_ref(), value.as_deref())));
@@ -144,18 +155,20 @@ impl Message {
         self.value.len() + texts + headers.sum::<usize>() + deaths.sum::<usize>() + 48
     }
 
-    fn write_acted(&self, arrived_ms: i64, out: &mut SmallVec<[u8; 128]>) {
+    fn write_acted(&self, arrived: Arrival, out: &mut SmallVec<[u8; 128]>) {
         let flag = |set, flag| if set { flag } else { 0 };
         let flags = flag(self.persistent, PERSISTENT)
             | flag(self.ttl_ms.is_some(), TTL)
             | flag(self.delay_ms.is_some(), DELAY)
-            | flag(!self.deaths.is_empty(), DEATHS);
+            | flag(!self.deaths.is_empty(), DEATHS)
+            | flag(arrived.number > 0, NUMBER);
         out.extend_from_slice(&[VERSION, flags, self.priority]);
-        write_number(arrived_ms.max(0).cast_unsigned(), out);
+        write_number(arrived.ms.max(0).cast_unsigned(), out);
         write_text(&self.exchange, out);
         write_text(&self.routing_key, out);
-        for ms in [self.ttl_ms, self.delay_ms].into_iter().flatten() {
-            write_number(ms, out);
+        let number = (arrived.number > 0).then_some(arrived.number);
+        for number in [self.ttl_ms, self.delay_ms, number].into_iter().flatten() {
+            write_number(number, out);
         }
         if !self.deaths.is_empty() {
             write_number(self.deaths.len() as u64, out);
@@ -236,16 +249,19 @@ pub(crate) fn read_acted(bytes: &[u8]) -> Option<Acted<'_>> {
         if flags & flag == 0 {
             return Some(None);
         }
-        let (ms, behind) = read_number(rest)?;
+        let (number, behind) = read_number(rest)?;
         rest = behind;
-        Some(Some(ms))
+        Some(Some(number))
     };
-    let (ttl_ms, delay_ms) = (optional(TTL)?, optional(DELAY)?);
+    let (ttl_ms, delay_ms, number) = (optional(TTL)?, optional(DELAY)?, optional(NUMBER)?);
     Some(Acted {
         exchange,
         routing_key,
         priority: *priority,
-        arrived_ms: i64::try_from(arrived_ms).ok()?,
+        arrived: Arrival {
+            ms: i64::try_from(arrived_ms).ok()?,
+            number: number.unwrap_or(0),
+        },
         ttl_ms,
         delay_ms,
         persistent: flags & PERSISTENT != 0,

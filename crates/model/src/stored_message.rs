@@ -7,7 +7,7 @@ use bytestring::ByteString;
 
 use crate::batch::{BatchError, BatchHeader};
 use crate::id::Offset;
-use crate::message::{Acted, Death, MESSAGE_HEADER, Message, read_acted, read_deaths};
+use crate::message::{Acted, Arrival, Death, MESSAGE_HEADER, Message, read_acted, read_deaths};
 use crate::record::{self, Header, RawRecord};
 use crate::records::timestamp;
 
@@ -24,7 +24,7 @@ pub struct StoredMessage {
     priority: u8,
     persistent: bool,
     timestamp_ms: i64,
-    arrived_ms: i64,
+    arrived: Arrival,
     ttl_ms: Option<u64>,
     delay_ms: Option<u64>,
 }
@@ -53,7 +53,10 @@ impl StoredMessage {
         let span = |part: &[u8]| span_of(whole, part).ok_or(malformed);
         let acted = acted_of(raw).unwrap_or_else(|| Acted {
             persistent: true,
-            arrived_ms: timestamp_ms,
+            arrived: Arrival {
+                ms: timestamp_ms,
+                number: 0,
+            },
             ..Acted::default()
         });
         let message = Self {
@@ -67,7 +70,7 @@ impl StoredMessage {
             priority: acted.priority,
             persistent: acted.persistent,
             timestamp_ms,
-            arrived_ms: acted.arrived_ms,
+            arrived: acted.arrived,
             ttl_ms: acted.ttl_ms,
             delay_ms: acted.delay_ms,
         };
@@ -118,9 +121,14 @@ impl StoredMessage {
         self.timestamp_ms
     }
 
-    /// When it arrived, ms since 1970.
+    /// When it arrived.
+    pub fn arrived(&self) -> Arrival {
+        self.arrived
+    }
+
+    /// The same, ms since 1970.
     pub fn arrived_ms(&self) -> i64 {
-        self.arrived_ms
+        self.arrived.ms
     }
 
     pub fn priority(&self) -> u8 {
@@ -259,8 +267,9 @@ mod tests {
 
     fn stored(messages: &[Message], codec: Codec) -> Vec<(Offset, StoredMessage)> {
         let mut batch = BatchBuilder::new(codec);
-        for message in messages {
-            message.write(1000, &mut batch).unwrap();
+        for (number, message) in (0..).zip(messages) {
+            let arrived = Arrival { ms: 1000, number };
+            message.write(arrived, &mut batch).unwrap();
         }
         let mut records = records(&batch.finish().unwrap(), 1 << 20).unwrap();
         std::iter::from_fn(|| records.next_message())
@@ -275,6 +284,8 @@ mod tests {
             let read = stored(&messages, codec);
             let offsets: Vec<_> = read.iter().map(|(offset, _)| offset.0).collect();
             assert_eq!(offsets, [0, 1, 2]);
+            let arrived: Vec<_> = read.iter().map(|(_, message)| message.arrived().number).collect();
+            assert_eq!(arrived, [0, 1, 2]);
             let read: Vec<_> = read.iter().map(|(_, message)| message.to_message()).collect();
             assert_eq!(read, messages);
         }

@@ -31,6 +31,10 @@ pub struct Consumers {
     last_key: u64,
     single_active: bool,
     active: Option<ConsumerKey>,
+    /// The active one gives way to one of a higher priority…
+    yields: bool,
+    /// …and is about to: it gets nothing more, and goes on having what it has.
+    giving_way: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +71,13 @@ impl Consumers {
         }
     }
 
+    /// Where all goes to one consumer: whether that one gives way to another of a higher priority, once it has settled what it
+    /// has; else it stays until it goes.
+    #[must_use]
+    pub fn yielding(self, yields: bool) -> Self {
+        Self { yields, ..self }
+    }
+
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -92,8 +103,16 @@ impl Consumers {
             listed: false,
         };
         self.list.insert(key, consumer);
-        if self.single_active && self.active.is_none() {
-            self.active = Some(key);
+        if self.single_active {
+            match self.active {
+                None => self.active = Some(key),
+                Some(active) if self.yields && self.priority(active) < Some(rules.priority) => {
+                    self.giving_way = true;
+                    self.take_off(active);
+                    self.give_way();
+                }
+                Some(_) => {}
+            }
         }
         self.list_again(key);
         Ok(key)
@@ -112,19 +131,45 @@ impl Consumers {
                 self.rings.remove(&consumer.rules.priority);
             }
         }
-        if self.active != Some(key) {
-            return false;
+        if self.active == Some(key) {
+            self.choose();
+            return self.active.is_some();
         }
-        // Keys rise: of equals, the first to come is next.
-        let next = self
-            .list
-            .iter()
-            .max_by_key(|(key, consumer)| (consumer.rules.priority, std::cmp::Reverse(**key)));
-        self.active = next.map(|(key, _)| *key);
+        if let Some(active) = self.active.filter(|_| self.giving_way)
+            && self.best() == Some(active)
+        {
+            // It was this one that it gave way to.
+            self.giving_way = false;
+            self.list_again(active);
+        }
+        false
+    }
+
+    /// The one that is to be active: keys rise, so of equals the first to come.
+    fn best(&self) -> Option<ConsumerKey> {
+        let all = self.list.iter();
+        let best = all.max_by_key(|(key, consumer)| (consumer.rules.priority, std::cmp::Reverse(**key)));
+        best.map(|(key, _)| *key)
+    }
+
+    fn choose(&mut self) {
+        self.giving_way = false;
+        self.active = self.best();
         if let Some(active) = self.active {
             self.list_again(active);
         }
-        self.active.is_some()
+    }
+
+    /// The active one goes, if it is to and has nothing left.
+    fn give_way(&mut self) {
+        let active = self.active.and_then(|active| self.list.get(&active));
+        if self.giving_way && active.is_none_or(|active| active.in_flight == 0) {
+            self.choose();
+        }
+    }
+
+    fn priority(&self, key: ConsumerKey) -> Option<i32> {
+        self.list.get(&key).map(|consumer| consumer.rules.priority)
     }
 
     pub fn rules(&self, key: ConsumerKey) -> Option<ConsumerRules> {
@@ -139,6 +184,24 @@ impl Consumers {
     /// Whether anybody can take a message.
     pub fn any_ready(&self) -> bool {
         !self.rings.is_empty()
+    }
+
+    /// Whether so many messages more would be taken as they come.
+    pub fn can_take(&self, count: u64) -> bool {
+        let mut left = count;
+        for key in self.rings.values().flatten() {
+            let Some(consumer) = self.list.get(key) else {
+                continue;
+            };
+            let Some(credit) = consumer.rules.credit else {
+                return true;
+            };
+            left = left.saturating_sub(credit.saturating_sub(consumer.in_flight).into());
+            if left == 0 {
+                return true;
+            }
+        }
+        left == 0
     }
 
     /// Who is next. It stays next until [`Self::gave`] or [`Self::block`].
@@ -179,6 +242,9 @@ impl Consumers {
             if !consumer.listed {
                 self.list_again(key);
             }
+            if self.giving_way {
+                self.give_way();
+            }
         }
     }
 
@@ -188,7 +254,14 @@ impl Consumers {
             return;
         };
         consumer.blocked = true;
-        if std::mem::take(&mut consumer.listed) {
+        self.take_off(key);
+    }
+
+    /// Takes a consumer out of its ring.
+    fn take_off(&mut self, key: ConsumerKey) {
+        if let Some(consumer) = self.list.get_mut(&key)
+            && std::mem::take(&mut consumer.listed)
+        {
             let priority = consumer.rules.priority;
             if let Some(ring) = self.rings.get_mut(&priority) {
                 ring.retain(|known| *known != key);
@@ -212,7 +285,7 @@ impl Consumers {
     }
 
     fn list_again(&mut self, key: ConsumerKey) {
-        if self.single_active && self.active != Some(key) {
+        if self.single_active && (self.active != Some(key) || self.giving_way) {
             return;
         }
         if let Some(consumer) = self.list.get_mut(&key)
@@ -271,6 +344,21 @@ mod tests {
     }
 
     #[test]
+    fn how_much_consumers_can_take_is_the_sum_of_their_credit() {
+        let mut consumers = Consumers::new(false);
+        assert!(consumers.can_take(0) && !consumers.can_take(1));
+        let first = consumers.add(rules(0, Some(2))).unwrap();
+        consumers.add(rules(1, Some(3))).unwrap();
+        assert!(consumers.can_take(5) && !consumers.can_take(6));
+        give(&mut consumers, 4);
+        assert!(consumers.can_take(1) && !consumers.can_take(2));
+        consumers.block(first);
+        assert!(!consumers.can_take(1));
+        consumers.add(rules(0, None)).unwrap();
+        assert!(consumers.can_take(u64::MAX));
+    }
+
+    #[test]
     fn a_blocked_consumer_is_passed_over_until_it_is_not() {
         let mut consumers = Consumers::new(false);
         let first = consumers.add(rules(0, None)).unwrap();
@@ -301,6 +389,33 @@ mod tests {
         assert_eq!(give(&mut consumers, 2), [third.0, third.0]);
         assert!(!consumers.remove(third));
         assert_eq!(consumers.next(), None);
+    }
+
+    #[test]
+    fn the_active_consumer_gives_way_to_a_higher_priority_once_it_has_nothing_left() {
+        let mut consumers = Consumers::new(true).yielding(true);
+        let first = consumers.add(rules(0, None)).unwrap();
+        assert_eq!(give(&mut consumers, 2), [first.0; 2]);
+        let equal = consumers.add(rules(0, None)).unwrap();
+        assert_eq!(give(&mut consumers, 1), [first.0], "an equal one waits");
+        let high = consumers.add(rules(1, None)).unwrap();
+        assert_eq!(give(&mut consumers, 1), [0; 0], "it settles first");
+        consumers.released(first);
+        consumers.released(first);
+        assert_eq!(give(&mut consumers, 1), [0; 0]);
+        consumers.released(first);
+        assert_eq!(consumers.active(), Some(high));
+        assert_eq!(give(&mut consumers, 1), [high.0]);
+        let highest = consumers.add(rules(2, None)).unwrap();
+        assert_eq!(consumers.active(), Some(high), "it has something");
+        assert!(!consumers.remove(highest));
+        assert_eq!(give(&mut consumers, 1), [high.0], "nobody is left to give way to");
+        assert!(consumers.remove(high));
+        assert_eq!(consumers.active(), Some(first));
+        let idle = consumers.add(rules(7, None)).unwrap();
+        assert_eq!(consumers.active(), Some(idle), "at once, as nothing is in flight");
+        assert!(!consumers.remove(equal) && consumers.remove(idle));
+        assert_eq!(give(&mut consumers, 1), [first.0]);
     }
 
     #[test]

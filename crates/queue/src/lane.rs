@@ -195,6 +195,11 @@ impl Lane {
         at < self.redelivered_below || self.returned.contains_key(&at)
     }
 
+    /// Whether a message that waits came back since the start.
+    pub fn came_back(&self, at: u64) -> bool {
+        self.returned.contains_key(&at)
+    }
+
     /// Removes a message from those that wait, and how often it came back.
     fn past(&mut self, at: u64) -> u32 {
         if let Some(count) = self.returned.remove(&at) {

@@ -1,12 +1,14 @@
-//! All lanes of a queue, and the order between them: the highest first, or each in turn; in each the lowest offset first.
+//! All lanes of a queue, and the order between them: the highest first, or twice as often, or each in turn; in each the
+//! lowest offset first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::change::Changes;
 use crate::consumers::{ConsumerKey, Consumers};
 use crate::lane::{InFlight, Lane};
 use crate::offset_set::OffsetSet;
+use crate::settings::QueueSettings;
 
 /// Names a message of a queue for as long as it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,12 +50,17 @@ pub enum LaneOrder {
     /// The highest that has something: lanes are priorities.
     #[default]
     HighestFirst,
+    /// Of three messages that nobody had, two are of the highest lane, as far as there are such, and one of the lowest: so
+    /// neither waits for ever. What came back goes first. See [`QueueState::passed_over`].
+    HighTwice,
     /// Each for some messages, then the next one: lanes are partitions.
     InTurn,
 }
 
 /// Messages that a lane hands out before the next one has its turn.
 const TURN_MESSAGES: u32 = 256;
+/// Turns of the highest lane before the lowest one has its own.
+const HIGH_TURNS: u32 = 2;
 
 /// The delivery state of a queue.
 #[derive(Debug, Clone, Default)]
@@ -61,8 +68,10 @@ pub struct QueueState {
     /// By number, the highest first.
     lanes: Vec<(u32, Lane)>,
     order: LaneOrder,
-    /// Where among the lanes the one is whose turn it is, and messages that it has handed out in it.
+    /// Where among the lanes the one is whose turn it is, and messages that were handed out in it.
     turn: (usize, u32),
+    /// Messages that came back, in the order in which they did, where these go first; others may be among them.
+    back: VecDeque<DeliveryId>,
     pub consumers: Consumers,
     in_flight: usize,
     /// Bytes of bodies that wait, about.
@@ -77,6 +86,13 @@ impl QueueState {
             delivery_limit,
             ..Self::default()
         }
+    }
+
+    /// The state of a queue with these settings.
+    pub fn of(settings: &QueueSettings) -> Self {
+        let mut state = Self::new(settings.single_active_consumer, settings.delivery_limit);
+        state.consumers = state.consumers.yielding(settings.active_yields);
+        state.with_order(settings.lane_order())
     }
 
     /// The same with another order between its lanes.
@@ -147,21 +163,64 @@ impl QueueState {
 
     /// The message that is next.
     pub fn first_ready(&self) -> Option<Ready> {
+        if self.order == LaneOrder::HighTwice {
+            return self.first_of_two();
+        }
         let (later, first) = self.lanes.split_at_checked(self.turn.0).unwrap_or_default();
-        first.iter().chain(later).find_map(|(number, lane)| {
-            let (offset, came_back) = lane.first_ready()?;
-            let id = DeliveryId {
-                lane: *number,
-                offset,
-            };
-            Some(Ready { id, came_back })
-        })
+        first.iter().chain(later).find_map(ready_of)
+    }
+
+    /// Where the lowest lane has its turn although the highest has something that nobody had: that goes first all the same if it
+    /// came first.
+    pub fn passed_over(&self) -> Option<Ready> {
+        if self.order != LaneOrder::HighTwice || self.turn.1 < HIGH_TURNS {
+            return None;
+        }
+        let mut ready = self.lanes.iter().filter_map(ready_of);
+        let highest = ready.next()?;
+        let lowest = ready.next_back()?;
+        (!highest.came_back && !lowest.came_back).then_some(highest)
+    }
+
+    /// A message that came back is no longer the next one.
+    fn pass_back(&mut self) {
+        while let Some(first) = self.back.front()
+            && !self.waits_again(*first)
+        {
+            self.back.pop_front();
+        }
+    }
+
+    fn first_of_two(&self) -> Option<Ready> {
+        if let Some(id) = self.back.iter().find(|id| self.waits_again(**id)) {
+            return Some(Ready {
+                id: *id,
+                came_back: true,
+            });
+        }
+        let mut ready = self.lanes.iter().filter_map(ready_of);
+        let highest = ready.next()?;
+        let lowest = ready.next_back().unwrap_or(highest);
+        Some(if self.turn.1 < HIGH_TURNS { highest } else { lowest })
+    }
+
+    fn waits_again(&self, id: DeliveryId) -> bool {
+        self.lane(id.lane).is_some_and(|lane| lane.came_back(id.offset))
     }
 
     /// A message of a lane is no longer the next one: after some of them, another lane has its turn.
-    fn pass_turn(&mut self, number: u32) {
-        if self.order == LaneOrder::HighestFirst {
-            return;
+    fn pass_turn(&mut self, number: u32, came_back: bool) {
+        match self.order {
+            LaneOrder::HighestFirst => return,
+            LaneOrder::HighTwice => {
+                if came_back {
+                    self.pass_back();
+                } else {
+                    self.turn.1 = (self.turn.1 + 1) % (HIGH_TURNS + 1);
+                }
+                return;
+            }
+            LaneOrder::InTurn => {}
         }
         let at = self.lanes.partition_point(|(known, _)| *known > number);
         if self.turn.0 != at {
@@ -201,10 +260,13 @@ impl QueueState {
     /// There is no such message, nor any other in its lane before `to`: the log has a hole there.
     pub fn skip(&mut self, missing: Ready, to: u64, changes: &mut Changes) {
         let DeliveryId { lane: number, offset } = missing.id;
-        self.pass_turn(number);
+        if self.order == LaneOrder::InTurn {
+            self.pass_turn(number, missing.came_back);
+        }
         if missing.came_back {
             self.lane_mut(number).take_settled(offset);
             changes.settled(number, offset, 1);
+            self.pass_back();
         } else {
             self.lane_mut(number).skip_to(to);
             changes.settled(number, offset, to.saturating_sub(offset));
@@ -222,6 +284,7 @@ impl QueueState {
     ) -> HandedOut {
         let lane = self.lane_mut(id.lane);
         let redelivered = lane.was_handed_out(id.offset);
+        let came_back = lane.came_back(id.offset);
         let returns = if settles {
             let taken = lane.take(id.offset, consumer, bytes);
             self.in_flight += 1;
@@ -231,7 +294,7 @@ impl QueueState {
             changes.settled(id.lane, id.offset, 1);
             returns
         };
-        self.pass_turn(id.lane);
+        self.pass_turn(id.lane, came_back);
         if let Some(consumer) = consumer {
             self.consumers.gave(consumer);
         }
@@ -241,8 +304,10 @@ impl QueueState {
 
     /// Settles a message that waits and nobody gets: it expired, or there are too many.
     pub fn drop_ready(&mut self, id: DeliveryId, bytes: u32, changes: &mut Changes) {
-        self.lane_mut(id.lane).take_settled(id.offset);
-        self.pass_turn(id.lane);
+        let lane = self.lane_mut(id.lane);
+        let came_back = lane.came_back(id.offset);
+        lane.take_settled(id.offset);
+        self.pass_turn(id.lane, came_back);
         changes.settled(id.lane, id.offset, 1);
         self.take_bytes(bytes);
     }
@@ -272,6 +337,9 @@ impl QueueState {
         }
         let entry = lane.put_back(id.offset)?;
         changes.returned(id.lane, id.offset, returns);
+        if self.order == LaneOrder::HighTwice {
+            self.back.push_back(id);
+        }
         self.release(entry);
         self.add_bytes(entry.bytes.into());
         Some(Returned::Waits)
@@ -295,6 +363,16 @@ impl QueueState {
             }
         }
         self.bytes_ready = 0;
+        self.back.clear();
         purged
     }
+}
+
+fn ready_of((number, lane): &(u32, Lane)) -> Option<Ready> {
+    let (offset, came_back) = lane.first_ready()?;
+    let id = DeliveryId {
+        lane: *number,
+        offset,
+    };
+    Some(Ready { id, came_back })
 }

@@ -20,6 +20,10 @@ struct Naive {
     messages: BTreeMap<(std::cmp::Reverse<u32>, u64), Place>,
     ends: BTreeMap<u32, u64>,
     limit: Option<u32>,
+    /// Of three messages that nobody had one is of the lowest lane; else the highest goes first. How many were handed out.
+    high_twice: Option<u32>,
+    /// What came back, in the order in which it did.
+    back: Vec<DeliveryId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +53,7 @@ impl Naive {
     }
 
     fn first(&self) -> Option<Ready> {
-        self.messages.iter().find_map(|((lane, offset), place)| {
+        let mut waiting = self.messages.iter().filter_map(|((lane, offset), place)| {
             let Place::Waits { came_back, .. } = place else {
                 return None;
             };
@@ -60,7 +64,32 @@ impl Naive {
                 },
                 came_back: *came_back,
             })
+        });
+        let Some(handed_out) = self.high_twice else {
+            return waiting.next();
+        };
+        let waiting: Vec<_> = waiting.collect();
+        let back = self.back.first().copied();
+        let back = back.map(|id| Ready { id, came_back: true });
+        let lowest = waiting.iter().map(|ready| ready.id.lane).min();
+        back.or_else(|| {
+            let lane = if handed_out % 3 == 2 {
+                lowest
+            } else {
+                waiting.first().map(|ready| ready.id.lane)
+            };
+            waiting.iter().find(|ready| Some(ready.id.lane) == lane).copied()
         })
+    }
+
+    /// A message is handed out, or dropped in its turn.
+    fn on_turn(&mut self, ready: Ready) {
+        self.back.retain(|id| *id != ready.id);
+        if let Some(handed_out) = &mut self.high_twice
+            && !ready.came_back
+        {
+            *handed_out += 1;
+        }
     }
 
     fn ready(&self) -> u64 {
@@ -104,6 +133,7 @@ enum Step {
 struct Both {
     state: QueueState,
     naive: Naive,
+    order: LaneOrder,
     stored: Vec<Vec<u8>>,
     whole: Option<Vec<u8>>,
     /// As far as messages were ever handed out, by what is stored.
@@ -112,13 +142,15 @@ struct Both {
 }
 
 impl Both {
-    fn new(limit: Option<u32>) -> Self {
+    fn new(limit: Option<u32>, order: LaneOrder) -> Self {
         Self {
-            state: QueueState::new(false, limit),
+            state: QueueState::new(false, limit).with_order(order),
             naive: Naive {
                 limit,
+                high_twice: (order == LaneOrder::HighTwice).then_some(0),
                 ..Naive::default()
             },
+            order,
             stored: Vec::new(),
             whole: None,
             marks: BTreeMap::new(),
@@ -146,6 +178,7 @@ impl Both {
                 if let Some(ready) = self.state.first_ready() {
                     self.state.drop_ready(ready.id, 0, &mut changes);
                     self.naive.remove(ready.id);
+                    self.naive.on_turn(ready);
                 }
             }
             Step::Skip(count) => {
@@ -165,6 +198,7 @@ impl Both {
                 assert_eq!(self.state.purge(&mut changes), self.naive.ready());
                 let waits = |place: &Place| matches!(place, Place::Waits { .. });
                 self.naive.messages.retain(|_, place| !waits(place));
+                self.naive.back.clear();
             }
             Step::Restart => self.restart(),
         }
@@ -188,6 +222,7 @@ impl Both {
             self.marks.insert(ready.id.lane, mark);
         }
         let handed = self.state.hand_out(ready.id, None, settles, 1, changes);
+        self.naive.on_turn(ready);
         let place = self.naive.place(ready.id).unwrap();
         let Place::Waits { came_back, returns } = *place else {
             panic!("it is in flight already")
@@ -219,6 +254,7 @@ impl Both {
         };
         assert_eq!(self.state.requeue(id, changes), Some(expected));
         if !too_often {
+            self.naive.back.push(id);
             *self.naive.place(id).unwrap() = Place::Waits {
                 came_back: true,
                 returns: returns + 1,
@@ -232,7 +268,11 @@ impl Both {
             self.whole = Some(self.state.encode(false));
             self.stored.clear();
         }
-        let mut state = QueueState::new(false, self.naive.limit);
+        let mut state = QueueState::new(false, self.naive.limit).with_order(self.order);
+        if let Some(handed_out) = &mut self.naive.high_twice {
+            *handed_out = 0;
+        }
+        self.naive.back.clear();
         if let Some(whole) = &self.whole {
             assert_eq!(state.restore(whole), Ok(false));
         }
@@ -279,6 +319,18 @@ impl Both {
     }
 }
 
+/// Where there are two priorities, there are two lanes.
+fn two_lanes(step: Step, order: LaneOrder) -> Step {
+    if let Step::Append { lane, count } = step
+        && order == LaneOrder::HighTwice
+    {
+        let lane = lane.min(1);
+        Step::Append { lane, count }
+    } else {
+        step
+    }
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..3_u32, 1..6_u64).prop_map(|(lane, count)| Step::Append { lane, count }),
@@ -300,9 +352,11 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         limit in prop::option::of(0..3_u32),
     ) {
-        let mut both = Both::new(limit);
-        for step in steps {
-            both.step(step);
+        for order in [LaneOrder::HighestFirst, LaneOrder::HighTwice] {
+            let mut both = Both::new(limit, order);
+            for step in &steps {
+                both.step(two_lanes(*step, order));
+            }
         }
     }
 
@@ -327,15 +381,46 @@ fn every_small_history_does_what_a_naive_queue_does() {
         Step::Restart,
     ];
     const LENGTH: u32 = 6;
-    for number in 0..STEPS.len().pow(LENGTH) {
-        let mut both = Both::new(Some(1));
-        both.step(Step::Append { lane: 0, count: 3 });
-        let mut rest = number;
-        for _ in 0..LENGTH {
-            both.step(STEPS[rest % STEPS.len()]);
-            rest /= STEPS.len();
+    for order in [LaneOrder::HighestFirst, LaneOrder::HighTwice] {
+        for number in 0..STEPS.len().pow(LENGTH) {
+            let mut both = Both::new(Some(1), order);
+            both.step(Step::Append { lane: 0, count: 3 });
+            let mut rest = number;
+            for _ in 0..LENGTH {
+                both.step(STEPS[rest % STEPS.len()]);
+                rest /= STEPS.len();
+            }
         }
     }
+}
+
+#[test]
+fn of_two_priorities_the_high_one_goes_twice_as_often_and_what_came_back_first() {
+    let mut state = QueueState::new(false, None).with_order(LaneOrder::HighTwice);
+    let mut changes = Changes::default();
+    state.lane_mut(0).grow(4);
+    state.lane_mut(1).grow(4);
+    let mut next = |state: &mut QueueState| {
+        let ready = state.first_ready().unwrap();
+        state.hand_out(ready.id, None, true, 1, &mut changes);
+        ready.id
+    };
+    let id = |lane, offset| DeliveryId { lane, offset };
+    let first: Vec<_> = (0..2).map(|_| next(&mut state)).collect();
+    assert_eq!(first, [id(1, 0), id(1, 1)]);
+    assert_eq!(state.passed_over().map(|ready| ready.id), Some(id(1, 2)));
+    let lanes: Vec<_> = (0..6).map(|_| next(&mut state).lane).collect();
+    assert_eq!(lanes, [0, 1, 1, 0, 0, 0]);
+    assert_eq!(state.passed_over(), None);
+    state.lane_mut(1).grow(6);
+    state.requeue(id(0, 2), &mut Changes::default());
+    state.requeue(id(1, 1), &mut Changes::default());
+    let back = [next(&mut state), next(&mut state), next(&mut state)];
+    assert_eq!(
+        back,
+        [id(0, 2), id(1, 1), id(1, 4)],
+        "in the order in which they came back"
+    );
 }
 
 #[test]

@@ -69,6 +69,7 @@ impl Core {
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live()));
+        process.admin.open(Arc::clone(&self.broker));
         Ok(addresses)
     }
 

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
+use stafett_admin::AdminFront;
 use stafett_http::{Health, HttpServer, Link, State};
 use stafett_live::LiveFront;
 use stafett_net::{
@@ -168,6 +169,8 @@ pub(crate) struct Process {
     pub(crate) journal: JournalSlot,
     net: NetMetrics,
     health: Health,
+    /// Queues and namespaces over HTTP, as long as the broker serves.
+    pub(crate) admin: AdminFront,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -234,6 +237,7 @@ impl Process {
             descriptors,
             registry: Arc::new(RwLock::new(registry)),
             journal: JournalSlot::default(),
+            admin: AdminFront::default(),
             net,
             health: Health::new(),
             live,
@@ -277,6 +281,7 @@ impl Process {
             signals.next().await;
         };
         self.front_ends.end(DRAIN_MAX, hurry).await;
+        self.admin.close();
         core.close().await;
         self.http.end(HTTP_END_MAX, pending()).await;
         Ok(match failure {
@@ -300,6 +305,7 @@ impl Process {
         let (listener, address) = self.bind("http.listen", &settings.listen, limits).await?;
         let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry), LINKS)
             .merge(stafett_live::router(self.live.clone()))
+            .merge(stafett_admin::router(self.admin.clone()))
             .merge(journal_routes::router(Arc::clone(&self.journal)));
         self.http.serve(listener, HttpServer::new(router));
         Ok(address)

@@ -147,3 +147,26 @@ again = read("crossing", 4)[3]
 own = [(name, value) for name, value in again.headers() if not name.startswith("stafett.")]
 assert again.value() == b"value" and again.key() == b"key-2" and again.timestamp()[1] == 1_700_000_000_000
 assert sorted(own) == sorted([*headers, ("timestamp_in_ms", b"1700000000123")]), own
+
+# A queue with priorities has a partition for each, and a quorum queue two: read from any offset, and nothing is settled by that.
+for name, arguments, sent in (
+    ("crossing.levels", {"x-max-priority": 3}, {0: [0, 0], 1: [1], 2: [], 3: [3, 9]}),
+    ("crossing.quorum", {"x-queue-type": "quorum"}, {0: [0, 4], 1: [5, 9]}),
+):
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    for priorities in sent.values():
+        for priority in priorities:
+            channel.basic_publish("", name, b"%d" % priority, pika.BasicProperties(priority=priority, delivery_mode=2))
+    partitions = consumer.list_topics(f"queue.{name}", timeout=LIMIT).topics[f"queue.{name}"].partitions
+    assert sorted(partitions) == sorted(sent), partitions
+    for partition, priorities in sent.items():
+        for offset in range(len(priorities)):
+            consumer.assign([TopicPartition(f"queue.{name}", partition, offset)])
+            record = None
+            deadline = time.monotonic() + LIMIT
+            while record is None:
+                assert time.monotonic() < deadline, (name, partition, offset)
+                record = consumer.poll(1)
+            assert record.error() is None and record.offset() == offset, record.error()
+            assert record.value() == b"%d" % priorities[offset], record.value()
+    assert len(take(channel, name, sum(map(len, sent.values())))) > 0

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Properties, PropertiesBuilder, Table, TableBuilder, Value};
 use stafett_model::{
-    BatchBuilder, Codec, Death, DeathReason, Header, Message, Record, StoredMessage, records,
+    Arrival, BatchBuilder, Codec, Death, DeathReason, Header, Message, Record, StoredMessage, records,
 };
 
 use super::{Additions, Incoming, Publisher, receive, write_properties};
@@ -52,7 +52,11 @@ fn first_of(batch: BatchBuilder) -> StoredMessage {
 
 fn stored(message: &Message) -> StoredMessage {
     let mut batch = BatchBuilder::new(Codec::None);
-    message.write(NOW_MS, &mut batch).unwrap();
+    let arrived = Arrival {
+        ms: NOW_MS,
+        number: 0,
+    };
+    message.write(arrived, &mut batch).unwrap();
     first_of(batch)
 }
 
@@ -156,7 +160,12 @@ fn what_makes_no_sense_is_refused() {
     for (text, why) in [
         ("soon", "no_integer"),
         ("-1", "{value_negative,-1}"),
-        ("5e9", "no_integer"),
+        ("-", "no_integer"),
+        ("", "no_integer"),
+        ("5e9", "{leftover_string,\"e9\"}"),
+        ("-7x", "{leftover_string,\"x\"}"),
+        ("315360000001", "{value_too_large,315360000001}"),
+        ("99999999999999999999", "{value_too_large,99999999999999999999}"),
     ] {
         let expiring = PropertiesBuilder {
             expiration: Some(text.into()),

@@ -1,5 +1,6 @@
 //! What a channel remembers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -52,6 +53,8 @@ pub(crate) enum Mode {
 pub(crate) struct Transaction {
     pub contents: Vec<Content>,
     pub settlements: Vec<Settlement>,
+    /// The deliveries that these settle: none can be settled twice.
+    pub settled: BTreeSet<u64>,
     pub bytes: usize,
 }
 

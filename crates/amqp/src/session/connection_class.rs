@@ -81,6 +81,21 @@ impl Session {
         }
     }
 
+    /// The virtual host was deleted: that ends the connection, as in RabbitMQ.
+    pub(crate) fn end_without_namespace(&mut self) -> Result<(), End> {
+        if !std::mem::take(&mut self.namespace_is_gone) {
+            return Ok(());
+        }
+        let reason = format!("vhost '{}' is deleted", self.namespace);
+        self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
+    }
+
+    /// Looks whether its virtual host is still there, for who does nothing.
+    pub(crate) fn look_for_namespace(&mut self) -> Result<(), End> {
+        self.namespace_is_gone = !self.shared.broker.exchanges().has_namespace(&self.namespace);
+        self.end_without_namespace()
+    }
+
     /// The process stops: the client is told.
     pub(crate) async fn stop(&mut self) -> Result<(), End> {
         self.settle_published().await?;

@@ -51,6 +51,10 @@ impl Session {
             }
         } else {
             prefetch.each = (count > 0).then_some(count);
+            // It takes the place of what all share, as in RabbitMQ: who wants both says that after it.
+            if let Some(credit) = &prefetch.shared {
+                credit.set_limit(0);
+            }
         }
         self.out.send(number, basic::QosOk {});
         Ok(())
@@ -81,6 +85,10 @@ impl Session {
         self.last_token += 1;
         let token = self.last_token;
         let what = error::queue_in(&name, &self.namespace);
+        let kind = Shared::queue_type(&queue);
+        if kind == QueueType::Quorum && self.has_global_qos(number)? {
+            return Err(error::no_global_qos(&what).into());
+        }
         if method.exclusive && queue.settings.single_active_consumer {
             return Err(error::consume(ConsumeError::InUse, &what).into());
         }
@@ -89,7 +97,7 @@ impl Session {
             channel: number,
             tag: tag.clone(),
             settles: spec.settles,
-            counts_deliveries: Shared::queue_type(&queue) == QueueType::Quorum,
+            counts_deliveries: kind == QueueType::Quorum,
             stream: None,
         };
         self.holders.insert(token, holder);
@@ -137,6 +145,12 @@ impl Session {
         })
     }
 
+    /// Whether the consumers of a channel share what they may have.
+    pub(super) fn has_global_qos(&mut self, number: u16) -> Result<bool, Trouble> {
+        let shared = &self.channel(number)?.prefetch.shared;
+        Ok(shared.as_ref().is_some_and(|credit| credit.is_limited()))
+    }
+
     fn refused_consumer(&self, error: ConsumeError, name: &str) -> Exception {
         error::consume(error, &error::queue_in(name, &self.namespace))
     }
@@ -167,6 +181,7 @@ impl Session {
             return;
         };
         channel.consumers.remove(&holder.tag);
+        self.namespace_is_gone = !self.shared.broker.exchanges().has_namespace(&self.namespace);
         if self.agreed.client.cancel_notify {
             let cancel = basic::Cancel {
                 consumer_tag: holder.tag,

@@ -91,6 +91,7 @@ impl From<End> for Trouble {
 /// What is to be settled of one queue or stream.
 type Settlements = Vec<(DeliveryId, Settle)>;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) agreed: Agreed,
@@ -127,6 +128,8 @@ pub(crate) struct Session {
     pub(crate) space: Space,
     /// It published while space was short.
     blocked: bool,
+    /// The virtual host was deleted, and the client does not know yet.
+    namespace_is_gone: bool,
     /// Something came for which the client, or another one, may wait: anything but messages that nobody confirms.
     pub(crate) is_waited_for: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
@@ -163,6 +166,7 @@ impl Session {
             budget,
             space,
             blocked: false,
+            namespace_is_gone: false,
             is_waited_for: false,
             closing: false,
         }

@@ -151,6 +151,7 @@ impl Session {
             self.publish_run(run);
         }
         self.gathered = gathered;
+        self.end_without_namespace()?;
         if let Some(memory) = self.memory.take() {
             self.groups.keep(memory);
         }
@@ -178,8 +179,9 @@ impl Session {
                 }
                 self.groups.push(Group::new(ticket, entries));
             }
+            Err(PublishError::NoSuchNamespace) => self.namespace_is_gone = true,
             // It was there when the messages came, and has gone with them.
-            Err(PublishError::NoSuchNamespace | PublishError::NoSuchExchange | PublishError::Internal) => {
+            Err(PublishError::NoSuchExchange | PublishError::Internal) => {
                 for entry in entries {
                     self.confirm_unrouted(entry);
                 }

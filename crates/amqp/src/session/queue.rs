@@ -12,6 +12,7 @@ use super::bound::Answer;
 use super::exchange::{BindingName, check_name};
 use super::stream::{Found, not_for_streams};
 use super::{Session, Trouble};
+use crate::amqp::Shared;
 use crate::arguments::{self, QueueType};
 use crate::error;
 use crate::exception::Exception;
@@ -205,7 +206,7 @@ impl Session {
     }
 
     async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), Trouble> {
-        let name = self.queue_name(number, method.queue)?;
+        let name = self.queue_name(number, method.queue.clone())?;
         let vhost = self.namespace.clone();
         let mut message_count = 0;
         if let Some(topic) = self.stream(&name) {
@@ -214,8 +215,11 @@ impl Session {
         }
         // Deleting what is not there is no mistake (RabbitMQ since 3.2).
         if self.shared.broker.queues().get(&vhost, &name).is_some() {
-            self.queue(&name)?;
+            let queue = self.queue(&name)?;
             let what = error::queue_in(&name, &vhost);
+            if Shared::queue_type(&queue) == QueueType::Quorum {
+                check_unconditional(&method, &what)?;
+            }
             let queues = self.shared.broker.queues();
             let deleted = queues
                 .delete(&vhost, &name, method.if_unused, method.if_empty, self.owner)
@@ -261,6 +265,17 @@ impl Session {
 fn leads_to_topic(arguments: &Table) -> bool {
     let destination = arguments.get("x-destination");
     destination.as_ref().and_then(Value::text) == Some("topic")
+}
+
+/// A quorum queue is deleted or not, whatever is in it.
+fn check_unconditional(method: &queue::Delete, what: &str) -> Result<(), Exception> {
+    if method.if_unused {
+        return Err(error::no_conditional_deletion("if-unused", what));
+    }
+    if method.if_empty {
+        return Err(error::no_conditional_deletion("if-empty", what));
+    }
+    Ok(())
 }
 
 /// What kinds of queues cannot be.

@@ -3,7 +3,7 @@
 use stafett_amqp_wire::methods::basic;
 use stafett_broker::queues::Settle;
 
-use super::channel::{How, Mode, Settlement, Unsettled};
+use super::channel::{Channel, How, Mode, Settlement, Unsettled};
 use super::{Session, Trouble};
 use crate::exception::Exception;
 
@@ -42,10 +42,20 @@ pub(super) fn reject(method: &basic::Reject) -> Settlement {
     }
 }
 
+fn unknown_tag(tag: u64) -> Exception {
+    Exception::precondition(format!("unknown delivery tag {tag}"))
+}
+
 impl Session {
     pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), Trouble> {
-        let channel = self.channel(number)?;
-        if let Mode::Transactions(transaction) = &mut channel.mode {
+        let Channel { mode, unacked, .. } = self.channel(number)?;
+        if let Mode::Transactions(transaction) = mode {
+            let Settlement { tag, multiple, .. } = settlement;
+            let tags = unacked.tags(tag, multiple).map_err(|_| unknown_tag(tag))?;
+            if tag != 0 && transaction.settled.contains(&tag) {
+                return Err(unknown_tag(tag).into());
+            }
+            transaction.settled.extend(tags);
             transaction.settlements.push(settlement);
             return self.check_transaction(number);
         }
@@ -60,7 +70,7 @@ impl Session {
             .unacked
             .take(tag, multiple, |unsettled| taken.push(unsettled));
         if found.is_err() {
-            return Err(Exception::precondition(format!("unknown delivery tag {tag}")).into());
+            return Err(unknown_tag(tag).into());
         }
         self.shared.metrics.settled.inc_by(taken.len() as u64);
         let count = taken

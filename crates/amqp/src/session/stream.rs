@@ -211,9 +211,8 @@ impl Session {
             let text = format!("automatic acknowledgement not supported by stream {what}");
             return Err(Exception::new(ReplyCode::NotImplemented, text).into());
         }
-        if prefetch.shared.as_ref().is_some_and(|credit| credit.is_limited()) {
-            let text = format!("{what} does not support global qos");
-            return Err(Exception::new(ReplyCode::NotImplemented, text).into());
+        if self.has_global_qos(number)? {
+            return Err(error::no_global_qos(what).into());
         }
         Ok(ReaderSpec {
             start,

@@ -64,7 +64,8 @@ impl Session {
         let Mode::Transactions(transaction) = &self.channel(number)?.mode else {
             return Ok(());
         };
-        let operations = transaction.contents.len() + transaction.settlements.len();
+        let settled = transaction.settlements.len().max(transaction.settled.len());
+        let operations = transaction.contents.len() + settled;
         if transaction.bytes > BYTES_MAX || operations > OPERATIONS_MAX {
             let text =
                 format!("a transaction holds at most {BYTES_MAX} bytes and {OPERATIONS_MAX} operations");

@@ -37,6 +37,25 @@ impl<T> Unacked<T> {
         self.count
     }
 
+    /// The tags that [`Self::take`] would take out.
+    pub(crate) fn tags(&self, tag: u64, multiple: bool) -> Result<Vec<u64>, UnknownTag> {
+        let waiting = self.entries.iter().filter(|(_, delivery)| delivery.is_some());
+        let waiting = waiting.map(|(tag, _)| *tag);
+        if multiple && tag == 0 {
+            return Ok(waiting.collect());
+        }
+        let at = self.entries.binary_search_by_key(&tag, |(tag, _)| *tag);
+        let entry = at.ok().and_then(|at| self.entries.get(at));
+        entry
+            .filter(|(_, delivery)| delivery.is_some())
+            .ok_or(UnknownTag)?;
+        Ok(if multiple {
+            waiting.take_while(|known| *known <= tag).collect()
+        } else {
+            vec![tag]
+        })
+    }
+
     /// Takes the delivery of a tag out; with `multiple` also all before it, and all at tag 0.
     pub(crate) fn take(
         &mut self,
@@ -129,6 +148,19 @@ mod tests {
             "zero of nothing is no mistake"
         );
         assert_eq!(unacked.len(), 0);
+    }
+
+    #[test]
+    fn what_would_be_taken_is_told_without_taking_it() {
+        let mut unacked = of(1..=5);
+        take(&mut unacked, 3, false).unwrap();
+        assert_eq!(unacked.tags(4, true), Ok(vec![1, 2, 4]));
+        assert_eq!(unacked.tags(4, false), Ok(vec![4]));
+        assert_eq!(unacked.tags(0, true), Ok(vec![1, 2, 4, 5]));
+        for (tag, multiple) in [(3, false), (3, true), (9, true), (0, false)] {
+            assert_eq!(unacked.tags(tag, multiple), Err(UnknownTag));
+        }
+        assert_eq!(unacked.len(), 4);
     }
 
     #[test]

@@ -5,5 +5,6 @@
 mod again;
 mod blocked;
 mod bound;
+mod deleted_hosts;
 mod flood;
 mod support;

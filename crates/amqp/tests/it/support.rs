@@ -29,6 +29,7 @@ pub(crate) struct Server {
     pub(crate) shutdown: Shutdown,
     pub(crate) tasks: TaskTracker,
     pub(crate) registry: Registry,
+    pub(crate) broker: Arc<Broker>,
 }
 
 impl Server {
@@ -37,8 +38,12 @@ impl Server {
         let broker = Broker::start(journal.clone(), BrokerSettings::default())
             .await
             .unwrap();
-        let mut registry = Registry::default();
-        let amqp = Amqp::new(Arc::new(broker), AmqpSettings::default(), &mut registry);
+        let (broker, mut registry) = (Arc::new(broker), Registry::default());
+        let settings = AmqpSettings {
+            create_virtual_hosts: true,
+            ..AmqpSettings::default()
+        };
+        let amqp = Amqp::new(Arc::clone(&broker), settings, &mut registry);
         let net = NetMetrics::register(&mut registry);
         let loopback = ["127.0.0.1:0".parse().unwrap()];
         let listener = Listener::bind(&loopback, ListenerSettings::new("amqp", 100), &net).unwrap();
@@ -57,6 +62,7 @@ impl Server {
             shutdown,
             tasks,
             registry,
+            broker,
         }
     }
 
@@ -71,7 +77,11 @@ impl Server {
     }
 
     pub(crate) async fn client(&self, can_be_told: bool) -> Client {
-        Client::open(self.address, can_be_told).await
+        Client::open(self.address, can_be_told, "/").await
+    }
+
+    pub(crate) async fn client_in(&self, virtual_host: &'static str) -> Client {
+        Client::open(self.address, true, virtual_host).await
     }
 }
 
@@ -82,7 +92,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// An open connection with channel 1.
-    pub(crate) async fn open(address: SocketAddr, can_be_told: bool) -> Self {
+    pub(crate) async fn open(address: SocketAddr, can_be_told: bool, virtual_host: &'static str) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let mut client = Self {
             stream,
@@ -108,7 +118,7 @@ impl Client {
         };
         client.send(0, tune).await;
         let open = connection::Open {
-            virtual_host: "/".into(),
+            virtual_host: virtual_host.into(),
             ..connection::Open::default()
         };
         client.send(0, open).await;

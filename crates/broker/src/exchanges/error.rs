@@ -78,6 +78,8 @@ pub enum NamespaceError {
     NoSuchNamespace,
     #[error("the default namespace stays")]
     IsDefault,
+    #[error("the namespace is being deleted")]
+    Closing,
     #[error("the name of a namespace has 1 to 255 bytes")]
     BadName,
     #[error(transparent)]

@@ -1,12 +1,13 @@
 //! Exchanges and bindings as they come back at a start.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
 use tokio_util::task::TaskTracker;
 
 use super::binding::{Binding, Destination};
+use super::closing::{CLOSING, Closing, THERE};
 use super::codec::get_text;
 use super::exchange::{EXCHANGE_TAG, Exchange};
 use super::metrics::ExchangeMetrics;
@@ -18,11 +19,20 @@ use crate::namespace::Namespace;
 
 const UNKNOWN: &str = "an exchange or a binding is of a format that this version does not know";
 
+/// What a crash left of things that were being deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// What deletes the rest of them.
+    frames: Vec<Frame>,
+    /// Exchanges that had bindings which are among that.
+    unbound: Vec<(Namespace, Vec<Arc<str>>)>,
+}
+
 impl Exchanges {
     /// Loads what is stored, and what a crash left of things that were being deleted, for [`Exchanges::clean`].
-    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Vec<Frame>), StateUnreadable> {
+    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Left), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
-        let mut exchanges = Vec::new();
+        let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
         let mut unknown = false;
         let space = |name: &Namespace| Arc::new(Space::new(name.clone(), Arc::clone(&journal)));
         let default = Namespace::default();
@@ -32,12 +42,13 @@ impl Exchanges {
                 return;
             };
             match key.split_first() {
-                Some((&NAMESPACE_TAG, mut name)) => match get_text(&mut name) {
-                    Some(name) => {
+                Some((&NAMESPACE_TAG, mut name)) => match (get_text(&mut name), value) {
+                    (Some(name), [THERE]) => {
                         let name = Namespace::new(name);
                         spaces.entry(name.clone()).or_insert_with(|| space(&name));
                     }
-                    None => unknown = true,
+                    (Some(name), [CLOSING]) => closing.push(Namespace::new(name)),
+                    _ => unknown = true,
                 },
                 Some((&EXCHANGE_TAG, key)) => match Exchange::decode(key, value) {
                     Some(exchange) => exchanges.push(exchange),
@@ -48,11 +59,11 @@ impl Exchanges {
             }
         })?;
         // What a crash left of an exchange or a namespace that was being deleted.
-        let mut left: Vec<Frame> = Vec::new();
+        let mut left = Left::default();
         for (namespace, exchange) in exchanges {
             match spaces.get(&namespace) {
                 Some(space) => space.load(|tables| tables.add_exchange(Arc::new(exchange))),
-                None => left.push(state(
+                None => left.frames.push(state(
                     EXCHANGE_SPACE,
                     Exchange::key(&namespace, &exchange.name),
                     Change::Delete,
@@ -77,6 +88,7 @@ impl Exchanges {
         let loaded = Self {
             journal,
             spaces: RwLock::new(spaces),
+            closing: Closing::new(closing),
             facts: RwLock::default(),
             metrics: ExchangeMetrics::default(),
             progress: Arc::default(),
@@ -87,8 +99,16 @@ impl Exchanges {
 
     /// Removes what was left over, and bindings to what is not there any more. Should that not be stored, the next start
     /// does it.
-    pub(crate) fn clean(&self, left: Vec<Frame>, exists: impl Fn(&Namespace, &Destination) -> bool) {
-        drop(stage(&*self.journal, &self.progress, left));
+    pub(crate) fn clean(&self, left: Left, exists: impl Fn(&Namespace, &Destination) -> bool) {
+        // As long as the bindings that they had are stored, the next start knows of them as well.
+        for (namespace, names) in left.unbound {
+            if let Some(space) = self.space(&namespace)
+                && let Err(error) = space.forget_unbound(&names)
+            {
+                tracing::warn!(%error, %namespace, "exchanges that lost their last binding stay for now");
+            }
+        }
+        drop(stage(&*self.journal, &self.progress, left.frames));
         for namespace in self.namespaces() {
             let Some(space) = self.space(&namespace) else {
                 continue;
@@ -111,17 +131,13 @@ impl Exchanges {
     }
 }
 
-fn load_bindings(
-    namespace: &Namespace,
-    space: Option<&Arc<Space>>,
-    bindings: Vec<Binding>,
-    left: &mut Vec<Frame>,
-) {
+fn load_bindings(namespace: &Namespace, space: Option<&Arc<Space>>, bindings: Vec<Binding>, left: &mut Left) {
     let delete = |binding: &Binding| state(BINDING_SPACE, binding.state_key(namespace), Change::Delete);
     let Some(space) = space else {
-        left.extend(bindings.iter().map(delete));
+        left.frames.extend(bindings.iter().map(delete));
         return;
     };
+    let mut unbound: BTreeSet<Arc<str>> = BTreeSet::new();
     space.load(|tables| {
         for mut binding in bindings {
             let is_whole = match &binding.destination {
@@ -133,9 +149,15 @@ fn load_bindings(
                 binding.source = Arc::clone(&source.name);
             }
             binding.destination = tables.shared(&binding.destination);
+            let source = Arc::clone(&binding.source);
             if !is_whole || tables.add_binding(binding).is_err() {
-                left.push(frame);
+                left.frames.push(frame);
+                unbound.insert(source);
             }
         }
     });
+    if !unbound.is_empty() {
+        left.unbound
+            .push((namespace.clone(), unbound.into_iter().collect()));
+    }
 }

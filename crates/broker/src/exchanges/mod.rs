@@ -10,9 +10,11 @@
 //! - [`facts`]: what of a message exchanges can see
 //! - `partition`: which partition of a topic
 //! - `exchange`, `binding`: definitions and their stored form
+//! - `closing`: namespaces that are being deleted
 //! - `stored`: changes on their way into the journal
 
 pub mod binding;
+mod closing;
 pub(crate) mod codec;
 pub mod error;
 pub mod exchange;
@@ -45,13 +47,14 @@ pub use stored::Stored;
 pub(crate) use target::Target;
 
 use crate::namespace::{NAME_BYTES_MAX, Namespace};
+use closing::{Closing, THERE};
 use codec::put_text;
 use facts::Facts;
 use metrics::ExchangeMetrics;
 use space::{Space, state};
 use stored::{Progress, stage};
 
-/// Namespaces (tag 0), exchanges (tag 1) and buckets of delayed messages (tag 2).
+/// Namespaces (tag 0; the value is one byte, see `closing`), exchanges (tag 1) and buckets of delayed messages (tag 2).
 pub(crate) const EXCHANGE_SPACE: StateSpace = StateSpace(7);
 pub(crate) const BINDING_SPACE: StateSpace = StateSpace(8);
 const NAMESPACE_TAG: u8 = 0;
@@ -60,6 +63,8 @@ const NAMESPACE_TAG: u8 = 0;
 pub struct Exchanges {
     journal: Arc<dyn Journal>,
     spaces: RwLock<HashMap<Namespace, Arc<Space>>>,
+    /// Looked at under the lock of `spaces` by whoever makes one.
+    closing: Closing,
     facts: RwLock<Facts>,
     pub(crate) metrics: ExchangeMetrics,
     /// Of namespaces.
@@ -87,32 +92,20 @@ impl Exchanges {
             return Err(NamespaceError::BadName);
         }
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        if self.closing.has(namespace) {
+            return Err(NamespaceError::Closing);
+        }
         let exists = spaces.contains_key(namespace);
         if exists && (self.progress.is_durable() || namespace.as_str() == Namespace::DEFAULT) {
             return Ok((false, Stored::nothing(&self.progress)));
         }
-        let put = namespace_frame(namespace, Change::Put(Bytes::from_static(&[1])));
+        let put = namespace_frame(namespace, Change::Put(Bytes::from_static(&[THERE])));
         let stored = stage(&*self.journal, &self.progress, vec![put])?;
         if !exists {
             let space = Space::new(namespace.clone(), Arc::clone(&self.journal));
             spaces.insert(namespace.clone(), Arc::new(space));
         }
         Ok((!exists, stored))
-    }
-
-    /// Deletes a namespace with its exchanges and bindings, which is the last thing that there is of it.
-    pub(crate) fn delete_namespace(&self, namespace: &Namespace) -> Result<Stored, NamespaceError> {
-        if namespace.as_str() == Namespace::DEFAULT {
-            return Err(NamespaceError::IsDefault);
-        }
-        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
-        let space = spaces.get(namespace).ok_or(NamespaceError::NoSuchNamespace)?;
-        // First the namespace: what is left of it after a crash in between is recognised as such.
-        let mut frames = vec![namespace_frame(namespace, Change::Delete)];
-        frames.extend(space.close());
-        let stored = stage(&*self.journal, &self.progress, frames)?;
-        spaces.remove(namespace);
-        Ok(stored)
     }
 
     /// Declares an exchange, or finds the one that is already what is asked for.

@@ -229,51 +229,61 @@ impl Space {
         Ok(!is_last)
     }
 
-    /// Removes bindings to a destination that is going, and returns the frames that make it durable, for the caller
-    /// to store together with what it does itself; true if more are left, for [`Space::forget_step`]. What can be made anew before
-    /// that is stored here and now: exchanges that go with their last binding.
-    pub(crate) fn forget_with(&self, destination: &Destination) -> (Vec<Frame>, bool) {
+    /// Removes bindings to a destination that is going, and exchanges that go with their last binding. `append` stores that together
+    /// with what the caller does itself, while nobody can make any of it anew. True if more are left, for [`Space::forget_step`].
+    pub(crate) fn forget_with(&self, destination: &Destination, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
         let mut tables = self.lock();
         let mut bindings: Vec<_> = tables.bindings_to(destination).take(STEP + 1).cloned().collect();
         if bindings.is_empty() {
-            return (Vec::new(), false);
+            append(Vec::new());
+            return false;
         }
         let has_more = bindings.len() > STEP;
         bindings.truncate(STEP);
         let going = tables.going(bindings, None);
-        let (exchanges, bindings): (Vec<_>, Vec<_>) = going
-            .bindings()
-            .partition(|binding| binding.destination != *destination);
-        let mut now: Vec<Frame> = self.exchange_frames(&going).collect();
-        now.extend(
-            exchanges
-                .into_iter()
-                .filter_map(|binding| self.binding_frame(binding)),
-        );
-        let with = bindings
-            .into_iter()
-            .filter_map(|binding| self.binding_frame(binding))
-            .collect();
-        // Refused only where the journal takes nothing more: then the caller's append is refused as well.
-        drop(self.stage(now));
+        append(self.frames_of(&going));
         tables.remove(&going);
         drop(self.show(&tables));
-        (with, has_more)
+        has_more
     }
 
-    /// Everything that is stored of this namespace, as it is deleted; it takes no more changes.
-    pub(crate) fn close(&self) -> Vec<Frame> {
+    /// Takes everything out of this namespace, as it is deleted; it takes no more changes.
+    pub(crate) fn close(&self) -> Tables {
         let mut tables = self.lock();
         let before = tables.close();
         drop(self.show(&tables));
-        let exchanges = before
-            .exchanges()
+        before
+    }
+
+    /// Lets the journal forget some of what was in the namespace. False if that was all.
+    pub(crate) fn forget_step_of(&self, closed: &mut Tables) -> Result<bool, NotStored> {
+        let (exchanges, bindings) = closed.take_some(STEP);
+        let has_more = !(exchanges.is_empty() && bindings.is_empty());
+        let stored = exchanges
+            .iter()
             .filter(|exchange| exchange.is.durable && !exchange.name.is_empty());
-        let exchanges = exchanges.map(|exchange| self.delete_exchange(exchange));
-        let bindings = before
-            .bindings()
-            .filter_map(|binding| self.binding_frame(binding));
-        exchanges.chain(bindings).collect()
+        let mut frames: Vec<Frame> = stored.map(|exchange| self.delete_exchange(exchange)).collect();
+        frames.extend(bindings.iter().filter_map(|binding| self.binding_frame(binding)));
+        stage_unwatched(&*self.journal, frames)?;
+        Ok(has_more)
+    }
+
+    /// Removes exchanges that go with their last binding and have none left. What is not stored of that, the next start removes.
+    pub(crate) fn forget_unbound(&self, names: &[Arc<str>]) -> Result<(), NotStored> {
+        let mut tables = self.lock();
+        for name in names {
+            let is_to_go = tables
+                .exchange(name)
+                .is_some_and(|exchange| exchange.is.auto_delete)
+                && tables.bindings_from(name).next().is_none();
+            if is_to_go {
+                let going = tables.going([], Some(name));
+                stage_unwatched(&*self.journal, self.frames_of(&going))?;
+                tables.remove(&going);
+            }
+        }
+        drop(self.show(&tables));
+        Ok(())
     }
 
     fn remove(&self, tables: &mut Tables, going: &Going) -> Result<Stored, NotStored> {

@@ -98,6 +98,24 @@ impl Tables {
         std::mem::replace(self, closed)
     }
 
+    /// Takes some exchanges and bindings out of what was closed: that no router has any more.
+    pub(crate) fn take_some(&mut self, max: usize) -> (Vec<Arc<Exchange>>, Vec<Arc<Binding>>) {
+        let mut bindings = Vec::new();
+        while bindings.len() < max
+            && let Some(From(binding)) = self.from.pop_first()
+        {
+            self.to.remove(&To(Arc::clone(&binding)));
+            bindings.push(binding);
+        }
+        let mut exchanges = Vec::new();
+        while bindings.len() + exchanges.len() < max
+            && let Some((_, exchange)) = self.exchanges.pop_first()
+        {
+            exchanges.push(exchange);
+        }
+        (exchanges, bindings)
+    }
+
     pub(crate) fn exchange(&self, name: &str) -> Option<&Arc<Exchange>> {
         self.exchanges.get(name)
     }

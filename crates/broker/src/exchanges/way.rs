@@ -209,11 +209,16 @@ impl Route for WayBack {
         route_again(&way, namespace, exchange, &more_keys, routing_key, message)
     }
 
-    fn forget(&self, queue: &Queue) -> (Vec<Frame>, bool) {
-        let space = self.exchanges.space(&queue.namespace);
-        space
-            .map(|space| space.forget_with(&destination(queue)))
-            .unwrap_or_default()
+    fn has_namespace(&self, namespace: &Namespace) -> bool {
+        self.exchanges.has_namespace(namespace)
+    }
+
+    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
+        if let Some(space) = self.exchanges.space(&queue.namespace) {
+            return space.forget_with(&destination(queue), append);
+        }
+        append(Vec::new());
+        false
     }
 
     fn forget_more(&self, queue: &Queue) -> bool {

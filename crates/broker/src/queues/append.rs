@@ -29,6 +29,7 @@ impl Queues {
         let there = self.there();
         let (appends, ticket) = publication.into_appends(
             now_ms,
+            &self.arrivals,
             |message, targets| {
                 index += 1;
                 if let Some(full) = targets.queues.iter().find(|queue| !self.has_room(queue, message)) {
@@ -67,14 +68,20 @@ impl Queues {
         inner.look_at_logs(self);
         let waiting = inner.state.ready() + inner.staged;
         let bytes = inner.state.bytes_ready() + message.value.len() as u64;
-        settings.length_max.is_none_or(|max| waiting < max)
-            && settings.bytes_max.is_none_or(|max| bytes <= max)
+        // What is taken as it comes takes no room.
+        let goes = |count: u64| inner.state.consumers.can_take(count);
+        settings
+            .length_max
+            .is_none_or(|max| goes((waiting + 1).saturating_sub(max)))
+            && settings
+                .bytes_max
+                .is_none_or(|max| bytes <= max || goes(waiting + 1))
     }
 
     /// Notes what a queue has to know of a message that is appended to it. True if it has to hear that it was not stored.
     fn count_in(&self, queue: &Queue, message: &Message) -> bool {
         let settings = &queue.settings;
-        let is_last_run = !message.persistent && queue.outlives();
+        let is_last_run = !message.persistent && queue.outlives() && !settings.keeps_transient;
         if message.ttl_ms.is_none() && !settings.has_limits() && !is_last_run {
             return false;
         }

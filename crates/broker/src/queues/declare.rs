@@ -14,6 +14,7 @@ use super::queue::{Inner, LaneLog, Queue};
 use super::registry::{Queues, definition_frame, is};
 use crate::broker::{NotStored, only};
 use crate::namespace::Namespace;
+use crate::topic::Topic;
 
 /// Why a queue was not declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,8 @@ pub enum DeclareError {
     Differs { what: &'static str },
     #[error("the queue belongs to somebody else")]
     Locked,
+    #[error("there is no such namespace")]
+    NoSuchNamespace,
     #[error("there is no such topic that it could lie over")]
     NoSuchTopic,
     #[error(transparent)]
@@ -60,10 +63,9 @@ impl Queues {
                 let result = self.declare_again(&queue, &declare).map(|()| queue);
                 return declaring(result, None);
             }
-            let topic = match declare.over.map(|over| self.topics.with_id(over.topic)) {
-                Some(None) => return declaring(Err(DeclareError::NoSuchTopic), None),
-                Some(Some(topic)) => Some(topic),
-                None => None,
+            let topic = match self.ground(namespace, &declare) {
+                Ok(topic) => topic,
+                Err(why) => return declaring(Err(why), None),
             };
             let log = self.journal.allocate(1);
             let (owner, over) = (declare.exclusive, declare.over);
@@ -107,6 +109,19 @@ impl Queues {
         }
         self.use_now(&queue);
         declaring(Ok(queue), Some(ticket))
+    }
+
+    /// What a new queue stands on: a namespace, and the topic that it is to lie over, if it is to.
+    fn ground(&self, namespace: &Namespace, declare: &Declare) -> Result<Option<Arc<Topic>>, DeclareError> {
+        let router = self.router.get();
+        if router.is_some_and(|router| !router.has_namespace(namespace)) {
+            return Err(DeclareError::NoSuchNamespace);
+        }
+        let Some(over) = declare.over else {
+            return Ok(None);
+        };
+        let topic = self.topics.with_id(over.topic);
+        topic.map(Some).ok_or(DeclareError::NoSuchTopic)
     }
 
     fn declare_again(&self, queue: &Arc<Queue>, declare: &Declare) -> Result<(), DeclareError> {

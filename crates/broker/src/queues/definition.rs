@@ -156,6 +156,11 @@ const DELIVERY_LIMIT: u8 = 9;
 const SINGLE_ACTIVE: u8 = 10;
 const DURABILITY: u8 = 11;
 const RETAIN: u8 = 12;
+const TRAITS: u8 = 13;
+/// Of the number behind it, each is a flag.
+const TWO_PRIORITIES: u64 = 1;
+const ACTIVE_YIELDS: u64 = 2;
+const KEEPS_TRANSIENT: u64 = 4;
 
 fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
     let overflow = match settings.overflow {
@@ -173,6 +178,7 @@ fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
         (DELIVERY_LIMIT, settings.delivery_limit.map(u64::from)),
         (SINGLE_ACTIVE, non_zero(settings.single_active_consumer.into())),
         (RETAIN, non_zero(settings.retain)),
+        (TRAITS, non_zero(traits(settings))),
     ];
     let dead_letter = settings.dead_letter.as_ref();
     let texts = [
@@ -204,6 +210,13 @@ fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
     }
 }
 
+fn traits(settings: &QueueSettings) -> u64 {
+    let flag = |set, flag| if set { flag } else { 0 };
+    flag(settings.two_priorities, TWO_PRIORITIES)
+        | flag(settings.active_yields, ACTIVE_YIELDS)
+        | flag(settings.keeps_transient, KEEPS_TRANSIENT)
+}
+
 fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
     let mut settings = QueueSettings::default();
     for _ in 0..number(rest)? {
@@ -231,6 +244,12 @@ fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
             SINGLE_ACTIVE => settings.single_active_consumer = number(rest)? != 0,
             DURABILITY => settings.durability = Some(text(rest)?.parse().ok()?),
             RETAIN => settings.retain = number(rest)?,
+            TRAITS => {
+                let traits = number(rest)?;
+                settings.two_priorities = traits & TWO_PRIORITIES != 0;
+                settings.active_yields = traits & ACTIVE_YIELDS != 0;
+                settings.keeps_transient = traits & KEEPS_TRANSIENT != 0;
+            }
             _ => return None,
         }
     }
@@ -290,6 +309,9 @@ mod tests {
             priority_max: 9,
             delivery_limit: Some(20),
             single_active_consumer: true,
+            two_priorities: true,
+            active_yields: true,
+            keeps_transient: true,
             durability: Some(Durability::Os),
             retain: 5,
         };

@@ -17,14 +17,19 @@ use crate::namespace::Namespace;
 /// The deletion of a queue that is gone. It ends by itself if this is dropped.
 #[derive(Debug)]
 pub(super) struct Removing {
-    pub(super) ticket: Ticket,
+    /// What stores it.
+    pub(super) ticket: Option<Ticket>,
     pub(super) rest: Option<JoinHandle<()>>,
 }
 
 impl Removing {
     /// Returns once the deletion is stored, and nothing leads to the queue any more.
     pub(super) async fn stored(self) -> Result<(), NotStored> {
-        only(self.ticket.await.pop().as_ref())?;
+        let outcome = match self.ticket {
+            Some(ticket) => ticket.await.pop(),
+            None => None,
+        };
+        only(outcome.as_ref())?;
         match self.rest {
             Some(rest) => rest.await.map_err(|_| NotStored::Unknown),
             None => Ok(()),

@@ -7,7 +7,7 @@
 //! - [`registry`]: all queues: found, deleted; [`declare`]: how they are declared; [`load`]: how they come back after a start
 //! - [`publication`]: messages that are published together, made into appends; `append`: what queues with limits say to it
 //! - [`queue`]: one queue, and what is asked of it
-//! - `pump`: hands out; `cursor`: what was read and not yet handed out
+//! - `pump`: hands out; `cursor`: what was read and not yet handed out; `ahead`: of which lanes
 //! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share; [`source`]: who
 //!   delivers
 //! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
@@ -20,6 +20,7 @@
 //! - `scan`: after a start, takes out what ended with the run before
 //! - `shard`: lets queues know that their logs grew
 
+mod ahead;
 mod append;
 pub(crate) mod clock;
 pub mod credit;

@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Target, Ticket};
-use stafett_model::{BatchBuilder, Codec, Durability, LogId, Message, with_append_time};
+use stafett_model::{Arrival, BatchBuilder, Codec, Durability, LogId, Message, with_append_time};
 
 use super::queue::Queue;
 
@@ -126,6 +127,7 @@ impl Publication {
     pub(super) fn into_appends(
         self,
         arrived_ms: i64,
+        arrivals: &AtomicU64,
         mut refuse: impl FnMut(&Message, &Targets) -> Option<Refused>,
         frames: SmallVec<[Frame; 1]>,
     ) -> (Vec<Append>, AppendTicket) {
@@ -142,7 +144,11 @@ impl Publication {
                 *result = Appended::Refused(why);
                 continue;
             }
-            if !targets.is_empty() && groups.add(index, message, *route, targets, arrived_ms).is_none() {
+            if !targets.is_empty()
+                && groups
+                    .add(index, message, *route, targets, (arrived_ms, arrivals))
+                    .is_none()
+            {
                 *result = Appended::Refused(Refused::TooLarge);
             }
         }
@@ -172,7 +178,8 @@ struct Key {
     route: RouteIndex,
     /// 0 where no target has priorities.
     priority: u8,
-    /// True also where no target is a durable queue, and where one is a topic: that keeps its own promise.
+    /// True also where no target is a durable queue, where one keeps them all, and where one is a topic: that keeps its own
+    /// promise.
     persistent: bool,
     append_time: bool,
 }
@@ -196,17 +203,20 @@ impl Groups {
         message: &Message,
         route: RouteIndex,
         targets: &Targets,
-        arrived_ms: i64,
+        (ms, arrivals): (i64, &AtomicU64),
     ) -> Option<()> {
         let any = |what: fn(&Queue) -> bool| targets.queues.iter().any(|queue| what(queue));
         let key = Key {
             route,
-            priority: if any(|queue| queue.settings.priority_max > 0) {
+            priority: if any(|queue| queue.settings.has_priorities()) {
                 message.priority
             } else {
                 0
             },
-            persistent: message.persistent || !targets.logs.is_empty() || !any(|queue| queue.durable),
+            persistent: message.persistent
+                || !targets.logs.is_empty()
+                || !any(|queue| queue.durable)
+                || any(|queue| queue.settings.keeps_transient),
             append_time: targets.append_time,
         };
         let at = match self.list.last() {
@@ -223,7 +233,13 @@ impl Groups {
         } else {
             group
         };
-        message.write(arrived_ms, &mut group.batch).ok()?;
+        // Where lanes take turns, it counts what came first, whatever batches they are in.
+        let number = if any(|queue| queue.settings.two_priorities) {
+            arrivals.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            0
+        };
+        message.write(Arrival { ms, number }, &mut group.batch).ok()?;
         group.members.push(index);
         Some(())
     }

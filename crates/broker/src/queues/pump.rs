@@ -13,7 +13,8 @@ use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
 use stafett_queue::expiry::expires_at;
 use stafett_queue::{Changes, DeliveryId, Ready};
 
-use super::cursor::{Cursor, Look};
+use super::ahead::ReadAhead;
+use super::cursor::Look;
 use super::outbox::Delivery;
 use super::queue::{Inner, Queue};
 use super::registry::{Queues, STATE_SPACE};
@@ -222,15 +223,20 @@ impl Inner {
             return Some(Step::Idle);
         };
         let settings = &turn.queue.settings;
-        let too_many = self.over_limit(turn.queue);
         self.getters.retain(|getter| !getter.sender.is_closed());
-        let wanted = !self.getters.is_empty()
-            || (self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX);
+        let goes_at_once = self.state.consumers.any_ready() && self.state.in_flight() < IN_FLIGHT_MAX;
+        let wanted = goes_at_once || !self.getters.is_empty();
+        // Who waits for messages gets them as they come, however short the queue has to be.
+        let too_many = !goes_at_once && self.over_limit(turn.queue);
         let is_known = |(id, at): (DeliveryId, i64)| id == ready.id && at > turn.now_ms;
         let may_be_over = self.may_expire && !self.head_expires.is_some_and(is_known);
         if !(wanted || too_many || may_be_over) {
             return Some(Step::Idle);
         }
+        let ready = match self.came_first(ready) {
+            Ok(first) => first,
+            Err(step) => return Some(step),
+        };
         let Self { state, changes, .. } = self;
         if too_many && settings.dead_letter.is_none() && settings.bytes_max.is_none() {
             // It need not be read to be dropped.
@@ -258,22 +264,45 @@ impl Inner {
         }
     }
 
+    /// Where the lowest lane has its turn: whether what the highest has came before.
+    fn came_first(&mut self, ready: Ready) -> Result<Ready, Step> {
+        let Some(high) = self.state.passed_over() else {
+            return Ok(ready);
+        };
+        let mut came = |of: Ready| match self.look(of) {
+            Look::Message(message, stored_by) => {
+                let arrived = message.arrived();
+                self.put_back(of, message, stored_by);
+                Ok(Some(arrived))
+            }
+            Look::Hole(_) => Ok(None),
+            Look::Unread => Err(self.read_step(of)),
+        };
+        // Where one has a hole, that goes first: it is passed over.
+        Ok(match (came(high)?, came(ready)?) {
+            (None, _) => high,
+            (Some(high_came), Some(came)) if high_came < came => high,
+            _ => ready,
+        })
+    }
+
     /// A message goes to a consumer, or is dropped, or stays where it is.
     fn dispose(&mut self, turn: &mut Turn<'_>, found: Found, wanted: bool, too_many: bool) -> Option<Step> {
         let (ready, message) = (found.ready, &found.message);
         let settings = &turn.queue.settings;
         let bytes = u32::try_from(message.value_len()).unwrap_or(u32::MAX);
-        let lies_over = self.lies_over;
         let Self { state, changes, .. } = self;
-        if !message.persistent() && found.stored_by < turn.hub.epoch && !lies_over {
+        if turn.queue.has_ended(message, found.stored_by, turn.hub.epoch) {
             // It ended with the run of the program that it was published in.
             state.drop_ready(ready.id, bytes, changes);
             return None;
         }
         let expires = expires_at(settings, message.arrived_ms(), message.ttl_ms());
-        let at_once = expires == Some(message.arrived_ms()) && !ready.came_back;
+        // What may not wait at all is for who waits already: who asks now comes too late.
+        let has_no_time = expires == Some(message.arrived_ms()) && !ready.came_back;
+        let at_once = has_no_time && wanted && state.consumers.any_ready();
         let reason = match expires {
-            Some(at) if at <= turn.now_ms && !(at_once && wanted) => Some(DeathReason::Expired),
+            Some(at) if at <= turn.now_ms && !at_once => Some(DeathReason::Expired),
             _ => too_many.then_some(DeathReason::Length),
         };
         if let Some(reason) = reason {
@@ -353,13 +382,16 @@ impl Inner {
 
     /// Puts a message back that was looked at and stays.
     fn put_back(&mut self, ready: Ready, message: StoredMessage, stored_by: Epoch) {
-        let cursor = if ready.came_back {
+        let DeliveryId { lane, offset } = ready.id;
+        self.read_of(ready).put_back(lane, offset, message, stored_by);
+    }
+
+    /// What was read of messages like this one.
+    fn read_of(&mut self, ready: Ready) -> &mut ReadAhead {
+        if ready.came_back {
             &mut self.back
         } else {
             &mut self.ahead
-        };
-        if let Some(cursor) = cursor {
-            cursor.put_back(ready.id.offset, message, stored_by);
         }
     }
 
@@ -431,15 +463,7 @@ impl Inner {
 
     fn look(&mut self, ready: Ready) -> Look {
         let DeliveryId { lane, offset } = ready.id;
-        let (cursor, of) = if ready.came_back {
-            (&mut self.back, self.back_lane)
-        } else {
-            (&mut self.ahead, self.ahead_lane)
-        };
-        match cursor {
-            Some(cursor) if of == lane => cursor.look(offset),
-            _ => Look::Unread,
-        }
+        self.read_of(ready).look(lane, offset)
     }
 
     fn read_step(&self, ready: Ready) -> Step {
@@ -467,19 +491,12 @@ impl Inner {
             came_back,
         };
         // Meanwhile it may have been purged.
-        let is_wanted = self.state.first_ready() == Some(missing);
+        let wanted = [self.state.first_ready(), self.state.passed_over()];
+        let is_wanted = wanted.contains(&Some(missing));
         let Self { state, changes, .. } = self;
         match run {
             Some(Ok(run)) if run.next.0 > from => {
-                let (cursor, of) = if came_back {
-                    (&mut self.back, &mut self.back_lane)
-                } else {
-                    (&mut self.ahead, &mut self.ahead_lane)
-                };
-                *of = lane;
-                cursor
-                    .get_or_insert_with(|| Box::new(Cursor::new(Arc::clone(&hub.kept))))
-                    .fill(from, run);
+                self.read_of(missing).fill(&hub.kept, lane, from, run);
             }
             // The log goes on behind a gap after a start that may have lost something, and nothing is behind it yet.
             Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {

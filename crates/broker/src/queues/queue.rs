@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use bytestring::ByteString;
 use smallvec::SmallVec;
-use stafett_model::{DeathReason, LogId};
+use stafett_model::{DeathReason, Epoch, LogId, StoredMessage};
 use stafett_queue::consumers::Occupied;
 use stafett_queue::{
     Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueSettings, QueueState, Returned,
 };
 use tokio::sync::oneshot;
 
+use super::ahead::ReadAhead;
 use super::credit::Credit;
-use super::cursor::Cursor;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::grown::Grown;
 use super::outbox::{Delivery, Event, Outbox};
@@ -61,11 +61,8 @@ pub(super) struct Inner {
     pub(super) links: BTreeMap<ConsumerKey, Link>,
     pub(super) getters: VecDeque<Getter>,
     /// What was read ahead: of messages that nobody had, and of those that came back.
-    pub(super) ahead: Option<Box<Cursor>>,
-    pub(super) back: Option<Box<Cursor>>,
-    /// Whose lane each reads.
-    pub(super) ahead_lane: u32,
-    pub(super) back_lane: u32,
+    pub(super) ahead: ReadAhead,
+    pub(super) back: ReadAhead,
     /// Somebody hands out, and somebody wants that to be done again.
     pub(super) pumping: bool,
     pub(super) again: bool,
@@ -188,7 +185,7 @@ impl Queue {
     ) -> Self {
         let first = definition.logs.first().map_or(LogId(0), |(_, log)| *log);
         let settings = Arc::new(definition.settings);
-        let state = QueueState::new(settings.single_active_consumer, settings.delivery_limit);
+        let state = QueueState::of(&settings);
         let (state, logs) = if let Some(topic) = topic {
             (state.with_order(LaneOrder::InTurn), LaneLog::of_topic(topic, 0))
         } else {
@@ -215,10 +212,8 @@ impl Queue {
                 logs,
                 links: BTreeMap::new(),
                 getters: VecDeque::new(),
-                ahead: None,
-                back: None,
-                ahead_lane: 0,
-                back_lane: 0,
+                ahead: ReadAhead::default(),
+                back: ReadAhead::default(),
                 pumping: false,
                 again: false,
                 changes: Changes::default(),
@@ -273,13 +268,29 @@ impl Queue {
             Some("exclusive")
         } else if self.auto_delete != declare.auto_delete {
             Some("auto-delete")
-        } else if *self.settings != declare.settings {
+        } else if *self.settings != self.as_stored(&declare.settings) {
             Some("settings")
         } else if self.arguments != declare.arguments {
             Some("arguments")
         } else {
             None
         }
+    }
+
+    /// Settings as a queue of these has them that an earlier version has stored: what that did not know stays as it was.
+    fn as_stored(&self, settings: &QueueSettings) -> QueueSettings {
+        QueueSettings {
+            two_priorities: self.settings.two_priorities,
+            active_yields: self.settings.active_yields,
+            keeps_transient: self.settings.keeps_transient,
+            ..settings.clone()
+        }
+    }
+
+    /// Whether a message ended with the run of the program in which it was stored.
+    pub(super) fn has_ended(&self, message: &StoredMessage, stored_by: Epoch, now: Epoch) -> bool {
+        let is_kept = message.persistent() || self.settings.keeps_transient || self.over.is_some();
+        !is_kept && stored_by < now
     }
 
     /// Whether it outlives a restart.
@@ -562,7 +573,8 @@ impl Inner {
 
     /// Forgets what was read ahead.
     pub(super) fn forget_read(&mut self) {
-        (self.ahead, self.back) = (None, None);
+        self.ahead.clear();
+        self.back.clear();
     }
 
     pub(super) fn log(&self, number: u32) -> Option<LogId> {

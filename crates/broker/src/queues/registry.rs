@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
 use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait,
+    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait, Ticket,
 };
 use stafett_model::{Durability, Epoch, Message};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,9 @@ pub(super) const QUEUE_SPACE: StateSpace = StateSpace(5);
 /// What of them is settled: key queue id (big-endian), as `stafett_queue::change` has it.
 pub(super) const STATE_SPACE: StateSpace = StateSpace(6);
 
+/// Queues of a namespace that are deleted before others have their turn.
+const DELETED_TOGETHER: usize = 64;
+
 /// Finds out where a message goes. Implemented by who knows exchanges and bindings.
 pub trait Route: Send + Sync + std::fmt::Debug {
     /// Where a message goes that is published to an exchange; where `by_more_keys`, by the further routing keys as well
@@ -49,9 +52,12 @@ pub trait Route: Send + Sync + std::fmt::Debug {
         by_more_keys: bool,
     ) -> Targets;
 
-    /// What makes the journal forget what leads to a queue; stored together with the queue's deletion. True if that is not all: then
-    /// [`Route::forget_more`] goes on once the queue is gone.
-    fn forget(&self, queue: &Queue) -> (Vec<Frame>, bool);
+    /// Whether there is such a namespace.
+    fn has_namespace(&self, namespace: &Namespace) -> bool;
+
+    /// Forgets what leads to a queue: calls `append` once, with what is to be stored together with the queue's deletion. True if
+    /// that is not all: then [`Route::forget_more`] goes on once the queue is gone.
+    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
 
     /// Forgets some more of what led to a queue that is gone. False if that was all.
     fn forget_more(&self, queue: &Queue) -> bool;
@@ -85,6 +91,8 @@ pub struct Queues {
     pub(super) shards: Shards,
     durability: Durability,
     last_owner: AtomicU64,
+    /// Messages that came and were numbered, in this run of the program.
+    pub(super) arrivals: AtomicU64,
     pub(super) count: AtomicUsize,
     stop: CancellationToken,
 }
@@ -130,6 +138,7 @@ impl Queues {
             shards: Shards::new(&*journal, parallel),
             durability,
             last_owner: AtomicU64::new(0),
+            arrivals: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             stop: CancellationToken::new(),
             no_settings: Arc::default(),
@@ -214,16 +223,20 @@ impl Queues {
         Ok(ready)
     }
 
-    /// Deletes all queues of a namespace.
+    /// Deletes all queues of a namespace in which nobody declares any more, some at a time.
     pub(crate) async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
-        for queue in self.all() {
-            if queue.namespace != *namespace {
-                continue;
-            }
-            // It may be gone by now.
-            if let Ok((_, removing)) = self.remove(&queue, false, false) {
+        let in_it = |queue: &&Arc<Queue>| queue.namespace == *namespace;
+        let all: Vec<_> = self.read().iter().filter(in_it).cloned().collect();
+        for some in all.chunks(DELETED_TOGETHER) {
+            // One may be gone by now.
+            let removing = some
+                .iter()
+                .filter_map(|queue| self.remove(queue, false, false).ok());
+            let removing: Vec<_> = removing.map(|(_, removing)| removing).collect();
+            for removing in removing {
                 removing.stored().await?;
             }
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
@@ -285,14 +298,7 @@ impl Queues {
             frames.push(definition_frame(queue.id, Change::Delete));
             frames.push(super::pump::state_frame(queue, Change::Delete));
             drop(inner);
-            let (forget, has_more) = router.map(|router| router.forget(queue)).unwrap_or_default();
-            frames.extend(forget);
-            let wait = if queue.outlives() {
-                StateWait::Synced
-            } else {
-                StateWait::Written
-            };
-            let ticket = self.journal.append(vec![Append::state(frames, wait)]);
+            let (ticket, has_more) = self.store_removal(queue, frames);
             let hash = self.hash_queue(queue);
             let mut table = self.write();
             if has_more {
@@ -324,6 +330,27 @@ impl Queues {
             None
         };
         Ok((ready, Removing { ticket, rest }))
+    }
+
+    /// Stores frames that delete a queue, with what leads to it; true if that is not all of it.
+    fn store_removal(&self, queue: &Queue, mut frames: Vec<Frame>) -> (Option<Ticket>, bool) {
+        let wait = if queue.outlives() {
+            StateWait::Synced
+        } else {
+            StateWait::Written
+        };
+        let mut ticket = None;
+        let mut append = |forget: Vec<Frame>| {
+            let frames = frames.drain(..).chain(forget);
+            ticket = Some(self.journal.append(vec![Append::state(frames, wait)]));
+        };
+        let has_more = if let Some(router) = self.router.get() {
+            router.forget(queue, &mut append)
+        } else {
+            append(Vec::new());
+            false
+        };
+        (ticket, has_more)
     }
 
     /// While this is held, no queue and no log of one goes.

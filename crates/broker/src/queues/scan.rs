@@ -68,7 +68,7 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
             };
             let next = run.next.0.min(end);
             cursor.fill(at, run);
-            let gone = look_through(hub, &mut cursor, at, next);
+            let gone = look_through(hub, queue, &mut cursor, at, next);
             queue.take_out(hub, lane.lane, gone);
             at = next;
             tokio::task::yield_now().await;
@@ -78,13 +78,13 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
     queue.pump();
 }
 
-fn look_through(hub: &Queues, cursor: &mut Cursor, from: u64, to: u64) -> Vec<Gone> {
+fn look_through(hub: &Queues, queue: &Queue, cursor: &mut Cursor, from: u64, to: u64) -> Vec<Gone> {
     let mut gone = Vec::new();
     let mut at = from;
     while at < to {
         match cursor.look(at) {
             Look::Message(message, epoch) => {
-                if !message.persistent() && epoch < hub.epoch {
+                if queue.has_ended(&message, epoch, hub.epoch) {
                     gone.push(Gone::Message(at));
                 }
                 at += 1;

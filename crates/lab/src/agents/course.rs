@@ -7,8 +7,11 @@
 
 use std::time::Duration;
 
+use super::credits::Credits;
 use super::protocol::ToAgent;
 use crate::experiment::{Does, Plan, Role};
+use crate::workload::seating::Seating;
+use crate::workload::terms;
 use crate::workload::together::{Progress, RoleProgress};
 
 /// Agents may take so much longer than their plan says.
@@ -31,6 +34,8 @@ pub(super) struct Course<'a> {
     hosts: Vec<Progress>,
     /// Which roles everybody was told to be over.
     over: Vec<bool>,
+    /// Of roles that wait for who receives, by place.
+    credits: Vec<(usize, Credits)>,
     is_ended: bool,
     /// When the stage began; times are since the load was prepared.
     since: Duration,
@@ -42,9 +47,17 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    pub(super) fn new(plan: &'a Plan, hosts: usize) -> Self {
+    pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize) -> Self {
+        let credits = |(place, role): (usize, &Role)| {
+            let ahead = role
+                .ahead
+                .filter(|_| terms::readers(plan, role).next().is_some())?;
+            let open = (0..hosts).map(|host| seating.clients_on(host, place, role.clients) > 0);
+            Some((place, Credits::new(ahead, open.collect())))
+        };
         Self {
             plan,
+            credits: plan.roles.values().enumerate().filter_map(credits).collect(),
             stage: Stage::Connecting,
             hosts: vec![Progress::default(); hosts],
             over: vec![false; plan.roles.len()],
@@ -74,6 +87,9 @@ impl<'a> Course<'a> {
             self.watch(now);
             self.end_roles(&mut orders);
         }
+        if self.stage == Stage::Running {
+            self.hand_out();
+        }
         if self.stage == Stage::Running && self.hosts.iter().all(|host| host.is_sent) {
             self.enter(Stage::Settling, now);
             self.received.1 = now;
@@ -85,9 +101,10 @@ impl<'a> Course<'a> {
         if self.stage == Stage::Settling {
             let settle = self.plan.run.settle.0;
             let is_quiet = now.saturating_sub(self.received.1) >= settle;
-            let is_endless = now.saturating_sub(self.since) >= settle * 6;
-            if self.has_all() || is_quiet || is_endless {
-                self.is_drained = self.has_all() || is_quiet;
+            let is_endless = now.saturating_sub(self.since) >= settle.saturating_mul(6);
+            let has_each = self.has_each();
+            if has_each || is_quiet || is_endless {
+                self.is_drained = has_each || is_quiet;
                 orders.push(ToAgent::Stop);
                 self.enter(Stage::Ending, now);
             }
@@ -105,6 +122,41 @@ impl<'a> Course<'a> {
     /// From the start of the readers of a backlog until all of it was there.
     pub(super) fn drain(&self) -> Option<Duration> {
         self.drain
+    }
+
+    /// By role, how many messages the clients of each host may have made, where they wait for who receives.
+    pub(super) fn allowances(&self) -> impl Iterator<Item = (&'a str, &[u64])> {
+        let plan = self.plan;
+        let name = move |place: usize| plan.roles.keys().nth(place).map_or("", String::as_str);
+        let credits = self.credits.iter();
+        credits.map(move |(place, credits)| (name(*place), credits.allowed()))
+    }
+
+    /// Whether all clients of the role are at work, on every host that has some.
+    pub(super) fn is_at_work(&self, place: usize, seating: &Seating) -> bool {
+        let clients = self.plan.roles.values().nth(place).map_or(0, |role| role.clients);
+        let mut hosts = self.of_role(place).enumerate();
+        self.stage == Stage::Running
+            && hosts.all(|(host, role)| !role.has_ended || seating.clients_on(host, place, clients) == 0)
+    }
+
+    fn hand_out(&mut self) {
+        let mut credits = std::mem::take(&mut self.credits);
+        for (place, of_role) in &mut credits {
+            let received = self.plan.roles.values().nth(*place).and_then(|role| {
+                let readers = terms::readers(self.plan, role);
+                let received = readers
+                    .map(|(reader, role)| self.received(reader) / terms::deliveries(self.plan, role).max(1));
+                received.min()
+            });
+            let hosts: Vec<RoleProgress> = self.of_role(*place).collect();
+            of_role.hand_out(received.unwrap_or(0), &hosts);
+        }
+        self.credits = credits;
+    }
+
+    fn received(&self, place: usize) -> u64 {
+        self.of_role(place).map(|role| role.received).sum()
     }
 
     fn enter(&mut self, stage: Stage, now: Duration) {
@@ -167,31 +219,48 @@ impl<'a> Course<'a> {
 
     /// Whether every audience has as many messages as there are.
     fn has_all(&self) -> bool {
-        let mut consumers = self
-            .plan
-            .roles
-            .values()
-            .enumerate()
-            .filter(|(_, role)| role.does == Does::Consume);
-        consumers.all(|(place, role)| {
-            let producers = self
-                .plan
-                .roles
-                .values()
-                .enumerate()
-                .filter(|(_, other)| other.does == Does::Produce && self.set(other) == self.set(role));
-            let made: u64 = producers
-                .flat_map(|(producer, _)| self.of_role(producer))
-                .map(|producer| producer.made)
-                .sum();
-            let received: u64 = self.of_role(place).map(|consumer| consumer.received).sum();
-            let audiences = if role.fan_out { u64::from(role.clients) } else { 1 };
-            received >= made * audiences
+        self.consumers()
+            .all(|(place, role)| self.received(place) >= self.due(role))
+    }
+
+    /// Whether every audience has exactly the messages that there are. Where some came twice, others may be missing.
+    fn has_each(&self) -> bool {
+        self.consumers().all(|(place, role)| {
+            let is_awaited = self.producers(role).next().is_some();
+            !is_awaited || self.received(place) == self.due(role) && !self.may_repeat(role)
         })
     }
 
-    fn set<'b>(&'b self, role: &'b Role) -> Option<&'b String> {
-        role.topics.as_ref().or_else(|| self.plan.topics.keys().next())
+    fn consumers(&self) -> impl Iterator<Item = (usize, &'a Role)> {
+        let roles = self.plan.roles.values().enumerate();
+        roles.filter(|(_, role)| role.does == Does::Consume)
+    }
+
+    fn producers(&self, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
+        let plan = self.plan;
+        let roles = plan.roles.values().enumerate();
+        roles.filter(move |(_, role)| {
+            role.does == Does::Produce && terms::set(plan, role) == terms::set(plan, consumer)
+        })
+    }
+
+    /// How many messages are to come to a role.
+    fn due(&self, consumer: &'a Role) -> u64 {
+        let producers = self.producers(consumer);
+        let made: u64 = producers
+            .flat_map(|(place, _)| self.of_role(place))
+            .map(|producer| producer.made)
+            .sum();
+        made.saturating_mul(terms::deliveries(self.plan, consumer))
+    }
+
+    /// Whether some of a role's messages are sent twice, and nobody filters them.
+    fn may_repeat(&self, consumer: &'a Role) -> bool {
+        let topics = terms::set(self.plan, consumer).and_then(|set| self.plan.topics.get(set));
+        let is_filtered = topics.is_some_and(|topics| topics.filter.is_some());
+        let is_alone =
+            |role: &Role| role.duplicates <= 0.0 && (role.copies == 1 || consumer.follows.is_some());
+        !is_filtered && !self.producers(consumer).all(|(_, role)| is_alone(role))
     }
 }
 
@@ -236,7 +305,7 @@ mod tests {
     }
 
     fn begun(plan: &Plan) -> Course<'_> {
-        let mut course = Course::new(plan, 2);
+        let mut course = Course::new(plan, &Seating::default(), 2);
         course.on_progress(0, told(false, 0, 0, false));
         assert_eq!(course.orders(second(1)), [], "the other one is not connected");
         course.on_progress(1, told(false, 0, 0, false));
@@ -289,5 +358,47 @@ mod tests {
         assert!(!endless.is_drained);
         assert!(!endless.is_stuck(second(71)));
         assert!(endless.is_stuck(second(1000)));
+    }
+
+    #[test]
+    fn what_came_twice_does_not_stand_for_what_did_not_come() {
+        let repeating = "[roles.q]\ndoes = \"produce\"\ntotal = 1\nduplicates = 0.5";
+        for (roles, received, is_certain) in [
+            ("", [5, 5], true),
+            ("", [5, 6], false),
+            (repeating, [5, 5], false),
+        ] {
+            let plan = plan(roles);
+            let mut course = begun(&plan);
+            for (host, received) in received.into_iter().enumerate() {
+                course.on_progress(host, told(true, received, 5, true));
+            }
+            let orders = course.orders(second(20));
+            assert_eq!(orders.contains(&ToAgent::Stop), is_certain, "{received:?}");
+            assert!(
+                course.orders(second(30)).contains(&ToAgent::Stop) || is_certain,
+                "it is quiet"
+            );
+            assert!(course.is_drained);
+        }
+    }
+
+    #[test]
+    fn who_waits_for_who_receives_may_send_what_came_back() {
+        let plan = plan("[roles.q]\ndoes = \"produce\"\nahead = 10");
+        let mut course = begun(&plan);
+        assert_eq!(course.allowances().collect::<Vec<_>>(), [("q", &[5, 5][..])]);
+        let of_q = |made| RoleProgress {
+            made,
+            ..RoleProgress::default()
+        };
+        for (host, made) in [(0, 5), (1, 2)] {
+            let mut told = told(false, 3, 0, true);
+            told.roles.push(of_q(made));
+            course.on_progress(host, told);
+        }
+        let _ = course.orders(second(3));
+        // Six came, so sixteen may be there: whoever has sent all that it might gets more.
+        assert_eq!(course.allowances().collect::<Vec<_>>(), [("q", &[9, 7][..])]);
     }
 }

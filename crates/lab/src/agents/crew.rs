@@ -1,6 +1,7 @@
 //! All agents of a run, and a load on them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +11,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::AgentAddress;
-use super::course::Course;
+use super::diary::Diary;
+use super::following::{Following, Together};
 use super::member::{Link, Member, Report};
-use super::merge::{self, Seconds};
 use super::placing;
 use super::proof::Secret;
-use super::protocol::{FromAgent, Preparation, Share, ToAgent};
+use super::protocol::{Alone, FromAgent, OfLoad, Preparation, Share, ToAgent};
 use crate::drivers::DriverError;
 use crate::experiment::Plan;
 use crate::measure::process::Watched;
-use crate::results::{Network, ProcessKind, RateSample};
-use crate::workload::Loaded;
+use crate::results::{Network, ProcessKind};
 use crate::workload::load::Second;
 use crate::workload::seating::Seating;
+use crate::workload::{Loaded, filter};
 
 /// How often it is looked what the agents are to be told.
 const LOOK: Duration = Duration::from_millis(20);
@@ -43,6 +44,8 @@ pub struct Crew {
     connections: Vec<u64>,
     loads: u64,
     network: Option<Network>,
+    /// Where what they say for people goes; nowhere, until that is said.
+    logs: Option<PathBuf>,
     tasks: TaskTracker,
 }
 
@@ -59,14 +62,39 @@ pub(crate) struct Order {
     pub(crate) on_second: Box<dyn Fn(&Second) + Send + Sync>,
 }
 
+impl Order {
+    /// What a host is told of it.
+    pub(crate) fn preparation(&self, load: u64, seating: Seating, alone: Option<Alone>) -> Preparation {
+        Preparation {
+            load,
+            plan: filter::taken_out(&self.plan),
+            seating,
+            system: self.system.clone(),
+            address: self.address.clone(),
+            tag: self.tag.clone(),
+            topic_settings: self.topic_settings.clone(),
+            alone,
+        }
+    }
+}
+
 impl Crew {
     /// Connects to all agents, and measures the network to each.
     ///
     /// # Errors
     /// Names the agent that is not there, or does not take orders from here.
     pub async fn gather(agents: Vec<AgentAddress>, secret: Option<Secret>) -> Result<Self, String> {
+        let mut crew = Self::of(agents, secret);
+        for place in 0..crew.agents.len() {
+            crew.connect(place, true).await?;
+        }
+        Ok(crew)
+    }
+
+    /// Of agents that are not connected yet.
+    fn of(agents: Vec<AgentAddress>, secret: Option<Secret>) -> Self {
         let (told, reports) = mpsc::channel(REPORTS_WAITING);
-        let mut crew = Self {
+        Self {
             members: agents.iter().map(|_| None).collect(),
             connections: vec![0; agents.len()],
             agents,
@@ -75,17 +103,36 @@ impl Crew {
             told,
             loads: 0,
             network: None,
+            logs: None,
             tasks: TaskTracker::new(),
-        };
-        for place in 0..crew.agents.len() {
-            crew.connect(place, true).await?;
         }
-        Ok(crew)
+    }
+
+    /// Of agents at the other ends of these.
+    #[cfg(test)]
+    pub(super) async fn over<R, W>(ends: Vec<(R, W)>) -> Self
+    where
+        R: tokio::io::AsyncRead + Unpin + Send + 'static,
+        W: tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let addresses: Vec<String> = (1..=ends.len()).map(|number| format!("h:{number}")).collect();
+        let mut crew = Self::of(AgentAddress::parse_all(&addresses).unwrap(), None);
+        for (place, (reader, writer)) in ends.into_iter().enumerate() {
+            let link = Link::meet(reader, writer, None).await.unwrap();
+            crew.connections[place] = 1;
+            crew.members[place] = Some(link.keep((place, 1), crew.told.clone(), &crew.tasks));
+        }
+        crew
     }
 
     /// Between this machine and the agent that is farthest.
     pub fn network(&self) -> Option<Network> {
         self.network.clone()
+    }
+
+    /// What agents say for people goes to this folder from now on.
+    pub(crate) fn keep_logs(&mut self, logs: PathBuf) {
+        self.logs = Some(logs);
     }
 
     /// What the agents run on, a line each.
@@ -175,19 +222,11 @@ impl Crew {
         self.loads += 1;
         let seating = placing::seat(&order.plan, &self.agents).map_err(DriverError::Refused)?;
         for (host, member) in (0..).zip(self.members.iter().flatten()) {
-            let preparation = Preparation {
-                load: self.loads,
-                plan: Plan::clone(&order.plan),
-                seating: Seating {
-                    host,
-                    ..seating.clone()
-                },
-                system: order.system.clone(),
-                address: order.address.clone(),
-                tag: order.tag.clone(),
-                topic_settings: order.topic_settings.clone(),
-                alone: None,
+            let seating = Seating {
+                host,
+                ..seating.clone()
             };
+            let preparation = order.preparation(self.loads, seating, None);
             member.tell(ToAgent::Prepare(Box::new(preparation))).await;
         }
         let mut watched: Vec<Watched> = order
@@ -195,32 +234,26 @@ impl Crew {
             .iter()
             .map(|pid| Watched::new(ProcessKind::Broker, *pid))
             .collect();
-        let done = self.follow(&order, &mut watched).await;
-        let (shares, mut seconds, drain, is_drained) = match done {
-            Ok(done) => done,
-            Err(error) => {
-                self.tell_all(&ToAgent::Abandon).await;
-                return Err(error);
-            }
-        };
-        let roles =
-            merge::roles(&order.plan, &shares, &mut seconds, is_drained).map_err(DriverError::Failed)?;
-        Ok(self.put_together(&order, shares, roles, watched, drain, is_drained))
+        let mut diary = Diary::new(self.logs.as_deref(), &self.agents);
+        let done = self.follow(&order, &seating, &mut watched, &mut diary).await;
+        if done.is_err() {
+            self.tell_all(&ToAgent::Abandon).await;
+        }
+        Ok(self.put_together(&order, done?, watched))
     }
 
     /// Tells all agents what to do until each of them has said what it measured.
     async fn follow(
         &mut self,
         order: &Order,
+        seating: &Seating,
         watched: &mut [Watched],
-    ) -> Result<(Vec<Share>, Seconds, Option<Duration>, bool), DriverError> {
-        let hosts = self.agents.len();
+        diary: &mut Diary,
+    ) -> Result<Together, DriverError> {
         let started = Instant::now();
-        let mut course = Course::new(&order.plan, hosts);
-        let mut seconds = Seconds::new(hosts);
-        let mut shares: BTreeMap<usize, Share> = BTreeMap::new();
+        let mut following = Following::new(&order.plan, seating, self.agents.len());
         let mut stopped = None;
-        while shares.len() < hosts {
+        while !following.is_over() {
             let report = tokio::select! {
                 () = order.stop.cancelled(), if stopped.is_none() => {
                     // What came so far is still of interest.
@@ -231,30 +264,33 @@ impl Crew {
                 report = self.next_report() => Some(report),
                 () = sleep(LOOK) => None,
             };
-            if let Some((host, report)) = report {
-                match report {
-                    Report::Gone(reason) => return Err(self.went_away(host, &reason)),
-                    Report::Said(said) => {
-                        if let Some(share) =
-                            self.hear(host, said, order, &mut course, &mut seconds, watched)?
-                        {
-                            shares.insert(host, share);
-                        }
-                    }
+            match report {
+                Some((host, Report::Gone(reason))) => {
+                    diary.write(host, &[format!("it went away: {reason}")]);
+                    return Err(self.went_away(host, &reason));
                 }
+                Some((host, Report::Said(FromAgent::Load { load, said }))) if load == self.loads => {
+                    self.hear(host, said, order, &mut following, watched, diary)?;
+                }
+                // Of a load that nobody wants to know of any more, or of none.
+                Some((_, Report::Said(_))) | None => {}
             }
-            for next in course.orders(started.elapsed()) {
+            for next in following.orders(started.elapsed()) {
                 self.tell_all(&next).await;
             }
+            for (role, allowed) in following.allowances() {
+                for (member, made) in self.members.iter().flatten().zip(allowed) {
+                    member.allow(self.loads, role, *made);
+                }
+            }
             let is_overdue = stopped.is_some_and(|stopped: Instant| stopped.elapsed() > STOPPED_WITHIN);
-            if is_overdue || course.is_stuck(started.elapsed()) {
+            if is_overdue || following.is_stuck(started.elapsed()) {
                 return Err(DriverError::Failed(
                     "the agents did not come to an end".to_owned(),
                 ));
             }
         }
-        let (drain, is_drained) = (course.drain(), course.is_drained);
-        Ok((shares.into_values().collect(), seconds, drain, is_drained))
+        following.finish().map_err(DriverError::Failed)
     }
 
     fn went_away(&mut self, host: usize, reason: &str) -> DriverError {
@@ -271,72 +307,45 @@ impl Crew {
         })
     }
 
-    /// What an agent says; its share, if that was the end.
+    /// What an agent says of the load.
     fn hear(
         &self,
         host: usize,
-        said: FromAgent,
+        said: OfLoad,
         order: &Order,
-        course: &mut Course<'_>,
-        seconds: &mut Seconds,
+        following: &mut Following<'_>,
         watched: &mut [Watched],
-    ) -> Result<Option<Share>, DriverError> {
-        match said {
-            FromAgent::Progress { load, progress } if load == self.loads => {
-                course.on_progress(host, progress);
-            }
-            FromAgent::Seconds { load, roles } if load == self.loads => {
-                let known = seconds.known();
-                let whole = seconds.add(host, &roles);
-                let whole = whole.map_err(|error| {
-                    DriverError::Failed(format!(
-                        "agent {} told what it did not measure: {error}",
-                        self.name(host)
-                    ))
-                })?;
-                if let Some(samples) = whole {
-                    (order.on_second)(&second(&order.plan, samples));
+        diary: &mut Diary,
+    ) -> Result<(), DriverError> {
+        let name = self.name(host);
+        let told = match said {
+            OfLoad::Progress(progress) => following.on_progress(host, progress),
+            OfLoad::Seconds(second) => following.on_second(host, &second).map(|news| {
+                if let Some(whole) = news.whole {
+                    (order.on_second)(&whole);
                 }
-                if let Some(first) = roles.first().filter(|_| seconds.known() > known) {
+                if let Some((at_s, seconds)) = news.first {
                     for process in watched {
-                        process.sample(first.sample.at_s, first.sample.seconds);
+                        process.sample(at_s, seconds);
                     }
                 }
+            }),
+            OfLoad::Done(share) => following.on_share(host, *share),
+            OfLoad::Failed { reason, is_refusal } => {
+                return Err(DriverError::of(format!("agent {name}: {reason}"), is_refusal));
             }
-            FromAgent::Done { load, share } if load == self.loads => return Ok(Some(*share)),
-            FromAgent::Failed {
-                load,
-                reason,
-                is_refusal,
-            } if load == self.loads => {
-                let reason = format!("agent {}: {reason}", self.name(host));
-                return Err(if is_refusal {
-                    DriverError::Refused(reason)
-                } else {
-                    DriverError::Failed(reason)
-                });
+            OfLoad::Log(lines) => {
+                diary.write(host, &lines);
+                Ok(())
             }
-            // Of a load that nobody wants to know of any more.
-            FromAgent::Pong(_)
-            | FromAgent::Driver(_)
-            | FromAgent::Second { .. }
-            | FromAgent::Progress { .. }
-            | FromAgent::Seconds { .. }
-            | FromAgent::Done { .. }
-            | FromAgent::Failed { .. } => {}
-        }
-        Ok(None)
+            // Of who runs a load alone.
+            OfLoad::Second(_) => Ok(()),
+        };
+        told.map_err(|what| DriverError::Failed(format!("agent {name} told what cannot be: {what}")))
     }
 
-    fn put_together(
-        &self,
-        order: &Order,
-        shares: Vec<Share>,
-        roles: Vec<crate::results::RoleResult>,
-        watched: Vec<Watched>,
-        drain: Option<Duration>,
-        is_drained: bool,
-    ) -> Loaded {
+    fn put_together(&self, order: &Order, together: Together, watched: Vec<Watched>) -> Loaded {
+        let Together { shares, roles, .. } = together;
         let mut remarks = Vec::new();
         let (mut error, mut processes) = (None, Vec::new());
         processes.extend(watched.into_iter().map(Watched::finish));
@@ -357,7 +366,7 @@ impl Crew {
                 process
             }));
         }
-        if !is_drained && !order.stop.is_cancelled() {
+        if !together.is_drained && !order.stop.is_cancelled() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
         let has_delivery = roles.iter().any(|role| role.latencies.contains_key("delivery"));
@@ -373,8 +382,8 @@ impl Crew {
             processes,
             warmup_s,
             measured_s,
-            drain_s: drain.map(|drain| drain.as_secs_f64()),
-            sustainable_rate: None,
+            drain_s: together.drain.map(|drain| drain.as_secs_f64()),
+            sustainable_rate: together.sustainable_rate,
             error,
             remarks,
             books: Vec::new(),
@@ -392,28 +401,5 @@ impl Crew {
             .map(|member| (member.machine.id.as_str(), member.machine.cores))
             .collect();
         machines.values().sum::<u32>().max(1)
-    }
-}
-
-/// What goes on everywhere.
-fn second(plan: &Plan, samples: &[RateSample]) -> Second {
-    let per_second = |sample: &RateSample, count: u64| count as f64 / sample.seconds.max(1e-9);
-    let acknowledged: f64 = samples
-        .iter()
-        .map(|sample| per_second(sample, sample.acknowledged))
-        .sum();
-    let received: f64 = samples
-        .iter()
-        .map(|sample| per_second(sample, sample.received))
-        .sum();
-    Second {
-        at_s: samples.iter().map(|sample| sample.at_s).fold(0.0, f64::max),
-        of_s: (plan.run.warmup.0 + plan.run.duration.0).as_secs_f64(),
-        rate: if acknowledged > 0.0 {
-            acknowledged
-        } else {
-            received
-        },
-        p99_us: samples.iter().filter_map(|sample| sample.p99_us).max(),
     }
 }

@@ -88,6 +88,7 @@ impl Agent {
                 means: Means {
                     drivers,
                     reads_anywhere: false,
+                    precise: true,
                 },
                 say: Box::new(say),
             }),
@@ -145,15 +146,26 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let means = Means {
+        drivers,
+        // It runs for the user who started it.
+        reads_anywhere: true,
+        precise: true,
+    };
+    attend_with(means, reader, writer, stop).await
+}
+
+/// As [`attend`].
+pub(super) async fn attend_with<R, W>(means: Means, reader: R, writer: W, stop: CancellationToken) -> String
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let inside = Arc::new(Inside {
         secret: None,
         machine: machine(),
         is_taken: AtomicBool::new(false),
-        means: Means {
-            drivers,
-            // It runs for the user who started it.
-            reads_anywhere: true,
-        },
+        means,
         say: Box::new(|_| ()),
     });
     let reader = Reader::new(reader, INTRODUCTION_BYTES_MAX);

@@ -1,11 +1,12 @@
 //! The controller's end of one agent: introduction, the network between the two, and what goes back and forth.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -13,7 +14,7 @@ use super::AgentAddress;
 use super::proof::{Secret, Side, challenge};
 use super::protocol::{
     Answer, FromAgent, Greeting, INTRODUCTION_BYTES_MAX, Introduction, Machine, ProtocolError,
-    REPORT_BYTES_MAX, Reader, ToAgent, VERSION, fill, send,
+    REPORT_BYTES_MAX, Reader, ToAgent, VERSION, fill, send, send_within,
 };
 use crate::results::{Latencies, Network, histogram};
 
@@ -45,6 +46,8 @@ pub(crate) enum Report {
 #[derive(Debug)]
 pub(crate) struct Member {
     orders: mpsc::Sender<ToAgent>,
+    /// Which load it is about; what is told late is told as it is then.
+    allowed: watch::Sender<(u64, BTreeMap<String, u64>)>,
     pub(crate) machine: Machine,
 }
 
@@ -145,13 +148,18 @@ where
         tasks: &TaskTracker,
     ) -> Member {
         let (orders, mut waiting) = mpsc::channel(ORDERS_WAITING);
+        let (allowed, mut allowing) = watch::channel((0, BTreeMap::new()));
         let machine = self.machine.clone();
         tasks.spawn(async move {
-            let error = self.relay(mark, &reports, &mut waiting).await;
+            let error = self.relay(mark, &reports, &mut waiting, &mut allowing).await;
             // Nobody is told where nobody listens.
             let _ = reports.send((mark, Report::Gone(error))).await;
         });
-        Member { orders, machine }
+        Member {
+            orders,
+            allowed,
+            machine,
+        }
     }
 
     async fn relay<M: Copy>(
@@ -159,35 +167,42 @@ where
         mark: M,
         reports: &mpsc::Sender<(M, Report)>,
         orders: &mut mpsc::Receiver<ToAgent>,
+        allowing: &mut watch::Receiver<(u64, BTreeMap<String, u64>)>,
     ) -> String {
-        let mut heard = Instant::now();
         let mut pings = interval(PING_EVERY);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut number = 0;
         loop {
+            let heard = self.reader.heard();
             let sent = tokio::select! {
-                said = self.reader.next::<FromAgent>() => {
-                    heard = Instant::now();
-                    match said {
-                        Ok(FromAgent::Pong(_)) => Ok(()),
-                        Ok(said) => match reports.send((mark, Report::Said(said))).await {
-                            Ok(()) => Ok(()),
-                            Err(_) => return "nobody listens".to_owned(),
-                        },
-                        Err(error) => return error.to_string(),
-                    }
-                }
+                // What is there is heard before anybody is called silent.
+                biased;
+                said = self.reader.next::<FromAgent>() => match said {
+                    Ok(FromAgent::Pong(_)) => Ok(()),
+                    Ok(said) => match reports.send((mark, Report::Said(said))).await {
+                        Ok(()) => Ok(()),
+                        Err(_) => return "nobody listens".to_owned(),
+                    },
+                    Err(error) => return error.to_string(),
+                },
                 order = orders.recv() => match order {
-                    Some(order) => send(&mut self.writer, &order).await,
+                    Some(order) => send_within(SILENCE_MAX, &mut self.writer, &order).await,
                     None => return "the controller is done with it".to_owned(),
                 },
+                Ok(()) = allowing.changed() => {
+                    let (load, made) = allowing.borrow_and_update().clone();
+                    send_within(SILENCE_MAX, &mut self.writer, &ToAgent::Allow { load, made }).await
+                }
                 _ = pings.tick() => {
                     number += 1;
-                    send(&mut self.writer, &ToAgent::Ping(number)).await
+                    send_within(SILENCE_MAX, &mut self.writer, &ToAgent::Ping(number)).await
                 }
-                () = sleep_until(heard + SILENCE_MAX) => {
+                // A message may take longer than that to come.
+                () = sleep_until(heard + SILENCE_MAX) => if self.reader.heard() > heard {
+                    Ok(())
+                } else {
                     return format!("it said nothing for {} s", SILENCE_MAX.as_secs());
-                }
+                },
             };
             if let Err(error) = sent {
                 return error.to_string();
@@ -200,6 +215,18 @@ impl Member {
     /// Tells the agent; one that is gone is reported as such elsewhere.
     pub(crate) async fn tell(&self, order: ToAgent) {
         let _ = self.orders.send(order).await;
+    }
+
+    /// Tells the agent how many messages of a role its clients may have sent, at its leisure: the latest number stands for
+    /// those before it.
+    pub(crate) fn allow(&self, load: u64, role: &str, made: u64) {
+        self.allowed.send_if_modified(|(of_load, allowed)| {
+            if *of_load != load {
+                allowed.clear();
+            }
+            *of_load = load;
+            allowed.insert(role.to_owned(), made) != Some(made)
+        });
     }
 }
 

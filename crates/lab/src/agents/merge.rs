@@ -2,64 +2,78 @@
 //! all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
 use super::protocol::Share;
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
-use crate::workload::Ledger;
-use crate::workload::together::{RoleBooks, RoleSecond};
+use crate::workload::ledger::Came;
+use crate::workload::streams::{Piece, Streams};
+use crate::workload::tally::Tally;
+use crate::workload::terms;
+use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
-/// The samples of all hosts, second by second. Hosts begin together, so the n-th sample of one goes with that of another.
+/// The samples of all hosts, second by second: those with the same number are of the same time.
 #[derive(Debug)]
 pub(super) struct Seconds {
-    hosts: usize,
+    /// By host, the number that is told next.
+    next: Vec<usize>,
     rows: Vec<Row>,
-    /// How many each host has told.
-    told: Vec<usize>,
+    /// Of these rows nothing more comes.
+    closed: usize,
+    /// So many seconds a load can have.
+    rows_max: usize,
 }
 
+/// A second of all hosts.
 #[derive(Debug, Default)]
-struct Row {
+pub(super) struct Row {
     hosts: usize,
     /// By role.
-    samples: Vec<RateSample>,
+    pub(super) samples: Vec<RateSample>,
+    /// By role, how many changes of its rate all hosts had heard of when it began.
+    pub(super) changes: Vec<u64>,
     /// While some hosts have not told theirs.
     histograms: Vec<Histogram<u64>>,
 }
 
 impl Seconds {
-    pub(super) fn new(hosts: usize) -> Self {
+    pub(super) fn new(hosts: usize, rows_max: usize) -> Self {
         Self {
-            hosts,
+            next: vec![0; hosts],
             rows: Vec::new(),
-            told: vec![0; hosts],
+            closed: 0,
+            rows_max,
         }
     }
 
-    /// Adds a host's next second; the samples of the second if that was the last host to tell it.
-    pub(super) fn add(&mut self, host: usize, roles: &[RoleSecond]) -> Result<Option<&[RateSample]>, String> {
-        let Some(told) = self.told.get_mut(host) else {
+    /// Adds a second of a host; that of all hosts, if it was the last one to tell it.
+    pub(super) fn add(&mut self, host: usize, second: &HostSecond) -> Result<Option<&Row>, String> {
+        let hosts = self.next.len();
+        let (Some(next), Ok(place)) = (self.next.get_mut(host), usize::try_from(second.number)) else {
             return Ok(None);
         };
-        let place = *told;
-        *told += 1;
+        if place < *next || place >= self.rows_max {
+            return Err(format!("second number {place} where {next} is the next one"));
+        }
+        *next = place + 1;
         if self.rows.len() <= place {
             self.rows.resize_with(place + 1, Row::default);
         }
-        let Some(row) = self.rows.get_mut(place) else {
-            return Ok(None);
-        };
-        row.add(roles)?;
-        if row.hosts == self.hosts {
-            row.close();
-            return Ok(Some(&row.samples));
+        if let Some(row) = self.rows.get_mut(place) {
+            row.add(&second.roles)?;
         }
-        Ok(None)
+        let told = self.next.iter().min().copied().unwrap_or(0);
+        for row in self.rows.iter_mut().take(told).skip(self.closed) {
+            row.close();
+        }
+        self.closed = told;
+        Ok(self.rows.get(place).filter(|row| row.hosts == hosts))
     }
 
-    /// Whether this host is the first to tell of its latest second: how many are known.
+    /// How many seconds somebody has told.
     pub(super) fn known(&self) -> usize {
         self.rows.len()
     }
@@ -78,14 +92,20 @@ impl Seconds {
 
 impl Row {
     fn add(&mut self, roles: &[RoleSecond]) -> Result<(), String> {
-        self.hosts += 1;
-        self.samples
-            .resize(roles.len().max(self.samples.len()), RateSample::default());
-        if self.histograms.len() < roles.len() {
+        if self.hosts == 0 {
+            self.samples = vec![RateSample::default(); roles.len()];
+            self.changes = vec![u64::MAX; roles.len()];
             self.histograms.resize_with(roles.len(), histogram::empty);
         }
-        for ((sum, latencies), role) in self.samples.iter_mut().zip(&mut self.histograms).zip(roles) {
+        self.hosts += 1;
+        let sums = self
+            .samples
+            .iter_mut()
+            .zip(&mut self.changes)
+            .zip(&mut self.histograms);
+        for (((sum, changes), latencies), role) in sums.zip(roles) {
             add_sample(sum, &role.sample);
+            *changes = role.changes.min(*changes);
             if !role.histogram.is_empty() {
                 let came = histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
                 latencies.add(&came).map_err(|error| error.to_string())?;
@@ -115,11 +135,103 @@ fn add_sample(sum: &mut RateSample, other: &RateSample) {
     sum.reconnects += other.reconnects;
 }
 
+/// What came to the audiences of all roles, on whatever hosts, by the place of the role.
+#[derive(Debug, Default)]
+pub(super) struct Accounts(BTreeMap<usize, Account>);
+
+#[derive(Debug)]
+struct Account {
+    came: Audiences,
+    /// How much of it had come before.
+    again: u64,
+}
+
+#[derive(Debug)]
+enum Audiences {
+    /// By their numbers, each of which gets every message once.
+    Once(Vec<Streams>),
+    /// One to which every message comes several times.
+    Several(Tally),
+}
+
+impl Accounts {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let roles = plan.roles.values().enumerate();
+        let consumers = roles.filter(|(_, role)| role.does == Does::Consume);
+        let account = |(place, role): (usize, &Role)| {
+            let streams =
+                || producers(plan, role).flat_map(|(sender, producer)| terms::streams(sender, producer));
+            let each = terms::each(plan, role);
+            let came = if each == 1 {
+                let audience = |_| {
+                    let mut audience = Streams::default();
+                    streams().for_each(|stream| audience.expect(stream));
+                    audience
+                };
+                Audiences::Once((0..terms::audiences(role)).map(audience).collect())
+            } else {
+                let mut tally = Tally::new(each);
+                streams().for_each(|stream| tally.expect(stream));
+                Audiences::Several(tally)
+            };
+            (place, Account { came, again: 0 })
+        };
+        Self(consumers.map(account).collect())
+    }
+
+    /// What came on a host to the role at `place`.
+    pub(super) fn absorb(&mut self, place: usize, told: &Came) {
+        let Some(account) = self.0.get_mut(&place) else {
+            return;
+        };
+        account.again += match &mut account.came {
+            Audiences::Once(audiences) => {
+                let absorb = |(audience, piece): &(u32, Piece)| {
+                    let audience = usize::try_from(*audience).ok();
+                    let audience = audience.and_then(|audience| audiences.get_mut(audience));
+                    audience.map_or(0, |audience| audience.absorb(piece))
+                };
+                told.pieces.iter().map(absorb).fold(0, u64::saturating_add)
+            }
+            Audiences::Several(tally) => {
+                let again = told.arrived.iter().map(|arrived| tally.absorb(arrived));
+                again.fold(0, u64::saturating_add)
+            }
+        };
+    }
+}
+
+impl Account {
+    /// Acknowledged messages that the audiences never got.
+    fn lost(&self, sent: &Sent) -> u64 {
+        match &self.came {
+            Audiences::Once(audiences) => {
+                let lost = audiences.iter().map(|audience| {
+                    sent.missing_of(|stream, count, excused| audience.missing(stream, count, excused))
+                });
+                lost.fold(0, u64::saturating_add)
+            }
+            Audiences::Several(tally) => {
+                sent.missing_of(|stream, count, excused| tally.missing(stream, count, excused))
+            }
+        }
+    }
+}
+
+/// Who sends what a role receives, by place.
+fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
+    let roles = plan.roles.values().enumerate();
+    roles.filter(move |(_, role)| {
+        role.does == Does::Produce && terms::set(plan, role) == terms::set(plan, consumer)
+    })
+}
+
 /// The roles' results out of the shares of all hosts. `is_drained`: what has not come by now is lost.
 pub(super) fn roles(
     plan: &Plan,
     shares: &[Share],
     seconds: &mut Seconds,
+    accounts: &mut Accounts,
     is_drained: bool,
 ) -> Result<Vec<RoleResult>, String> {
     let mut merged = Vec::new();
@@ -140,8 +252,15 @@ pub(super) fn roles(
         sum.latencies = latencies(of_hosts())?;
         sum.samples = seconds.of_role(place);
         if role.does == Does::Consume {
-            let (lost, both) = accounted(plan, place, role, shares);
-            sum.totals.duplicated += both;
+            for books in shares.iter().filter_map(|share| share.books.get(place)) {
+                accounts.absorb(place, &books.came);
+            }
+            let account = accounts.0.get(&place);
+            let again = account.map_or(0, |account| account.again);
+            let lost = account.map_or(0, |account| account.lost(&Sent::of(plan, role, shares)));
+            // Each host took what came to it for the first time.
+            sum.totals.duplicated += again;
+            sum.totals.received = sum.totals.received.saturating_sub(again);
             sum.totals.lost = if is_drained { lost } else { 0 };
         }
         merged.push(sum);
@@ -162,48 +281,41 @@ fn latencies<'a>(
     Ok(all.into_iter().map(of).collect())
 }
 
-/// Acknowledged messages that the audiences of a role never got, and how many came on two hosts to the same audience.
-fn accounted(plan: &Plan, place: usize, consumer: &Role, shares: &[Share]) -> (u64, u64) {
-    let set = |role: &Role| role.topics.clone().or_else(|| plan.topics.keys().next().cloned());
-    let producers = plan
-        .roles
-        .values()
-        .enumerate()
-        .filter(|(_, role)| role.does == Does::Produce && set(role) == set(consumer));
-    let mut streams: Vec<(u32, u64)> = Vec::new();
-    let mut given_up: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-    for (at, _) in producers {
-        let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
-        if books.iter().any(|books| books.is_overwhelmed) {
-            continue;
-        }
-        for books in books {
-            streams.extend(&books.streams);
-            for (stream, messages) in &books.given_up {
-                given_up.entry(*stream).or_default().extend(messages);
+/// What the producers of a set sent, on all hosts.
+#[derive(Debug, Default)]
+struct Sent {
+    streams: Vec<(u32, u64)>,
+    given_up: BTreeMap<u32, BTreeSet<u64>>,
+}
+
+impl Sent {
+    fn of(plan: &Plan, consumer: &Role, shares: &[Share]) -> Self {
+        let mut sent = Self::default();
+        for (at, _) in producers(plan, consumer) {
+            let books: Vec<&RoleBooks> = shares.iter().filter_map(|share| share.books.get(at)).collect();
+            if books.iter().any(|books| books.is_overwhelmed) {
+                continue;
+            }
+            for books in books {
+                sent.streams.extend(&books.streams);
+                for (stream, messages) in &books.given_up {
+                    sent.given_up.entry(*stream).or_default().extend(messages);
+                }
             }
         }
+        sent
     }
-    let audiences = if consumer.fan_out { consumer.clients } else { 1 };
-    let (mut lost, mut both) = (0, 0);
-    for audience in 0..audiences {
-        let mut ledger = Ledger::default();
-        for (stream, _) in &streams {
-            ledger.expect(*stream);
-        }
-        for books in shares.iter().filter_map(|share| share.books.get(place)) {
-            let found = books.audiences.iter().find(|(number, _)| *number == audience);
-            if let Some((_, images)) = found {
-                both += ledger.absorb(images);
-            }
-        }
-        for (stream, count) in &streams {
-            lost += ledger.missing(*stream, *count, |sequence| {
-                given_up.get(stream).is_some_and(|set| set.contains(&sequence))
-            });
-        }
+
+    /// Of all streams what is missing, but for what was given up.
+    fn missing_of(&self, missing: impl Fn(u32, u64, &dyn Fn(Range<u64>) -> u64) -> u64) -> u64 {
+        let of_stream = |(stream, count): &(u32, u64)| {
+            let given_up = self.given_up.get(stream);
+            missing(*stream, *count, &|range| {
+                given_up.map_or(0, |set| set.range(range).count() as u64)
+            })
+        };
+        self.streams.iter().map(of_stream).fold(0, u64::saturating_add)
     }
-    (lost, both)
 }
 
 #[cfg(test)]
@@ -214,43 +326,62 @@ mod tests {
     use crate::experiment::Source;
     use crate::results::Counts;
 
-    fn second(at_s: f64, received: u64, latency_ms: u64, count: u64) -> RoleSecond {
+    fn second(number: u64, received: u64, latency_ms: u64, count: u64) -> HostSecond {
         let mut latencies = histogram::empty();
         histogram::record(&mut latencies, Duration::from_millis(latency_ms), count);
-        RoleSecond {
+        let of_role = RoleSecond {
             sample: RateSample {
-                at_s,
+                at_s: number as f64 + 1.0,
                 seconds: 1.0,
                 clients: 1,
                 received,
                 ..RateSample::default()
             },
             histogram: histogram::encode(&latencies),
+            changes: number,
+            came: Came::default(),
+        };
+        HostSecond {
+            number,
+            roles: vec![of_role],
         }
     }
 
     #[test]
     fn a_second_is_whole_when_all_hosts_have_told_it() {
-        let mut seconds = Seconds::new(2);
-        assert!(seconds.add(0, &[second(1.0, 10, 1, 90)]).unwrap().is_none());
-        assert!(seconds.add(0, &[second(2.0, 20, 1, 1)]).unwrap().is_none());
-        let whole = seconds.add(1, &[second(1.0, 5, 500, 10)]).unwrap().unwrap();
-        assert_eq!((whole[0].received, whole[0].clients), (15, 2));
+        let mut seconds = Seconds::new(2, 10);
+        assert!(seconds.add(0, &second(0, 10, 1, 90)).unwrap().is_none());
+        assert!(seconds.add(0, &second(1, 20, 1, 1)).unwrap().is_none());
+        let whole = seconds.add(1, &second(0, 5, 500, 10)).unwrap().unwrap();
+        assert_eq!((whole.samples[0].received, whole.samples[0].clients), (15, 2));
+        assert_eq!(whole.changes, [0]);
         // Of a hundred the slowest ten: not the worst of two medians, nor their mean.
-        assert_eq!(whole[0].p50_us.unwrap() / 100, 10);
-        assert_eq!(whole[0].p99_us.unwrap() / 10_000, 50);
-        let all = seconds.of_role(0);
-        assert_eq!(all.len(), 2);
-        assert_eq!(all[1].received, 20);
-        let broken = RoleSecond {
-            histogram: "AAAA".to_owned(),
-            ..second(3.0, 1, 1, 1)
-        };
-        assert!(seconds.add(1, &[broken]).is_err());
+        assert_eq!(whole.samples[0].p50_us.unwrap() / 100, 10);
+        assert_eq!(whole.samples[0].p99_us.unwrap() / 10_000, 50);
+        // What one of them could not tell belongs to no other second.
+        assert!(seconds.add(0, &second(2, 1, 1, 1)).unwrap().is_none());
+        let whole = seconds.add(1, &second(2, 2, 1, 1)).unwrap().unwrap();
+        assert_eq!(whole.samples[0].received, 3);
+        assert!((whole.samples[0].at_s - 3.0).abs() < 1e-9);
+        let received: Vec<_> = seconds.of_role(0).iter().map(|sample| sample.received).collect();
+        assert_eq!(received, [15, 20, 3]);
+    }
+
+    #[test]
+    fn a_second_that_cannot_be_is_named() {
+        let mut seconds = Seconds::new(2, 10);
+        let mut broken = second(0, 1, 1, 1);
+        broken.roles[0].histogram = "AAAA".to_owned();
+        assert!(seconds.add(1, &broken).is_err());
+        assert!(seconds.add(0, &second(5, 1, 1, 1)).is_ok());
+        for number in [4, 10, u64::MAX] {
+            assert!(seconds.add(0, &second(number, 1, 1, 1)).is_err(), "{number}");
+        }
+        assert_eq!(seconds.known(), 6);
     }
 
     fn plan() -> Plan {
-        let text = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.c]\ndoes = \"consume\"\n[roles.p]\ndoes = \"produce\"";
+        let text = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.c]\ndoes = \"consume\"\n[roles.p]\ndoes = \"produce\"\nclients = 2";
         Source {
             place: "x".to_owned(),
             text: text.to_owned(),
@@ -259,14 +390,20 @@ mod tests {
         .unwrap()
     }
 
-    fn share(stream: u32, came: &[(u32, std::ops::Range<u64>)]) -> Share {
-        let mut ledger = Ledger::default();
+    fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Share {
+        let mut ledger = crate::workload::Ledger::default();
         for (stream, sequences) in came {
             ledger.expect(*stream);
             sequences.clone().for_each(|sequence| {
                 ledger.enter(*stream, sequence);
             });
         }
+        let mut told = Came::default();
+        ledger.tell(0, true, &mut told);
+        let received = came
+            .iter()
+            .map(|(_, sequences)| sequences.end - sequences.start)
+            .sum();
         let result = |name: &str, does: &str| RoleResult {
             name: name.to_owned(),
             does: does.to_owned(),
@@ -274,6 +411,7 @@ mod tests {
             counts: Counts::default(),
             totals: Counts {
                 sent: 100,
+                received,
                 ..Counts::default()
             },
             rate: 10.0,
@@ -290,7 +428,7 @@ mod tests {
             roles: vec![result("c", "consume"), result("p", "produce")],
             books: vec![
                 RoleBooks {
-                    audiences: vec![(0, ledger.image())],
+                    came: told,
                     ..RoleBooks::default()
                 },
                 RoleBooks {
@@ -307,17 +445,37 @@ mod tests {
 
     #[test]
     fn messages_are_accounted_for_across_hosts() {
-        // Of stream 1 the messages 60 to 69 came on both hosts, and 98 never did; 99 was given up by who sent it.
+        // Of the first stream the messages 60 to 69 came on both hosts, and 98 never did; 99 was given up by who sent it.
+        let plan = plan();
+        let streams: Vec<u32> = terms::streams(1, &plan.roles["p"]).collect();
+        let (one, other) = (streams[0], streams[1]);
         let shares = [
-            share(1, &[(1, 0..70), (2, 50..100)]),
-            share(2, &[(1, 60..98), (2, 0..50)]),
+            share(one, &[(one, 0..70), (other, 50..100)]),
+            share(other, &[(one, 60..98), (other, 0..50)]),
         ];
-        let merged = roles(&plan(), &shares, &mut Seconds::new(2), true).unwrap();
+        let merged = roles(
+            &plan,
+            &shares,
+            &mut Seconds::new(2, 10),
+            &mut Accounts::new(&plan),
+            true,
+        )
+        .unwrap();
         assert_eq!(merged[0].totals.lost, 1);
-        assert_eq!(merged[0].totals.duplicated, 10);
+        assert_eq!(
+            (merged[0].totals.duplicated, merged[0].totals.received),
+            (10, 198)
+        );
         assert_eq!((merged[1].clients, merged[1].totals.sent), (2, 200));
         assert!((merged[1].rate - 20.0).abs() < 1e-9);
-        let undecided = roles(&plan(), &shares, &mut Seconds::new(2), false).unwrap();
+        let undecided = roles(
+            &plan,
+            &shares,
+            &mut Seconds::new(2, 10),
+            &mut Accounts::new(&plan),
+            false,
+        )
+        .unwrap();
         assert_eq!(undecided[0].totals.lost, 0, "it was still coming");
     }
 }

@@ -7,30 +7,39 @@
 //! Prepare(plan, seats, system)  ──────────▶    connects who receives
 //!                               ◀──────────    Progress: connected
 //! Begin, to all at once         ──────────▶    load, on its own clock
-//!                               ◀──────────    Seconds, Progress
-//! Over(role), End, Stop         ──────────▶
+//!                               ◀──────────    Seconds, Progress, Log
+//! Rate, Allow, Over, End, Stop  ──────────▶
 //!                               ◀──────────    Done: counts, histograms, what came message by message
 //! ```
 //!
 //! Clocks of two hosts are never compared: every moment is of the host where it is used. A message that was sent on one
-//! host and received on another counts and has no latency. An agent that vanishes is that point's result.
+//! host and received on another counts and has no latency. An agent that vanishes, or says what cannot be, is that point's
+//! result.
 //!
 //! A program with other clients ([`crate::clients`]) is told the same over pipes, and runs a load alone.
 //!
 //! - [`protocol`]: messages and frames; [`proof`]: who may tell an agent what to do
 //! - [`host`], `session`: the agent
-//! - `member`, `course`, [`crew`]: the controller's side; `merge`: one result out of many
+//! - `member`, [`crew`]: the controller's connections; `following`: what it makes of what they tell, with `course` (what comes
+//!   when), `credits` (how far who sends may be ahead), `plausible` (what cannot be) and `merge` (one result out of many)
+//! - `diary`: what agents say for people
 //! - [`placing`]: who sits where, and what would compare clocks
 
 mod course;
+mod credits;
 pub mod crew;
+mod diary;
+mod following;
 pub mod host;
 pub(crate) mod member;
 mod merge;
 pub mod placing;
+mod plausible;
 pub mod proof;
 pub mod protocol;
 mod session;
+#[cfg(test)]
+mod simulated;
 
 pub use crew::Crew;
 pub use host::{Agent, attend};
@@ -43,6 +52,8 @@ pub struct AgentAddress {
     /// `HOST:PORT`.
     pub address: String,
 }
+
+const NAME_BYTES_MAX: usize = 100;
 
 impl AgentAddress {
     /// Reads `HOST:PORT` or `NAME=HOST:PORT`; without a name it is called by its number.
@@ -57,9 +68,11 @@ impl AgentAddress {
         let is_address = address
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-        if name.is_empty() || !is_address {
+        // A file is named for it.
+        let is_name = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_name) || !is_address {
             return Err(format!(
-                "`{text}` is no agent: expected HOST:PORT or NAME=HOST:PORT"
+                "`{text}` is no agent: expected HOST:PORT or NAME=HOST:PORT, the name of letters, digits, `.`, `_` and `-`"
             ));
         }
         Ok(Self {
@@ -96,7 +109,16 @@ mod tests {
         let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
         assert_eq!(names, ["a", "2", "3"]);
         assert_eq!(agents[0].address, "10.0.0.1:7071");
-        for wrong in ["", "host", "host:", ":5", "=h:1", "host:99999"] {
+        for wrong in [
+            "",
+            "host",
+            "host:",
+            ":5",
+            "=h:1",
+            "host:99999",
+            "a/b=h:1",
+            "ö=h:1",
+        ] {
             assert!(AgentAddress::parse(wrong, 1).is_err(), "{wrong}");
         }
         let twice = ["a=h:1", "a=h:2"].map(str::to_owned);

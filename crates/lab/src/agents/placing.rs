@@ -3,34 +3,24 @@
 use std::collections::BTreeSet;
 
 use super::AgentAddress;
-use crate::experiment::{Does, Experiment, FigureKind, Plan, Rate, Role};
+use crate::experiment::{Does, Experiment, FigureKind, Plan, Role};
 use crate::workload::seating::{RoleSeats, Seating};
+use crate::workload::terms;
 
 /// Seats all clients of a plan at agents.
 ///
 /// # Errors
-/// Where a role names an agent that is not there, or asks what is not measured across hosts.
+/// Where a role names an agent that is not there.
 pub fn seat(plan: &Plan, agents: &[AgentAddress]) -> Result<Seating, String> {
     let mut roles = Vec::new();
     for (name, role) in &plan.roles {
-        if matches!(role.rate, Rate::Adaptive(_)) {
-            return Err(format!(
-                "roles.{name}.rate: an adaptive rate is steered on one machine: run it without agents"
-            ));
-        }
-        if role.ahead.is_some() || role.follows.is_some() {
-            return Err(format!(
-                "roles.{name}: `ahead` and `follows` are accounted for on one machine: run it without agents"
-            ));
-        }
+        let mut hosts = hosts(name, role, agents)?;
         if role.does == Does::Filter {
-            return Err(
-                "topics.filter: the filter before a system without one of its own is on one machine: run it without agents"
-                    .to_owned(),
-            );
+            // What they have seen is in one place, as all of them ask it about every message.
+            hosts.truncate(1);
         }
         roles.push(RoleSeats {
-            hosts: hosts(name, role, agents)?,
+            hosts,
             together: role.copies,
         });
     }
@@ -75,7 +65,9 @@ pub fn check_clocks(
                 .roles
                 .values()
                 .enumerate()
-                .filter(|(_, other)| other.does == Does::Produce && shares_topics(plan, role, other))
+                .filter(|(_, other)| {
+                    other.does == Does::Produce && terms::set(plan, role) == terms::set(plan, other)
+                })
                 .map(|(other, producer)| used(seating, other, producer))
                 .collect(),
             // A relay's messages go from one of its clients to another: two of them have to sit on one host.
@@ -113,11 +105,6 @@ fn used(seating: &Seating, place: usize, role: &Role) -> BTreeSet<u32> {
     hosts.iter().copied().take(parties).collect()
 }
 
-fn shares_topics(plan: &Plan, one: &Role, other: &Role) -> bool {
-    let set = |role: &Role| role.topics.clone().or_else(|| plan.topics.keys().next().cloned());
-    set(one) == set(other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +140,27 @@ mod tests {
             "roles stand in the order of their names"
         );
         assert_eq!(seating.roles[0].hosts, [1]);
+    }
+
+    #[test]
+    fn whatever_does_not_compare_clocks_can_be_asked_and_filters_sit_together() {
+        let text = "question = \"?\"\nsystems = [\"kafka\"]\n[topics.songs]\nfilter = \"1s\"\n[roles.p]\ndoes = \"produce\"\n\
+                    clients = 4\nrate = { adaptive = { first = 1, p99 = \"1s\", every = \"1s\" } }\n[roles.q]\n\
+                    does = \"produce\"\nahead = 10\n[roles.c]\ndoes = \"consume\"";
+        let source = Source {
+            place: "x".to_owned(),
+            text: text.to_owned(),
+        };
+        let plan = source.plan(1.0, &std::collections::BTreeMap::new()).unwrap();
+        let plan = crate::workload::filter::before(&plan, "kafka");
+        let seating = seat(&plan, &agents()).unwrap();
+        let hosts: Vec<_> = plan
+            .roles
+            .keys()
+            .map(String::as_str)
+            .zip(seating.roles.iter().map(|seats| seats.hosts.len()))
+            .collect();
+        assert_eq!(hosts, [("c", 2), ("p", 2), ("q", 2), ("songs-filter", 1)]);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! The agent speaks first: [`Greeting`]; then [`Introduction`], [`Answer`]; then [`ToAgent`] and [`FromAgent`] in any
 //! order. Whoever reads bounds the length before it takes memory.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -16,15 +17,16 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::{Instant, timeout};
 
 use crate::experiment::Plan;
 use crate::results::{ProcessSeries, RoleResult};
 use crate::workload::load::Second;
 use crate::workload::seating::Seating;
-use crate::workload::together::{Progress, RoleBooks, RoleSecond};
+use crate::workload::together::{HostSecond, Progress, RoleBooks};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// What an agent is told.
@@ -35,6 +37,8 @@ pub const REPORT_BYTES_MAX: usize = 256 << 20;
 const MESSAGE: u8 = 0;
 const FILL: u8 = 1;
 const HEAD_BYTES: usize = 5;
+/// What the other side has to take in time.
+const PART_BYTES: usize = 64 << 10;
 
 /// An agent's first words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +88,16 @@ pub enum ToAgent {
     Begin,
     /// The clients of a role have ended on all hosts.
     Over(String),
+    /// From now on all clients of a role together, on whatever hosts, send so many messages a second.
+    Rate {
+        role: String,
+        rate: f64,
+    },
+    /// By role, how many messages its clients on this host may have sent since the load began.
+    Allow {
+        load: u64,
+        made: BTreeMap<String, u64>,
+    },
     /// There is nothing left to be sent.
     End,
     /// There is nothing left to be received.
@@ -141,25 +155,27 @@ pub struct Alone {
 pub enum FromAgent {
     Pong(u64),
     Driver(Described),
-    /// Of a load that the host runs alone.
-    Second {
+    /// Of a load that was prepared.
+    Load {
         load: u64,
-        second: Second,
+        said: OfLoad,
     },
-    Progress {
-        load: u64,
-        progress: Progress,
-    },
-    Seconds {
-        load: u64,
-        roles: Vec<RoleSecond>,
-    },
-    Done {
-        load: u64,
-        share: Box<Share>,
-    },
+}
+
+/// What becomes of a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OfLoad {
+    /// Of one that the host runs alone.
+    Second(Second),
+    Progress(Progress),
+    Seconds(HostSecond),
+    /// Lines for people.
+    Log(Vec<String>),
+    /// The last that is said of it.
+    Done(Box<Share>),
+    /// Instead.
     Failed {
-        load: u64,
         reason: String,
         is_refusal: bool,
     },
@@ -201,6 +217,8 @@ pub struct Reader<R> {
     from: R,
     buffer: BytesMut,
     bytes_max: usize,
+    /// When something came last.
+    heard: Instant,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -209,7 +227,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             from,
             buffer: BytesMut::new(),
             bytes_max,
+            heard: Instant::now(),
         }
+    }
+
+    /// When something came last, if only a part of a message.
+    pub fn heard(&self) -> Instant {
+        self.heard
     }
 
     /// From now on frames may be this long.
@@ -236,6 +260,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return Err(ProtocolError::Ended);
             }
+            self.heard = Instant::now();
         }
     }
 
@@ -273,6 +298,26 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 pub async fn send<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     to.write_all(&frame(MESSAGE, &json)?).await
+}
+
+/// As [`send`], to somebody who may not take it.
+///
+/// # Errors
+/// Where the connection ends, or the other side takes nothing for so long.
+pub async fn send_within<T: Serialize>(
+    patience: Duration,
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+) -> io::Result<()> {
+    let json = serde_json::to_vec(message)?;
+    for part in frame(MESSAGE, &json)?.chunks(PART_BYTES) {
+        let sent = timeout(patience, to.write_all(part)).await;
+        sent.unwrap_or_else(|_| {
+            let what = format!("it took nothing for {} s", patience.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, what))
+        })?;
+    }
+    Ok(())
 }
 
 /// Sends bytes that the other side forgets.
@@ -319,6 +364,29 @@ mod tests {
             reader.next::<ToAgent>().await,
             Err(ProtocolError::Ended)
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_message_to_a_slow_reader_is_sent_and_one_to_nobody_is_not() {
+        let (mut here, there) = tokio::io::duplex(64 << 10);
+        let long = ToAgent::Over("x".repeat(1 << 20));
+        let slow = async {
+            let mut reader = there;
+            let mut bytes = vec![0; 100 << 10];
+            for _ in 0..12 {
+                // Slower as a whole than anybody waits for nothing.
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                reader.read_exact(&mut bytes[..(1 << 20) / 12]).await.unwrap();
+            }
+            reader
+        };
+        let (sent, reader) = tokio::join!(send_within(Duration::from_secs(10), &mut here, &long), slow);
+        sent.unwrap();
+        let error = send_within(Duration::from_secs(10), &mut here, &long)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "it took nothing for 10 s");
+        drop(reader);
     }
 
     #[tokio::test]

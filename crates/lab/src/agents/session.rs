@@ -3,28 +3,30 @@
 use std::future::pending;
 use std::path::{Component, Path};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::protocol::{
-    Described, FromAgent, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send,
+    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, Share, ToAgent, send_within,
 };
 use crate::drivers::{DriverError, Drivers};
 use crate::experiment::{Content, Plan, check};
 use crate::run::point::destinations;
 use crate::workload::load::Second;
-use crate::workload::together::{Progress, RoleSecond, Together};
-use crate::workload::{Load, Loaded};
+use crate::workload::together::{self, Ties};
+use crate::workload::{Load, Loaded, filter};
 
 /// A controller that says nothing for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Seconds that may wait to be told.
+/// Seconds of a load that is run alone and may wait to be told.
 const SECONDS_WAITING: usize = 64;
+const LINES_AT_ONCE: usize = 64;
 /// How long a load may take to end when its controller went away.
 const END_WITHIN: Duration = Duration::from_mins(2);
 
@@ -34,6 +36,8 @@ pub(super) struct Means {
     pub(super) drivers: Drivers,
     /// Content may be read wherever this program may read.
     pub(super) reads_anywhere: bool,
+    /// The kernel's timers, rather than simulated time.
+    pub(super) precise: bool,
 }
 
 /// One controller.
@@ -51,22 +55,10 @@ pub(super) struct Session<R, W> {
 struct Work {
     number: u64,
     abandon: CancellationToken,
-    begin: CancellationToken,
-    end: CancellationToken,
-    stop: CancellationToken,
-    over: std::collections::BTreeMap<String, CancellationToken>,
-    progress: watch::Receiver<Progress>,
-    seconds: mpsc::Receiver<Vec<RoleSecond>>,
+    ties: Ties,
     /// Of a load that is run alone.
     whole: mpsc::Receiver<Second>,
     done: oneshot::Receiver<Result<Loaded, DriverError>>,
-}
-
-enum Event {
-    Progress(Progress),
-    Seconds(Vec<RoleSecond>),
-    Whole(Second),
-    Done(Result<Loaded, DriverError>),
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
@@ -96,17 +88,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     }
 
     async fn obey(&mut self) -> ProtocolError {
-        let mut heard = Instant::now();
         loop {
+            let heard = self.reader.heard();
             let done = tokio::select! {
-                order = self.reader.next::<ToAgent>() => {
-                    heard = Instant::now();
-                    match order {
-                        Ok(order) => self.on_order(order).await,
-                        Err(error) => Err(error),
-                    }
-                }
-                event = next_event(&mut self.work) => self.on_event(event).await,
+                // What is there is heard before anybody is called silent.
+                biased;
+                order = self.reader.next::<ToAgent>() => match order {
+                    Ok(order) => self.on_order(order).await,
+                    Err(error) => Err(error),
+                },
+                said = next_of(&mut self.work) => self.on_load(said).await,
                 () = sleep_until(heard + SILENCE_MAX) => {
                     Err(ProtocolError::Malformed("nothing, for half a minute".to_owned()))
                 }
@@ -119,10 +110,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
 
     async fn on_order(&mut self, order: ToAgent) -> Result<(), ProtocolError> {
         match order {
-            ToAgent::Ping(number) => send(&mut self.writer, &FromAgent::Pong(number)).await?,
+            ToAgent::Ping(number) => self.tell(&FromAgent::Pong(number)).await?,
             ToAgent::Describe(question) => {
                 let described = FromAgent::Driver(self.describe(&question));
-                send(&mut self.writer, &described).await?;
+                self.tell(&described).await?;
             }
             ToAgent::Prepare(preparation) => {
                 if let Some(old) = &self.work {
@@ -132,12 +123,29 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                     self.prepare(*preparation).await?;
                 }
             }
-            ToAgent::Begin => self.with_work(|work| work.begin.cancel()),
-            ToAgent::End => self.with_work(|work| work.end.cancel()),
-            ToAgent::Stop => self.with_work(|work| work.stop.cancel()),
+            ToAgent::Begin => self.with_work(|work| work.ties.begin.cancel()),
+            ToAgent::End => self.with_work(|work| work.ties.end.cancel()),
+            ToAgent::Stop => self.with_work(|work| work.ties.stop.cancel()),
             ToAgent::Over(role) => self.with_work(|work| {
-                if let Some(over) = work.over.get(&role) {
+                if let Some(over) = work.ties.over.get(&role) {
                     over.cancel();
+                }
+            }),
+            ToAgent::Rate { role, rate } => {
+                if !check::is_rate(rate) {
+                    return Err(ProtocolError::Malformed(format!("a rate of {rate} for `{role}`")));
+                }
+                self.with_work(|work| {
+                    if let Some(shared) = work.ties.rates.get(&role) {
+                        shared.set(rate);
+                    }
+                });
+            }
+            ToAgent::Allow { load, made } => self.with_work(|work| {
+                for (role, made) in made.into_iter().filter(|_| work.number == load) {
+                    if let Some(allowed) = work.ties.allowed.get(&role) {
+                        allowed.store(made, Ordering::Relaxed);
+                    }
                 }
             }),
             ToAgent::Abandon => {
@@ -148,13 +156,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
         Ok(())
     }
 
+    /// A controller that takes nothing is gone as one that says nothing is.
+    async fn tell(&mut self, said: &FromAgent) -> Result<(), ProtocolError> {
+        Ok(send_within(SILENCE_MAX, &mut self.writer, said).await?)
+    }
+
     fn describe(&self, question: &Question) -> Described {
-        let plan = &question.plan;
-        match (self.means.drivers)(&question.system, "", plan) {
+        let plan = filter::before(&question.plan, &question.system);
+        match (self.means.drivers)(&question.system, "", &plan) {
             Ok(driver) => Described {
                 name: driver.name().to_owned(),
                 version: driver.version(),
-                lacks: driver.lacks(plan),
+                lacks: driver.lacks(&plan),
             },
             Err(reason) => Described {
                 lacks: Some(reason),
@@ -180,38 +193,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
                 });
             }
             Err((reason, is_refusal)) => {
-                let failed = FromAgent::Failed {
-                    load,
-                    reason,
-                    is_refusal,
-                };
-                send(&mut self.writer, &failed).await?;
+                let said = OfLoad::Failed { reason, is_refusal };
+                self.tell(&FromAgent::Load { load, said }).await?;
             }
         }
         Ok(())
     }
 
-    async fn on_event(&mut self, event: Event) -> Result<(), ProtocolError> {
+    async fn on_load(&mut self, said: OfLoad) -> Result<(), ProtocolError> {
         let Some(work) = &self.work else { return Ok(()) };
         let load = work.number;
-        let (report, is_last) = match event {
-            Event::Progress(progress) => (FromAgent::Progress { load, progress }, false),
-            Event::Seconds(roles) => (FromAgent::Seconds { load, roles }, false),
-            Event::Whole(second) => (FromAgent::Second { load, second }, false),
-            Event::Done(Ok(loaded)) => {
-                let share = Box::new(share(loaded));
-                (FromAgent::Done { load, share }, true)
-            }
-            Event::Done(Err(error)) => {
-                let failed = FromAgent::Failed {
-                    load,
-                    reason: error.to_string(),
-                    is_refusal: matches!(error, DriverError::Refused(_)),
-                };
-                (failed, true)
-            }
-        };
-        send(&mut self.writer, &report).await?;
+        let is_last = matches!(said, OfLoad::Done(_) | OfLoad::Failed { .. });
+        self.tell(&FromAgent::Load { load, said }).await?;
         if is_last {
             self.work = None;
             if let Some(next) = self.next.take() {
@@ -222,19 +215,32 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
     }
 }
 
-/// What happens with the load next, seconds before the end. Safe to drop.
-async fn next_event(work: &mut Option<Work>) -> Event {
+/// What is to be told of the load next, its end last. Safe to drop.
+async fn next_of(work: &mut Option<Work>) -> OfLoad {
     let Some(work) = work else {
         return pending().await;
     };
-    tokio::select! {
+    let (ties, mut lines) = (&mut work.ties, Vec::new());
+    let done = tokio::select! {
         biased;
-        Some(roles) = work.seconds.recv() => Event::Seconds(roles),
-        Some(second) = work.whole.recv() => Event::Whole(second),
-        Ok(()) = work.progress.changed() => Event::Progress(work.progress.borrow_and_update().clone()),
-        done = &mut work.done => Event::Done(done.unwrap_or_else(|_| {
-            Err(DriverError::Failed("the load broke down".to_owned()))
-        })),
+        1.. = ties.lines.recv_many(&mut lines, LINES_AT_ONCE) => return OfLoad::Log(lines),
+        Some(second) = ties.seconds.recv() => return OfLoad::Seconds(second),
+        Some(second) = work.whole.recv() => return OfLoad::Second(second),
+        Ok(()) = ties.progress.changed() => {
+            return OfLoad::Progress(ties.progress.borrow_and_update().clone());
+        }
+        done = &mut work.done => done,
+    };
+    match done {
+        Ok(Ok(loaded)) => OfLoad::Done(Box::new(share(loaded))),
+        Ok(Err(error)) => OfLoad::Failed {
+            reason: error.to_string(),
+            is_refusal: matches!(error, DriverError::Refused(_)),
+        },
+        Err(_) => OfLoad::Failed {
+            reason: "the load broke down".to_owned(),
+            is_refusal: false,
+        },
     }
 }
 
@@ -256,19 +262,13 @@ fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bo
     if !means.reads_anywhere {
         check_files(&plan).map_err(|reason| (reason, true))?;
     }
+    let plan = filter::before(&plan, &system);
     let driver = (means.drivers)(&system, &address, &plan).map_err(|reason| (reason, true))?;
     if let Some(reason) = driver.lacks(&plan) {
         return Err((reason, true));
     }
     let contents = Load::contents(&plan).map_err(|reason| (reason, true))?;
-    let (begin, end, stop) = <(CancellationToken, CancellationToken, CancellationToken)>::default();
-    let over: std::collections::BTreeMap<_, _> = plan
-        .roles
-        .keys()
-        .map(|role| (role.clone(), CancellationToken::new()))
-        .collect();
-    let (progress, of_progress) = watch::channel(Progress::default());
-    let (seconds, of_seconds) = mpsc::channel(SECONDS_WAITING);
+    let (ties, together) = together::tied(&plan);
     let (whole, of_whole) = mpsc::channel(SECONDS_WAITING);
     let (done, of_done) = oneshot::channel();
     let abandon = CancellationToken::new();
@@ -279,17 +279,10 @@ fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bo
         driver,
         contents,
         seating: Arc::new(seating),
-        together: (!is_alone).then(|| Together {
-            begin: begin.clone(),
-            end: end.clone(),
-            stop: stop.clone(),
-            over: over.clone(),
-            progress,
-            seconds,
-        }),
+        together: (!is_alone).then_some(together),
         ends_early: alone.as_ref().is_some_and(|alone| alone.ends_early),
         brokers: alone.map(|alone| alone.brokers).unwrap_or_default(),
-        precise: true,
+        precise: means.precise,
         stop: abandon.clone(),
         on_second: Box::new(move |second| {
             if is_alone {
@@ -301,12 +294,7 @@ fn work(preparation: Preparation, means: &Means) -> Result<Prepared, (String, bo
     let work = Work {
         number,
         abandon,
-        begin,
-        end,
-        stop,
-        over,
-        progress: of_progress,
-        seconds: of_seconds,
+        ties,
         whole: of_whole,
         done: of_done,
     };

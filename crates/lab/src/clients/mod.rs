@@ -23,18 +23,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use crate::agents::crew::Order;
 use crate::agents::member::{Link, Member, Report};
-use crate::agents::protocol::{Alone, Described, FromAgent, Preparation, Question, Share, ToAgent};
+use crate::agents::protocol::{Alone, Described, FromAgent, OfLoad, Question, Share, ToAgent};
 use crate::drivers::DriverError;
 use crate::environment;
-use crate::experiment::{Does, Plan, Protocol};
+use crate::experiment::{Plan, Protocol};
 use crate::systems::process::last_words;
-use crate::workload::Loaded;
 use crate::workload::seating::Seating;
+use crate::workload::{Loaded, filter};
 
 /// The program.
 pub const PROGRAM: &str = "stafett-lab-clients";
@@ -78,14 +78,6 @@ pub fn name(protocol: Protocol) -> &'static str {
         Protocol::Amqp => "lapin",
         Protocol::Live => "live",
     }
-}
-
-/// What cannot be told to another program, whatever its clients can do.
-pub(crate) fn lacks(plan: &Plan) -> Option<String> {
-    let filters = plan.roles.values().any(|role| role.does == Does::Filter);
-    filters.then(|| {
-        "the filter before a system without one of its own is run by the lean driver alone".to_owned()
-    })
 }
 
 /// The program at work.
@@ -160,42 +152,40 @@ impl Client {
     /// Who would send to a system and receive from it, and what that client lacks.
     pub(crate) async fn describe(&mut self, system: &str, plan: &Plan) -> Result<Described, DriverError> {
         let question = Question {
-            plan: plan.clone(),
+            plan: filter::taken_out(plan),
             system: system.to_owned(),
         };
         self.member.tell(ToAgent::Describe(Box::new(question))).await;
         let deadline = Instant::now() + ANSWERS_WITHIN;
         loop {
-            let said = tokio::select! {
-                said = self.reports.recv() => said,
-                () = sleep_until(deadline) => Some(((), Report::Gone(silence()))),
-            };
-            match said {
-                Some(((), Report::Said(FromAgent::Driver(described)))) => return Ok(described),
-                // Of a load that is over.
-                Some(((), Report::Said(_))) => {}
-                Some(((), Report::Gone(reason))) => return Err(self.gone(&reason).await),
-                None => return Err(self.gone("it ended").await),
+            // The rest is of a load that is over.
+            match self.next(deadline).await {
+                Ok(FromAgent::Driver(described)) => return Ok(described),
+                Ok(FromAgent::Load { .. } | FromAgent::Pong(_)) => {}
+                Err(gone) => return Err(self.gone(&gone.unwrap_or_else(silence)).await),
             }
+        }
+    }
+
+    /// The next that it says, or why it says nothing more; without a reason where it did not say anything in time. Safe to
+    /// drop.
+    async fn next(&mut self, deadline: Instant) -> Result<FromAgent, Option<String>> {
+        match timeout_at(deadline, self.reports.recv()).await {
+            Ok(Some(((), Report::Said(said)))) => Ok(said),
+            Ok(Some(((), Report::Gone(reason)))) => Err(Some(reason)),
+            Ok(None) => Err(Some("it ended".to_owned())),
+            Err(_) => Err(None),
         }
     }
 
     /// Runs a load.
     pub(crate) async fn run(&mut self, order: Order, ends_early: bool) -> Result<Loaded, DriverError> {
         self.loads += 1;
-        let preparation = Preparation {
-            load: self.loads,
-            plan: Plan::clone(&order.plan),
-            seating: Seating::default(),
-            system: order.system.clone(),
-            address: order.address.clone(),
-            tag: order.tag.clone(),
-            topic_settings: order.topic_settings.clone(),
-            alone: Some(Alone {
-                brokers: order.brokers.clone(),
-                ends_early,
-            }),
+        let alone = Alone {
+            brokers: order.brokers.clone(),
+            ends_early,
         };
+        let preparation = order.preparation(self.loads, Seating::default(), Some(alone));
         self.member.tell(ToAgent::Prepare(Box::new(preparation))).await;
         let run = &order.plan.run;
         let meant = run.warmup.0 + run.duration.0 + run.settle.0.saturating_mul(6);
@@ -210,19 +200,22 @@ impl Client {
                     deadline = deadline.min(Instant::now() + STOPPED_WITHIN);
                     continue;
                 }
-                said = self.reports.recv() => said,
-                () = sleep_until(deadline) => {
-                    Some(((), Report::Gone("its load did not come to an end".to_owned())))
-                }
+                said = self.next(deadline) => said,
             };
             match said {
-                Some(((), Report::Said(said))) => {
-                    if let Some(ended) = heard(said, self.loads, &order) {
-                        return ended;
-                    }
+                Ok(FromAgent::Load { load, said }) if load == self.loads => match said {
+                    OfLoad::Second(second) => (order.on_second)(&second),
+                    OfLoad::Done(share) => return Ok(loaded(*share)),
+                    OfLoad::Failed { reason, is_refusal } => return Err(DriverError::of(reason, is_refusal)),
+                    // Said by who shares a load.
+                    OfLoad::Progress(_) | OfLoad::Seconds(_) | OfLoad::Log(_) => {}
+                },
+                // Of a load that nobody wants to know of any more.
+                Ok(FromAgent::Load { .. } | FromAgent::Pong(_) | FromAgent::Driver(_)) => {}
+                Err(gone) => {
+                    let reason = gone.unwrap_or_else(|| "its load did not come to an end".to_owned());
+                    return Err(self.gone(&reason).await);
                 }
-                Some(((), Report::Gone(reason))) => return Err(self.gone(&reason).await),
-                None => return Err(self.gone("it ended").await),
             }
         }
     }
@@ -268,34 +261,6 @@ async fn gone(process: &mut Option<Child>, errors: &Path, reason: &str) -> Drive
         }
     }
     DriverError::Failed(format!("the client program: {how}{}", last_words(errors)))
-}
-
-/// What the load came to, if that was the end of it.
-fn heard(said: FromAgent, ours: u64, order: &Order) -> Option<Result<Loaded, DriverError>> {
-    match said {
-        FromAgent::Second { load, second } if load == ours => {
-            (order.on_second)(&second);
-            None
-        }
-        FromAgent::Done { load, share } if load == ours => Some(Ok(loaded(*share))),
-        FromAgent::Failed {
-            load,
-            reason,
-            is_refusal,
-        } if load == ours => Some(Err(if is_refusal {
-            DriverError::Refused(reason)
-        } else {
-            DriverError::Failed(reason)
-        })),
-        // Of a load that nobody wants to know of any more, or said by who shares a load.
-        FromAgent::Pong(_)
-        | FromAgent::Driver(_)
-        | FromAgent::Second { .. }
-        | FromAgent::Progress { .. }
-        | FromAgent::Seconds { .. }
-        | FromAgent::Done { .. }
-        | FromAgent::Failed { .. } => None,
-    }
 }
 
 fn loaded(share: Share) -> Loaded {

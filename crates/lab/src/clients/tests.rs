@@ -125,6 +125,28 @@ async fn what_another_program_lost_is_lost_and_what_it_does_not_drive_is_said() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_program_puts_the_filter_before_a_system_that_has_none() {
+    let (end, stop, tasks) = <(CancellationToken, CancellationToken, TaskTracker)>::default();
+    let behaviour = Behaviour {
+        service: Duration::from_micros(100),
+        ..Behaviour::default()
+    };
+    let mut client = program(behaviour, &end, &tasks).await;
+    let text = CLOSED.replace("window = 100", "window = 100\ntotal = 1000\nduplicates = 0.5");
+    let filtered = filter::before(&plan(&format!("{text}\n[topics.main]\nfilter = \"1m\"")), "kafka");
+    let described = client.describe("kafka", &filtered).await.unwrap();
+    assert_eq!(described.lacks, None);
+    let loaded = client
+        .run(order(filtered, &stop, &Arc::default()), true)
+        .await
+        .unwrap();
+    let role = |name: &str| &loaded.roles.iter().find(|role| role.name == name).unwrap().totals;
+    let (sent, came) = (role("producers"), role("consumers"));
+    assert_eq!((came.received, came.duplicated, came.lost), (1000, 0, 0));
+    assert_eq!(role("main-filter").duplicated, sent.sent - 1000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_load_that_is_stopped_tells_what_came_until_then() {
     let (end, stop, tasks) = <(CancellationToken, CancellationToken, TaskTracker)>::default();
     let behaviour = Behaviour {

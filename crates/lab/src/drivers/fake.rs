@@ -25,6 +25,8 @@ pub struct Behaviour {
     pub stall: Option<(Duration, Duration)>,
     /// Every n-th message is acknowledged and forgotten.
     pub loses: Option<u64>,
+    /// Every message comes so many times more than once.
+    pub again: u32,
 }
 
 /// The driver, and the system behind it.
@@ -39,6 +41,9 @@ struct State {
     made: Instant,
     free_at: Instant,
     taken: u64,
+    /// Messages that were taken and not read yet, and how many of them there were at most.
+    under_way: u64,
+    most_under_way: u64,
     /// When each can be read, by topic.
     stored: BTreeMap<String, VecDeque<(Instant, Received)>>,
 }
@@ -52,9 +57,16 @@ impl Fake {
                 made: now,
                 free_at: now,
                 taken: 0,
+                under_way: 0,
+                most_under_way: 0,
                 stored: BTreeMap::new(),
             })),
         }
+    }
+
+    /// How many messages were taken and not read at any time, at most.
+    pub fn most_under_way(&self) -> u64 {
+        self.state().most_under_way
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,11 +98,10 @@ impl Fake {
                 intended: message.intended,
                 size: message.size,
             };
-            state
-                .stored
-                .entry(topic.to_owned())
-                .or_default()
-                .push_back((done, received));
+            state.under_way += 1;
+            state.most_under_way = state.most_under_way.max(state.under_way);
+            let stored = state.stored.entry(topic.to_owned()).or_default();
+            stored.extend((0..=self.behaviour.again).map(|_| (done, received)));
         }
         done
     }
@@ -224,6 +235,7 @@ impl Receiver for FakeReceiver {
             }
             let now = Instant::now();
             let mut state = self.system.state();
+            let before = into.len();
             for name in &self.names {
                 let Some(stored) = state.stored.get_mut(name) else {
                     continue;
@@ -232,6 +244,8 @@ impl Receiver for FakeReceiver {
                     into.push(received);
                 }
             }
+            let read = (into.len() - before) as u64;
+            state.under_way = state.under_way.saturating_sub(read);
             Ok(())
         })
     }

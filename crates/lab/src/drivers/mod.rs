@@ -44,6 +44,16 @@ pub enum DriverError {
     Refused(String),
 }
 
+impl DriverError {
+    pub(crate) fn of(reason: String, is_refusal: bool) -> Self {
+        if is_refusal {
+            Self::Refused(reason)
+        } else {
+            Self::Failed(reason)
+        }
+    }
+}
+
 /// Finds the driver for a system of a name at an address, and what a plan wants of it; or says why there is none.
 pub type Drivers = Arc<dyn Fn(&str, &str, &Plan) -> Result<Arc<dyn Driver>, String> + Send + Sync>;
 

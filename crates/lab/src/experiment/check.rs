@@ -437,8 +437,12 @@ fn check_following(at: &str, role: &Role, topics: &Topics) -> Checked {
     )
 }
 
+/// Whether so many messages per second can be sent.
+pub(crate) fn is_rate(rate: f64) -> bool {
+    rate > 0.0 && rate <= 1e9
+}
+
 fn check_rate(at: &str, rate: &Rate) -> Checked {
-    let is_rate = |rate: f64| rate > 0.0 && rate <= 1e9;
     let fits = match rate {
         Rate::Closed => true,
         Rate::Fixed(rate) | Rate::Poisson(rate) => is_rate(*rate),

@@ -61,6 +61,12 @@ pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
     let bytes = STANDARD
         .decode(text)
         .map_err(|error| because(error.to_string()))?;
+    // V2: cookie, length and offset, then the figures, as u32; the bounds as u64. Others would take any amount of memory.
+    let is_ours = bytes.get(12..16) == Some(&u32::from(FIGURES).to_be_bytes()[..])
+        && bytes.get(24..32) == Some(&MAX_US.to_be_bytes()[..]);
+    if !is_ours {
+        return Err(because("its bounds are not those of the lab".to_owned()));
+    }
     Deserializer::new()
         .deserialize(&mut bytes.as_slice())
         .map_err(|error| because(error.to_string()))
@@ -114,6 +120,20 @@ mod tests {
         record(&mut histogram, Duration::ZERO, 1);
         assert_eq!(histogram.len(), 2);
         assert_eq!(histogram.min(), 1);
+    }
+
+    #[test]
+    fn a_histogram_of_other_bounds_is_refused_before_it_takes_memory() {
+        let other = Histogram::<u64>::new_with_bounds(1, u64::MAX / 2, 5).unwrap();
+        assert!(
+            decode(&encode(&other))
+                .unwrap_err()
+                .to_string()
+                .contains("bounds")
+        );
+        let finer = Histogram::<u64>::new_with_bounds(1, MAX_US, 4).unwrap();
+        assert!(decode(&encode(&finer)).is_err());
+        assert!(decode(&encode(&empty())).is_ok());
     }
 
     #[test]

@@ -88,6 +88,9 @@ impl Bench {
                     .to_owned(),
             );
         }
+        if let Some(crew) = &mut self.crew {
+            crew.keep_logs(self.place.logs.join(format!("{:04}", planned.number)));
+        }
         let plan = Arc::new(filtered);
         if let Err(outcome) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
             point.outcome = outcome;
@@ -212,9 +215,6 @@ impl Bench {
             return lean
                 .lacks(plan)
                 .map_or(Ok(Other::Nobody), |reason| Err(skipped(reason)));
-        }
-        if let Some(reason) = clients::lacks(plan) {
-            return Err(skipped(reason));
         }
         let spoken = systems::protocol(&point.system, plan).map_err(skipped)?;
         clients::name(spoken).clone_into(&mut point.driver.name);

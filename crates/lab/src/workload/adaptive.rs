@@ -1,7 +1,13 @@
 //! Finds the highest rate that holds: raised step by step until the latency bound breaks, then halved in ever finer
 //! steps between what held and what did not.
+//!
+//! Pure: who runs the load hands in what a role did second by second and sees to it that the rate is followed, whether its
+//! clients sit here or on many hosts.
+
+use std::time::Duration;
 
 use crate::experiment::Adaptive;
+use crate::results::RateSample;
 
 /// Steps between what holds and what does not end when they are this close.
 const CLOSE_ENOUGH: f64 = 1.05;
@@ -84,18 +90,126 @@ impl Search {
     }
 }
 
+/// A search at work on one role.
+#[derive(Debug, Clone)]
+pub struct Steering {
+    search: Search,
+    every: Duration,
+    /// How often the rate was changed.
+    changes: u64,
+    /// Of the trial that is under way.
+    tried: Duration,
+    acknowledged: u64,
+    worst_us: Option<u64>,
+}
+
+impl Steering {
+    pub fn new(settings: &Adaptive) -> Self {
+        Self {
+            search: Search::new(settings),
+            every: settings.every.0,
+            changes: 0,
+            tried: Duration::ZERO,
+            acknowledged: 0,
+            worst_us: None,
+        }
+    }
+
+    /// Takes a second of the role as a whole; the rate to follow from now on, if it is another one. `changes`: how many
+    /// changes all clients had heard of when the second began. One that began before they heard of the latest says
+    /// nothing about the rate that is tried.
+    pub fn look(&mut self, second: &RateSample, changes: u64) -> Option<f64> {
+        if changes != self.changes {
+            return None;
+        }
+        self.worst_us = self.worst_us.max(second.p99_us);
+        self.acknowledged = self.acknowledged.saturating_add(second.acknowledged);
+        let length = Duration::try_from_secs_f64(second.seconds).unwrap_or_default();
+        self.tried = self.tried.saturating_add(length);
+        if self.tried < self.every {
+            return None;
+        }
+        let before = self.search.rate();
+        let due = before * self.tried.as_secs_f64();
+        self.search.step(Trial {
+            p99_us: self.worst_us,
+            share: self.acknowledged as f64 / due.max(1.0),
+        });
+        (self.tried, self.acknowledged, self.worst_us) = (Duration::ZERO, 0, None);
+        let rate = self.search.rate();
+        let is_new = rate.to_bits() != before.to_bits();
+        self.changes += u64::from(is_new);
+        is_new.then_some(rate)
+    }
+
+    /// How often the rate was changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The highest rate that held.
+    pub fn sustainable(&self) -> Option<f64> {
+        self.search.sustainable()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::Span;
 
-    fn search(first: f64) -> Search {
-        Search::new(&Adaptive {
+    fn settings(first: f64) -> Adaptive {
+        Adaptive {
             first,
             p99: Span::millis(20),
             every: Span::seconds(1),
             raise: 2.0,
-        })
+        }
+    }
+
+    fn search(first: f64) -> Search {
+        Search::new(&settings(first))
+    }
+
+    fn second(acknowledged: u64, p99_us: u64) -> RateSample {
+        RateSample {
+            seconds: 0.5,
+            acknowledged,
+            p99_us: Some(p99_us),
+            ..RateSample::default()
+        }
+    }
+
+    #[test]
+    fn a_second_under_another_rate_says_nothing_about_the_one_that_is_tried() {
+        let mut steering = Steering::new(&settings(100.0));
+        assert_eq!(steering.look(&second(50, 1000), 0), None, "half of the trial");
+        assert_eq!(steering.look(&second(50, 1000), 0), Some(200.0));
+        // They have not heard of it yet: at the old rate half of what is due comes, and what is slow is so for another reason.
+        for _ in 0..5 {
+            assert_eq!(steering.look(&second(50, 900_000), 0), None);
+        }
+        assert_eq!(steering.look(&second(100, 1000), 1), None);
+        assert_eq!(steering.look(&second(100, 1000), 1), Some(400.0));
+        assert_eq!(steering.sustainable(), Some(200.0));
+        assert_eq!(
+            steering.look(&second(100, 1000), 9),
+            None,
+            "nobody told them of nine changes"
+        );
+    }
+
+    #[test]
+    fn what_is_no_time_and_no_count_is_survived() {
+        let mut steering = Steering::new(&settings(100.0));
+        for seconds in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            let nonsense = RateSample {
+                seconds,
+                ..second(u64::MAX, u64::MAX)
+            };
+            assert_eq!(steering.look(&nonsense, 0), None);
+        }
+        assert_eq!(steering.sustainable(), None);
     }
 
     fn run(mut search: Search, capacity: f64) -> f64 {

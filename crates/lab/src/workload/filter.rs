@@ -55,6 +55,18 @@ pub fn before(plan: &Plan, system: &str) -> Plan {
     filtered
 }
 
+/// The plan without what [`before`] put into it: what is told to other programs, which put it in themselves.
+pub(crate) fn taken_out(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    let filters = plan.roles.extract_if(.., |_, role| role.does == Does::Filter);
+    let queues: Vec<String> = filters.filter_map(|(_, role)| role.topics).collect();
+    for queue in queues {
+        plan.topics.remove(&queue);
+    }
+    plan.roles.values_mut().for_each(|role| role.via = None);
+    plan
+}
+
 /// Who filters, and sends on as the producers send.
 fn filter(producer: Role, from: String, to: &str) -> Role {
     Role {
@@ -165,6 +177,13 @@ mod tests {
         assert_eq!(filter.topics.as_deref(), Some("songs-unfiltered"));
         assert_eq!(filter.to.as_deref(), Some("songs"));
         assert_eq!(filtered.topics["songs-unfiltered"].count, 1);
+        let told = taken_out(&filtered);
+        assert!(
+            told.roles
+                .values()
+                .all(|role| role.does != Does::Filter && role.via.is_none())
+        );
+        assert_eq!(before(&told, "kafka"), filtered);
         let without = source_without_filter(&plan);
         assert_eq!(before(&without, "kafka"), without);
     }

@@ -5,7 +5,8 @@
 //!                                  0         W           W+D
 //! ```
 //!
-//! Samples are taken every second, and at W and W+D; the seconds between those two count.
+//! Samples are taken every second, and at W and W+D; the seconds between those two count. Where several hosts run a load, the
+//! n-th sample of one is of the same time as that of another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::adaptive::{Search, Trial};
+use super::adaptive::Steering;
 use super::choose::Chooser;
 use super::content::Contents;
 use super::filter::Seen;
@@ -26,7 +27,7 @@ use super::pace::SharedRate;
 use super::recorder::Recorder;
 use super::seating::Seating;
 use super::seats::{self, Cast};
-use super::together::{Progress, RoleBooks, RoleSecond, Together};
+use super::together::{HostSecond, Progress, RoleBooks, RoleSecond, Together};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::environment;
 use crate::experiment::{Does, Plan, Rate, Role};
@@ -35,6 +36,8 @@ use crate::results::{ProcessKind, ProcessSeries, RoleResult};
 
 /// How often it is looked whether everything has come.
 const LOOK: Duration = Duration::from_millis(20);
+/// The same, where others wait to hear of it before they send more.
+const LOOK_AHEAD: Duration = Duration::from_millis(2);
 const SECOND: Duration = Duration::from_secs(1);
 /// How long clients may take to end when they were told to.
 const END_WITHIN: Duration = Duration::from_secs(40);
@@ -113,6 +116,8 @@ pub(super) struct Actor {
     /// One for all consumers of the role, or one each.
     pub(super) ledgers: Vec<Arc<Mutex<Ledger>>>,
     pub(super) budget: Arc<AtomicU64>,
+    /// Messages that its clients here were let send, where they may not run ahead as they like.
+    pub(super) taken: AtomicU64,
     pub(super) rate: Arc<SharedRate>,
     /// Its clients.
     pub(super) tasks: TaskTracker,
@@ -126,11 +131,6 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// Messages that its senders got through.
-    fn acknowledged(&self) -> u64 {
-        self.recorder.totals().acknowledged
-    }
-
     /// How often every message comes to all of them together.
     pub(super) fn deliveries(&self) -> u64 {
         self.ledgers.len() as u64 * u64::from(self.each)
@@ -176,6 +176,7 @@ impl Load {
             load: &self,
             cast: &cast,
             finished: Mutex::new(None),
+            seconds: AtomicU64::new(0),
         };
         cast.begin(&self);
         let (warmup_s, measured_s, sustainable_rate) = run.sample(&mut watched).await;
@@ -195,6 +196,7 @@ impl Load {
         let drain_s = run.drain_seconds();
         let roles = cast.results(&self.plan, measured_s, is_drained);
         let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
+        self.say_the_end(&roles);
         Ok(Loaded {
             connected,
             roles,
@@ -220,8 +222,29 @@ impl Load {
             together
                 .progress
                 .send_modify(|progress| progress.connected = Some(connected));
+            together.log.say("everybody who receives is connected");
             let _ = self.stop.run_until_cancelled(together.begin.cancelled()).await;
+            together.log.say("the load begins");
         }
+    }
+
+    /// What the clients here did comes last.
+    fn say_the_end(&self, roles: &[RoleResult]) {
+        let Some(together) = &self.together else { return };
+        for role in roles {
+            let counts = &role.totals;
+            together.log.say(&format!(
+                "{}: {} clients; {} messages sent, {} acknowledged, {} failed, {} received; {} reconnects",
+                role.name,
+                role.clients,
+                counts.sent,
+                counts.acknowledged,
+                counts.failed,
+                counts.received,
+                counts.reconnects
+            ));
+        }
+        together.log.end();
     }
 }
 
@@ -231,6 +254,8 @@ struct Running<'a> {
     cast: &'a Cast,
     /// When everything had come, in nanoseconds.
     finished: Mutex<Option<u64>>,
+    /// How many samples were taken.
+    seconds: AtomicU64,
 }
 
 impl Running<'_> {
@@ -239,7 +264,7 @@ impl Running<'_> {
     async fn sample(&self, watched: &mut [Watched]) -> (f64, f64, Option<f64>) {
         let run = &self.load.plan.run;
         let (warmup, end) = (run.warmup.0, run.warmup.0 + run.duration.0);
-        let mut searches = self.searches();
+        let mut steered = self.steered();
         let mut last = Duration::ZERO;
         // So that a sample ends with the warm-up.
         let mut next = Duration::from_nanos(u64::from(warmup.subsec_nanos()));
@@ -255,9 +280,7 @@ impl Running<'_> {
             if counts {
                 measured += now.saturating_sub(last.max(warmup));
             }
-            for search in &mut searches {
-                search.look(now);
-            }
+            self.steer(&mut steered);
             last = now;
             if is_over || now >= end {
                 break;
@@ -267,7 +290,7 @@ impl Running<'_> {
                 next = next.min(warmup);
             }
         }
-        let sustainable = searches.iter().find_map(|search| search.search.sustainable());
+        let sustainable = steered.iter().find_map(|(_, steering)| steering.sustainable());
         (
             warmup.min(last).as_secs_f64(),
             measured.as_secs_f64(),
@@ -293,12 +316,19 @@ impl Running<'_> {
             if Instant::now() >= at {
                 return false;
             }
-            sleep_until(at.min(Instant::now() + LOOK)).await;
+            sleep_until(at.min(Instant::now() + self.look())).await;
         }
     }
 
     fn together(&self) -> Option<&Together> {
         self.load.together.as_ref()
+    }
+
+    /// Who may run ahead of what was received hears of it soon, or it waits for nothing.
+    fn look(&self) -> Duration {
+        let mut roles = self.load.plan.roles.values();
+        let is_awaited = self.together().is_some() && roles.any(|role| role.ahead.is_some());
+        if is_awaited { LOOK_AHEAD } else { LOOK }
     }
 
     /// Tells the others how far it is, if it is further than it was.
@@ -410,15 +440,21 @@ impl Running<'_> {
             ..Second::default()
         };
         let mut received = 0.0;
+        // With the way full the others are slower than a second per second: what is not told is not drawn.
+        let way = self
+            .together()
+            .and_then(|together| together.seconds.try_reserve().ok());
         let mut told = Vec::new();
         for actor in &self.cast.actors {
-            let (sample, latencies) = actor
-                .recorder
-                .sample(at_s, seconds, counts, self.together().is_some());
-            told.push(RoleSecond {
-                sample,
-                histogram: latencies.unwrap_or_default(),
-            });
+            let (sample, latencies) = actor.recorder.sample(at_s, seconds, counts, way.is_some());
+            if way.is_some() {
+                told.push(RoleSecond {
+                    sample,
+                    histogram: latencies.unwrap_or_default(),
+                    changes: actor.rate.changes_before(),
+                    came: actor.came(false),
+                });
+            }
             let per_second = |count: u64| count as f64 / seconds.max(1e-9);
             second.rate += per_second(sample.acknowledged);
             received += per_second(sample.received);
@@ -430,60 +466,37 @@ impl Running<'_> {
         for process in watched {
             process.sample(at_s, seconds);
         }
-        if let Some(together) = self.together() {
-            // With the way full the others are slower than a second per second: what is not told is not drawn.
-            let _ = together.seconds.try_send(told);
+        let number = self.seconds.fetch_add(1, Ordering::Relaxed);
+        if let Some(way) = way {
+            way.send(HostSecond { number, roles: told });
         }
         (self.load.on_second)(&second);
     }
 
-    fn searches(&self) -> Vec<Steering<'_>> {
-        let steered = self
-            .cast
-            .actors
-            .iter()
-            .filter_map(|actor| match &actor.role.rate {
-                Rate::Adaptive(adaptive) => Some(Steering {
-                    actor,
-                    search: Search::new(adaptive),
-                    every: adaptive.every.0,
-                    since: Duration::ZERO,
-                    acknowledged: 0,
-                    worst_us: None,
-                }),
-                Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
-            });
+    /// The roles whose rates are searched for here: where several hosts run them, who sees all of these does it.
+    fn steered(&self) -> Vec<(&Actor, Steering)> {
+        let here = self.cast.actors.iter().filter(|_| self.together().is_none());
+        let steered = here.filter_map(|actor| match &actor.role.rate {
+            Rate::Adaptive(adaptive) => Some((&**actor, Steering::new(adaptive))),
+            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
+        });
         steered.collect()
     }
-}
 
-/// A role whose rate is searched for.
-struct Steering<'a> {
-    actor: &'a Actor,
-    search: Search,
-    every: Duration,
-    since: Duration,
-    acknowledged: u64,
-    worst_us: Option<u64>,
-}
-
-impl Steering<'_> {
-    /// After every sample: is the trial over?
-    fn look(&mut self, now: Duration) {
-        let finished = self.actor.recorder.last_p99();
-        self.worst_us = self.worst_us.max(finished);
-        let tried = now.saturating_sub(self.since);
-        if tried < self.every {
-            return;
+    /// After every sample: a trial may be over. Then the next second begins.
+    fn steer(&self, steered: &mut [(&Actor, Steering)]) {
+        for (actor, steering) in steered {
+            // A role that has sent all that it had to does not follow its rate any more.
+            let at_work = !actor.ended.is_cancelled();
+            let sample = actor.recorder.last_sample().filter(|_| at_work);
+            let next = sample.and_then(|sample| steering.look(&sample, actor.rate.changes_before()));
+            if let Some(rate) = next {
+                actor.rate.set(rate);
+            }
         }
-        let acknowledged = self.actor.acknowledged();
-        let due = self.search.rate() * tried.as_secs_f64();
-        self.search.step(Trial {
-            p99_us: self.worst_us,
-            share: (acknowledged - self.acknowledged) as f64 / due.max(1.0),
-        });
-        self.actor.rate.set(self.search.rate());
-        (self.since, self.acknowledged, self.worst_us) = (now, acknowledged, None);
+        for actor in &self.cast.actors {
+            actor.rate.begin_second();
+        }
     }
 }
 

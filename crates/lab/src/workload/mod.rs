@@ -7,14 +7,19 @@
 //! - [`message`]: the lab's own bytes at the front of a message
 //! - [`content`]: what is behind them; [`size`]: how large they are; [`choose`]: which topic they go to
 //! - [`pace`]: when messages are intended to be sent; [`adaptive`]: finding the highest rate that holds
-//! - [`ledger`]: which messages came: what is missing, what came twice; [`tally`]: the same for messages that come to several
+//! - [`ledger`]: which messages came: what is missing, what came twice; in [`streams`] where each comes once, in a [`tally`] where it
+//!   comes to several, in [`arrivals`] where these are on several hosts
+//! - `ahead`: how far who sends may be ahead of who receives
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: what the roles do; [`relay`]: those that send because they received
 //! - [`filter`]: what drops duplicates before a system that does not do it itself
-//! - `seats`: who takes part; [`seating`]: on which host; [`together`]: what several hosts tell each other
+//! - `seats`: who takes part; `terms`: what their plan comes to in numbers; [`seating`]: on which host; [`together`]: what several hosts tell each other
+//! - [`log`]: lines for people
 //! - [`load`]: all roles of a point, from the first connection to the last message
 
 pub mod adaptive;
+mod ahead;
+pub mod arrivals;
 #[cfg(test)]
 mod calibration;
 pub mod choose;
@@ -24,6 +29,7 @@ pub mod filter;
 pub mod idle;
 pub mod ledger;
 pub mod load;
+pub mod log;
 pub mod message;
 pub mod pace;
 pub mod producer;
@@ -32,7 +38,9 @@ pub mod relay;
 pub mod seating;
 pub(crate) mod seats;
 pub mod size;
+pub mod streams;
 pub mod tally;
+pub(crate) mod terms;
 pub mod together;
 
 pub use ledger::Ledger;

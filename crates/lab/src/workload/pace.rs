@@ -31,20 +31,41 @@ enum Kind {
 }
 
 /// A rate that is changed while clients follow it.
-#[derive(Debug)]
-pub struct SharedRate(AtomicU64);
+#[derive(Debug, Default)]
+pub struct SharedRate {
+    rate: AtomicU64,
+    changes: AtomicU64,
+    /// How many changes there had been when the second that is under way began.
+    before: AtomicU64,
+}
 
 impl SharedRate {
     pub fn new(rate: f64) -> Self {
-        Self(AtomicU64::new(rate.to_bits()))
+        Self {
+            rate: AtomicU64::new(rate.to_bits()),
+            ..Self::default()
+        }
     }
 
     pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
+        f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
     pub fn set(&self, rate: f64) {
-        self.0.store(rate.to_bits(), Ordering::Relaxed);
+        self.rate.store(rate.to_bits(), Ordering::Relaxed);
+        // Whoever sees the change sees the rate.
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// A second begins.
+    pub fn begin_second(&self) {
+        self.before
+            .store(self.changes.load(Ordering::Acquire), Ordering::Relaxed);
+    }
+
+    /// How many changes there had been when the second that is under way began.
+    pub fn changes_before(&self) -> u64 {
+        self.before.load(Ordering::Relaxed)
     }
 }
 
@@ -157,6 +178,18 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{variance} {mean}");
+    }
+
+    #[test]
+    fn a_change_within_a_second_counts_from_the_next_one_on() {
+        let rate = SharedRate::new(1.0);
+        rate.set(2.0);
+        assert_eq!(
+            (rate.get().to_bits(), rate.changes_before()),
+            (2.0_f64.to_bits(), 0)
+        );
+        rate.begin_second();
+        assert_eq!(rate.changes_before(), 1);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::ahead::Ahead;
 use super::choose::Chooser;
-use super::load::Actor;
 use super::message::Message;
 use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
@@ -26,28 +26,6 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// How often a client looks whether who receives has caught up.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// How far a role may run ahead of who receives.
-pub(super) struct Ahead {
-    pub(super) max: u64,
-    pub(super) actor: Arc<Actor>,
-    pub(super) readers: Vec<Arc<Actor>>,
-}
-
-impl Ahead {
-    /// How many messages may be sent now.
-    fn left(&self) -> usize {
-        let received = |reader: &Arc<Actor>| {
-            let received = reader.recorder.totals().received;
-            received / reader.deliveries().max(1)
-        };
-        let Some(received) = self.readers.iter().map(received).min() else {
-            return usize::MAX;
-        };
-        let under_way = self.actor.made().saturating_sub(received);
-        usize::try_from(self.max.saturating_sub(under_way)).unwrap_or(usize::MAX)
-    }
-}
 
 /// A client that sends.
 pub(super) struct Producer {
@@ -124,6 +102,9 @@ impl Producer {
             moments.clear();
             self.due(reports, &mut moments);
             let granted = grant(&self.budget, moments.len());
+            if let Some(ahead) = &self.ahead {
+                ahead.give_back(moments.len() - granted);
+            }
             moments.truncate(granted);
             if moments.is_empty() {
                 if self.budget.load(Ordering::Relaxed) == 0 {
@@ -152,8 +133,9 @@ impl Producer {
         if let Some(pace) = &mut self.pace {
             return pace.due(now, CHUNK, moments);
         }
-        let ahead = self.ahead.as_ref().map_or(usize::MAX, Ahead::left);
-        moments.resize(self.window_left(reports).min(ahead).min(CHUNK), now);
+        let wanted = self.window_left(reports).min(CHUNK);
+        let ahead = self.ahead.as_ref();
+        moments.resize(ahead.map_or(wanted, |ahead| ahead.take(wanted)), now);
     }
 
     fn window_left(&self, reports: &Reports) -> usize {

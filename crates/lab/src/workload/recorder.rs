@@ -4,6 +4,7 @@
 //! since: so there is a histogram of the second, which goes into the whole one if the second counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
+use super::log::Log;
 use super::message::Message;
 use crate::results::{Counts, Latencies, RateSample, histogram};
 
@@ -22,6 +24,8 @@ const GIVEN_UP_MAX: usize = 1 << 20;
 pub struct Recorder {
     started: Instant,
     counts: Clock,
+    /// Where what goes wrong is said, and about whom.
+    log: (String, Log),
     books: Mutex<Books>,
 }
 
@@ -153,6 +157,7 @@ impl Reports {
     /// They were refused, or nobody knows.
     pub fn failed(&self, parcel: &Parcel, reason: &str) {
         self.outstanding.fetch_sub(parcel.messages, Ordering::Relaxed);
+        self.recorder.say(&format!("messages were not stored: {reason}"));
         let mut books = self.recorder.books();
         books.totals.failed += parcel.messages;
         books.error.get_or_insert_with(|| reason.to_owned());
@@ -178,6 +183,7 @@ impl Recorder {
         Self {
             started,
             counts,
+            log: Default::default(),
             books: Mutex::new(Books {
                 totals: Counts::default(),
                 measured: Counts::default(),
@@ -194,6 +200,20 @@ impl Recorder {
                 latest: 0,
             }),
         }
+    }
+
+    /// What goes wrong is also said in `log`, of a role of that name.
+    #[must_use]
+    pub fn saying(self, name: &str, log: &Log) -> Self {
+        Self {
+            log: (name.to_owned(), log.clone()),
+            ..self
+        }
+    }
+
+    fn say(&self, what: &str) {
+        let (name, log) = &self.log;
+        log.say(&format!("{name}: {what}"));
     }
 
     /// Nanoseconds since the load began; 0 before.
@@ -246,6 +266,7 @@ impl Recorder {
     /// Something went wrong that is no message's fault.
     pub fn trouble(&self, reason: &str) {
         self.books().error.get_or_insert_with(|| reason.to_owned());
+        self.say(reason);
     }
 
     pub fn error(&self) -> Option<String> {
@@ -256,11 +277,11 @@ impl Recorder {
         self.books().totals
     }
 
-    /// Whether a message was given up by who sent it. `None` if there were too many to tell.
-    pub fn was_given_up(&self, stream: u32, sequence: u64) -> bool {
+    /// How many messages of a range were given up by who sent them. Where there were too many to tell, not all of them.
+    pub fn given_up_of(&self, stream: u32, range: Range<u64>) -> u64 {
         let books = self.books();
         let found = books.given_up.get(&stream);
-        found.is_some_and(|set| set.contains(&sequence))
+        found.map_or(0, |set| set.range(range).count() as u64)
     }
 
     /// When a message came last, in nanoseconds since the load began.
@@ -278,9 +299,8 @@ impl Recorder {
         self.books().given_up_count >= GIVEN_UP_MAX
     }
 
-    /// Of the last sample.
-    pub fn last_p99(&self) -> Option<u64> {
-        self.books().samples.last().and_then(|sample| sample.p99_us)
+    pub fn last_sample(&self) -> Option<RateSample> {
+        self.books().samples.last().copied()
     }
 
     /// Streams, and which of their messages were given up.

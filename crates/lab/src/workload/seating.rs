@@ -52,10 +52,15 @@ impl Seating {
 
     /// How many of a role's clients sit here.
     pub fn clients_here(&self, place: usize, clients: u32) -> u32 {
-        self.clients_on(self.host, place, clients)
+        self.on(self.host, place, clients)
     }
 
-    fn clients_on(&self, host: u32, place: usize, clients: u32) -> u32 {
+    /// How many of a role's clients sit on a host, by its number.
+    pub fn clients_on(&self, host: usize, place: usize, clients: u32) -> u32 {
+        u32::try_from(host).map_or(0, |host| self.on(host, place, clients))
+    }
+
+    fn on(&self, host: u32, place: usize, clients: u32) -> u32 {
         let Some(seats) = self.roles.get(place) else {
             return clients;
         };
@@ -65,9 +70,7 @@ impl Seating {
 
     /// This host's part of what the role as a whole has to send; the parts of all hosts add up to it.
     pub fn part_of(&self, place: usize, clients: u32, total: u64) -> u64 {
-        let before: u32 = (0..self.host)
-            .map(|host| self.clients_on(host, place, clients))
-            .sum();
+        let before: u32 = (0..self.host).map(|host| self.on(host, place, clients)).sum();
         let here = self.clients_here(place, clients);
         if self.roles.is_empty() {
             return total;

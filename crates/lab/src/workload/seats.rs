@@ -10,21 +10,23 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::ahead::{Ahead, Limit};
 use super::choose::Chooser;
 use super::consumer::Consumer;
 use super::content::Contents;
 use super::filter::Seen;
 use super::idle;
-use super::ledger::Ledger;
+use super::ledger::{Came, Ledger};
 use super::load::{Actor, Load};
 use super::pace::{Pace, SharedRate};
-use super::producer::{Ahead, Producer};
+use super::producer::Producer;
 use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
-use super::seating::{STREAMS_PER_ROLE, Seating};
+use super::seating::Seating;
+use super::terms::{audiences, delay, each, rate_of_one, readers, stream, streams, window};
 use super::together::{RoleBooks, RoleProgress};
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
-use crate::experiment::{Content, Does, Plan, Rate, Role, Steps};
+use crate::experiment::{Content, Does, Plan, Rate, Role};
 use crate::measure::timer::Timer;
 use crate::results::{Counts, RoleResult};
 
@@ -224,7 +226,7 @@ impl Cast {
                 let names = set.map_or(1, |set| set.names.len());
                 let count = u32::try_from(names).unwrap_or(u32::MAX);
                 let producer = Producer {
-                    ahead: self.ahead(actor, &load.plan),
+                    ahead: self.ahead(load, actor),
                     driver,
                     recorder,
                     pace,
@@ -292,17 +294,24 @@ impl Cast {
     }
 
     /// How far a role may run ahead of who receives from the start.
-    fn ahead(&self, actor: &Arc<Actor>, plan: &Plan) -> Option<Ahead> {
+    fn ahead(&self, load: &Load, actor: &Arc<Actor>) -> Option<Ahead> {
         let max = actor.role.ahead?;
-        let readers = self.actors.iter().filter(|other| {
-            other.role.does == Does::Consume
-                && other.role.after.is_none()
-                && other.set(plan) == actor.set(plan)
-        });
+        let told = load.together.as_ref();
+        let told = told.and_then(|together| together.allowed.get(&actor.name));
+        let limit = told.map_or_else(
+            || {
+                let plan = &load.plan;
+                let readers = readers(plan, &actor.role).filter_map(|(place, _)| self.actors.get(place));
+                Limit::Readers {
+                    max,
+                    readers: readers.cloned().collect(),
+                }
+            },
+            |allowed| Limit::Told(Arc::clone(allowed)),
+        );
         Some(Ahead {
-            max,
             actor: Arc::clone(actor),
-            readers: readers.cloned().collect(),
+            limit,
         })
     }
 
@@ -340,8 +349,8 @@ impl Cast {
                 let sent = sequence.load(Ordering::Relaxed);
                 for ledger in &consumer.ledgers {
                     let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-                    lost += ledger.missing(*stream, sent, |sequence| {
-                        producer.recorder.was_given_up(*stream, sequence)
+                    lost += ledger.missing(*stream, sent, |range| {
+                        producer.recorder.given_up_of(*stream, range)
                     });
                 }
             }
@@ -353,11 +362,13 @@ impl Cast {
 impl Actor {
     /// How far its clients here are.
     pub(super) fn progress(&self) -> RoleProgress {
+        // First: what has ended makes no more.
+        let has_ended = self.ended.is_cancelled();
         RoleProgress {
             made: self.made(),
             received: self.recorder.totals().received,
             spent: self.spent(),
-            has_ended: self.ended.is_cancelled(),
+            has_ended,
         }
     }
 
@@ -370,21 +381,24 @@ impl Actor {
     /// Message by message, for who puts the books of all hosts together.
     pub(super) fn books(&self) -> RoleBooks {
         let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
-        let audience = |(number, ledger): (u32, &Arc<Mutex<Ledger>>)| {
-            let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            (number, ledger.image())
-        };
-        let consumes = self.role.does == Does::Consume;
         RoleBooks {
+            came: self.came(true),
             streams: self.streams.iter().map(sent).collect(),
             given_up: self.recorder.all_given_up(),
             is_overwhelmed: self.recorder.is_overwhelmed(),
-            audiences: (0..)
-                .zip(&self.ledgers)
-                .filter(|_| consumes)
-                .map(audience)
-                .collect(),
         }
+    }
+
+    /// What came here to its audiences, for who sees all hosts: what it is time to tell, or, in the end, all that was not told.
+    pub(super) fn came(&self, is_end: bool) -> Came {
+        let mut came = Came::default();
+        // Others take part in nobody's audience.
+        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
+        for (audience, ledger) in (0..).zip(ledgers) {
+            let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            ledger.tell(audience, is_end, &mut came);
+        }
+        came
     }
 
     /// Different messages that were made and not given up.
@@ -451,47 +465,22 @@ fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
     (messages / seconds, bytes / seconds)
 }
 
-fn stream(place: usize, party: u32) -> u32 {
-    let first = u32::try_from(place + 1)
-        .unwrap_or(1)
-        .saturating_mul(STREAMS_PER_ROLE);
-    first.saturating_add(party)
-}
-
-/// The streams of a role on all hosts: one for all clients that send the same.
-fn streams(place: usize, role: &Role) -> impl Iterator<Item = u32> + use<> {
-    let sends = role.does.sends_first() || role.does == Does::Respond;
-    let parties = if sends {
-        role.clients.div_ceil(role.copies.max(1))
-    } else {
-        0
-    };
-    (0..parties).map(move |party| stream(place, party))
-}
-
-/// Messages that several clients send make up the rate together.
-fn rate_of_one(role: &Role) -> Rate {
-    let copies = f64::from(role.copies.max(1));
-    match &role.rate {
-        Rate::Fixed(rate) => Rate::Fixed(rate / copies),
-        Rate::Poisson(rate) => Rate::Poisson(rate / copies),
-        Rate::Steps(steps) => Rate::Steps(Steps {
-            first: steps.first / copies,
-            add: steps.add / copies,
-            up_to: steps.up_to / copies,
-            every: steps.every,
-        }),
-        Rate::Closed | Rate::Adaptive(_) => role.rate.clone(),
-    }
-}
-
 fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -> Actor {
     let (seating, each): (&Seating, u16) = (&load.seating, each(&load.plan, role));
     let streams = streams(place, role)
         .filter(|stream| seating.has_stream(*stream))
         .map(|stream| (stream, Arc::new(AtomicU64::new(0))))
         .collect();
-    let audiences = if role.fan_out { role.clients } else { 1 };
+    let (audiences, is_part) = (audiences(role), load.together.is_some());
+    let told = load
+        .together
+        .as_ref()
+        .and_then(|together| together.rates.get(name));
+    let log = load
+        .together
+        .as_ref()
+        .map(|together| together.log.clone())
+        .unwrap_or_default();
     let clock = if role.does == Does::Produce {
         Clock::Acknowledgements
     } else {
@@ -509,57 +498,20 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         place,
         clients: seating.clients_here(place, role.clients),
         role: Arc::new(role.clone()),
-        recorder: Arc::new(Recorder::new(started, clock)),
+        recorder: Arc::new(Recorder::new(started, clock).saying(name, &log)),
         streams,
         each,
         ledgers: (0..audiences)
-            .map(|_| Arc::new(Mutex::new(Ledger::of_several(each))))
+            .map(|_| Arc::new(Mutex::new(Ledger::of_several(each, is_part))))
             .collect(),
         budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
-        rate: Arc::new(SharedRate::new(first_rate)),
+        taken: AtomicU64::new(0),
+        rate: told.map_or_else(|| Arc::new(SharedRate::new(first_rate)), Arc::clone),
         tasks: TaskTracker::new(),
         ended: CancellationToken::new(),
         began: AtomicU64::new(u64::MAX),
         seen: (role.does == Does::Filter).then(|| Seen::new(window(&load.plan, role))),
         chooser: std::sync::OnceLock::new(),
-    }
-}
-
-/// How often every message comes to an audience of the role: to all followers of its topic and, where nobody filters them,
-/// all of its copies.
-fn each(plan: &Plan, role: &Role) -> u16 {
-    let set = |role: &Role| role.topics.clone().or_else(|| plan.topics.keys().next().cloned());
-    let own = set(role);
-    let topics = own.as_ref().and_then(|own| plan.topics.get(own));
-    let (Some(follows), Some(topics)) = (role.follows, topics) else {
-        return 1;
-    };
-    let followers = u64::from(role.clients) * u64::from(role.users) * u64::from(follows);
-    let producers = plan
-        .roles
-        .values()
-        .filter(|other| other.does == Does::Produce && set(other) == own);
-    let copies = producers.map(|producer| producer.copies).max().unwrap_or(1);
-    let copies = if topics.filter.is_some() { 1 } else { copies };
-    let each = followers / u64::from(topics.count.max(1)) * u64::from(copies);
-    u16::try_from(each).unwrap_or(u16::MAX)
-}
-
-/// How long a filter remembers: as the topics behind it want it.
-fn window(plan: &Plan, role: &Role) -> Duration {
-    let topics = role.to.as_ref().and_then(|set| plan.topics.get(set));
-    let filter = topics.and_then(|topics| topics.filter);
-    filter.map_or(Duration::ZERO, |filter| filter.0)
-}
-
-/// When a client comes.
-fn delay(role: &Role, client: u32) -> Duration {
-    match &role.arrive {
-        Some(arrive) if client >= arrive.first => {
-            let wave = (client - arrive.first) / arrive.add.max(1) + 1;
-            arrive.every.0.saturating_mul(wave)
-        }
-        _ => Duration::ZERO,
     }
 }
 

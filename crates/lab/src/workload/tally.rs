@@ -4,7 +4,9 @@
 //! message twice and another one did not is seen as neither; the sums are exact otherwise.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
+use super::arrivals::Arrived;
 use super::ledger::Entry;
 
 /// A stream does not run further ahead of its first missing message than this.
@@ -38,48 +40,64 @@ impl Tally {
         self.streams.entry(stream).or_default();
     }
 
-    pub fn enter(&mut self, stream: u32, sequence: u64) -> Entry {
-        let Some(window) = self.streams.get_mut(&stream) else {
-            return Entry::Foreign;
-        };
+    /// Takes over what came elsewhere: how many of the messages came more often than they should have. What is of a stream
+    /// that nobody sends, or far beyond what was sent, is passed over.
+    pub fn absorb(&mut self, arrived: &Arrived) -> u64 {
+        let mut again = 0;
+        for (ahead, count) in (0..).zip(&arrived.counts) {
+            if let Some(sequence) = arrived.first.checked_add(ahead).filter(|_| *count > 0) {
+                again += self.add(arrived.stream, sequence, *count).unwrap_or(0);
+            }
+        }
+        again
+    }
+
+    /// A message came so often; how often of that was too often.
+    fn add(&mut self, stream: u32, sequence: u64, came: u16) -> Option<u64> {
+        let window = self.streams.get_mut(&stream)?;
         let Some(ahead) = sequence.checked_sub(window.base) else {
-            return Entry::Again;
+            return Some(came.into());
         };
         if ahead >= AHEAD_MAX {
-            return Entry::Foreign;
+            return None;
         }
-        let place = usize::try_from(ahead).unwrap_or(usize::MAX);
+        let place = usize::try_from(ahead).ok()?;
         if place >= window.counts.len() {
             window.counts.resize(place + 1, 0);
         }
-        let Some(count) = window.counts.get_mut(place) else {
-            return Entry::Foreign;
-        };
-        if *count >= self.each {
-            return Entry::Again;
-        }
-        *count += 1;
+        let count = window.counts.get_mut(place)?;
+        let taken = came.min(self.each.saturating_sub(*count));
+        *count += taken;
         while window.counts.front().is_some_and(|count| *count >= self.each) {
             window.counts.pop_front();
             window.base += 1;
         }
-        Entry::New
+        Some((came - taken).into())
     }
 
-    /// How many deliveries of the first `sent` messages are missing, but for messages of which `is_excused` is told.
-    pub fn missing(&self, stream: u32, sent: u64, mut is_excused: impl FnMut(u64) -> bool) -> u64 {
+    pub fn enter(&mut self, stream: u32, sequence: u64) -> Entry {
+        match self.add(stream, sequence, 1) {
+            None => Entry::Foreign,
+            Some(0) => Entry::New,
+            Some(_) => Entry::Again,
+        }
+    }
+
+    /// How many deliveries of the first `sent` messages are missing, but for messages of which `excused` says how many there
+    /// are in a range.
+    pub fn missing(&self, stream: u32, sent: u64, excused: impl Fn(Range<u64>) -> u64) -> u64 {
         let Some(window) = self.streams.get(&stream) else {
             return 0;
         };
         let mut missing = 0;
-        for sequence in window.base..sent {
-            let place = usize::try_from(sequence - window.base).unwrap_or(usize::MAX);
-            let came = window.counts.get(place).copied().unwrap_or(0);
-            if came < self.each && !is_excused(sequence) {
+        for (sequence, came) in (window.base..sent).zip(&window.counts) {
+            if *came < self.each && excused(sequence..sequence + 1) == 0 {
                 missing += u64::from(self.each - came);
             }
         }
-        missing
+        let rest = (window.base + window.counts.len() as u64).min(sent)..sent;
+        let none_came = (rest.end - rest.start).saturating_sub(excused(rest));
+        missing + none_came.saturating_mul(self.each.into())
     }
 }
 
@@ -99,10 +117,48 @@ mod tests {
             "what is complete takes no memory"
         );
         assert_eq!(tally.enter(1, 0), Entry::Again);
-        assert_eq!(tally.missing(1, 5, |_| false), 3 + 2);
-        assert_eq!(tally.missing(1, 5, |sequence| sequence == 3), 2);
-        assert_eq!(tally.missing(1, 3, |_| false), 0);
+        assert_eq!(tally.missing(1, 5, |_| 0), 3 + 2);
+        assert_eq!(tally.missing(1, 5, |range| u64::from(range.contains(&3))), 2);
+        assert_eq!(tally.missing(1, 3, |_| 0), 0);
         assert_eq!(tally.enter(2, 0), Entry::Foreign);
         assert_eq!(tally.enter(1, u64::MAX), Entry::Foreign);
+    }
+
+    #[test]
+    fn what_came_on_two_hosts_makes_what_came() {
+        let arrived = |stream, first, counts: &[u16]| Arrived {
+            stream,
+            first,
+            counts: counts.to_vec(),
+        };
+        let mut tally = Tally::new(3);
+        tally.expect(1);
+        assert_eq!(tally.absorb(&arrived(1, 0, &[1, 3, 0, 2])), 0);
+        assert_eq!(
+            tally.absorb(&arrived(1, 0, &[2, 2, 0, 1])),
+            2,
+            "the second one came five times"
+        );
+        assert_eq!(tally.missing(1, 10, |_| 0), 3 + 6 * 3);
+        assert_eq!(tally.missing(1, 10, |range| u64::from(range.contains(&2))), 6 * 3);
+        assert_eq!(
+            tally.missing(1, 10, |range| 10_u64
+                .min(range.end)
+                .saturating_sub(9.max(range.start))),
+            3 + 5 * 3
+        );
+        assert_eq!(tally.missing(1, 1 << 60, |_| 0), 3 + 3 * ((1 << 60) - 4));
+        assert_eq!(tally.absorb(&arrived(1, 0, &[1])), 1, "it is long complete");
+        for foreign in [
+            arrived(2, 0, &[1]),
+            arrived(1, 1 << 40, &[1]),
+            arrived(1, u64::MAX, &[1, 1]),
+        ] {
+            assert_eq!(tally.absorb(&foreign), 0);
+        }
+        assert!(
+            tally.streams[&1].counts.len() < 10,
+            "what is not of this load takes nothing"
+        );
     }
 }

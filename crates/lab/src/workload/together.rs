@@ -4,14 +4,25 @@
 //! compares its clock with another's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::StreamImage;
+use super::ledger::Came;
+use super::log::Log;
+use super::pace::SharedRate;
+use super::terms;
+use crate::experiment::{Plan, Rate, Role};
 use crate::results::RateSample;
+
+/// Seconds that may wait to be told.
+const SECONDS_WAITING: usize = 64;
+/// Lines that may wait to be told; beyond, the first ones are of more interest.
+const LINES_WAITING: usize = 256;
 
 /// One host's ties to the others.
 #[derive(Debug)]
@@ -24,8 +35,69 @@ pub struct Together {
     pub stop: CancellationToken,
     /// By role: its clients have ended, on all hosts.
     pub over: BTreeMap<String, CancellationToken>,
+    /// By role: the rate of all its clients everywhere, where it is steered.
+    pub rates: BTreeMap<String, Arc<SharedRate>>,
+    /// By role: how many messages its clients here may have sent since the start, where they wait for who receives.
+    pub allowed: BTreeMap<String, Arc<AtomicU64>>,
+    pub log: Log,
     pub progress: watch::Sender<Progress>,
-    pub seconds: mpsc::Sender<Vec<RoleSecond>>,
+    pub seconds: mpsc::Sender<HostSecond>,
+}
+
+/// The other ends of them: of who passes on what the others say, and tells them what goes on here.
+#[derive(Debug)]
+pub struct Ties {
+    pub begin: CancellationToken,
+    pub end: CancellationToken,
+    pub stop: CancellationToken,
+    pub over: BTreeMap<String, CancellationToken>,
+    pub rates: BTreeMap<String, Arc<SharedRate>>,
+    pub allowed: BTreeMap<String, Arc<AtomicU64>>,
+    pub lines: mpsc::Receiver<String>,
+    pub progress: watch::Receiver<Progress>,
+    pub seconds: mpsc::Receiver<HostSecond>,
+}
+
+/// Both ends of the ties of a host that runs a part of a plan.
+pub fn tied(plan: &Plan) -> (Ties, Together) {
+    let (told, progress) = watch::channel(Progress::default());
+    let (tell, seconds) = mpsc::channel(SECONDS_WAITING);
+    let (say, lines) = mpsc::channel(LINES_WAITING);
+    let ties = Ties {
+        begin: CancellationToken::new(),
+        end: CancellationToken::new(),
+        stop: CancellationToken::new(),
+        over: of_roles(plan, |_| Some(CancellationToken::new())),
+        rates: of_roles(plan, |role| match &role.rate {
+            Rate::Adaptive(adaptive) => Some(Arc::new(SharedRate::new(adaptive.first))),
+            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
+        }),
+        allowed: of_roles(plan, |role| {
+            let waits = role.ahead.is_some() && terms::readers(plan, role).next().is_some();
+            waits.then(Arc::default)
+        }),
+        lines,
+        progress,
+        seconds,
+    };
+    let together = Together {
+        begin: ties.begin.clone(),
+        end: ties.end.clone(),
+        stop: ties.stop.clone(),
+        over: ties.over.clone(),
+        rates: ties.rates.clone(),
+        allowed: ties.allowed.clone(),
+        log: Log::new(say),
+        progress: told,
+        seconds: tell,
+    };
+    (ties, together)
+}
+
+/// What each role that wants it gets, by name.
+fn of_roles<T>(plan: &Plan, of: impl Fn(&Role) -> Option<T>) -> BTreeMap<String, T> {
+    let some = |(name, role): (&String, &Role)| Some((name.clone(), of(role)?));
+    plan.roles.iter().filter_map(some).collect()
 }
 
 /// How far a host is.
@@ -50,12 +122,25 @@ pub struct RoleProgress {
     pub has_ended: bool,
 }
 
+/// One second of a host. Hosts begin together, so those with the same number go together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostSecond {
+    /// From 0 on; where one could not be told, its number is left out.
+    pub number: u64,
+    /// In the order of the roles' names.
+    pub roles: Vec<RoleSecond>,
+}
+
 /// One second of a role on a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoleSecond {
     pub sample: RateSample,
     /// The latencies of that second, encoded as in [`crate::results::Latencies`]; empty if there were none.
     pub histogram: String,
+    /// How often its rate had been changed when the second began.
+    pub changes: u64,
+    /// What came, as far as it was time to tell that.
+    pub came: Came,
 }
 
 /// What a role's clients on a host sent and received, message by message.
@@ -67,6 +152,6 @@ pub struct RoleBooks {
     pub given_up: Vec<(u32, Vec<u64>)>,
     /// So many were given up that loss cannot be told from failure.
     pub is_overwhelmed: bool,
-    /// By audience: with fan-out the number of a client, else 0.
-    pub audiences: Vec<(u32, Vec<StreamImage>)>,
+    /// What came, as far as it was not told second by second.
+    pub came: Came,
 }

@@ -1,75 +1,14 @@
 //! `stafett lab` against Stafett alone: what a run leaves on the disk, and how it ends.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
-
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 use crate::common::Folder;
-
-const SHORT: &str = r#"question = "Does it run?"
-systems = ["stafett"]
-
-[run]
-duration = "1s"
-warmup = "200ms"
-break_in = "0s"
-repetitions = 1
-
-[topics.main]
-partitions = 2
-
-[roles.producers]
-does = "produce"
-clients = 2
-rate = { fixed = 2000 }
-linger = "0us"
-
-[roles.consumers]
-does = "consume"
-
-[grid]
-"system.durability" = ["os"]
-
-[[figures]]
-title = "Rate"
-kind = "bars"
-x = "system"
-y = ["produce_rate"]
-"#;
-
-fn written(folder: &Folder, text: &str) -> PathBuf {
-    let file = folder.path().join("short.toml");
-    fs::write(&file, text).unwrap();
-    file
-}
-
-fn lab(folder: &Folder, file: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stafett"));
-    command
-        .current_dir(folder.path())
-        .args(["lab", "run"])
-        .arg(file)
-        .args(["--out", "run"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn json(folder: &Folder, name: &str) -> Value {
-    serde_json::from_slice(&fs::read(folder.path().join("run").join(name)).unwrap()).unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::lab_run::{SHORT, SONGS, json, lab, said, written};
 
 #[test]
 fn a_short_run_accounts_for_every_message() {
@@ -237,40 +176,6 @@ fn a_broker_that_dies_is_a_result_and_the_grid_goes_on() {
     );
     assert_eq!(json(&folder, "run.json")["status"], "finished");
 }
-
-const SONGS: &str = r#"question = "Who hears of a song?"
-systems = ["stafett"]
-
-[run]
-duration = "2s"
-warmup = "200ms"
-break_in = "0s"
-repetitions = 1
-
-[topics.songs]
-kind = "live"
-count = 20
-filter = "1m"
-
-[roles.reports]
-does = "produce"
-clients = 10
-copies = 5
-rate = { fixed = 500 }
-linger = "0us"
-
-[roles.users]
-does = "consume"
-clients = 8
-users = 5
-follows = 2
-
-[[figures]]
-title = "Deliveries"
-kind = "bars"
-x = "system"
-y = ["arrival_rate"]
-"#;
 
 #[test]
 fn live_topics_deliver_each_report_once_to_whoever_follows() {

@@ -11,38 +11,16 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use serde_json::Value;
-
 use crate::common::Folder;
+use crate::lab_run::{SHORT, SONGS, json, lab, said, written};
 
-const SHORT: &str = r#"question = "Does it run?"
-systems = ["stafett"]
-
-[run]
-duration = "1s"
-warmup = "200ms"
-break_in = "0s"
-repetitions = 1
-
-[topics.main]
-partitions = 2
-
-[roles.producers]
-does = "produce"
-clients = 3
-rate = { fixed = 2000 }
-linger = "0us"
-
-[roles.consumers]
-does = "consume"
-clients = 2
-
-[[figures]]
-title = "Rate"
-kind = "bars"
-x = "system"
-y = ["produce_rate", "delivery_p99_us"]
-"#;
+/// A short experiment with three who send and two who receive.
+fn spread() -> String {
+    SHORT
+        .replace("clients = 2", "clients = 3")
+        .replace("does = \"consume\"", "does = \"consume\"\nclients = 2")
+        .replace("[\"produce_rate\"]", "[\"produce_rate\", \"delivery_p99_us\"]")
+}
 
 /// An agent of its own, ended with this.
 struct Agent {
@@ -83,27 +61,11 @@ impl Drop for Agent {
     }
 }
 
-fn lab(folder: &Folder, text: &str) -> Command {
-    let file = folder.path().join("short.toml");
-    fs::write(&file, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stafett"));
+/// The run of an experiment with these agents.
+fn with_agents(folder: &Folder, text: &str, agents: &str) -> Command {
+    let mut command = lab(folder, &written(folder, text));
+    command.args(["--agent", agents]);
     command
-        .current_dir(folder.path())
-        .args(["lab", "run"])
-        .arg(file)
-        .args(["--out", "run"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(folder: &Folder, name: &str) -> Value {
-    serde_json::from_slice(&fs::read(folder.path().join("run").join(name)).unwrap()).unwrap()
 }
 
 fn accounts_for_every_message(folder: &Folder, output: &Output) {
@@ -144,10 +106,8 @@ fn accounts_for_every_message(folder: &Folder, output: &Output) {
 fn two_agents_share_a_load_and_account_for_every_message() {
     let folder = Folder::new();
     let (one, other) = (Agent::here(), Agent::here());
-    let output = lab(&folder, SHORT)
-        .args(["--agent", &format!("{},b={}", one.address, other.address)])
-        .output()
-        .unwrap();
+    let agents = format!("{},b={}", one.address, other.address);
+    let output = with_agents(&folder, &spread(), &agents).output().unwrap();
     accounts_for_every_message(&folder, &output);
     let run = json(&folder, "run.json");
     assert!(
@@ -164,13 +124,13 @@ fn two_agents_share_a_load_and_account_for_every_message() {
 fn a_backlog_is_read_on_one_host_after_it_was_written_on_another() {
     let folder = Folder::new();
     let (one, other) = (Agent::here(), Agent::here());
-    let text = SHORT
+    let text = spread()
         .replace("rate = { fixed = 2000 }", "total = 5000\non = [\"a\"]")
         .replace("clients = 2", "clients = 2\nafter = \"producers\"\non = [\"b\"]")
         .replace(", \"delivery_p99_us\"", ", \"drain_s\"")
         .replace("duration = \"1s\"", "duration = \"60s\"");
     let agents = format!("a={},b={}", one.address, other.address);
-    let output = lab(&folder, &text).args(["--agent", &agents]).output().unwrap();
+    let output = with_agents(&folder, &text, &agents).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let point = json(&folder, "points/0001.json");
     let metrics = &point["metrics"];
@@ -187,11 +147,9 @@ fn a_backlog_is_read_on_one_host_after_it_was_written_on_another() {
 fn an_agent_that_vanishes_is_a_result() {
     let folder = Folder::new();
     let (stays, mut goes) = (Agent::here(), Agent::here());
-    let text = SHORT.replace("duration = \"1s\"", "duration = \"1h\"");
-    let mut running = lab(&folder, &text)
-        .args(["--agent", &format!("{},{}", stays.address, goes.address)])
-        .spawn()
-        .unwrap();
+    let text = spread().replace("duration = \"1s\"", "duration = \"1h\"");
+    let agents = format!("{},{}", stays.address, goes.address);
+    let mut running = with_agents(&folder, &text, &agents).spawn().unwrap();
     // Once the topics are there the load is about to begin, or under way: either way it needs both.
     let mut told = BufReader::new(running.stderr.take().unwrap());
     let mut line = String::new();
@@ -216,22 +174,27 @@ fn an_agent_that_vanishes_is_a_result() {
 fn what_cannot_be_is_said_before_anything_runs() {
     let refused = |text: &str, arguments: &[&str], says: &str| {
         let folder = Folder::new();
-        let output = lab(&folder, text).args(arguments).output().unwrap();
+        let output = lab(&folder, &written(&folder, text))
+            .args(arguments)
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(says), "{}", said(&output));
         assert!(!folder.path().join("run").exists());
     };
     let agent = Agent::here();
     let here = agent.address.as_str();
-    let apart = SHORT
+    let short = spread();
+    let apart = short
         .replace("rate = {", "on = [\"a\"]\nrate = {")
         .replace("clients = 2", "clients = 2\non = [\"b\"]");
     let two = format!("a={here},b={here}");
     refused(&apart, &["--agent", &two], "the clocks of two hosts");
     refused(&apart, &[], "roles.consumers.on names agents");
-    refused(SHORT, &["--agent", "127.0.0.1:1"], "agent `1` at 127.0.0.1:1");
-    refused(SHORT, &["--agent", "nowhere"], "is no agent");
-    refused(SHORT, &["--agent", "10.0.0.1:7071"], "cannot reach stafett");
+    refused(&short, &["--agent", "127.0.0.1:1"], "agent `1` at 127.0.0.1:1");
+    refused(&short, &["--agent", "nowhere"], "is no agent");
+    refused(&short, &["--agent", "../a=127.0.0.1:1"], "is no agent");
+    refused(&short, &["--agent", "10.0.0.1:7071"], "cannot reach stafett");
     let output = Command::new(env!("CARGO_BIN_EXE_stafett"))
         .args(["lab", "agent", "--listen", "0.0.0.0:0"])
         .output()
@@ -328,16 +291,78 @@ fn agents_on_two_hosts_load_a_system_on_a_third() {
     let (one, other) = (hosts.agent(0, &secret), hosts.agent(1, &secret));
     let agents = format!("{},{}", one.address, other.address);
     let host = hosts.ours(0);
-    let without = lab(&folder, SHORT)
-        .args(["--agent", &agents, "--host", &host])
+    let short = spread();
+    let without = with_agents(&folder, &short, &agents)
+        .args(["--host", &host])
         .output()
         .unwrap();
     assert_eq!(without.status.code(), Some(2));
     assert!(said(&without).contains("it wants a secret"), "{}", said(&without));
-    let output = lab(&folder, SHORT)
-        .args(["--agent", &agents, "--host", &host, "--secret-file"])
-        .arg(&secret)
-        .output()
-        .unwrap();
+    let with_secret = |folder: &Folder, text: &str| {
+        with_agents(folder, text, &agents)
+            .args(["--host", &host, "--secret-file"])
+            .arg(&secret)
+            .output()
+            .unwrap()
+    };
+    let output = with_secret(&folder, &short);
     accounts_for_every_message(&folder, &output);
+    let said_there = fs::read_to_string(folder.path().join("run/logs/0001/agent-2.log")).unwrap();
+    assert!(said_there.contains("the load begins"), "{said_there}");
+    let folder = Folder::new();
+    // No latency breaks the bound: each rate that comes through holds.
+    let adaptive = "rate = { adaptive = { first = 200, p99 = \"1m\", every = \"1s\", raise = 2.0 } }";
+    let text = short
+        .replace("rate = { fixed = 2000 }", adaptive)
+        .replace("duration = \"1s\"", "duration = \"6s\"");
+    let output = with_secret(&folder, &text);
+    accounts_for_every_message(&folder, &output);
+    let metrics = &json(&folder, "points/0001.json")["metrics"];
+    assert!(
+        metrics["sustainable_rate"].as_f64().unwrap() >= 200.0,
+        "{metrics}"
+    );
+}
+
+#[test]
+fn live_topics_are_followed_on_two_hosts_and_every_delivery_is_accounted_for() {
+    let folder = Folder::new();
+    let (one, other) = (Agent::here(), Agent::here());
+    let agents = format!("{},{}", one.address, other.address);
+    let output = with_agents(&folder, SONGS, &agents).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let point = json(&folder, "points/0001.json");
+    assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+    let metrics = &point["metrics"];
+    // Four of the forty users wait for each report, on whichever hosts they are.
+    let reported = metrics["received"].as_f64().unwrap() / 4.0;
+    assert!(reported > 0.0 && reported.fract() == 0.0, "{metrics}");
+    assert_eq!(
+        (&metrics["lost"], &metrics["duplicated"]),
+        (&0.0.into(), &0.0.into())
+    );
+}
+
+#[test]
+fn who_sends_on_one_host_waits_for_who_receives_on_another() {
+    let folder = Folder::new();
+    let (one, other) = (Agent::here(), Agent::here());
+    let text = spread()
+        .replace(
+            "rate = { fixed = 2000 }",
+            "total = 5000\nahead = 100\non = [\"a\"]",
+        )
+        .replace("does = \"consume\"", "does = \"consume\"\non = [\"b\"]")
+        .replace(", \"delivery_p99_us\"", "")
+        .replace("duration = \"1s\"", "duration = \"60s\"");
+    let agents = format!("a={},b={}", one.address, other.address);
+    let output = with_agents(&folder, &text, &agents).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let point = json(&folder, "points/0001.json");
+    assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
+    let metrics = &point["metrics"];
+    assert_eq!(
+        (&metrics["sent"], &metrics["received"]),
+        (&5000.0.into(), &5000.0.into())
+    );
 }

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("routing", &[]),
     ("broker", &["journal", "model", "queue", "routing"]),
     ("net", &[]),
+    ("admin", &["broker", "model"]),
     ("amqp-wire", &[]),
     ("amqp", &["amqp-wire", "broker", "model", "net", "routing"]),
     ("kafka-wire", &[]),
@@ -24,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "admin",
             "amqp",
             "broker",
             "http",

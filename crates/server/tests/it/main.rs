@@ -6,6 +6,7 @@ mod commands;
 mod common;
 mod lab;
 mod lab_agents;
+mod lab_run;
 mod layering;
 mod reload;
 mod serve;

@@ -4,6 +4,7 @@ mod definitions;
 mod delayed;
 mod faults;
 mod faults_delayed;
+mod faults_deletion;
 mod publish;
 mod races;
 mod steps;

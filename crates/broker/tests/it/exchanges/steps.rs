@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use stafett_broker::exchanges::{PublishError, Published};
-use stafett_broker::queues::{DeleteQueueError, OwnerId};
+use stafett_broker::Namespace;
+use stafett_broker::NewExchange;
+use stafett_broker::exchanges::{DeclareError, NamespaceError, PublishError, Published};
+use stafett_broker::queues::{Declare, DeclareError as DeclareQueueError, DeleteQueueError, OwnerId};
 use stafett_routing::Kind;
 use tokio::task::{JoinSet, yield_now};
 
@@ -172,5 +174,92 @@ async fn a_crash_in_the_middle_leaves_none_of_it() {
         world.exchange("x", Kind::Topic).await;
         world.queue("q").await;
         assert_eq!(world.publish("x", "device.7.t").await, Published::Unroutable);
+    }
+}
+
+const QUEUES: usize = 130;
+
+/// Beside what is in the default namespace, one with very many bindings and queues.
+async fn crowded_namespace() -> (World, Namespace) {
+    let mut world = World::new().await;
+    world.exchange("other", Kind::Direct).await;
+    world.queue("aside").await;
+    world.bind("other", "k", to_queue("aside")).await;
+    let shop = Namespace::new("shop");
+    let (_, stored) = world.broker.exchanges().create_namespace(&shop).unwrap();
+    stored.await.unwrap();
+    let outside = std::mem::replace(&mut world.namespace, shop.clone());
+    world.exchange("x", Kind::Topic).await;
+    for number in 0..QUEUES {
+        world.queue(&format!("q{number}")).await;
+    }
+    for number in 0..BINDINGS {
+        world
+            .bind("x", &format!("device.{number}.*"), to_queue("q7"))
+            .await;
+    }
+    world.namespace = outside;
+    (world, shop)
+}
+
+#[tokio::test]
+async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
+    let (world, shop) = crowded_namespace().await;
+    let (broker, exchanges) = (&world.broker, world.broker.exchanges());
+    let mut deleting = JoinSet::new();
+    deleting.spawn(broker.delete_namespace(&shop));
+    while exchanges.has_namespace(&shop) {
+        yield_now().await;
+    }
+    let declared = exchanges.declare(&shop, "late", NewExchange::new(Kind::Direct));
+    assert!(matches!(declared, Err(DeclareError::NoSuchNamespace)));
+    let declared = broker.queues().declare(&shop, "late", Declare::default()).await;
+    assert_eq!(declared.err(), Some(DeclareQueueError::NoSuchNamespace));
+    let nowhere = broker.publish(&shop, "x", vec![message("device.7.t").into()]);
+    assert_eq!(nowhere.err(), Some(PublishError::NoSuchNamespace));
+    let anew = exchanges.create_namespace(&shop).err();
+    assert_eq!(anew, Some(NamespaceError::Closing));
+    let again = broker.delete_namespace(&shop).await;
+    assert_eq!(again, Err(NamespaceError::Closing));
+    let mut turns = 0_u64;
+    while deleting.try_join_next().is_none() {
+        assert_eq!(world.publish("other", "k").await, Published::Stored);
+        turns += 1;
+        yield_now().await;
+    }
+    assert!(turns > (BINDINGS / STEP) as u64, "{turns}");
+    assert_eq!(world.ready("aside"), turns);
+    assert_eq!(broker.queues().all().len(), 1);
+    let (is_new, stored) = exchanges.create_namespace(&shop).unwrap();
+    stored.await.unwrap();
+    assert!(is_new);
+    let world = world.restart().await;
+    let exchanges = world.broker.exchanges();
+    assert!(exchanges.has_namespace(&shop), "it was made anew, and stays");
+    assert!(exchanges.get(&shop, "x").is_none() && exchanges.bindings(&shop).is_empty());
+    assert_eq!(world.broker.queues().all().len(), 1);
+}
+
+#[tokio::test]
+async fn a_crash_while_a_namespace_goes_leaves_none_of_it() {
+    for turns in [0, 1, 2, 3, 5, 8, 13] {
+        let (world, shop) = crowded_namespace().await;
+        let deleting = world.broker.delete_namespace(&shop);
+        while world.broker.exchanges().has_namespace(&shop) {
+            yield_now().await;
+        }
+        for _ in 0..turns {
+            yield_now().await;
+        }
+        drop(deleting);
+        let world = world.crash().await;
+        let exchanges = world.broker.exchanges();
+        assert!(!exchanges.has_namespace(&shop), "after {turns} turns");
+        assert_eq!(world.broker.queues().all().len(), 1, "after {turns} turns");
+        let (is_new, stored) = exchanges.create_namespace(&shop).unwrap();
+        stored.await.unwrap();
+        assert!(is_new);
+        assert!(exchanges.get(&shop, "x").is_none() && exchanges.bindings(&shop).is_empty());
+        assert_eq!(world.publish("other", "k").await, Published::Stored);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stafett_broker::Namespace;
 use stafett_broker::queues::{
     Appended, ConsumerSpec, DeadLetter, Declare, Overflow, QueueSettings, Refused, Settle,
 };
@@ -80,6 +81,8 @@ async fn a_messages_own_time_counts_once_it_is_at_the_head() {
     };
     world.drain("q").await;
     world.publish(&queue, [at_once.clone()]).await;
+    assert!(queue.take_one(true).await.is_none(), "who asks comes too late");
+    world.publish(&queue, [at_once.clone()]).await;
     settle_down().await;
     assert_eq!(world.ready("q"), 0);
     let mut listener = Listener::new(&queue, spec());
@@ -123,6 +126,53 @@ async fn the_oldest_goes_where_there_are_too_many() {
     settle_down().await;
     let left: Vec<_> = world.drain("bytes").await.iter().map(body).collect();
     assert_eq!(left, ["bbbb", "cc", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_gets_all_that_comes_however_short_the_queue_has_to_be() {
+    for overflow in [Overflow::DropHead, Overflow::RejectPublish] {
+        for (length_max, bytes_max) in [(Some(2), None), (Some(0), None), (None, Some(2))] {
+            let world = World::new().await;
+            let settings = QueueSettings {
+                length_max,
+                bytes_max,
+                overflow,
+                ..QueueSettings::default()
+            };
+            let queue = world.declare("q", with(settings)).await;
+            let mut listener = Listener::new(&queue, spec());
+            world.publish(&queue, messages(0..100)).await;
+            assert_eq!(listener.bodies(100).await.len(), 100, "{overflow:?}");
+            drop(listener);
+            let five = ConsumerSpec {
+                credit: Some(5),
+                ..spec()
+            };
+            let mut listener = Listener::new(&queue, five);
+            let appended = world.try_publish(&queue, messages(0..9)).await;
+            let refused = appended.iter().filter(|one| **one != Appended::Stored).count();
+            assert_eq!(listener.bodies(5).await, ["0", "1", "2", "3", "4"]);
+            settle_down().await;
+            let left = match length_max {
+                Some(max) => max,
+                // How many bytes those have that are on their way is not known.
+                None if overflow == Overflow::RejectPublish => 0,
+                None => 2,
+            };
+            assert_eq!(
+                world.ready("q"),
+                left,
+                "{overflow:?} {length_max:?} {bytes_max:?}"
+            );
+            let is_refusing = overflow == Overflow::RejectPublish;
+            let expected = if is_refusing {
+                4 - usize::try_from(left).unwrap()
+            } else {
+                0
+            };
+            assert_eq!(refused, expected, "{overflow:?} {length_max:?} {bytes_max:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,6 +288,119 @@ async fn a_higher_priority_goes_first_also_after_a_restart() {
     let world = world.restart().await;
     let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
     assert_eq!(order, ["c", "e", "b", "d", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_256_priorities_and_all_of_them_keep_their_order() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        priority_max: 255,
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    let sent = (0..=255).chain(0..=255).enumerate();
+    let sent = sent.map(|(number, priority)| Message {
+        priority,
+        ..message(&number.to_string())
+    });
+    world.publish(&queue, sent).await;
+    let world = world.restart().await;
+    let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    let expected: Vec<_> = (0..256)
+        .rev()
+        .flat_map(|number| [number.to_string(), (number + 256).to_string()])
+        .collect();
+    assert_eq!(order, expected);
+}
+
+/// As queues are that promise more.
+fn two_priorities() -> QueueSettings {
+    QueueSettings {
+        two_priorities: true,
+        keeps_transient: true,
+        ..QueueSettings::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_priorities_one_in_three_is_a_normal_one_and_neither_lane_is_read_twice() {
+    let world = World::new().await;
+    let queue = world.declare("q", with(two_priorities())).await;
+    let of = |priority: u8| {
+        (0..300).map(move |number| Message {
+            priority,
+            ..message(&format!("{priority}.{number}"))
+        })
+    };
+    world.publish(&queue, of(4)).await;
+    world.publish(&queue, of(5)).await;
+    let mut listener = Listener::new(&queue, spec());
+    let order = listener.bodies(600).await;
+    let (mut normal, mut high) = (0, 0);
+    for (at, body) in order.iter().enumerate() {
+        let is_high = high < 300 && (at % 3 < 2 || normal == 300);
+        let (priority, next) = if is_high { (5, &mut high) } else { (4, &mut normal) };
+        assert_eq!(*body, format!("{priority}.{next}"), "at {at}");
+        *next += 1;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_normal_message_goes_before_a_high_one_that_came_first() {
+    let of = |(text, priority): (&str, u8)| Message {
+        priority,
+        ..message(text)
+    };
+    // In one publication, and in two.
+    for split in [8, 3] {
+        let world = World::new().await;
+        let queue = world.declare("q", with(two_priorities())).await;
+        let sent = [
+            ("h1", 5),
+            ("h2", 5),
+            ("h3", 5),
+            ("l1", 0),
+            ("h4", 5),
+            ("l2", 0),
+            ("l3", 0),
+            ("h5", 9),
+        ];
+        let (first, second) = sent.split_at(split);
+        world.publish(&queue, first.iter().copied().map(of)).await;
+        world.publish(&queue, second.iter().copied().map(of)).await;
+        let order: Vec<_> = world.drain("q").await.iter().map(body).collect();
+        assert_eq!(order, ["h1", "h2", "h3", "h4", "h5", "l1", "l2", "l3"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_keeps_all_has_transient_messages_after_a_crash_too() {
+    let world = World::new().await;
+    let queue = world.declare("q", with(two_priorities())).await;
+    let transient = |text: &str| Message {
+        persistent: false,
+        ..message(text)
+    };
+    world
+        .publish(&queue, [transient("1"), message("2"), transient("3")])
+        .await;
+    let world = world.crash().await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 3);
+    let world = world.restart().await;
+    let left: Vec<_> = world.drain("q").await.iter().map(body).collect();
+    assert_eq!(left, ["1", "2", "3"]);
+    let before = QueueSettings {
+        keeps_transient: false,
+        two_priorities: false,
+        ..two_priorities()
+    };
+    let namespace = Namespace::default();
+    let again = world.broker.queues().declare(&namespace, "q", with(before)).await;
+    assert!(
+        again.is_ok(),
+        "what an earlier version did not know of differs in nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -203,8 +203,13 @@ impl stafett_broker::queues::Route for ByName {
         }
     }
 
-    fn forget(&self, _: &Queue) -> (Vec<stafett_journal::Frame>, bool) {
-        (Vec::new(), false)
+    fn has_namespace(&self, _: &Namespace) -> bool {
+        true
+    }
+
+    fn forget(&self, _: &Queue, append: &mut dyn FnMut(Vec<stafett_journal::Frame>)) -> bool {
+        append(Vec::new());
+        false
     }
 
     fn forget_more(&self, _: &Queue) -> bool {

@@ -109,6 +109,10 @@ impl AmqpSender {
             self.link.write().await?;
             self.take_in()?;
         }
+        if self.is_full() {
+            // A write that was given up midway has left what came.
+            self.take_in()?;
+        }
         while self.is_full() {
             self.link.socket.read().await.map_err(failed)?;
             self.take_in()?;
@@ -195,6 +199,8 @@ impl AmqpSender {
 
     async fn end(&mut self) -> Result<(), DriverError> {
         self.link.write().await?;
+        // What came while it was written may be the last that comes.
+        self.take_in()?;
         while self.waits() {
             self.answers().await?;
         }

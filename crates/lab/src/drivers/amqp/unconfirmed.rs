@@ -58,18 +58,17 @@ impl Unconfirmed {
                     return;
                 }
             }
-            return;
-        }
-        let place = number
-            .checked_sub(self.first)
-            .and_then(|place| usize::try_from(place).ok());
-        let Some(slot) = place.and_then(|place| self.slots.get_mut(place)) else {
-            return;
-        };
-        if !slot.is_answered {
-            slot.is_answered = true;
-            self.bytes -= u64::from(slot.message.size);
-            parcel.push(&slot.message);
+        } else {
+            let place = number.checked_sub(self.first);
+            let place = place.and_then(|place| usize::try_from(place).ok());
+            let Some(slot) = place.and_then(|place| self.slots.get_mut(place)) else {
+                return;
+            };
+            if !slot.is_answered {
+                slot.is_answered = true;
+                self.bytes -= u64::from(slot.message.size);
+                parcel.push(&slot.message);
+            }
         }
         while self.slots.front().is_some_and(|slot| slot.is_answered) {
             self.take_first(parcel);
@@ -133,6 +132,16 @@ mod tests {
         assert_eq!(settled(&mut unconfirmed, 0, true), 3);
         assert!(unconfirmed.is_empty());
         assert_eq!(unconfirmed.bytes(), 0);
+    }
+
+    #[test]
+    fn nothing_waits_once_an_answer_for_the_first_ones_meets_those_that_were_answered_before() {
+        let mut unconfirmed = with(5);
+        for number in 3..=5 {
+            assert_eq!(settled(&mut unconfirmed, number, false), 1);
+        }
+        assert_eq!(settled(&mut unconfirmed, 2, true), 2);
+        assert!(unconfirmed.is_empty());
     }
 
     #[test]

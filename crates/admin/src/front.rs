@@ -1,0 +1,29 @@
+//! Where the broker is, while it serves.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::StatusCode;
+use stafett_broker::Broker;
+
+use crate::{Refusal, refuse};
+
+/// The broker, from when what is stored was read until the process ends; clones see the same one.
+#[derive(Debug, Clone, Default)]
+pub struct AdminFront(Arc<RwLock<Option<Arc<Broker>>>>);
+
+impl AdminFront {
+    /// From now on it answers.
+    pub fn open(&self, broker: Arc<Broker>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(broker);
+    }
+
+    /// From now on it does not.
+    pub fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub(crate) fn broker(&self) -> Result<Arc<Broker>, Refusal> {
+        let broker = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        broker.ok_or_else(|| refuse(StatusCode::SERVICE_UNAVAILABLE, "the broker does not serve now"))
+    }
+}

@@ -1,0 +1,188 @@
+//! The routes, over a broker on a journal in memory.
+
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use stafett_broker::exchanges::Published;
+use stafett_broker::queues::Declare;
+use stafett_broker::{Broker, BrokerSettings, Namespace};
+use stafett_journal::MemoryJournal;
+use stafett_model::Message;
+
+use crate::{AdminFront, Refusal, messages, namespaces, queues};
+
+struct World {
+    broker: Arc<Broker>,
+    front: AdminFront,
+}
+
+impl World {
+    async fn new() -> Self {
+        let journal = Arc::new(MemoryJournal::new());
+        let broker = Broker::start(journal, BrokerSettings::default()).await;
+        let (broker, front) = (Arc::new(broker.unwrap()), AdminFront::default());
+        front.open(Arc::clone(&broker));
+        Self { broker, front }
+    }
+
+    async fn queue(&self, namespace: &str, name: &str) {
+        let namespace = Namespace::new(namespace);
+        let durable = Declare {
+            durable: true,
+            ..Declare::default()
+        };
+        let declared = self.broker.queues().declare(&namespace, name, durable).await;
+        declared.unwrap();
+    }
+
+    async fn publish(&self, queue: &str, body: &'static [u8], priority: u8, user: Option<&'static str>) {
+        let user = user.map(|user| ("user-id".into(), Some(Bytes::from_static(user.as_bytes()))));
+        let message = Message {
+            routing_key: queue.into(),
+            value: Bytes::from_static(body),
+            priority,
+            headers: user.into_iter().collect(),
+            ..Message::default()
+        };
+        let ticket = self
+            .broker
+            .publish(&Namespace::default(), "", vec![message.into()]);
+        assert_eq!(ticket.unwrap().await, [Published::Stored]);
+    }
+
+    fn asked(&self, query: &str) -> (State<AdminFront>, RawQuery) {
+        (State(self.front.clone()), RawQuery(Some(query.to_owned())))
+    }
+}
+
+async fn read(response: Result<Response, Refusal>) -> (StatusCode, Value) {
+    let response = response.into_response();
+    let status = response.status();
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    (status, value)
+}
+
+macro_rules! ask {
+    ($world:expr, $route:path, $query:expr) => {{
+        let (state, query) = $world.asked($query);
+        read($route(state, query).await).await
+    }};
+}
+
+#[tokio::test]
+async fn queues_are_listed_looked_at_moved_emptied_and_deleted() {
+    let world = World::new().await;
+    for name in ["work", "aside"] {
+        world.queue("/", name).await;
+    }
+    world.publish("work", b"one", 0, Some("ann")).await;
+    world.publish("work", b"\xff", 7, None).await;
+    world.publish("work", b"three", 7, Some("bob")).await;
+    let (status, listed) = ask!(world, queues::list, "namespace=/");
+    assert_eq!(status, StatusCode::OK);
+    let counts = |at: usize| {
+        (
+            listed["queues"][at]["queue"].clone(),
+            listed["queues"][at]["ready"].clone(),
+        )
+    };
+    assert_eq!(
+        [counts(0), counts(1)],
+        [(json!("aside"), json!(0)), (json!("work"), json!(3))]
+    );
+    let values = |seen: &Value| -> Vec<Value> {
+        let seen = seen["messages"].as_array().unwrap().iter();
+        seen.map(|message| message["value"].clone()).collect()
+    };
+    let (_, seen) = ask!(world, messages::peek, "queue=work");
+    assert_eq!(
+        values(&seen),
+        [json!("one"), json!({ "base64": "/w==" }), json!("three")]
+    );
+    assert_eq!(seen["messages"][0]["headers"], json!({ "user-id": "ann" }));
+    for (query, expected) in [
+        ("queue=work&count=1", vec![json!("one")]),
+        ("queue=work&priority=7&header.user-id=bob", vec![json!("three")]),
+        ("queue=work&header.user-id=nobody", vec![]),
+    ] {
+        assert_eq!(values(&ask!(world, messages::peek, query).1), expected, "{query}");
+    }
+    let moved = ask!(world, queues::move_messages, "queue=work&to=aside&count=2");
+    assert_eq!(moved, (StatusCode::OK, json!({ "messages": 2 })));
+    let (_, seen) = ask!(world, messages::peek, "queue=aside");
+    assert_eq!(values(&seen).len(), 2, "looking took nothing away");
+    let (status, _) = ask!(world, queues::delete, "queue=aside&if_empty=true");
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert_eq!(
+        ask!(world, queues::purge, "queue=work").1,
+        json!({ "messages": 1 })
+    );
+    assert_eq!(
+        ask!(world, queues::delete, "queue=aside").1,
+        json!({ "messages": 2 })
+    );
+    let (status, why) = ask!(world, messages::peek, "queue=aside");
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(why, json!("there is no queue \"aside\" in namespace /\n"));
+}
+
+#[tokio::test]
+async fn namespaces_are_made_and_deleted_with_what_is_in_them() {
+    let world = World::new().await;
+    assert_eq!(
+        ask!(world, namespaces::create, "namespace=shop").0,
+        StatusCode::CREATED
+    );
+    assert_eq!(
+        ask!(world, namespaces::create, "namespace=shop").0,
+        StatusCode::OK
+    );
+    world.queue("shop", "orders").await;
+    let (_, listed) = ask!(world, namespaces::list, "");
+    assert_eq!(listed, json!({ "namespaces": ["/", "shop"] }));
+    let (_, queues) = ask!(world, queues::list, "namespace=shop");
+    assert_eq!(queues["queues"][0]["queue"], "orders");
+    assert_eq!(
+        ask!(world, namespaces::delete, "namespace=shop").0,
+        StatusCode::OK
+    );
+    assert_eq!(ask!(world, queues::list, "").1, json!({ "queues": [] }));
+    assert_eq!(
+        ask!(world, namespaces::delete, "namespace=shop").0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        ask!(world, namespaces::delete, "namespace=/").0,
+        StatusCode::CONFLICT
+    );
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_and_nothing_is_answered_without_a_broker() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    for query in [
+        "",
+        "queue=",
+        "queue=q&count=1001",
+        "queue=q&priority=x",
+        "queue=q&what=7",
+    ] {
+        assert_eq!(
+            ask!(world, messages::peek, query).0,
+            StatusCode::BAD_REQUEST,
+            "{query}"
+        );
+    }
+    let same = ask!(world, queues::move_messages, "queue=q&to=q");
+    assert_eq!(same.0, StatusCode::BAD_REQUEST);
+    world.front.close();
+    assert_eq!(ask!(world, queues::list, "").0, StatusCode::SERVICE_UNAVAILABLE);
+}

@@ -1,0 +1,42 @@
+//! Who is in a virtual host that is deleted.
+
+use stafett_amqp_wire::methods::{Basic, Connection, basic};
+use stafett_amqp_wire::{Method, ReplyCode};
+use stafett_broker::Namespace;
+
+use crate::support::{Client, Server};
+
+async fn is_ended(mut client: Client) {
+    let mut last = client.method().await;
+    // A consumer loses its queue with that.
+    while matches!(last, Method::Basic(Basic::Cancel(_))) {
+        last = client.method().await;
+    }
+    let Method::Connection(Connection::Close(close)) = last else {
+        panic!("{last:?}");
+    };
+    assert_eq!(close.reply_code, ReplyCode::ConnectionForced.code());
+    assert_eq!(close.reply_text, "CONNECTION_FORCED - vhost 'shop' is deleted");
+}
+
+#[tokio::test]
+async fn consumers_and_publishers_of_a_deleted_virtual_host_are_told_and_others_go_on() {
+    let server = Server::start().await;
+    let (mut consumer, mut publisher) = (server.client_in("shop").await, server.client_in("shop").await);
+    let mut elsewhere = server.client(true).await;
+    assert_eq!(elsewhere.waiting().await, 0);
+    assert_eq!(consumer.waiting().await, 0);
+    let consume = basic::Consume {
+        queue: "q".into(),
+        ..basic::Consume::default()
+    };
+    consumer.send(1, consume).await;
+    consumer.method().await;
+    publisher.want_confirms().await;
+    let shop = Namespace::new("shop");
+    server.broker.delete_namespace(&shop).await.unwrap();
+    is_ended(consumer).await;
+    publisher.publish(&["too late"]).await;
+    is_ended(publisher).await;
+    assert_eq!(elsewhere.waiting().await, 0);
+}

@@ -1,0 +1,94 @@
+//! A namespace that is being deleted: at once nobody finds it any more, and what is stored of it goes step by step, so that others
+//! have their turns in between.
+//!
+//! First it is marked, which decides it; the mark goes last. So a crash in between leaves a marked namespace: the next start takes
+//! nothing of it in, and finishes. Until then nobody makes one of that name.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use stafett_journal::Change;
+
+use super::error::NamespaceError;
+use super::space::Space;
+use super::stored::{Stored, stage};
+use super::tables::Tables;
+use super::{Exchanges, namespace_frame};
+use crate::broker::NotStored;
+use crate::namespace::Namespace;
+
+/// What is stored of a namespace that is there, and of one that is being deleted.
+pub(super) const THERE: u8 = 1;
+pub(super) const CLOSING: u8 = 2;
+
+/// The namespaces that are being deleted.
+#[derive(Debug, Default)]
+pub(super) struct Closing(Mutex<Vec<Namespace>>);
+
+/// What was in a namespace that is closed.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    space: Arc<Space>,
+    tables: Tables,
+}
+
+impl Closing {
+    pub(super) fn new(namespaces: Vec<Namespace>) -> Self {
+        Self(Mutex::new(namespaces))
+    }
+
+    pub(super) fn has(&self, namespace: &Namespace) -> bool {
+        self.lock().contains(namespace)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Namespace>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Exchanges {
+    /// The namespaces that are being deleted.
+    pub(crate) fn closing(&self) -> Vec<Namespace> {
+        self.closing.lock().clone()
+    }
+
+    /// Begins to delete a namespace: from now on nobody finds it.
+    pub(crate) fn close_namespace(&self, namespace: &Namespace) -> Result<(Stored, Closed), NamespaceError> {
+        if namespace.as_str() == Namespace::DEFAULT {
+            return Err(NamespaceError::IsDefault);
+        }
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        if self.closing.has(namespace) {
+            return Err(NamespaceError::Closing);
+        }
+        let space = spaces.get(namespace).ok_or(NamespaceError::NoSuchNamespace)?;
+        let mark = namespace_frame(namespace, Change::Put(Bytes::from_static(&[CLOSING])));
+        let stored = stage(&*self.journal, &self.progress, vec![mark])?;
+        let closed = Closed {
+            tables: space.close(),
+            space: Arc::clone(space),
+        };
+        self.closing.lock().push(namespace.clone());
+        spaces.remove(namespace);
+        Ok((stored, closed))
+    }
+
+    /// Ends the deletion of a namespace of which nothing is left.
+    pub(crate) async fn forget_namespace(&self, namespace: &Namespace) -> Result<(), NotStored> {
+        let frame = namespace_frame(namespace, Change::Delete);
+        stage(&*self.journal, &self.progress, vec![frame])?.await?;
+        self.closing.lock().retain(|closing| closing != namespace);
+        Ok(())
+    }
+}
+
+impl Closed {
+    /// Deletes what was in the namespace, a step at a time.
+    pub(crate) async fn forget(self) -> Result<(), NotStored> {
+        let Self { space, mut tables } = self;
+        while space.forget_step_of(&mut tables)? {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}

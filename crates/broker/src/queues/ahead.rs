@@ -1,0 +1,52 @@
+//! What a queue has read ahead of its lanes: a place in each of the lanes that were read last, so that lanes that take turns
+//! are not read again with each.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use stafett_journal::Run;
+use stafett_model::{Epoch, StoredMessage};
+
+use super::cursor::{Cursor, Kept, Look};
+
+/// Lanes of which something is kept.
+const LANES_MAX: usize = 2;
+
+/// Cursors by lane, that of the lane that was read last behind all others.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead(SmallVec<[(u32, Box<Cursor>); 1]>);
+
+impl ReadAhead {
+    /// What is at a place of a lane. A message is taken out with that.
+    pub(super) fn look(&mut self, lane: u32, offset: u64) -> Look {
+        self.of(lane).map_or(Look::Unread, |cursor| cursor.look(offset))
+    }
+
+    /// Puts a message back that was just taken out.
+    pub(super) fn put_back(&mut self, lane: u32, offset: u64, message: StoredMessage, stored_by: Epoch) {
+        if let Some(cursor) = self.of(lane) {
+            cursor.put_back(offset, message, stored_by);
+        }
+    }
+
+    /// Goes on with what was read of a lane from `from` on.
+    pub(super) fn fill(&mut self, kept: &Arc<Kept>, lane: u32, from: u64, run: Run) {
+        let known = self.0.iter().position(|(known, _)| *known == lane);
+        let mut cursor = match known {
+            Some(at) => self.0.remove(at).1,
+            None if self.0.len() < LANES_MAX => Box::new(Cursor::new(Arc::clone(kept))),
+            None => self.0.remove(0).1,
+        };
+        cursor.fill(from, run);
+        self.0.push((lane, cursor));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0 = SmallVec::new();
+    }
+
+    fn of(&mut self, lane: u32) -> Option<&mut Cursor> {
+        let (_, cursor) = self.0.iter_mut().find(|(known, _)| *known == lane)?;
+        Some(cursor)
+    }
+}

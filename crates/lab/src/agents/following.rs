@@ -1,0 +1,215 @@
+//! A load on several hosts, without I/O: all that they told of it, and what they are to be told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::course::Course;
+use super::merge::{self, Accounts, Row, Seconds};
+use super::plausible;
+use super::protocol::{Share, ToAgent};
+use crate::experiment::{Plan, Rate};
+use crate::results::{RateSample, RoleResult};
+use crate::workload::adaptive::Steering;
+use crate::workload::load::Second;
+use crate::workload::seating::Seating;
+use crate::workload::together::{HostSecond, Progress};
+
+/// Seconds that a load may have beyond those of its plan.
+const ROWS_SPARE: u64 = 600;
+
+/// What is known of a load, and what follows from it.
+#[derive(Debug)]
+pub(super) struct Following<'a> {
+    plan: &'a Plan,
+    seating: Seating,
+    course: Course<'a>,
+    seconds: Seconds,
+    accounts: Accounts,
+    /// Of the roles whose rates are searched for, by place.
+    steered: Vec<(usize, Steering)>,
+    /// Rates that were found and nobody has heard of.
+    rates: Vec<ToAgent>,
+    shares: BTreeMap<usize, Share>,
+    hosts: usize,
+}
+
+/// What a second of a host brought.
+#[derive(Debug, PartialEq)]
+pub(super) struct News {
+    /// It is the first one to tell of it: the moment, and how long it was.
+    pub(super) first: Option<(f64, f64)>,
+    /// It is the last one: what went on everywhere.
+    pub(super) whole: Option<Second>,
+}
+
+/// What a load came to.
+#[derive(Debug)]
+pub(super) struct Together {
+    /// In the order of the agents.
+    pub(super) shares: Vec<Share>,
+    pub(super) roles: Vec<RoleResult>,
+    pub(super) drain: Option<Duration>,
+    pub(super) is_drained: bool,
+    pub(super) sustainable_rate: Option<f64>,
+}
+
+impl<'a> Following<'a> {
+    pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize) -> Self {
+        let run = &plan.run;
+        let settle = run.settle.0.saturating_mul(6);
+        let meant = run.warmup.0.saturating_add(run.duration.0).saturating_add(settle);
+        let rows_max = usize::try_from(meant.as_secs().saturating_add(ROWS_SPARE)).unwrap_or(usize::MAX);
+        let steering = |(place, rate): (usize, &Rate)| match rate {
+            Rate::Adaptive(adaptive) => Some((place, Steering::new(adaptive))),
+            Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
+        };
+        let rates = plan.roles.values().map(|role| &role.rate).enumerate();
+        Self {
+            plan,
+            seating: seating.clone(),
+            course: Course::new(plan, seating, hosts),
+            seconds: Seconds::new(hosts, rows_max),
+            accounts: Accounts::new(plan),
+            steered: rates.filter_map(steering).collect(),
+            rates: Vec::new(),
+            shares: BTreeMap::new(),
+            hosts,
+        }
+    }
+
+    /// A host told how far it is.
+    pub(super) fn on_progress(&mut self, host: usize, progress: Progress) -> Result<(), String> {
+        plausible::progress(self.plan, &progress)?;
+        self.course.on_progress(host, progress);
+        Ok(())
+    }
+
+    /// A host told a second of its load.
+    pub(super) fn on_second(&mut self, host: usize, second: &HostSecond) -> Result<News, String> {
+        plausible::second(self.plan, second)?;
+        for (place, role) in second.roles.iter().enumerate() {
+            self.accounts.absorb(place, &role.came);
+        }
+        let known = self.seconds.known();
+        let whole = self.seconds.add(host, second)?;
+        let told = whole.map(|row| summary(self.plan, &row.samples));
+        if let Some(row) = whole {
+            let at_work = |place: usize| self.course.is_at_work(place, &self.seating);
+            steer(self.plan, row, &mut self.steered, &mut self.rates, at_work)?;
+        }
+        let first = second.roles.first().filter(|_| self.seconds.known() > known);
+        Ok(News {
+            first: first.map(|role| (role.sample.at_s, role.sample.seconds)),
+            whole: told,
+        })
+    }
+
+    /// A host told what came of its share: the last that it says.
+    pub(super) fn on_share(&mut self, host: usize, share: Share) -> Result<(), String> {
+        let of_host = Seating {
+            host: u32::try_from(host).unwrap_or(u32::MAX),
+            ..self.seating.clone()
+        };
+        plausible::share(self.plan, &of_host, &share)?;
+        self.shares.insert(host, share);
+        Ok(())
+    }
+
+    /// What all hosts are to be told at `now`, since the load was prepared.
+    pub(super) fn orders(&mut self, now: Duration) -> Vec<ToAgent> {
+        let mut orders = self.course.orders(now);
+        orders.append(&mut self.rates);
+        orders
+    }
+
+    /// By role, how many messages the clients of each host may have made, where they wait for who receives.
+    pub(super) fn allowances(&self) -> impl Iterator<Item = (&'a str, &[u64])> {
+        self.course.allowances()
+    }
+
+    /// All hosts have said what came of it.
+    pub(super) fn is_over(&self) -> bool {
+        self.shares.len() >= self.hosts
+    }
+
+    /// Whether the hosts take so long that something is wrong with them.
+    pub(super) fn is_stuck(&self, now: Duration) -> bool {
+        self.course.is_stuck(now)
+    }
+
+    /// One result out of those of all hosts.
+    pub(super) fn finish(mut self) -> Result<Together, String> {
+        let shares: Vec<Share> = self.shares.into_values().collect();
+        let (drain, is_drained) = (self.course.drain(), self.course.is_drained);
+        let roles = merge::roles(
+            self.plan,
+            &shares,
+            &mut self.seconds,
+            &mut self.accounts,
+            is_drained,
+        )?;
+        Ok(Together {
+            shares,
+            roles,
+            drain,
+            is_drained,
+            sustainable_rate: self
+                .steered
+                .iter()
+                .find_map(|(_, steering)| steering.sustainable()),
+        })
+    }
+}
+
+/// A second of all hosts is known: the rates that it leads to.
+fn steer(
+    plan: &Plan,
+    row: &Row,
+    steered: &mut [(usize, Steering)],
+    rates: &mut Vec<ToAgent>,
+    at_work: impl Fn(usize) -> bool,
+) -> Result<(), String> {
+    for (place, steering) in steered {
+        let told = row.samples.get(*place).zip(row.changes.get(*place));
+        let (Some((sample, changes)), Some(name)) = (told, plan.roles.keys().nth(*place)) else {
+            continue;
+        };
+        if *changes > steering.changes() {
+            return Err(format!(
+                "{changes} changes of the rate of `{name}`, of {}",
+                steering.changes()
+            ));
+        }
+        if !at_work(*place) {
+            continue;
+        }
+        if let Some(rate) = steering.look(sample, *changes) {
+            rates.push(ToAgent::Rate {
+                role: name.clone(),
+                rate,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What goes on everywhere.
+fn summary(plan: &Plan, samples: &[RateSample]) -> Second {
+    let per_second = |count: fn(&RateSample) -> u64| -> f64 {
+        let rates = samples
+            .iter()
+            .map(|sample| count(sample) as f64 / sample.seconds.max(1e-9));
+        rates.sum()
+    };
+    let acknowledged = per_second(|sample| sample.acknowledged);
+    Second {
+        at_s: samples.iter().map(|sample| sample.at_s).fold(0.0, f64::max),
+        of_s: (plan.run.warmup.0 + plan.run.duration.0).as_secs_f64(),
+        rate: if acknowledged > 0.0 {
+            acknowledged
+        } else {
+            per_second(|sample| sample.received)
+        },
+        p99_us: samples.iter().filter_map(|sample| sample.p99_us).max(),
+    }
+}
