@@ -9,6 +9,8 @@
 //! - [`groups`]: members of groups
 
 mod groups;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

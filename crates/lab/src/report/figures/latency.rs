@@ -16,6 +16,7 @@ const MARKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
     let mut drawn = Drawn::new(figure);
     let mut without = Vec::new();
+    let mut has_curves = false;
     for name in &figure.y {
         for facet in split(figure, cells) {
             let mut curves = Vec::new();
@@ -38,6 +39,7 @@ pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
                     None => {}
                 }
             }
+            has_curves |= !curves.is_empty();
             without.extend(told.iter().map(|(entry, told)| missing(entry, name, told)));
             told.retain(|(_, told)| !told.is_empty());
             let count = curves
@@ -72,11 +74,13 @@ pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
             drawn.add_entries(entries.chain(told.into_iter().map(|(entry, _)| entry)));
         }
     }
-    drawn.notes.push(
-        "Taken from the intended moment of sending, so that a stall counts for everything it held up. Each curve ends \
-         where its number of messages ends; all repetitions together."
-            .to_owned(),
-    );
+    if has_curves || without.is_empty() {
+        drawn.notes.push(
+            "Taken from the intended moment of sending, so that a stall counts for everything it held up. Each curve \
+             ends where its number of messages ends; all repetitions together."
+                .to_owned(),
+        );
+    }
     without.dedup();
     drawn.notes.extend(without);
     Ok(drawn)
