@@ -42,6 +42,11 @@ fn pika_finds_quorum_queues_as_they_are() {
 }
 
 #[test]
+fn who_is_not_heard_is_given_up_and_who_is_stays() {
+    passes("amqp_heartbeats.py");
+}
+
+#[test]
 fn aio_pika_confirms_returns_and_iterates() {
     passes("amqp_aio.py");
 }
