@@ -15,8 +15,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::near;
+
 const BITS: u32 = 6;
 const MASK: u64 = (1 << BITS) - 1;
+/// The nodes of so many levels stay in the processor's cache.
+const LEVELS_NEAR: u32 = 2;
 
 #[derive(Clone)]
 pub(crate) struct HashTrie<V> {
@@ -93,6 +97,23 @@ impl<V: Clone> HashTrie<V> {
         }
     }
 
+    /// Crosses what lies near, as all look-ups do, and asks for what comes behind it. `None` where a look-up would not get
+    /// that far: as a rule, in a small table.
+    pub(crate) fn foresee(&self, hash: u64) -> Option<Ahead<'_, V>> {
+        let mut node = &self.root;
+        let mut rest = hash;
+        for _ in 0..LEVELS_NEAR {
+            let Slot::More(next) = node.slots.get(node.place(rest).ok()?)? else {
+                return None;
+            };
+            node = next;
+            rest >>= BITS;
+        }
+        let slot = node.slots.get(node.place(rest).ok()?)?;
+        near::bring(slot);
+        Some(Ahead(slot))
+    }
+
     /// A value to be changed, which must keep its key.
     pub(crate) fn get_mut(&mut self, hash: u64, is: impl Fn(&V) -> bool) -> Option<&mut V> {
         // What is not there is not worth a copy of the way to it.
@@ -138,6 +159,19 @@ impl<V: Clone> HashTrie<V> {
                 Slot::Same { values, .. } => return values.first(),
                 Slot::More(next) => node = next,
             }
+        }
+    }
+}
+
+/// A slot that a look-up will come to, and that may still be on its way from memory.
+pub(crate) struct Ahead<'a, V>(&'a Slot<V>);
+
+impl<'a, V> Ahead<'a, V> {
+    /// The value, if it is the only one there.
+    pub(crate) fn value(&self) -> Option<&'a V> {
+        match self.0 {
+            Slot::One { value, .. } => Some(value),
+            Slot::Same { .. } | Slot::More(_) => None,
         }
     }
 }
@@ -309,6 +343,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_look_up_finds_is_foreseen_in_a_large_table_and_nothing_in_a_small_one() {
+        let hash_of = |value: u64| value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut trie = HashTrie::default();
+        (0..20).for_each(|value| trie.insert(hash_of(value), value));
+        assert!((0..40).all(|value| trie.foresee(hash_of(value)).is_none()));
+        (20..50_000).for_each(|value| trie.insert(hash_of(value), value));
+        let foreseen = |value| {
+            trie.foresee(hash_of(value))
+                .and_then(|ahead| ahead.value().copied())
+        };
+        let right = (0..50_000)
+            .filter(|value| foreseen(*value) == Some(*value))
+            .count();
+        assert!(right > 40_000, "{right} lie no deeper than it looks");
     }
 
     #[test]

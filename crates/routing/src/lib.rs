@@ -11,12 +11,14 @@
 //! - [`spec`]: what an exchange is, and what a binding asks for
 //! - [`view`]: what of a message decides its way
 //! - [`routes`]: where a message goes
-//! - `tables`: one table of bindings per kind of exchange; `hash_trie`: what the large ones of them are made of
+//! - `tables`: one table of bindings per kind of exchange; `hash_trie`: what the large ones of them are made of; `near`: memory that
+//!   is asked for before it is needed
 
 mod hash;
 mod hash_trie;
 mod hops;
 pub mod live;
+mod near;
 pub mod router;
 pub mod routes;
 pub mod spec;
@@ -24,7 +26,7 @@ mod tables;
 pub mod view;
 
 pub use hops::{Hop, Target};
-pub use router::{BindError, Names, Router};
+pub use router::{BindError, FORESEEN, Names, Router};
 pub use routes::{DependsOn, Routes};
 pub use spec::{BadPattern, HashOn, HeaderMatch, Kind, Mode, NoSuchExchange, Pattern, Property, Spec};
 pub use view::{HeaderValue, KeyOnly, View};

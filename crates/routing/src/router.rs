@@ -10,6 +10,9 @@ use crate::spec::{BadPattern, Kind, NoSuchExchange, Pattern, Spec};
 use crate::tables::Table;
 use crate::view::View;
 
+/// Messages whose places in memory are worth asking for together.
+pub const FORESEEN: usize = 16;
+
 /// Exchanges and their bindings. A clone takes a few pointers and never changes.
 #[derive(Debug, Clone)]
 pub struct Router<T> {
@@ -85,6 +88,14 @@ impl<T: Target> Router<T> {
     /// Whether an exchange takes messages from other exchanges only; `None` if there is none of that name.
     pub fn is_internal(&self, name: &str) -> Option<bool> {
         self.exchanges.get(name).map(|exchange| exchange.internal)
+    }
+
+    /// Asks for the places in memory that messages with these keys meet first: for [`FORESEEN`] of them at a time, before they
+    /// are routed. Nothing else follows from it.
+    pub fn foresee<'k>(&self, exchange: &str, keys: impl Iterator<Item = &'k [u8]>) {
+        if let Some(exchange) = self.exchanges.get(exchange) {
+            exchange.table.foresee(keys);
+        }
     }
 
     /// Finds where a message goes that is published to an exchange. Each exchange on the way is asked once, so cycles

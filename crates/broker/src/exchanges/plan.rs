@@ -75,6 +75,14 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Some messages are about to be added.
+    pub(super) fn foresee(&self, messages: &[Publish]) {
+        let keys = messages
+            .iter()
+            .map(|publish| publish.message.routing_key.as_bytes());
+        self.router.foresee(self.exchange, keys.map(AsRef::as_ref));
+    }
+
     pub(super) fn add(&mut self, publish: Publish) {
         let index = self.published.len();
         self.published.push(Published::Stored);

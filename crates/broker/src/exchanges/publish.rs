@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytestring::ByteString;
 use stafett_journal::Refusal;
 use stafett_model::Message;
+use stafett_routing::FORESEEN;
 
 use super::plan::Plan;
 use crate::broker::Broker;
@@ -157,8 +158,13 @@ impl Broker {
         messages: Vec<Publish>,
     ) -> Result<PublishTicket, PublishError> {
         let mut plan = Plan::new(&self.way, namespace, exchange, messages.len())?;
-        for publish in messages {
-            plan.add(publish);
+        let mut messages = messages.into_iter();
+        while let Some(next) = messages.as_slice().chunks(FORESEEN).next() {
+            plan.foresee(next);
+            messages
+                .by_ref()
+                .take(FORESEEN)
+                .for_each(|publish| plan.add(publish));
         }
         Ok(plan.store())
     }

@@ -7,13 +7,11 @@
 //! - [`table`]: topics by name, each with its subscribers
 //! - `places`: from hashes of names to numbers
 //! - `name`: a name, in place if it is short
-//! - `near`: memory that is asked for before it is needed
 //! - [`pattern`]: names with wildcards
 //! - [`patterns`]: who subscribes to which pattern
 
 pub mod chunks;
 mod name;
-mod near;
 pub mod pattern;
 pub mod patterns;
 mod places;

@@ -3,7 +3,7 @@
 //! Open addressing with linear steps. An entry is 32 bits of the hash and the number; where it belongs are the highest of those
 //! bits, so that growing and removing touch no names. The caller compares names, where hashes are the same.
 
-use super::near;
+use crate::near;
 
 const ENTRIES_MIN: usize = 8;
 

@@ -5,9 +5,9 @@
 //! the hash: the lower half is used here.
 
 use super::name::Name;
-use super::near;
 use super::places::Places;
 use super::set::IdSet;
+use crate::near;
 
 /// The place of a topic in its table. It is given to another topic once this one is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

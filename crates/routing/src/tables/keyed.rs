@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::hash_trie::HashTrie;
+use crate::hash_trie::{Ahead, HashTrie};
 use crate::hops::{Hop, Hops, Target};
 
 /// A key or a part of one. Most are so short that they lie where they are used.
@@ -62,6 +62,11 @@ impl<T: Target> ByKey<T> {
             self.keys.remove(hash, is);
         }
         found
+    }
+
+    /// Where a key is looked up, once the table is so large that this is far.
+    pub(super) fn foresee(&self, key: &[u8]) -> Option<Ahead<'_, Arc<Keyed<T>>>> {
+        self.keys.foresee(self.hash.hash_one(key))
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Hops<T>> {

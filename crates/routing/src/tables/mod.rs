@@ -5,7 +5,12 @@ mod headers;
 mod keyed;
 mod topic;
 
+use smallvec::SmallVec;
+
+use crate::hash_trie::Ahead;
 use crate::hops::{Hop, Hops, Target};
+use crate::near;
+use crate::router::FORESEEN;
 use crate::router::Names;
 use crate::routes::{DependsOn, Routes};
 use crate::spec::{BadPattern, Kind, Pattern};
@@ -13,7 +18,7 @@ use crate::view::View;
 use hashed::Hashed;
 use headers::Headers;
 use keyed::ByKey;
-use topic::Topic;
+use topic::{Child, Topic};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Table<T> {
@@ -69,6 +74,23 @@ impl<T: Target> Table<T> {
         }
     }
 
+    /// Asks for the places in memory that these keys will be looked up in, so that all of them are waited for at once.
+    pub(crate) fn foresee<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        match self {
+            Self::Direct(table) => {
+                let ahead = found(keys.map(|key| table.foresee(key)));
+                let known = ahead.iter().filter_map(Ahead::value);
+                known.for_each(|known| near::bring(&**known));
+            }
+            Self::Topic(topic) => {
+                let ahead = found(keys.map(|key| topic.foresee(key)));
+                let children = ahead.iter().filter_map(Ahead::value);
+                children.for_each(Child::foresee);
+            }
+            Self::ByName | Self::FanOut(_) | Self::Headers(_) | Self::Hashed(_) => {}
+        }
+    }
+
     pub(crate) fn route(
         &self,
         kind: &Kind,
@@ -104,6 +126,15 @@ impl<T: Target> Table<T> {
             }
             Self::Hashed(hashed) => hashed.route(kind, message, routes),
         }
+    }
+}
+
+/// What is far of some look-ups. Where the first is near, the others are taken to be, too.
+fn found<'a, V>(look_ups: impl Iterator<Item = Option<Ahead<'a, V>>>) -> SmallVec<[Ahead<'a, V>; FORESEEN]> {
+    let mut look_ups = look_ups.peekable();
+    match look_ups.peek() {
+        Some(Some(_)) => look_ups.flatten().collect(),
+        Some(None) | None => SmallVec::new(),
     }
 }
 

@@ -27,8 +27,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::keyed::{Keyed, Text};
-use crate::hash_trie::HashTrie;
+use crate::hash_trie::{Ahead, HashTrie};
 use crate::hops::{Hop, Hops, Target};
+use crate::near;
 use crate::routes::Routes;
 
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ enum Words<T> {
 
 /// What begins with a word.
 #[derive(Debug, Clone)]
-enum Child<T> {
+pub(super) enum Child<T> {
     /// One pattern: the word and all that follows.
     Leaf(Arc<Keyed<T>>),
     Node(Arc<Behind<T>>),
@@ -67,7 +68,7 @@ enum Child<T> {
 
 /// Patterns that go on behind a word.
 #[derive(Debug, Clone)]
-struct Behind<T> {
+pub(super) struct Behind<T> {
     word: Text,
     node: Node<T>,
 }
@@ -108,6 +109,19 @@ impl<T: Target> Topic<T> {
 
     pub(crate) fn unbind(&mut self, pattern: &[u8], hop: &Hop<T>) -> bool {
         self.root.unbind(&steps(pattern), hop, &self.hash)
+    }
+
+    /// Where the word of a key is looked up of which there are many, once they are so many that this is far.
+    pub(super) fn foresee(&self, key: &[u8]) -> Option<Ahead<'_, Child<T>>> {
+        let mut node = &self.root;
+        for word in key.split(|byte| *byte == b'.') {
+            match &node.words {
+                Words::One(Child::Node(next)) if *next.word == *word => node = &next.node,
+                Words::Many(many) => return many.foresee(self.hash.hash_one(word)),
+                Words::One(_) | Words::None => return None,
+            }
+        }
+        None
     }
 
     /// Adds the hops of all patterns that match a key.
@@ -367,6 +381,16 @@ fn unbind_behind<T: Target>(
         *next = None;
     }
     found
+}
+
+impl<T> Child<T> {
+    /// Asks for what is behind it.
+    pub(super) fn foresee(&self) {
+        match self {
+            Self::Leaf(leaf) => near::bring(&**leaf),
+            Self::Node(behind) => near::bring(&**behind),
+        }
+    }
 }
 
 impl<T: Target> Child<T> {

@@ -6,7 +6,7 @@
     unsafe_code,
     reason = "a hint to the processor: nothing is read by it, and no safe function gives it"
 )]
-pub(super) fn bring<T>(value: &T) {
+pub(crate) fn bring<T>(value: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a hint reads nothing and faults on nothing, and this is the address of a value that is there.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
@@ -14,4 +14,4 @@ pub(super) fn bring<T>(value: &T) {
 
 /// Elsewhere the look-up itself brings it.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn bring<T>(_: &T) {}
+pub(crate) fn bring<T>(_: &T) {}
