@@ -37,8 +37,18 @@ fn pika_finds_what_rabbitmq_adds_to_the_protocol() {
 }
 
 #[test]
+fn pika_shares_messages_out_by_a_hash_and_holds_them_back() {
+    passes("amqp_plugins.py");
+}
+
+#[test]
 fn pika_finds_quorum_queues_as_they_are() {
     passes("amqp_quorum.py");
+}
+
+#[test]
+fn who_is_not_heard_is_given_up_and_who_is_stays() {
+    passes("amqp_heartbeats.py");
 }
 
 #[test]

@@ -67,6 +67,9 @@ impl Session {
                 return Ok(known);
             }
             stream_arguments::check_properties(method, &what)?;
+            if !broker.exchanges().has_namespace(&vhost) {
+                return Err(error::no_namespace(&vhost).into());
+            }
             let new = NewTopic {
                 name: (*topic).into(),
                 partitions: Some(1),

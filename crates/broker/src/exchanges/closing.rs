@@ -83,10 +83,12 @@ impl Exchanges {
 }
 
 impl Closed {
-    /// Deletes what was in the namespace, a step at a time.
+    /// Deletes what was in the namespace, a step at a time: each is stored before the next is begun, so that what others store does
+    /// not wait behind all of them.
     pub(crate) async fn forget(self) -> Result<(), NotStored> {
         let Self { space, mut tables } = self;
-        while space.forget_step_of(&mut tables)? {
+        while let Some(stored) = space.forget_step_of(&mut tables)? {
+            stored.await?;
             tokio::task::yield_now().await;
         }
         Ok(())

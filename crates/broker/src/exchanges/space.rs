@@ -255,17 +255,18 @@ impl Space {
         before
     }
 
-    /// Lets the journal forget some of what was in the namespace. False if that was all.
-    pub(crate) fn forget_step_of(&self, closed: &mut Tables) -> Result<bool, NotStored> {
+    /// Lets the journal forget some of what was in the namespace. `None` if there was nothing left.
+    pub(crate) fn forget_step_of(&self, closed: &mut Tables) -> Result<Option<Stored>, NotStored> {
         let (exchanges, bindings) = closed.take_some(STEP);
-        let has_more = !(exchanges.is_empty() && bindings.is_empty());
+        if exchanges.is_empty() && bindings.is_empty() {
+            return Ok(None);
+        }
         let stored = exchanges
             .iter()
             .filter(|exchange| exchange.is.durable && !exchange.name.is_empty());
         let mut frames: Vec<Frame> = stored.map(|exchange| self.delete_exchange(exchange)).collect();
         frames.extend(bindings.iter().filter_map(|binding| self.binding_frame(binding)));
-        stage_unwatched(&*self.journal, frames)?;
-        Ok(has_more)
+        self.stage(frames).map(Some)
     }
 
     /// Removes exchanges that go with their last binding and have none left. What is not stored of that, the next start removes.

@@ -13,7 +13,7 @@ use super::queue::Queue;
 const MOVED_MAX: usize = 256;
 
 impl Queue {
-    /// The first `count` messages that wait and are `wanted`, in the order in which they would be handed out. At most
+    /// The first `count` messages that wait and are `wanted`, lane by lane, in the order in which each hands out. At most
     /// `looked_at` are read for that. Nothing happens to any of them.
     pub async fn peek(
         self: &Arc<Self>,

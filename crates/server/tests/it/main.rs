@@ -8,5 +8,6 @@ mod lab;
 mod lab_agents;
 mod lab_run;
 mod layering;
+mod queues;
 mod reload;
 mod serve;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use stafett_broker::queues::{
-    Appended, ConsumerSpec, DeliveryId, Outbox, Publication, Queue, Settle, Targets,
+    Appended, ConsumerSpec, Declare, DeliveryId, Outbox, Publication, Queue, QueueSettings, Settle, Targets,
 };
 use stafett_broker::{Broker, Namespace};
 use stafett_journal::simulated::SimulatedDisk;
@@ -20,6 +20,8 @@ use crate::simulated::{losing_power_at, on_disk};
 /// What was done with messages, by their numbers.
 #[derive(Debug, Default)]
 struct Ledger {
+    /// The queue keeps transient messages like all others.
+    keeps_transient: bool,
     offered: BTreeSet<u32>,
     confirmed: BTreeSet<u32>,
     transient: BTreeSet<u32>,
@@ -38,7 +40,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
     for number in numbers.clone() {
         let persistent = number % 5 != 4;
         ledger.offered.insert(number);
-        if !persistent {
+        if !persistent && !ledger.keeps_transient {
             ledger.transient.insert(number);
         }
         let message = Message {
@@ -57,10 +59,15 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
 
 /// Publishes, takes, settles some and gives back some, several times over.
 async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger) {
-    let declared = broker
-        .queues()
-        .declare(&Namespace::default(), "q", durable())
-        .await;
+    let declare = Declare {
+        settings: QueueSettings {
+            two_priorities: ledger.keeps_transient,
+            keeps_transient: ledger.keeps_transient,
+            ..QueueSettings::default()
+        },
+        ..durable()
+    };
+    let declared = broker.queues().declare(&Namespace::default(), "q", declare).await;
     let Ok(queue) = declared else { return };
     let outbox = Outbox::new(1 << 20);
     let limited = ConsumerSpec {
@@ -141,20 +148,29 @@ fn check(left: &[u32], ledger: &Ledger, at: &str) {
     }
 }
 
-#[test]
-fn whenever_the_power_goes_queues_come_back_as_promised() {
+impl Ledger {
+    fn new(keeps_transient: bool) -> Self {
+        Self {
+            keeps_transient,
+            ..Self::default()
+        }
+    }
+}
+
+fn power_goes(keeps_transient: bool) {
     let disk = SimulatedDisk::new();
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger::new(keeps_transient);
     on_disk(&disk, 1, async |broker, journal| {
         script(broker, journal, &mut ledger).await;
     });
     assert_eq!(ledger.confirmed.len(), 48);
+    assert_eq!(ledger.transient.is_empty(), keeps_transient);
     assert!(ledger.settled_for_good.len() > 10, "{ledger:?}");
     let changes = disk.changes();
     assert!(changes > 50, "{changes}");
     for change in 1..=changes {
         let disk = losing_power_at(change);
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(keeps_transient);
         on_disk(&disk, 1, async |broker, journal| {
             script(broker, journal, &mut ledger).await;
         });
@@ -172,20 +188,32 @@ fn whenever_the_power_goes_queues_come_back_as_promised() {
 }
 
 #[test]
+fn whenever_the_power_goes_queues_come_back_as_promised() {
+    power_goes(false);
+}
+
+#[test]
+fn whenever_the_power_goes_a_queue_that_keeps_all_loses_no_transient_message_either() {
+    power_goes(true);
+}
+
+#[test]
 fn a_killed_program_finds_its_queues_again() {
-    let disk = SimulatedDisk::new();
-    let mut ledger = Ledger::default();
-    on_disk(&disk, 1, async |broker, journal| {
-        script(broker, journal, &mut ledger).await;
-    });
-    disk.kill();
-    let first = left(&disk, 1);
-    check(&first, &ledger, "killed");
-    let unsettled: Vec<u32> = ledger
-        .confirmed
-        .difference(&ledger.transient)
-        .filter(|number| !ledger.settled.contains(number))
-        .copied()
-        .collect();
-    assert_eq!(first, unsettled);
+    for keeps_transient in [false, true] {
+        let disk = SimulatedDisk::new();
+        let mut ledger = Ledger::new(keeps_transient);
+        on_disk(&disk, 1, async |broker, journal| {
+            script(broker, journal, &mut ledger).await;
+        });
+        disk.kill();
+        let first = left(&disk, 1);
+        check(&first, &ledger, "killed");
+        let unsettled: Vec<u32> = ledger
+            .confirmed
+            .difference(&ledger.transient)
+            .filter(|number| !ledger.settled.contains(number))
+            .copied()
+            .collect();
+        assert_eq!(first, unsettled);
+    }
 }
