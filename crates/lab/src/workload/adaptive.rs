@@ -22,6 +22,8 @@ pub struct Search {
     broke: Option<f64>,
     /// The rate to try when the system has recovered.
     next: Option<f64>,
+    /// The rate that broke the bound the last time, and is tried once more: a machine has its moments.
+    doubted: Option<f64>,
 }
 
 /// What was seen while a rate was tried.
@@ -40,6 +42,7 @@ impl Search {
             held: None,
             broke: None,
             next: None,
+            doubted: None,
         }
     }
 
@@ -66,11 +69,17 @@ impl Search {
             }
             return;
         }
+        if !holds && self.doubted.replace(self.rate) != Some(self.rate) {
+            self.next = Some(self.rate);
+            self.rate /= 4.0;
+            return;
+        }
+        self.doubted = None;
         if holds {
             self.held = Some(self.held.map_or(self.rate, |held| held.max(self.rate)));
         } else {
             self.broke = Some(self.broke.map_or(self.rate, |broke| broke.min(self.rate)));
-            // A machine has its moments: what held before and does not now did not hold.
+            // What held before and does not now, twice, did not hold.
             if self.held.is_some_and(|held| held >= self.rate) {
                 self.held = Some(self.rate / self.settings.raise);
             }
@@ -232,12 +241,32 @@ mod tests {
     }
 
     #[test]
+    fn one_bad_moment_does_not_decide() {
+        let mut search = search(100.0);
+        let trial = |p99_us| Trial {
+            p99_us: Some(p99_us),
+            share: 1.0,
+        };
+        search.step(trial(1000));
+        assert!((search.rate() - 200.0).abs() < 1e-9);
+        search.step(trial(500_000));
+        assert!((search.rate() - 50.0).abs() < 1e-9, "it recovers");
+        search.step(trial(1000));
+        assert!((search.rate() - 200.0).abs() < 1e-9, "once more");
+        search.step(trial(1000));
+        assert!((search.rate() - 400.0).abs() < 1e-9);
+        assert_eq!(search.sustainable(), Some(200.0));
+    }
+
+    #[test]
     fn what_does_not_come_through_does_not_hold() {
         let mut search = search(1000.0);
-        search.step(Trial {
-            p99_us: None,
-            share: 0.0,
-        });
+        for _ in 0..4 {
+            search.step(Trial {
+                p99_us: None,
+                share: 0.0,
+            });
+        }
         assert_eq!(search.sustainable(), None);
         assert!(search.rate() < 1000.0);
     }
