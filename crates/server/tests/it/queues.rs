@@ -1,5 +1,7 @@
 //! Queues and namespaces over HTTP.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
