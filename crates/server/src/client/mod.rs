@@ -4,12 +4,14 @@
 //! - [`table`]: aligned columns
 //! - [`escapes`]: `\n` and its like
 //! - [`human`]: numbers, sizes and times as people write them
+//! - [`http`]: the commands that look after queues and namespaces
 //! - [`position`]: places in a topic, such as `earliest` or `10m ago`
 //! - [`advice`]: what to do about an error
 //! - [`partitions`]: topics with some of their partitions
 
 pub(crate) mod advice;
 pub(crate) mod escapes;
+pub(crate) mod http;
 pub(crate) mod human;
 pub(crate) mod partitions;
 pub(crate) mod position;

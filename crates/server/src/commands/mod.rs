@@ -8,7 +8,9 @@ mod deletion;
 mod group;
 mod journal;
 mod lab;
+mod namespace;
 mod produce;
+mod queue;
 mod serve;
 mod topic;
 
@@ -34,6 +36,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: group::describe,
         run: group::run,
+    },
+    Entry {
+        describe: queue::describe,
+        run: queue::run,
+    },
+    Entry {
+        describe: namespace::describe,
+        run: namespace::run,
     },
     Entry {
         describe: produce::describe,

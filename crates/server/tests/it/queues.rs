@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 
@@ -55,5 +56,82 @@ fn namespaces_are_made_listed_and_deleted_over_http_and_stay_so() {
     assert!(
         refused.contains("403 Forbidden"),
         "by a name of somebody else's: {refused}"
+    );
+}
+
+/// A command, asking the broker at `http`.
+fn stafett(http: SocketAddr, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stafett"))
+        .env_clear()
+        .args(arguments)
+        .args(["--http", &http.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> (Option<i32>, &str, &str) {
+    let text = |bytes| std::str::from_utf8(bytes).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn namespaces_and_queues_are_looked_after_by_command() {
+    let folder = Folder::new();
+    let running = Running::start(serve(&folder));
+    let http = running.address("http");
+    let expect = |arguments: &[&str], code: i32, out: &str, error: &str| {
+        let output = stafett(http, arguments);
+        assert_eq!(said(&output), (Some(code), out, error), "{arguments:?}");
+    };
+    expect(
+        &["namespace", "create", "a/b c"],
+        0,
+        "namespace a/b c created\n",
+        "",
+    );
+    expect(&["namespace", "list"], 0, "NAMESPACE\n/\na/b c\n", "");
+    expect(
+        &["namespace", "list", "--json"],
+        0,
+        "{\"namespace\":\"/\"}\n{\"namespace\":\"a/b c\"}\n",
+        "",
+    );
+    expect(
+        &["namespace", "delete", "a/b c"],
+        0,
+        "namespace a/b c deleted\n",
+        "",
+    );
+    expect(&["queue", "list"], 0, "no queues\n", "");
+    for arguments in [
+        &["namespace", "delete", "/"][..],
+        &["namespace", "delete", "a/b c"],
+        &["queue", "purge", "q"],
+        &["queue", "messages", "q", "--priority", "3", "--header", "a=b"],
+        &["queue", "move", "q", "--to", "r", "--namespace", "x"],
+        &["queue", "delete", "q", "--if-unused"],
+    ] {
+        let output = stafett(http, arguments);
+        let (code, out, error) = said(&output);
+        assert_eq!((code, out), (Some(1), ""), "{arguments:?}");
+        assert!(
+            error.starts_with("stafett: ") && error.lines().count() == 1,
+            "{error}"
+        );
+    }
+    let output = stafett(http, &["queue", "messages", "q", "--header", "a"]);
+    assert_eq!(
+        said(&output),
+        (Some(2), "", "stafett: --header a: a header is NAME=VALUE\n")
+    );
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().0.code(), Some(0));
+    let output = stafett(http, &["namespace", "list"]);
+    let (code, _, error) = said(&output);
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("does not answer: is the broker running"),
+        "{error}"
     );
 }

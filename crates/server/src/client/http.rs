@@ -1,0 +1,170 @@
+//! What the commands share that look after queues and namespaces, over the broker's HTTP port.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+
+use anyhow::{Context, anyhow, bail};
+use axum::body::{Body, to_bytes};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::table::Table;
+use super::{JSON, Session, server};
+use crate::failure::Failure;
+
+const HTTP: &str = "http";
+/// No answer is longer.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Adds the flags that all of these commands have.
+pub(crate) fn command(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new(HTTP)
+                .long(HTTP)
+                .value_name("HOST:PORT")
+                .default_value("127.0.0.1:7070")
+                .value_parser(server)
+                .global(true)
+                .display_order(100)
+                .help("The broker's HTTP port"),
+        )
+        .arg(
+            Arg::new(JSON)
+                .long(JSON)
+                .action(ArgAction::SetTrue)
+                .global(true)
+                .display_order(101)
+                .help("JSON for programs: one object per line"),
+        )
+}
+
+/// What is asked of the broker: a path, and what stands behind it.
+#[derive(Debug)]
+pub(crate) struct Question {
+    method: Method,
+    target: String,
+}
+
+impl Question {
+    pub(crate) fn new(method: Method, path: &str) -> Self {
+        Self {
+            method,
+            target: path.to_owned(),
+        }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.target
+            .push(if self.target.contains('?') { '&' } else { '?' });
+        self.target.push_str(&encoded(name));
+        self.target.push('=');
+        self.target.push_str(&encoded(value));
+        self
+    }
+
+    /// With what an option says, if it is there.
+    pub(crate) fn with_option(self, matches: &ArgMatches, option: &str, name: &str) -> Self {
+        match matches.get_one::<String>(option) {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+}
+
+/// Asks, and waits for the answer.
+pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Failure> {
+    let address = matches
+        .get_one::<String>(HTTP)
+        .map_or("127.0.0.1:7070", String::as_str);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("no thread can be started")?;
+    Ok(runtime.block_on(answer(address, question))?)
+}
+
+async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
+    let stream = TcpStream::connect(address).await.with_context(|| {
+        format!("{address} does not answer: is the broker running, and is that its HTTP port (--http)?")
+    })?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::builder()
+        .method(question.method)
+        .uri(question.target)
+        .header(HOST, address)
+        .body(String::new())?;
+    let asking = async move {
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = to_bytes(Body::new(response.into_body()), ANSWER_BYTES_MAX).await?;
+        anyhow::Ok((status, body))
+    };
+    let (answered, _) = tokio::join!(asking, connection);
+    let (status, body) = answered.with_context(|| format!("{address} gave no answer"))?;
+    if !status.is_success() {
+        let said = String::from_utf8_lossy(&body);
+        let said = said.trim();
+        bail!("{}", if said.is_empty() { status.as_str() } else { said });
+    }
+    serde_json::from_slice(&body)
+        .map_err(|_| anyhow!("{address} is no broker's HTTP port: its answer is no JSON"))
+}
+
+/// Shows a list: as a table, or with `--json` an object a line.
+pub(crate) fn show(matches: &ArgMatches, list: &[Value], table: &Table, none: &str) -> anyhow::Result<()> {
+    if matches.get_flag(JSON) {
+        return list.iter().try_for_each(Session::object);
+    }
+    if table.is_empty() {
+        writeln!(io::stdout(), "{none}")?;
+        return Ok(());
+    }
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    table.write(&mut io::stdout(), io::stdout().is_terminal() && !no_color)?;
+    Ok(())
+}
+
+/// Shows what was done: to people in words.
+pub(crate) fn done(matches: &ArgMatches, answer: &Value, words: &str) -> anyhow::Result<()> {
+    if matches.get_flag(JSON) {
+        return Session::object(answer);
+    }
+    writeln!(io::stdout(), "{words}")?;
+    Ok(())
+}
+
+/// As it may stand in a query (RFC 3986).
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_of_a_question_are_encoded() {
+        let question = Question::new(Method::GET, "/queues/messages")
+            .with("queue", "a/b c&d")
+            .with("header.user-id", "jürgen");
+        assert_eq!(
+            question.target,
+            "/queues/messages?queue=a%2Fb%20c%26d&header.user-id=j%C3%BCrgen"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! `stafett namespace …`: RabbitMQ's clients know namespaces as virtual hosts.
+
+use clap::{Arg, ArgMatches, Command};
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::deletion;
+use crate::client::http::{self, Question};
+use crate::client::table::{Side, Table};
+use crate::failure::Failure;
+
+const NAME: &str = "NAME";
+
+pub(super) fn describe() -> Command {
+    let name = || Arg::new(NAME).required(true).help("The namespace");
+    http::command(Command::new("namespace"))
+        .about("List, create and delete namespaces: virtual hosts, for RabbitMQ's clients")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([
+            Command::new("list").about("List namespaces"),
+            Command::new("create")
+                .about("Create a namespace; one that is there stays as it is")
+                .arg(name())
+                .after_help("Examples:\n  stafett namespace create shop"),
+            Command::new("delete")
+                .about("Delete a namespace with all queues, streams, exchanges and bindings in it")
+                .arg(name())
+                .arg(deletion::yes())
+                .after_help(
+                    "Connections of clients in it are closed.\n\nExamples:\n  stafett namespace delete shop",
+                ),
+        ])
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let (method, matches) = match matches.subcommand() {
+        Some(("create", matches)) => (Method::PUT, matches),
+        Some(("delete", matches)) => (Method::DELETE, matches),
+        Some((_, matches)) => return list(matches),
+        None => return Ok(()),
+    };
+    let name = matches.get_one::<String>(NAME).map_or("", String::as_str);
+    let is_deleted = method == Method::DELETE;
+    if is_deleted && !deletion::is_agreed(matches) {
+        deletion::confirm(&format!("delete the namespace {name} with all that is in it?"))?;
+    }
+    let answer = http::ask(
+        matches,
+        Question::new(method, "/namespaces").with("namespace", name),
+    )?;
+    let done = if is_deleted { "deleted" } else { "created" };
+    Ok(http::done(matches, &answer, &format!("namespace {name} {done}"))?)
+}
+
+fn list(matches: &ArgMatches) -> Result<(), Failure> {
+    let answer = http::ask(matches, Question::new(Method::GET, "/namespaces"))?;
+    let names = answer.get("namespaces").and_then(Value::as_array);
+    let mut table = Table::new(&[("NAMESPACE", Side::Left)]);
+    let mut list = Vec::new();
+    for name in names.into_iter().flatten().filter_map(Value::as_str) {
+        table.row(vec![name.to_owned()]);
+        list.push(json!({ "namespace": name }));
+    }
+    Ok(http::show(matches, &list, &table, "no namespaces")?)
+}

@@ -1,0 +1,196 @@
+//! `stafett queue …`: looks at queues and what waits in them, and clears up.
+
+use anyhow::Context;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use hyper::Method;
+use serde_json::Value;
+
+use super::deletion;
+use crate::client::Session;
+use crate::client::http::{self, Question};
+use crate::client::table::{Side, Table};
+use crate::failure::Failure;
+
+const QUEUE: &str = "QUEUE";
+const NAMESPACE: &str = "namespace";
+const COUNT: &str = "count";
+const PRIORITY: &str = "priority";
+const HEADER: &str = "header";
+const TO: &str = "to";
+const IF_UNUSED: &str = "if-unused";
+const IF_EMPTY: &str = "if-empty";
+
+pub(super) fn describe() -> Command {
+    let queue = || Arg::new(QUEUE).required(true).help("The queue");
+    let count = |help: &'static str| {
+        Arg::new(COUNT)
+            .long(COUNT)
+            .value_name("N")
+            .value_parser(value_parser!(u64).range(1..))
+            .help(help)
+    };
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    let namespace = Arg::new(NAMESPACE)
+        .long(NAMESPACE)
+        .value_name("NAME")
+        .global(true)
+        .display_order(99)
+        .help("The namespace of the queue, / if none is named; for `list`, only this one's");
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    http::command(Command::new("queue"))
+        .about("List queues, look at messages that wait, purge, move and delete")
+        .arg(namespace)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([
+            Command::new("list").about("List queues"),
+            Command::new("messages")
+                .about("Show messages that wait, as JSON, one a line; nothing happens to them")
+                .arg(queue())
+                .arg(count("So many at most; 10 if this is not given"))
+                .arg(text(PRIORITY, "P", "Only those of this priority").value_parser(value_parser!(u8)))
+                .arg(
+                    text(
+                        HEADER,
+                        "NAME=VALUE",
+                        "Only those with this header; several must all be there",
+                    )
+                    .action(ArgAction::Append),
+                )
+                .after_help("Examples:\n  stafett queue messages orders --header correlation-id=c-1"),
+            Command::new("purge")
+                .about("Settle all messages that wait")
+                .arg(queue())
+                .arg(deletion::yes()),
+            Command::new("move")
+                .about("Move messages from the front of a queue to another one")
+                .arg(queue())
+                .arg(text(TO, "QUEUE", "Where they go").required(true))
+                .arg(count("So many at most; all that wait if this is not given"))
+                .after_help("Examples:\n  stafett queue move orders.dead --to orders"),
+            Command::new("delete")
+                .about("Delete a queue with the messages in it")
+                .arg(queue())
+                .arg(flag(IF_UNUSED, "Only if it has no consumers"))
+                .arg(flag(IF_EMPTY, "Only if no message waits"))
+                .arg(deletion::yes()),
+        ])
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    match matches.subcommand() {
+        Some(("list", matches)) => list(matches),
+        Some(("messages", matches)) => messages(matches),
+        Some(("purge", matches)) => purge(matches),
+        Some(("move", matches)) => move_all(matches),
+        Some(("delete", matches)) => delete(matches),
+        _ => Ok(()),
+    }
+}
+
+fn given(matches: &ArgMatches) -> &str {
+    matches.get_one::<String>(QUEUE).map_or("", String::as_str)
+}
+
+fn about(matches: &ArgMatches, method: Method, path: &str) -> Question {
+    Question::new(method, path)
+        .with_option(matches, NAMESPACE, "namespace")
+        .with("queue", given(matches))
+}
+
+fn counted(answer: &Value) -> u64 {
+    answer.get("messages").and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn list(matches: &ArgMatches) -> Result<(), Failure> {
+    let question = Question::new(Method::GET, "/queues").with_option(matches, NAMESPACE, "namespace");
+    let answer = http::ask(matches, question)?;
+    let queues = answer.get("queues").and_then(Value::as_array);
+    let queues = queues.map(Vec::as_slice).unwrap_or_default();
+    let mut table = Table::new(&[
+        ("NAMESPACE", Side::Left),
+        ("QUEUE", Side::Left),
+        ("READY", Side::Right),
+        ("IN FLIGHT", Side::Right),
+        ("CONSUMERS", Side::Right),
+        ("DURABLE", Side::Left),
+    ]);
+    for queue in queues {
+        let text = |field| queue.get(field).and_then(Value::as_str).unwrap_or_default();
+        let number = |field| queue.get(field).and_then(Value::as_u64).unwrap_or(0).to_string();
+        let is_durable = queue.get("durable").and_then(Value::as_bool).unwrap_or(false);
+        table.row(vec![
+            text("namespace").to_owned(),
+            text("queue").to_owned(),
+            number("ready"),
+            number("in_flight"),
+            number("consumers"),
+            if is_durable { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    Ok(http::show(matches, queues, &table, "no queues")?)
+}
+
+fn messages(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut question = about(matches, Method::GET, "/queues/messages");
+    if let Some(count) = matches.get_one::<u64>(COUNT) {
+        question = question.with("count", &count.to_string());
+    }
+    if let Some(priority) = matches.get_one::<u8>(PRIORITY) {
+        question = question.with("priority", &priority.to_string());
+    }
+    for header in matches.get_many::<String>(HEADER).into_iter().flatten() {
+        let (name, value) = header
+            .split_once('=')
+            .ok_or_else(|| Failure::Usage(format!("--header {header}: a header is NAME=VALUE")))?;
+        question = question.with(&format!("header.{name}"), value);
+    }
+    let answer = http::ask(matches, question)?;
+    let messages = answer
+        .get("messages")
+        .and_then(Value::as_array)
+        .context("the answer has no messages")?;
+    Ok(messages.iter().try_for_each(Session::object)?)
+}
+
+fn purge(matches: &ArgMatches) -> Result<(), Failure> {
+    let queue = given(matches);
+    if !deletion::is_agreed(matches) {
+        deletion::confirm(&format!("settle all messages that wait in {queue}?"))?;
+    }
+    let answer = http::ask(matches, about(matches, Method::POST, "/queues/purge"))?;
+    let words = format!("queue {queue} purged of {} messages", counted(&answer));
+    Ok(http::done(matches, &answer, &words)?)
+}
+
+fn move_all(matches: &ArgMatches) -> Result<(), Failure> {
+    let queue = given(matches);
+    let mut question = about(matches, Method::POST, "/queues/move").with_option(matches, TO, "to");
+    if let Some(count) = matches.get_one::<u64>(COUNT) {
+        question = question.with("count", &count.to_string());
+    }
+    let answer = http::ask(matches, question)?;
+    let to = matches.get_one::<String>(TO).map_or("", String::as_str);
+    let words = format!("{} messages moved from {queue} to {to}", counted(&answer));
+    Ok(http::done(matches, &answer, &words)?)
+}
+
+fn delete(matches: &ArgMatches) -> Result<(), Failure> {
+    let queue = given(matches);
+    let mut question = about(matches, Method::DELETE, "/queues");
+    for (flag, name) in [(IF_UNUSED, "if_unused"), (IF_EMPTY, "if_empty")] {
+        if matches.get_flag(flag) {
+            question = question.with(name, "true");
+        }
+    }
+    if !deletion::is_agreed(matches) {
+        deletion::confirm(&format!("delete the queue {queue} with all messages?"))?;
+    }
+    let answer = http::ask(matches, question)?;
+    let words = format!("queue {queue} deleted with {} messages", counted(&answer));
+    Ok(http::done(matches, &answer, &words)?)
+}
