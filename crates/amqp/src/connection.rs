@@ -197,6 +197,7 @@ enum Event {
     Stored,
     Filled,
     Space,
+    NamespaceClosed,
     Tick,
     Drain,
     TooLate,
@@ -210,6 +211,7 @@ struct Wire<'a> {
     drain: CancellationToken,
     metrics: Arc<ListenerMetrics>,
     space: Space,
+    namespace_closed: CancellationToken,
     /// Bytes that are counted as sent.
     sent: u64,
     /// Since when something waits to be written.
@@ -245,6 +247,7 @@ impl Open {
             drain: connection.drain.clone(),
             metrics: Arc::clone(&connection.metrics),
             space: self.session.space.clone(),
+            namespace_closed: self.session.namespace_closed.clone(),
             sent: 0,
             writing_since: None,
         };
@@ -281,6 +284,7 @@ impl Open {
                     self.session.unblock();
                     self.execute().await
                 }
+                Ok(Event::NamespaceClosed) => self.session.on_namespace_closed().map_err(Ended::from),
                 Ok(Event::Tick) => {
                     tick.as_mut().reset(Instant::now() + half);
                     self.on_tick(&mut written_before)
@@ -359,6 +363,7 @@ impl Open {
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
             () = wire.space.enough(), if is_blocked => Ok(Event::Space),
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
+            () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
             () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
             () = tokio::time::sleep_until(deadline.unwrap_or(begun)), if deadline.is_some() => Ok(Event::TooLate),
         }
@@ -398,7 +403,6 @@ impl Open {
             self.session.out.heartbeat();
         }
         *written_before = written;
-        self.session.look_for_namespace()?;
         Ok(())
     }
 
