@@ -265,6 +265,31 @@ async fn who_does_not_wait_for_what_is_refused_leaves_no_count_behind() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_priority_that_finds_no_room_for_its_log_finds_it_later() {
+    let (world, journal) = World::undecided().await;
+    let declare = Declare {
+        settings: QueueSettings {
+            priority_max: 9,
+            ..QueueSettings::default()
+        },
+        ..durable()
+    };
+    let queue = world.declare("q", declare).await;
+    let of = |priority, text: &str| Message {
+        priority,
+        ..message(text)
+    };
+    let full = Appended::Refused(Refused::Journal(Refusal::DiskFull));
+    journal.set_full(true);
+    assert_eq!(world.try_publish(&queue, [of(5, "a")]).await, [full]);
+    journal.set_full(false);
+    world.publish(&queue, [of(5, "b"), of(9, "c"), of(0, "d")]).await;
+    drop(queue);
+    let world = world.crash().await;
+    assert_eq!(bodies(&world, "q").await, ["c", "b", "d"]);
+}
+
 #[test]
 fn whatever_finds_room_on_a_disk_that_fills_up_a_message_is_in_one_of_two_queues() {
     let disk = SimulatedDisk::new();
