@@ -81,9 +81,23 @@ pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
                 .to_owned(),
         );
     }
-    without.dedup();
-    drawn.notes.extend(without);
+    without.extend(of_questions(figure, has_curves));
+    drawn.notes.extend(different(without));
     Ok(drawn)
+}
+
+fn different(mut notes: Vec<String>) -> Vec<String> {
+    notes.dedup();
+    notes
+}
+
+/// What a reader has to know of round trips.
+fn of_questions(figure: &Figure, has_curves: bool) -> Option<String> {
+    let asks = figure.y.iter().any(|name| name == "round_trip");
+    (asks && has_curves).then(|| {
+        "A question without an answer in time is in it with its requester's patience: it took at least so long."
+            .to_owned()
+    })
 }
 
 fn is_by_a_tool(cell: &Cell<'_>) -> bool {
