@@ -1,11 +1,13 @@
 //! From cells to charts: each kind of figure that an experiment can ask for.
 //!
-//! - [`split`]: which cells make a line, and which a chart of their own
-//! - [`against`]: `lines` and `bars`; [`latency`]; [`time`]; [`effects`]
+//! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto seconds
+//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`]
 
 mod against;
 mod effects;
 mod latency;
+mod loops;
+mod seconds;
 mod split;
 mod time;
 
@@ -24,6 +26,8 @@ pub(crate) struct Drawn {
     pub(crate) panels: Vec<Panel>,
     /// What a reader has to know to read it.
     pub(crate) notes: Vec<String>,
+    /// Where nothing is drawn, the notes or the analyses say why.
+    pub(crate) is_explained: bool,
     /// Of effects: the numbers behind the bars.
     pub(crate) analyses: Vec<Analysed>,
 }
@@ -65,7 +69,7 @@ pub(crate) fn draw(
     let mut drawn = match figure.kind {
         FigureKind::Lines => against::lines(figure, cells)?,
         FigureKind::Bars => against::bars(figure, cells)?,
-        FigureKind::Latency => latency::draw(figure, cells)?,
+        FigureKind::Latency => latency::draw(figure, recorded, cells)?,
         FigureKind::Time => time::draw(figure, recorded, cells)?,
         FigureKind::Effects => effects::draw(figure, recorded, cells)?,
     };
@@ -143,6 +147,7 @@ impl Drawn {
             legend: Vec::new(),
             panels: Vec::new(),
             notes: Vec::new(),
+            is_explained: false,
             analyses: Vec::new(),
         }
     }
