@@ -133,7 +133,10 @@ fn check_figure(path: &str, figure: &Figure, experiment: &Experiment) -> Checked
             })?;
         }
     }
-    let needs_x = matches!(figure.kind, FigureKind::Lines | FigureKind::Bars);
+    let needs_x = matches!(
+        figure.kind,
+        FigureKind::Lines | FigureKind::Bars | FigureKind::Shares
+    );
     unless(!needs_x || figure.x.is_some(), &at("kind"), || {
         about("it needs an x".to_owned())
     })?;
@@ -143,6 +146,7 @@ fn check_figure(path: &str, figure: &Figure, experiment: &Experiment) -> Checked
     for name in &figure.y {
         let is_known = match figure.kind {
             FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => metric(name).is_some(),
+            FigureKind::Shares => metric(name).is_some_and(|metric| metric.unit == "µs"),
             FigureKind::Latency => LATENCIES.contains(&name.as_str()),
             FigureKind::Time => SERIES.contains(&name.as_str()),
         };

@@ -7,7 +7,7 @@ use super::{Does, Figure, FigureKind, Plan, Rate};
 /// What a plan would need for a name that a figure draws; `None` if it has that.
 pub(super) fn missing(plan: &Plan, figure: &Figure, name: &str) -> Option<&'static str> {
     let (holds, needed) = match figure.kind {
-        FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => metric(plan, name),
+        FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => metric(plan, name),
         FigureKind::Latency => latency(plan, name),
         FigureKind::Time => series(plan, name),
     };

@@ -115,9 +115,7 @@ async fn of_plan(
             let reason = match other {
                 None => "nothing stands in for live topics".to_owned(),
                 Some(_) if produces => format!("the stub has at most {TOPICS_MAX} topics"),
-                Some(_) => {
-                    "the stub takes messages and gives them out, and no role only sends any".to_owned()
-                }
+                Some(_) => "only what does `produce` or `consume` is measured against a stub".to_owned(),
             };
             return (!plan.roles.is_empty()).then(|| unmeasured(plan, protocol, parameters, Some(reason)));
         }
@@ -447,7 +445,7 @@ mod tests {
                 "[topics.main]\nkind = \"live\"\n[roles.p]\ndoes = \"produce\"",
                 "nothing stands in for live topics",
             ),
-            ("[roles.p]\ndoes = \"relay\"", "no role only sends any"),
+            ("[roles.p]\ndoes = \"relay\"", "only what does `produce`"),
             (
                 "[topics.main]\ncount = 1001\n[roles.p]\ndoes = \"produce\"",
                 "the stub has at most 1000 topics",

@@ -153,6 +153,28 @@ kind = "latency"
 y = ["acknowledged"]
 "#;
 
+/// What storing takes, by levels.
+pub(crate) const SHARES: &str = r#"
+question = "Made up for the tests: which part of the time is whose?"
+note = "Nothing here was measured."
+systems = ["stafett", "kafka"]
+
+[run]
+repetitions = 2
+
+[roles.producers]
+does = "produce"
+
+[grid]
+"system.durability" = ["memory", "os", "sync"]
+
+[[figures]]
+title = "Shares of the time to acknowledgement"
+kind = "shares"
+x = "system.durability"
+y = ["acknowledged_p50_us"]
+"#;
+
 /// A system that cannot be asked yet: the fixture skips every point of it.
 pub(crate) const SKIPPED: &str = r#"
 question = "Made up for the tests: what stands there when nothing could be measured?"

@@ -312,6 +312,48 @@ fn a_figure_that_points_should_have_and_have_not_is_marked_as_empty() {
 }
 
 #[test]
+fn shares_of_a_time_are_what_each_level_adds() {
+    let html = one(experiments::SHARES, |folder| {
+        with_points(folder, |point| {
+            let at = |level: &str| point.durability.asked == level;
+            let time = if at("memory") {
+                242.0
+            } else if at("os") {
+                300.0
+            } else {
+                420.0
+            };
+            point.metrics.insert("acknowledged_p50_us".to_owned(), time);
+            if point.system == "kafka" && at("memory") {
+                point.durability.given = "os".to_owned();
+            }
+        });
+    });
+    let told = html.replace('\u{202f}', " ");
+    let rows = |system: &str| {
+        let (_, chart) = told.split_once(&format!("<h4>{system}</h4>")).unwrap();
+        let (chart, _) = chart.split_once("</svg>").unwrap();
+        let titles = chart.split("<title>").skip(1);
+        titles
+            .map(|title| title.split_once("</title>").unwrap().0.to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows("Stafett"),
+        [
+            "Network: 5.0 % · 21.0 µs · memory",
+            "Broker and clients: 53 % · 221 µs · memory",
+            "os, beyond that: 14 % · 58.0 µs · os",
+            "sync, beyond that: 29 % · 120 µs · sync",
+        ]
+    );
+    // It has no level below `os`: the two are one.
+    let kafka = rows("Apache Kafka");
+    assert_eq!(kafka.len(), 3);
+    assert_eq!(kafka[1], "Broker and clients: 60 % · 250 µs · os");
+}
+
+#[test]
 fn latency_of_a_closed_loop_is_not_said_to_see_a_stall() {
     let open = "so that a stall counts for everything it held up";
     let closed = "In a closed loop a client sends when it has its answers: a stall is seen by the messages that were under \

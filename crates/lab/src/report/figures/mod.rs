@@ -1,13 +1,14 @@
 //! From cells to charts: each kind of figure that an experiment can ask for.
 //!
 //! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto seconds
-//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`]
+//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`]; [`shares`]
 
 mod against;
 mod effects;
 mod latency;
 mod loops;
 mod seconds;
+mod shares;
 mod split;
 mod time;
 
@@ -72,6 +73,7 @@ pub(crate) fn draw(
         FigureKind::Latency => latency::draw(figure, recorded, cells)?,
         FigureKind::Time => time::draw(figure, recorded, cells)?,
         FigureKind::Effects => effects::draw(figure, recorded, cells)?,
+        FigureKind::Shares => shares::draw(figure, recorded, cells)?,
     };
     let all = drawn.panels.len();
     if all > PANELS_MAX {
@@ -102,7 +104,9 @@ pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&
     for figure in &experiment.figures {
         for name in &figure.y {
             let names = match figure.kind {
-                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => vec![name.clone()],
+                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => {
+                    vec![name.clone()]
+                }
                 FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
                 FigureKind::Time => Vec::new(),
             };

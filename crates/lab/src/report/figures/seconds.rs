@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// Values by the second at whose end they stand.
 pub(super) type Seconds = BTreeMap<u32, f64>;
 
-/// A second of which less was seen says too little about the rest of it.
-const SEEN_MIN: f64 = 0.5;
+/// A second of which less was seen is the end of a sample that was a little late, and no second of its own.
+const SEEN_MIN: f64 = 0.1;
 /// No sample is longer; what says so is malformed.
 const SAMPLE_MAX_S: f64 = 3600.0;
 
@@ -96,7 +96,9 @@ mod tests {
     fn two_samples_in_one_second_are_not_added() {
         // The last sample of a load ends where the load does.
         let found = means(&[(80.0, 1.0, 150.0), (81.0, 1.0, 157.0), (81.26, 0.26, 166.0)]);
-        assert_eq!(found, [(80, 150.0), (81, 157.0)]);
+        assert_eq!(found, [(80, 150.0), (81, 157.0), (82, 166.0)]);
+        let late = means(&[(1.0, 1.0, 150.0), (2.004, 1.004, 157.0)]);
+        assert_eq!(late, [(1, 150.0), (2, 157.0)]);
         // Both are in the second that ends at 2, and each counts for as long as it was.
         let found = means(&[(1.2, 1.2, 100.0), (1.6, 0.4, 200.0), (2.0, 0.4, 300.0)]);
         assert_eq!(found, [(1, 100.0), (2, 220.0)]);
