@@ -30,6 +30,8 @@ function problems(isPaper) {
   if (figures.length === 0) found.push('there is no figure');
   for (const figure of figures) {
     const title = figure.querySelector('h3')?.textContent ?? '?';
+    // Where nothing was measured, or it is said why, there may be nothing. Else a figure asks for what no point has.
+    if (figure.querySelector('.nothing.empty')) found.push(`"${title}": empty figure: points were measured, and none has it`);
     if (figure.querySelector('.nothing')) continue;
     const charts = [...figure.querySelectorAll('svg.chart')].filter(shown);
     if (charts.length === 0) found.push(`"${title}": empty figure: no chart is shown`);

@@ -62,7 +62,7 @@ fn disk(path: &Path) -> String {
 }
 
 /// The revision of the checkout that the program lies in, if it does.
-fn revision(exe: &Path) -> Option<String> {
+pub(crate) fn revision(exe: &Path) -> Option<String> {
     let output = Command::new("git")
         .arg("-C")
         .arg(exe.parent()?)

@@ -173,7 +173,8 @@ mod tests {
             assert!(error.contains("`T`") && error.contains("`c`"), "{error}");
             assert!(error.contains("clocks of two hosts"), "{error}");
         }
-        let error = placed("[roles.p]\ndoes = \"produce\"\non = [\"c\"]").unwrap_err();
+        let error =
+            placed("[roles.p]\ndoes = \"produce\"\non = [\"c\"]\n[roles.q]\ndoes = \"consume\"").unwrap_err();
         assert!(error.contains("no agent `c`"), "{error}");
     }
 }

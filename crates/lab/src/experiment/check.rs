@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use stafett_model::Durability;
 
+use super::drawable;
 use super::figure::{Figure, FigureKind};
 use super::load::{Delivery, Does, Rate, Role, Size, TopicKind, Topics};
 use super::{Design, Distribution, DriverKind, Experiment, Plan, Protocol, Restart};
@@ -12,7 +13,7 @@ use crate::systems;
 
 /// The systems that an experiment can ask.
 pub const SYSTEMS: [&str; 3] = ["stafett", "kafka", "rabbitmq"];
-const LATENCIES: [&str; 4] = ["acknowledged", "delivery", "round_trip", "lateness"];
+pub(super) const LATENCIES: [&str; 4] = ["acknowledged", "delivery", "round_trip", "lateness"];
 const SERIES: [&str; 10] = [
     "rate",
     "p99",
@@ -81,8 +82,29 @@ pub fn experiment(experiment: &Experiment) -> Checked {
             })?;
         }
     }
-    for figure in &experiment.figures {
-        check_figure(figure, experiment)?;
+    for (place, figure) in experiment.figures.iter().enumerate() {
+        check_figure(&format!("figures.{place}"), figure, experiment)?;
+    }
+    Ok(())
+}
+
+/// Whether every figure can come of one of the plans that the grid makes.
+pub(super) fn drawable(experiment: &Experiment, plans: &[Plan]) -> Checked {
+    for (place, figure) in experiment.figures.iter().enumerate() {
+        for name in &figure.y {
+            let mut lacking = plans.iter().map(|plan| drawable::missing(plan, figure, name));
+            // Without plans there is nothing to say.
+            let needed = lacking
+                .clone()
+                .all(|missing| missing.is_some())
+                .then(|| lacking.next().flatten());
+            if let Some(Some(needed)) = needed {
+                return unless(false, &format!("figures.{place}.y"), || {
+                    let title = &figure.title;
+                    format!("figure \"{title}\": `{name}` takes {needed}, and there is none")
+                });
+            }
+        }
     }
     Ok(())
 }
@@ -96,38 +118,48 @@ pub fn speaks(system: &str, protocol: Protocol) -> bool {
     }
 }
 
-fn check_figure(figure: &Figure, experiment: &Experiment) -> Checked {
-    let at = "figures";
+fn check_figure(path: &str, figure: &Figure, experiment: &Experiment) -> Checked {
+    let at = |setting: &str| format!("{path}.{setting}");
     let about = |message: String| format!("figure \"{}\": {message}", figure.title);
     let is_dimension = |name: &str| {
         matches!(name, "system" | "durability")
             || experiment.grid.contains_key(name)
             || experiment.small.contains_key(&format!("grid.{name}"))
     };
-    for name in figure.x.iter().chain(&figure.by) {
-        unless(is_dimension(name), at, || {
-            about(format!("`{name}` is not varied"))
-        })?;
+    for (setting, names) in [("x", figure.x.as_slice()), ("by", &figure.by)] {
+        for name in names {
+            unless(is_dimension(name), &at(setting), || {
+                about(format!("`{name}` is not varied"))
+            })?;
+        }
     }
-    let needs_x = matches!(figure.kind, FigureKind::Lines | FigureKind::Bars);
-    unless(!needs_x || figure.x.is_some(), at, || {
+    let needs_x = matches!(
+        figure.kind,
+        FigureKind::Lines | FigureKind::Bars | FigureKind::Shares
+    );
+    unless(!needs_x || figure.x.is_some(), &at("kind"), || {
         about("it needs an x".to_owned())
     })?;
-    unless(!figure.y.is_empty(), at, || about("it needs a y".to_owned()))?;
+    unless(!figure.y.is_empty(), &at("y"), || {
+        about("it needs a y".to_owned())
+    })?;
     for name in &figure.y {
         let is_known = match figure.kind {
             FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => metric(name).is_some(),
+            FigureKind::Shares => metric(name).is_some_and(|metric| metric.unit == "µs"),
             FigureKind::Latency => LATENCIES.contains(&name.as_str()),
             FigureKind::Time => SERIES.contains(&name.as_str()),
         };
-        unless(is_known, at, || {
+        unless(is_known, &at("y"), || {
             about(format!("`{name}` is nothing that it can draw"))
         })?;
     }
     let is_factorial = experiment.run.design == Design::Factorial;
-    unless(figure.kind != FigureKind::Effects || is_factorial, at, || {
-        about("effects need design = \"factorial\"".to_owned())
-    })
+    unless(
+        figure.kind != FigureKind::Effects || is_factorial,
+        &at("kind"),
+        || about("effects need design = \"factorial\"".to_owned()),
+    )
 }
 
 /// What can be said of a point.

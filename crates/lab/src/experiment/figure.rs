@@ -11,7 +11,7 @@ pub struct Figure {
     /// What is along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
     #[serde(default)]
     pub x: Option<String>,
-    /// What is drawn. `lines`, `bars`, `effects`: names of metrics. `latency`: names of latencies, such as `delivery`.
+    /// What is drawn. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of latencies, such as `delivery`.
     /// `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
     pub y: Vec<String>,
     /// What makes a line of its own: paths of parameters, `system`, `durability`. By default all that is not along x.
@@ -36,4 +36,6 @@ pub enum FigureKind {
     Time,
     /// Effects of factors and their interactions, with confidence intervals and allocation of variation.
     Effects,
+    /// What each level of a parameter adds to a time, and what is the network's, as shares of the whole.
+    Shares,
 }

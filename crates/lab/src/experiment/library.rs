@@ -52,6 +52,8 @@ built_in![
     "lazy-queues",
     "queue-length",
     "write-by-batch",
+    "read-by-batch",
+    "write-and-read-by-batch",
     "flush-interval",
     "kill-and-resume",
 ];

@@ -5,12 +5,13 @@
 //! unknown, malformed or contradictory is an error that names its line.
 //!
 //! - [`read`]: files to experiments, and an experiment with values of its grid to a [`Plan`]
-//! - [`check`]: contradictions; `scale`: smaller runs
+//! - [`check`]: contradictions; `drawable`: which figures roles can give; `scale`: smaller runs
 //! - [`system`], [`load`], [`figure`]: the parts of a file
 //! - [`units`]: durations and sizes as people write them; [`path`]: names of settings
 //! - [`library`]: the experiments that come with the program
 
 pub mod check;
+mod drawable;
 pub mod figure;
 pub mod library;
 pub mod load;

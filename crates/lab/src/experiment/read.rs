@@ -57,10 +57,13 @@ impl Source {
         let experiment = self.typed(tree)?;
         check::experiment(&experiment).map_err(|found| self.wrong_at(&found))?;
         for scale in [1.0, 0.5] {
+            let mut plans = Vec::new();
             for parameters in super::super::grid::combinations(&self.grid(scale)?) {
                 let plan = self.plan(scale, &parameters)?;
                 check::clients(&plan, &experiment.systems).map_err(|found| self.wrong_at(&found))?;
+                plans.push(plan);
             }
+            check::drawable(&experiment, &plans).map_err(|found| self.wrong_at(&found))?;
         }
         Ok(experiment)
     }
@@ -260,25 +263,30 @@ impl Source {
     }
 }
 
-/// Where a setting stands, or the nearest thing around it.
+/// Where a setting stands, or the nearest thing around it. Of what there are several, parts that are numbers say which.
 fn span_of(tree: &DeTable<'_>, setting: &str) -> Option<Range<usize>> {
     let mut found = None;
     let mut table = tree;
-    for part in path::parts(setting)? {
+    let mut parts = path::parts(setting)?.into_iter();
+    while let Some(part) = parts.next() {
         let Some((key, value)) = table.get_key_value(part) else {
             break;
         };
         // A value that the grid gives has the place of the value; of what stands in its place, that of the key.
         found = Some(key.span());
-        match value.get_ref() {
-            DeValue::Table(below) => table = below,
-            DeValue::Array(_)
-            | DeValue::String(_)
-            | DeValue::Integer(_)
-            | DeValue::Float(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_) => break,
+        let mut value = value;
+        if let DeValue::Array(elements) = value.get_ref() {
+            let place = parts.next().and_then(|part| part.parse().ok());
+            let Some(element) = place.and_then(|place: usize| elements.get(place)) else {
+                break;
+            };
+            found = Some(element.span());
+            value = element;
         }
+        let DeValue::Table(below) = value.get_ref() else {
+            break;
+        };
+        table = below;
     }
     found
 }

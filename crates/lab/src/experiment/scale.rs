@@ -9,6 +9,8 @@ use super::{Plan, Rate};
 const SHORTEST: Duration = Duration::from_millis(100);
 /// A point is sampled every second, so it lasts at least one.
 const DURATION_MIN: Duration = Duration::from_secs(1);
+/// What comes late does so however short the load was: less patience would call it lost.
+const SETTLE_MIN: Duration = Duration::from_secs(2);
 
 impl Plan {
     pub(super) fn scale(&mut self, scale: f64) {
@@ -19,6 +21,7 @@ impl Plan {
         by(&mut self.run.duration, DURATION_MIN);
         by(&mut self.run.warmup, SHORTEST);
         by(&mut self.run.break_in, SHORTEST);
+        by(&mut self.run.settle, SETTLE_MIN);
         for role in self.roles.values_mut() {
             if let Some(total) = &mut role.total {
                 #[expect(

@@ -33,6 +33,7 @@ const COMBINATIONS_MAX: usize = 8;
 /// The same of runs that are a look and no measurement.
 const COMBINATIONS_MAX_OF_A_LOOK: usize = 2;
 const LOOK_BELOW: f64 = 0.1;
+const TOPICS_MAX: u32 = 1000;
 /// Consumers read what these messages made: batches as the producers make them.
 const FILL: u64 = 20_000;
 
@@ -61,7 +62,7 @@ pub async fn measure(
     } else {
         COMBINATIONS_MAX
     };
-    for parameters in grid::combinations(&lists).into_iter().take(most) {
+    for (place, parameters) in grid::combinations(&lists).into_iter().enumerate() {
         if stop.is_cancelled() {
             break;
         }
@@ -71,6 +72,13 @@ pub async fn measure(
         for protocol in protocols(request, &plan)? {
             let crew = crew.as_deref_mut();
             let parameters = parameters.clone();
+            if place >= most {
+                let reason = format!(
+                    "of a run, the first {most} combinations of what concerns the client are measured"
+                );
+                ceilings.push(unmeasured(&plan, protocol, parameters, Some(reason)));
+                continue;
+            }
             if let Some(ceiling) = of_plan(request, &plan, protocol, parameters, crew, stop).await {
                 ceilings.push(ceiling);
             }
@@ -100,28 +108,25 @@ async fn of_plan(
     stop: &CancellationToken,
 ) -> Option<Ceiling> {
     let produces = plan.roles.values().any(|role| role.does == Does::Produce);
-    let are_few = plan.topics.values().all(|topics| topics.count <= 1000);
-    // Nothing stands in for live topics.
-    let system = stood_in_for(protocol)?;
-    if !produces || !are_few {
-        return None;
-    }
-    let mut ceiling = Ceiling {
-        driver: clients::name(protocol).to_owned(),
-        parameters,
-        produce_rate: None,
-        consume_rate: None,
-        client_cpu_per_million: None,
-        reason: None,
+    let are_few = plan.topics.values().all(|topics| topics.count <= TOPICS_MAX);
+    let system = match stood_in_for(protocol) {
+        Some(system) if produces && are_few => system,
+        other => {
+            let reason = match other {
+                None => "nothing stands in for live topics".to_owned(),
+                Some(_) if produces => format!("the stub has at most {TOPICS_MAX} topics"),
+                Some(_) => "only what does `produce` or `consume` is measured against a stub".to_owned(),
+            };
+            return (!plan.roles.is_empty()).then(|| unmeasured(plan, protocol, parameters, Some(reason)));
+        }
     };
+    let mut ceiling = unmeasured(plan, protocol, parameters, None);
     let logs = request.out.join("logs").join("stub");
     let mut other = Other::Nobody;
     if systems::wants_tool(plan) {
-        // As with the others: the points say what it lacks.
         if tools::lacks(plan, protocol).is_some() || crew.is_some() {
             return None;
         }
-        tools::name(protocol)?.clone_into(&mut ceiling.driver);
         let tool = Tool::find(protocol, request.peers().as_deref(), &logs)
             .await
             .ok()?;
@@ -137,11 +142,11 @@ async fn of_plan(
         ceiling.driver = described.name;
         other = Other::Client(Box::new(started));
     } else if !systems::wants_client(system, plan) {
+        // As with the others: the points say what it lacks.
         let lean = systems::driver(system, "", plan).ok()?;
         if lean.lacks(plan).is_some() {
             return None;
         }
-        lean.name().clone_into(&mut ceiling.driver);
     }
     let by = (crew, &mut other);
     if let Err(reason) = fill(request, plan, (protocol, system), by, &mut ceiling, stop).await {
@@ -151,6 +156,32 @@ async fn of_plan(
         client.end().await;
     }
     Some(ceiling)
+}
+
+/// A ceiling that is not measured, or not yet, of the driver that the points have.
+fn unmeasured(
+    plan: &Plan,
+    protocol: Protocol,
+    parameters: BTreeMap<String, serde_json::Value>,
+    reason: Option<String>,
+) -> Ceiling {
+    let system = stood_in_for(protocol).unwrap_or("stafett");
+    let driver = if systems::wants_tool(plan) {
+        tools::name(protocol).unwrap_or_default().to_owned()
+    } else if systems::wants_client(system, plan) {
+        clients::name(protocol).to_owned()
+    } else {
+        let lean = systems::driver(system, "", plan);
+        lean.map_or_else(|_| String::new(), |driver| driver.name().to_owned())
+    };
+    Ceiling {
+        driver,
+        parameters,
+        produce_rate: None,
+        consume_rate: None,
+        client_cpu_per_million: None,
+        reason,
+    }
 }
 
 /// The system whose protocol a stub speaks.
@@ -252,6 +283,10 @@ impl Measured<'_> {
                 .iter()
                 .map(|role| role.counts.received + role.counts.duplicated)
                 .sum();
+            if received == 0 {
+                let why = consumed.error.unwrap_or_else(|| "nothing came".to_owned());
+                return Err(format!("no message came from the stub: {why}"));
+            }
             ceiling.consume_rate = Some(received as f64 / consumed.measured_s.max(1e-9));
         }
         Ok(())
@@ -266,8 +301,10 @@ impl Measured<'_> {
             let mut roles = loaded.roles.iter();
             roles.find(|role| role.does == does.name())
         };
-        ceiling.produce_rate = of(Does::Produce).map(|role| role.rate);
-        ceiling.consume_rate = of(Does::Consume).map(|role| role.rate);
+        // Nothing at all is no ceiling.
+        let rate = |does| of(does).map(|role| role.rate).filter(|rate| *rate > 0.0);
+        ceiling.produce_rate = rate(Does::Produce);
+        ceiling.consume_rate = rate(Does::Consume);
         let messages = of(Does::Produce).map_or(0, |role| role.counts.acknowledged);
         if messages > 0 {
             ceiling.client_cpu_per_million = Some(client_cpu(&loaded) / messages as f64 * 1e6);
@@ -359,4 +396,67 @@ fn only(plan: &Plan, does: Does) -> Plan {
         role.commit = None;
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Source;
+
+    async fn ceilings(text: &str) -> Vec<Ceiling> {
+        let folder = tempfile::tempdir().unwrap();
+        let request = Request {
+            name: "x".to_owned(),
+            source: Source {
+                place: "x".to_owned(),
+                text: text.to_owned(),
+            },
+            systems: None,
+            repetitions: None,
+            scale: 1.0,
+            out: folder.path().to_owned(),
+            addresses: BTreeMap::new(),
+            agents: Vec::new(),
+            secret: None,
+            host: "127.0.0.1".to_owned(),
+            clients: None,
+            exe: "/nowhere/stafett".into(),
+            command: String::new(),
+        };
+        measure(&request, None, &CancellationToken::new()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_combination_whose_ceiling_is_not_measured_says_why() {
+        let many = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.p]\ndoes = \"produce\"\n[grid]\n\
+                    \"roles.p.size\" = [100, 101, 102, 103, 104, 105, 106, 107, 108, 109]";
+        let found = ceilings(many).await;
+        assert_eq!(found.len(), 10);
+        let (tried, rest) = found.split_at(COMBINATIONS_MAX);
+        // There is no stub to be had from a program that is not there.
+        assert!(tried.iter().all(|ceiling| ceiling.reason.is_some()));
+        for ceiling in rest {
+            assert_eq!(ceiling.driver, "lean");
+            let reason = ceiling.reason.as_deref().unwrap();
+            assert!(reason.contains("the first 8 combinations"), "{reason}");
+        }
+        for (text, said) in [
+            (
+                "[topics.main]\nkind = \"live\"\n[roles.p]\ndoes = \"produce\"",
+                "nothing stands in for live topics",
+            ),
+            ("[roles.p]\ndoes = \"relay\"", "only what does `produce`"),
+            (
+                "[topics.main]\ncount = 1001\n[roles.p]\ndoes = \"produce\"",
+                "the stub has at most 1000 topics",
+            ),
+        ] {
+            let found = ceilings(&format!("question = \"?\"\nsystems = [\"stafett\"]\n{text}")).await;
+            let [ceiling] = found.as_slice() else {
+                panic!("{text}: {found:?}")
+            };
+            let reason = ceiling.reason.as_deref().unwrap_or_default();
+            assert!(reason.contains(said), "{reason}");
+        }
+    }
 }

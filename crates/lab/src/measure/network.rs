@@ -1,7 +1,8 @@
-//! The network between client and system, without a broker: throughput, and one byte there and back.
+//! The network between client and system, without a broker: throughput, and one byte there and back; to a system elsewhere, how long
+//! connecting takes.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,9 @@ use crate::results::{Latencies, Network, histogram};
 const CHUNK_BYTES: usize = 256 << 10;
 const THROUGHPUT_FOR: Duration = Duration::from_millis(300);
 const ROUND_TRIPS: u32 = 2000;
+/// Brokers write a line for every connection that says nothing.
+const CONNECTS: u32 = 20;
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Loopback: everything on one machine.
 pub fn loopback() -> io::Result<Network> {
@@ -33,6 +37,26 @@ pub fn loopback() -> io::Result<Network> {
         bytes_per_second: bytes as f64 / started.elapsed().as_secs_f64(),
         round_trip,
     })
+}
+
+/// Whether `HOST:PORT` is on this machine's loopback.
+pub fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// How long connections to `HOST:PORT` take to be made.
+pub fn connects(address: &str) -> io::Result<Latencies> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    let found = address.to_socket_addrs()?.next().ok_or_else(unknown)?;
+    let mut times = histogram::empty();
+    for _ in 0..CONNECTS {
+        let started = Instant::now();
+        drop(TcpStream::connect_timeout(&found, CONNECTED_WITHIN)?);
+        histogram::record(&mut times, started.elapsed(), 1);
+    }
+    Ok(Latencies::of(&times))
 }
 
 /// Gives every byte back until the other end closes.
@@ -83,6 +107,30 @@ pub fn send(mut stream: TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connecting_elsewhere_takes_a_round_trip() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let taken = thread::spawn(move || {
+            for _ in 0..CONNECTS {
+                listener.accept().unwrap();
+            }
+        });
+        assert_eq!(connects(&address).unwrap().count, u64::from(CONNECTS));
+        taken.join().unwrap();
+        connects(&address).unwrap_err();
+    }
+
+    #[test]
+    fn only_loopback_is_here() {
+        for here in ["127.0.0.1:9092", "localhost:9092", "[::1]:9092"] {
+            assert!(is_loopback(here), "{here}");
+        }
+        for elsewhere in ["broker:9092", "10.0.0.1:9092", "[2001:db8::1]:9092"] {
+            assert!(!is_loopback(elsewhere), "{elsewhere}");
+        }
+    }
 
     #[test]
     fn loopback_has_a_throughput_and_a_round_trip() {

@@ -1,6 +1,7 @@
 //! Points of the same system with the same parameters, put together: their repetitions give one estimate per figure.
 //!
-//! Only points that were measured count. A point that failed, was refused or was skipped is kept as what it is: a result.
+//! Only points that were measured count. A point that failed, was refused or was skipped is kept as what it is: a result. What one had
+//! until it failed is shown as that, and in no figure.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,29 @@ pub(crate) struct Cell<'a> {
     pub(crate) parameters: BTreeMap<String, Value>,
     /// All repetitions, by their numbers.
     pub(crate) points: Vec<&'a Point>,
+    /// It is about what failed points had until then, instead of about those that were measured.
+    pub(crate) is_failed: bool,
 }
 
 impl<'a> Cell<'a> {
     /// Those that have figures. Lost messages do not make them wrong, but they are said beside them.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &'a Point> + Clone + '_ {
         let points = self.points.iter().copied();
-        points.filter(|point| matches!(point.outcome.kind, OutcomeKind::Done | OutcomeKind::Lost))
+        points.filter(|point| match point.outcome.kind {
+            OutcomeKind::Done | OutcomeKind::Lost => !self.is_failed,
+            OutcomeKind::Failed => self.is_failed && !point.roles.is_empty(),
+            OutcomeKind::Refused | OutcomeKind::Skipped => false,
+        })
+    }
+
+    /// What its points had that failed under load, if any did.
+    pub(crate) fn failed(&self) -> Option<Self> {
+        let failed = Self {
+            is_failed: true,
+            ..self.clone()
+        };
+        let has_any = failed.measured().next().is_some();
+        has_any.then_some(failed)
     }
 
     pub(crate) fn estimate(&self, metric: &str) -> Option<Estimate> {
@@ -99,6 +116,7 @@ pub(crate) fn cells(recorded: &Recorded) -> Vec<Cell<'_>> {
                 system: point.system.clone(),
                 parameters: point.parameters.clone(),
                 points: vec![point],
+                is_failed: false,
             }),
         }
     }

@@ -9,7 +9,9 @@ use super::cells::{Cell, cells};
 use super::figures::{Analysed, analyses};
 use super::load::Recorded;
 use crate::factorial::Analysis;
-use crate::results::{Ceiling, Driver, Durability, Environment, METRICS, Network, Outcome, Point, Status};
+use crate::results::{
+    Ceiling, Driver, Durability, Environment, METRICS, Network, Outcome, Point, Reached, Status,
+};
 use crate::statistics::Estimate;
 
 /// The version of `report.json`.
@@ -36,6 +38,7 @@ struct RunData<'a> {
     ended_ms: Option<i64>,
     environment: &'a Environment,
     network: Option<&'a Network>,
+    reached: &'a [Reached],
     ceilings: &'a [Ceiling],
     cells: Vec<CellData<'a>>,
     effects: Vec<EffectData>,
@@ -101,6 +104,7 @@ fn run_data<'a>(recorded: &'a Recorded, cells: &'a [Cell<'a>]) -> RunData<'a> {
         ended_ms: run.ended_ms,
         environment: &run.environment,
         network: run.network.as_ref(),
+        reached: &run.reached,
         ceilings: &run.ceilings,
         cells: cells.iter().map(cell_data).collect(),
         effects: analyses(recorded, cells).into_iter().map(effect_data).collect(),
@@ -147,11 +151,12 @@ fn effect_data(analysed: Analysed) -> EffectData {
     }
 }
 
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 17] = [
     "place",
     "experiment",
     "system",
     "version",
+    "revision",
     "repetition",
     "outcome",
     "reason",
@@ -204,7 +209,7 @@ pub(crate) fn csv(runs: &[Recorded]) -> String {
     text
 }
 
-fn fixed(recorded: &Recorded, point: &Point) -> [String; 16] {
+fn fixed(recorded: &Recorded, point: &Point) -> [String; 17] {
     let outcome = serde_json::to_value(point.outcome.kind).ok();
     let outcome = outcome.and_then(|value| value.as_str().map(str::to_owned));
     [
@@ -212,6 +217,7 @@ fn fixed(recorded: &Recorded, point: &Point) -> [String; 16] {
         recorded.run.name.clone(),
         point.system.clone(),
         point.version.clone(),
+        point.revision.clone().unwrap_or_default(),
         point.repetition.to_string(),
         outcome.unwrap_or_default(),
         point.outcome.reason.clone().unwrap_or_default(),

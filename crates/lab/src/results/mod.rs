@@ -23,7 +23,7 @@ pub mod store;
 pub use histogram::Latencies;
 pub use metric::{METRICS, Metric, metric};
 pub use point::{Counts, Driver, Durability, Outcome, OutcomeKind, Point, RoleResult};
-pub use run_file::{Ceiling, Environment, Network, Planned, Run, Status};
+pub use run_file::{Asked, Ceiling, Environment, Network, Planned, Reached, Run, Status};
 pub use series::{ProcessKind, ProcessSample, ProcessSeries, RateSample};
 pub use store::{Folder, StoreError};
 

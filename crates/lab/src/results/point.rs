@@ -22,6 +22,9 @@ pub struct Point {
     /// The settings that the system was given, in its own words.
     pub settings: BTreeMap<String, String>,
     pub driver: Driver,
+    /// The revision of the program that measured it, where that is known.
+    #[serde(default)]
+    pub revision: Option<String>,
     /// Milliseconds since 1970.
     pub started_ms: i64,
     /// Seconds at the front that count for nothing.

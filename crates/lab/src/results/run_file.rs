@@ -21,10 +21,17 @@ pub struct Run {
     pub command: String,
     /// Durations, counts and rates were multiplied by this; 1 is the experiment as it is written.
     pub scale: f64,
+    /// What was asked beside the file and the scale; `None` where a program did not write it down yet.
+    #[serde(default)]
+    pub asked: Option<Asked>,
     pub seed: u64,
     pub environment: Environment,
-    /// The machine's own network between client and system; `None` where it could not be measured.
+    /// The network between client and system: this machine's own, or that to the agents; `None` where it could not be measured,
+    /// or nothing goes over it.
     pub network: Option<Network>,
+    /// The ways to systems that run elsewhere.
+    #[serde(default)]
+    pub reached: Vec<Reached>,
     /// What the clients reach against a stub that answers without storing.
     pub ceilings: Vec<Ceiling>,
     /// Milliseconds since 1970.
@@ -35,6 +42,20 @@ pub struct Run {
     pub reason: Option<String>,
     /// All points, in the order in which they are run.
     pub order: Vec<Planned>,
+}
+
+/// A run goes on only as what it was begun as.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    pub systems: Vec<String>,
+    pub repetitions: u32,
+    /// Of systems that run already, by their names.
+    pub addresses: BTreeMap<String, String>,
+    /// Who runs the load, each `NAME=HOST:PORT`; nobody: the machine of the run itself.
+    pub agents: Vec<String>,
+    /// The program with the clients that users take, where one was named.
+    pub clients: Option<String>,
 }
 
 /// How far a run got.
@@ -89,6 +110,17 @@ pub struct Network {
     pub bytes_per_second: f64,
     /// One byte there and back.
     pub round_trip: Latencies,
+}
+
+/// The way to a system that runs elsewhere. Nothing at its other end takes bytes and forgets them, so its throughput is not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reached {
+    pub system: String,
+    pub address: String,
+    /// How long a connection takes to be made: a round trip.
+    pub connect: Option<Latencies>,
+    /// Why there is no figure.
+    pub reason: Option<String>,
 }
 
 /// What a client reaches against a stub.

@@ -3,10 +3,12 @@
 //! What goes wrong with a system is that point's result, and the grid goes on. What goes wrong with the lab itself (a full
 //! disk) stops the run with what it has. A run that was interrupted goes on where it was.
 //!
+//! - `begin`: a run from its beginning, or one that goes on
 //! - [`point`]: one point: its system, its load, its result
 //! - [`metrics`]: the figures by name
 //! - [`verdict`]: how a point ended, and whether the client was what was measured
 
+mod begin;
 pub mod metrics;
 pub mod point;
 pub mod verdict;
@@ -20,19 +22,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::proof::Secret;
 use crate::agents::{AgentAddress, Crew, placing};
-use crate::environment;
-use crate::experiment::check::speaks;
 use crate::experiment::read::TOPICS_DEFAULT;
-use crate::experiment::{Experiment, ExperimentError, Plan, Source};
+use crate::experiment::{Experiment, ExperimentError, Own, Plan, Source};
 use crate::grid;
+use crate::measure::space::{LEAST_BYTES, Space};
 use crate::measure::{ceiling, network};
-use crate::results::{FORMAT, Folder, Planned, Point, Run, Status, StoreError};
-use crate::systems::{Place, System, find_peers};
+use crate::results::{Folder, Planned, Point, Reached, Run, Status, StoreError};
+use crate::systems::ground::Ground;
+use crate::systems::{self, Place, System, durability, find_peers};
 use crate::workload::load::Second;
 use point::Bench;
 
-/// The path under which the grid varies what is spoken.
-const PROTOCOL: &str = "run.protocol";
 /// Behind a system's name: where it speaks AMQP, if it speaks something else elsewhere.
 pub const OVER_AMQP: &str = "+amqp";
 
@@ -87,8 +87,8 @@ pub trait Watch: Send + Sync {
     fn begins(&self, run: &Run, done: usize);
     /// Something that takes a while, such as the start of a system.
     fn does(&self, what: &str);
-    /// A point begins; `left` is an estimate for the rest of the run.
-    fn point(&self, planned: &Planned, done: usize, left: Duration);
+    /// A point begins, at that level of durability; `left` is an estimate for the rest of the run.
+    fn point(&self, planned: &Planned, durability: &str, done: usize, left: Duration);
     fn second(&self, second: &Second);
     fn ended(&self, point: &Point);
 }
@@ -102,10 +102,23 @@ pub enum RunError {
     Store(#[from] StoreError),
     #[error("{0}")]
     Request(String),
+    /// The disk is about to be full.
+    #[error("{0}")]
+    Space(String),
 }
 
 /// Runs what is asked, or goes on with it. Returns the run as it was left; `stop` interrupts it.
 pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToken) -> Result<Run, RunError> {
+    run_within(request, watch, stop, LEAST_BYTES).await
+}
+
+/// The same, as long as so much of the disk is free.
+async fn run_within(
+    request: Request,
+    watch: Arc<dyn Watch>,
+    stop: CancellationToken,
+    free_bytes: u64,
+) -> Result<Run, RunError> {
     let experiment = request.source.experiment()?;
     let mut request = request;
     if request.agents.is_empty() {
@@ -122,19 +135,19 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
     };
     let folder = Folder::new(&request.out);
     let mut run = if folder.exists() {
-        resumed(&request, &folder)?
+        begin::resumed(&request, &experiment, &folder)?
     } else {
-        let run = planned(&request, experiment)?;
-        folder.write_run(&run)?;
-        run
+        begin::planned(&request, experiment)?
     };
+    let ground = Ground::take(&request.out).map_err(RunError::Request)?;
+    folder.write_run(&run)?;
     if let Some(crew) = &crew {
         run.environment.agents = crew.describe();
     }
     let place = Place {
         host: request.host.clone(),
         exe: request.exe.clone(),
-        data: request.out.join("data"),
+        data: ground.path().to_owned(),
         logs: request.out.join("logs"),
         peers: request.peers(),
     };
@@ -145,8 +158,12 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
         .count();
     watch.begins(&run, done);
     let mut bench = Bench {
+        space: Space::new(ground.path(), free_bytes),
+        shortage: None,
+        revision: crate::environment::revision(&request.exe),
         request,
         place,
+        ground,
         watch,
         stop,
         system: None,
@@ -154,8 +171,10 @@ pub async fn run(request: Request, watch: Arc<dyn Watch>, stop: CancellationToke
     };
     let ended = bench.all(&mut run, &folder).await;
     bench.put_away().await;
+    let (stop, ground) = (bench.stop, bench.ground);
+    ground.give_back();
     let (status, reason) = match ended {
-        Ok(()) if bench.stop.is_cancelled() => (Status::Interrupted, None),
+        Ok(()) if stop.is_cancelled() => (Status::Interrupted, None),
         Ok(()) => (Status::Finished, None),
         Err(error) => (Status::Stopped, Some(error.to_string())),
     };
@@ -202,69 +221,6 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
     Ok(())
 }
 
-/// A run from its beginning.
-fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
-    let parameters = grid::combinations(&request.source.grid(request.scale)?);
-    let first = parameters.first().cloned().unwrap_or_default();
-    let plan = request.source.plan(request.scale, &first)?;
-    let systems = request
-        .systems
-        .clone()
-        .unwrap_or_else(|| experiment.systems.clone());
-    let repetitions = request.repetitions.unwrap_or(plan.run.repetitions);
-    let mut order = grid::order(&systems, &parameters, repetitions, plan.run.seed);
-    // Where the protocol is varied, each system is asked in those that it speaks.
-    order.retain(|planned| {
-        let protocol = planned.parameters.get(PROTOCOL);
-        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
-        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
-    });
-    std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
-        path: request.out.clone(),
-        source,
-    })?;
-    Ok(Run {
-        format: FORMAT,
-        name: request.name.clone(),
-        experiment,
-        source: request.source.text.clone(),
-        command: request.command.clone(),
-        scale: request.scale,
-        seed: plan.run.seed,
-        environment: environment::describe(&request.out, &request.exe),
-        network: None,
-        ceilings: Vec::new(),
-        started_ms: now_ms(),
-        ended_ms: None,
-        status: Status::Running,
-        reason: None,
-        order,
-    })
-}
-
-/// A run that was begun before, if it is the same.
-fn resumed(request: &Request, folder: &Folder) -> Result<Run, RunError> {
-    let mut run = folder.read_run()?;
-    let asked = request
-        .systems
-        .clone()
-        .unwrap_or_else(|| run.experiment.systems.clone());
-    let is_same = run.source == request.source.text
-        && (run.scale - request.scale).abs() < 1e-9
-        && run.order.iter().all(|planned| asked.contains(&planned.system));
-    if !is_same {
-        return Err(RunError::Request(format!(
-            "{} holds another run ({}, scale {}): give another folder with --out, or delete it",
-            request.out.display(),
-            run.name,
-            run.scale
-        )));
-    }
-    run.status = Status::Running;
-    run.reason = None;
-    Ok(run)
-}
-
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -273,20 +229,16 @@ pub(crate) fn now_ms() -> i64 {
 impl Bench {
     /// All points that are not there yet.
     async fn all(&mut self, run: &mut Run, folder: &Folder) -> Result<(), RunError> {
-        if run.network.is_none() {
-            self.watch.does("measuring the network");
-            run.network = match &self.crew {
-                Some(crew) => crew.network(),
-                None => tokio::task::spawn_blocking(network::loopback)
-                    .await
-                    .ok()
-                    .and_then(Result::ok),
-            };
-        }
+        self.measure_ways(run).await?;
         if run.ceilings.is_empty() {
             self.watch
                 .does("measuring what the client reaches against a stub");
-            run.ceilings = ceiling::measure(&self.request, self.crew.as_mut(), &self.stop).await?;
+            let ceilings = ceiling::measure(&self.request, self.crew.as_mut(), &self.stop).await?;
+            if self.stop.is_cancelled() {
+                // Half a ceiling would stand there as one. Whoever goes on with the run measures them.
+                return Ok(());
+            }
+            run.ceilings = ceilings;
         }
         folder.write_run(run)?;
         let started = Instant::now();
@@ -303,8 +255,14 @@ impl Bench {
             }
             let plan = self.plan(&planned)?;
             let left = left(run, folder, started.elapsed(), taken, &plan);
-            self.watch.point(&planned, place, left);
+            let (_, level) = systems::levels(&planned.system, &plan);
+            let level = durability::without_acknowledgement(level, &plan);
+            self.watch.point(&planned, &level.given, place, left);
+            self.have_space(&planned.system, &plan).await?;
             let point = self.measure(&planned, plan, &run.ceilings).await;
+            if let Some(shortage) = self.shortage.take() {
+                return Err(RunError::Space(shortage));
+            }
             if self.stop.is_cancelled() {
                 // Half a point is none.
                 return Ok(());
@@ -323,6 +281,87 @@ impl Bench {
             self.watch.ended(&point);
         }
         Ok(())
+    }
+
+    /// Measures what lies between clients and systems, unless that was done.
+    async fn measure_ways(&self, run: &mut Run) -> Result<(), RunError> {
+        if run.network.is_some() || !run.reached.is_empty() {
+            return Ok(());
+        }
+        self.watch.does("measuring the network");
+        let mut elsewhere: Vec<(String, String)> = Vec::new();
+        let mut any_here = false;
+        for planned in run.order.iter().filter(|planned| planned.repetition == 1) {
+            match self.address_elsewhere(planned)? {
+                None => any_here = true,
+                Some(address) => {
+                    let way = (planned.system.clone(), address);
+                    if !elsewhere.contains(&way) {
+                        elsewhere.push(way);
+                    }
+                }
+            }
+        }
+        run.network = match &self.crew {
+            Some(crew) => crew.network(),
+            None if any_here => tokio::task::spawn_blocking(network::loopback)
+                .await
+                .ok()
+                .and_then(Result::ok),
+            None => None,
+        };
+        for (system, address) in elsewhere {
+            run.reached.push(self.reach(system, address).await);
+        }
+        Ok(())
+    }
+
+    /// Where a point's system is, if that is no address of this machine alone.
+    fn address_elsewhere(&self, planned: &Planned) -> Result<Option<String>, RunError> {
+        let plan = self.plan(planned)?;
+        let own = plan.system.own(&planned.system);
+        let spoken = systems::protocol(&planned.system, &plan).ok();
+        let address = own.and_then(|own| own.address(spoken?));
+        Ok(address
+            .filter(|address| !network::is_loopback(address))
+            .map(str::to_owned))
+    }
+
+    async fn reach(&self, system: String, address: String) -> Reached {
+        let connected = if self.crew.is_some() {
+            Err("the load comes from agents, and their way to it was not measured".to_owned())
+        } else {
+            let there = address.clone();
+            let connecting = tokio::task::spawn_blocking(move || network::connects(&there)).await;
+            match connecting {
+                Ok(Ok(connect)) => Ok(connect),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        let (connect, reason) = match connected {
+            Ok(connect) => (Some(connect), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        Reached {
+            system,
+            address,
+            connect,
+            reason,
+        }
+    }
+
+    /// Sees to it that a system that stores here has the space for it.
+    async fn have_space(&mut self, name: &str, plan: &Plan) -> Result<(), RunError> {
+        let is_there = plan.system.own(name).is_some_and(Own::is_there);
+        if is_there || self.space.shortage().is_none() {
+            return Ok(());
+        }
+        // What the points before have left may be what there is too little space for.
+        self.put_away().await;
+        self.space
+            .shortage()
+            .map_or(Ok(()), |shortage| Err(RunError::Space(shortage)))
     }
 
     /// The settings of a point, with the addresses that were given.
@@ -356,8 +395,7 @@ impl Bench {
         {
             process.stop().await;
         }
-        // Whatever is left of it is on the next start's way.
-        let _ = std::fs::remove_dir_all(&self.place.data);
+        self.ground.clear();
     }
 }
 
@@ -377,50 +415,4 @@ fn left(run: &Run, folder: &Folder, spent: Duration, taken: u32, plan: &Plan) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_the_protocol_is_varied_systems_are_asked_in_those_that_they_speak() {
-        let folder = tempfile::tempdir().unwrap();
-        let text = "question = \"?\"\nsystems = [\"stafett\", \"kafka\", \"rabbitmq\"]\n[run]\nrepetitions = 1\n\
-                    [roles.p]\ndoes = \"produce\"\n[grid]\n\"run.protocol\" = [\"kafka\", \"amqp\"]";
-        let request = Request {
-            name: "x".to_owned(),
-            source: Source {
-                place: "x".to_owned(),
-                text: text.to_owned(),
-            },
-            systems: None,
-            repetitions: None,
-            scale: 1.0,
-            out: folder.path().to_owned(),
-            addresses: BTreeMap::new(),
-            agents: Vec::new(),
-            secret: None,
-            host: "127.0.0.1".to_owned(),
-            clients: None,
-            exe: PathBuf::new(),
-            command: String::new(),
-        };
-        let run = planned(&request, request.source.experiment().unwrap()).unwrap();
-        let mut asked: Vec<_> = run
-            .order
-            .iter()
-            .map(|planned| {
-                (
-                    planned.system.as_str(),
-                    planned.parameters[PROTOCOL].as_str().unwrap(),
-                )
-            })
-            .collect();
-        asked.sort_unstable();
-        let expected = [
-            ("kafka", "kafka"),
-            ("rabbitmq", "amqp"),
-            ("stafett", "amqp"),
-            ("stafett", "kafka"),
-        ];
-        assert_eq!(asked, expected);
-    }
-}
+mod tests;

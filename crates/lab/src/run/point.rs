@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,9 @@ use crate::agents::crew::Order;
 use crate::clients::{self, Client};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
+use crate::measure::space::Space;
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
+use crate::systems::ground::Ground;
 use crate::systems::{self, Place, StartError, System, durability};
 use crate::tools::{self, Tool};
 use crate::workload::filter;
@@ -31,6 +33,13 @@ pub(crate) struct Bench {
     pub(crate) watch: Arc<dyn Watch>,
     pub(crate) stop: CancellationToken,
     pub(crate) system: Option<System>,
+    /// Where systems store.
+    pub(crate) ground: Ground,
+    /// What is left of the disk there; and, if that was too little under a load, what is said about it.
+    pub(crate) space: Space,
+    pub(crate) shortage: Option<String>,
+    /// Of this program, as far as that is known.
+    pub(crate) revision: Option<String>,
     /// Who runs the load, if it is not this program.
     pub(crate) crew: Option<Crew>,
 }
@@ -73,6 +82,7 @@ impl Bench {
             durability: durability::without_acknowledgement(durability, &plan),
             settings: BTreeMap::new(),
             driver: results::Driver::default(),
+            revision: self.revision.clone(),
             started_ms: now_ms(),
             warmup_s: 0.0,
             measured_s: 0.0,
@@ -308,9 +318,17 @@ impl Bench {
             Box::new(move |second: &Second| watch.second(second));
         let brokers = process.map(|process| process.pid).into_iter().collect();
         let ended = process.map(|process| process.ended.clone());
-        let death = async move {
+        let (shortage, space) = (OnceLock::new(), &self.space);
+        let stores_here = process.is_some();
+        let spoiled = async {
             match ended {
-                Some(ended) => ended.cancelled().await,
+                Some(ended) => tokio::select! {
+                    () = ended.cancelled() => {}
+                    said = space.runs_short() => {
+                        let _ = shortage.set(said);
+                    }
+                },
+                // It stores elsewhere.
                 None => std::future::pending().await,
             }
             stop.cancel();
@@ -338,9 +356,13 @@ impl Bench {
             }
         };
         let loaded = tokio::select! {
-            loaded = running => loaded?,
-            () = death => return Err(DriverError::Failed("the system ended".to_owned())),
+            loaded = running => loaded,
+            () = spoiled => Err(DriverError::Failed("the system ended".to_owned())),
         };
+        // It may have failed for want of space between two looks.
+        let space = stores_here.then_some(&self.space);
+        self.shortage = shortage.into_inner().or_else(|| space?.shortage());
+        let loaded = loaded?;
         for set in destinations.values() {
             // A broker that does not delete is still measured.
             let _ = tokio::time::timeout(Duration::from_secs(30), driver.discard(set)).await;

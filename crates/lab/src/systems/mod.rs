@@ -1,10 +1,11 @@
 //! Systems: how each is started, what its settings are called, and which durability it really gives.
 //!
 //! - [`stafett`], [`kafka`], [`rabbitmq`]: one file per system
-//! - [`process`]: a process that is started, watched and ended
+//! - [`process`]: a process that is started, watched and ended; [`ground`]: the folder that they store in
 //! - [`durability`]: what was asked for against what there is
 
 pub mod durability;
+pub mod ground;
 pub mod kafka;
 pub mod process;
 pub mod rabbitmq;
@@ -32,7 +33,7 @@ pub struct Place {
     pub host: String,
     /// This program: Stafett is started with it.
     pub exe: PathBuf,
-    /// Of everything that systems store; emptied for each start.
+    /// Of everything that systems store, each in a folder of its name, emptied for each start.
     pub data: PathBuf,
     /// Of what they say.
     pub logs: PathBuf,

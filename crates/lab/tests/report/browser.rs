@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use stafett_lab::report::{compare, report};
+use stafett_lab::results::Folder;
 use tempfile::TempDir;
 
 use crate::{Reported, experiments, fixture};
@@ -100,8 +101,21 @@ fn empty_figures_errors_and_overflow_are_found() {
     let empty = format!(
         "{head}<svg class=\"chart wide\" viewBox=\"0 0 760 340\"></svg></div><p class=\"notes\">{tail}"
     );
+    let without = TempDir::new().unwrap();
+    fixture::write(without.path(), "without", experiments::FACTORS, 1);
+    let stored = Folder::new(without.path());
+    for mut point in stored.read_points(&stored.read_run().unwrap()).unwrap() {
+        // As a figure that asks for what the roles do not give.
+        point.metrics.remove("delivery_p50_us");
+        point.metrics.remove("consume_rate");
+        stored.write_point(&point).unwrap();
+    }
     let cases = [
         (broken("empty.html", empty), "empty figure"),
+        (
+            report(without.path(), without.path()).unwrap().html,
+            "\"Effects\": empty figure: points were measured, and none has it",
+        ),
         (
             broken(
                 "wide.html",

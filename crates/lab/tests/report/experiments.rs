@@ -112,19 +112,67 @@ systems = ["stafett"]
 repetitions = 3
 design = "factorial"
 
-[roles.producers]
-does = "produce"
+[topics.main]
+count = 30
+
+[roles.relays]
+does = "relay"
+clients = 15
 
 [grid]
-"roles.producers.clients" = [15, 30]
+"roles.relays.clients" = [15, 30]
 "system.stafett.set.worker_threads" = [1, 2]
 "system.durability" = ["os", "sync"]
-"roles.producers.size" = [100, 2000]
+"roles.relays.size" = [100, 2000]
 
 [[figures]]
 title = "Effects"
 kind = "effects"
-y = ["produce_rate", "acknowledged_p50_us"]
+y = ["consume_rate", "delivery_p50_us"]
+"#;
+
+/// The same load in a closed loop, bounded, and at rates.
+pub(crate) const LOOPS: &str = r#"
+question = "Made up for the tests: what does a curve mean?"
+note = "Nothing here was measured."
+systems = ["stafett"]
+
+[run]
+repetitions = 1
+
+[roles.producers]
+does = "produce"
+window = 50
+
+[grid]
+"roles.producers.size" = [100]
+
+[[figures]]
+title = "Latency"
+kind = "latency"
+y = ["acknowledged"]
+"#;
+
+/// What storing takes, by levels.
+pub(crate) const SHARES: &str = r#"
+question = "Made up for the tests: which part of the time is whose?"
+note = "Nothing here was measured."
+systems = ["stafett", "kafka"]
+
+[run]
+repetitions = 2
+
+[roles.producers]
+does = "produce"
+
+[grid]
+"system.durability" = ["memory", "os", "sync"]
+
+[[figures]]
+title = "Shares of the time to acknowledgement"
+kind = "shares"
+x = "system.durability"
+y = ["acknowledged_p50_us"]
 "#;
 
 /// A system that cannot be asked yet: the fixture skips every point of it.

@@ -48,9 +48,11 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str, seed: u64) -> Run {
         source: text.to_owned(),
         command: format!("stafett lab run {name} --seed {seed}"),
         scale: 1.0,
+        asked: None,
         seed,
         environment: environment(),
         network: Some(network()),
+        reached: Vec::new(),
         ceilings: ceilings(),
         started_ms: STARTED_MS,
         ended_ms: Some(STARTED_MS + 1_620_000),
@@ -143,6 +145,7 @@ fn point(planned: &Planned, seed: u64) -> Point {
             cpu_share: behaviour.client_cores / 2.0,
             limited: None,
         },
+        revision: Some("0123abcd".to_owned()),
         started_ms: STARTED_MS + i64::from(planned.number) * 27_000,
         warmup_s: f64::from(WARMUP_S),
         measured_s: f64::from(SECONDS),
@@ -218,8 +221,8 @@ fn behaviour(planned: &Planned, random: &mut SmallRng) -> Behaviour {
         _ => (24_000.0, 2_400.0, 1.3),
     };
     let batch = number("roles.producers.batch", 64.0);
-    let size = number("roles.producers.size", 100.0);
-    let clients = number("roles.producers.clients", 15.0);
+    let size = number("roles.producers.size", 100.0).max(number("roles.relays.size", 0.0));
+    let clients = number("roles.relays.clients", 15.0);
     let threads = number("system.stafett.set.worker_threads", 1.0);
     let is_synced = planned
         .parameters
@@ -284,19 +287,19 @@ fn fill(point: &mut Point, behaviour: Behaviour, random: &mut SmallRng) {
         latencies: BTreeMap::from([(latency.to_owned(), latencies.clone())]),
         samples,
     };
-    point.roles = vec![
-        role("producers", "produce", counts, samples, "acknowledged"),
-        role(
-            "consumers",
-            "consume",
-            Counts {
-                received: count,
-                ..Counts::default()
-            },
-            received,
-            "delivery",
-        ),
-    ];
+    let came = Counts {
+        received: count,
+        ..Counts::default()
+    };
+    // As the lab itself records them: one latency for each role.
+    point.roles = if point.parameters.contains_key("roles.relays.clients") {
+        vec![role("relays", "relay", came, received, "delivery")]
+    } else {
+        vec![
+            role("producers", "produce", counts, samples, "acknowledged"),
+            role("consumers", "consume", came, received, "delivery"),
+        ]
+    };
     point.processes = vec![
         process(ProcessKind::Broker, "broker", behaviour.broker_cores, random),
         process(ProcessKind::Client, "stafett", behaviour.client_cores, random),
@@ -355,12 +358,16 @@ fn process(kind: ProcessKind, name: &str, cores: f64, random: &mut SmallRng) -> 
 }
 
 fn metrics(behaviour: Behaviour, latencies: &Latencies, point: &Point) -> BTreeMap<String, f64> {
-    let mut metrics: BTreeMap<String, f64> = [
+    let produces = point.roles.iter().any(|role| role.does == "produce");
+    let of_producers = [
         ("produce_rate", behaviour.rate),
-        ("consume_rate", behaviour.rate * 0.99),
         ("acknowledged_mean_us", latencies.mean_us),
         ("acknowledged_p50_us", latencies.p50_us as f64),
         ("acknowledged_p99_us", latencies.p99_us as f64),
+    ];
+    let mut metrics: BTreeMap<String, f64> = [
+        ("consume_rate", behaviour.rate * 0.99),
+        ("delivery_p50_us", latencies.p50_us as f64 * 1.1),
         ("delivery_p99_us", latencies.p99_us as f64 * 1.1),
         ("broker_cpu_share", behaviour.broker_cores / 2.0),
         (
@@ -371,6 +378,7 @@ fn metrics(behaviour: Behaviour, latencies: &Latencies, point: &Point) -> BTreeM
         ("broker_memory_mib", 212.0),
     ]
     .into_iter()
+    .chain(of_producers.into_iter().filter(|_| produces))
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
     if point.outcome.kind == OutcomeKind::Lost {

@@ -29,6 +29,7 @@ impl Reported {
             4,
         );
         fixture::write(&at("levels"), "levels", experiments::LEVELS, 6);
+        fixture::write(&at("shares"), "shares", experiments::SHARES, 8);
         fixture::write(&at("skipped"), "skipped", experiments::SKIPPED, 5);
         stafett_lab::report::report(folder.path(), folder.path()).unwrap();
         Self { folder }

@@ -1,10 +1,11 @@
 //! What stands in the files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 use stafett_lab::report::{ReportError, compare, report};
-use stafett_lab::results::{Folder, Status};
+use stafett_lab::results::{Ceiling, Folder, Outcome, OutcomeKind, Point, Reached, Run, Status};
 use tempfile::TempDir;
 
 use crate::{Reported, experiments, fixture};
@@ -234,4 +235,204 @@ fn a_latency_that_nobody_told_is_said_to_be_missing() {
     let html = one(experiments::LEVELS, |folder| by_a_tool(folder, "kafka", &[]));
     assert!(html.contains("has no curve: its driver does not tell time to acknowledgement by percentile"));
     assert!(!html.contains("has marks and no curve"));
+}
+
+/// The points of a run, changed.
+fn with_points(folder: &Path, change: impl Fn(&mut Point)) {
+    let folder = Folder::new(folder);
+    let run = folder.read_run().unwrap();
+    for mut point in folder.read_points(&run).unwrap() {
+        change(&mut point);
+        folder.write_point(&point).unwrap();
+    }
+}
+
+/// The same of the run itself.
+fn with_run(folder: &Path, change: impl FnOnce(&mut Run)) {
+    let folder = Folder::new(folder);
+    let mut run = folder.read_run().unwrap();
+    change(&mut run);
+    folder.write_run(&run).unwrap();
+}
+
+#[test]
+fn what_a_point_had_when_it_failed_stands_in_the_table_as_failed_and_in_no_figure() {
+    let fails = |folder: &Path| {
+        with_points(folder, |point| {
+            if point.system == "kafka" {
+                point.outcome =
+                    Outcome::because(OutcomeKind::Failed, "the system ended under load: signal: 9");
+            }
+        });
+    };
+    let html = one(experiments::LEVELS, fails);
+    let table = between(&html, "<h3>The numbers</h3>", "</section>");
+    let rows: Vec<&str> = between(table, "<tbody>", "</tbody>").split("<tr").collect();
+    let failed: Vec<_> = rows.iter().filter(|row| row.contains(">failed</span>")).collect();
+    assert_eq!(failed.len(), 4, "one of each level");
+    for row in failed {
+        assert!(
+            row.contains("Apache Kafka") && row.contains("class=\"durability "),
+            "{row}"
+        );
+        assert!(row.contains("M/s") || row.contains("class=\"num\""), "{row}");
+        assert!(
+            !row.contains("<td class=\"num\">–</td><td class=\"num\">–</td><td class=\"num\">–</td>"),
+            "{row}"
+        );
+    }
+    assert!(html.contains("Failed: what was seen until then."));
+    for figure in html.split("<figure").skip(1) {
+        let (figure, _) = figure.split_once("</figure>").unwrap();
+        assert!(!figure.contains("Apache Kafka"), "{figure}");
+    }
+    // A point that failed before there was a load has nothing to show.
+    let html = one(experiments::LEVELS, |folder| {
+        fails(folder);
+        with_points(folder, |point| {
+            if point.outcome.kind == OutcomeKind::Failed {
+                point.roles.clear();
+            }
+        });
+    });
+    assert!(!between(&html, "<h3>The numbers</h3>", "</section>").contains(">failed</span>"));
+}
+
+#[test]
+fn a_figure_that_points_should_have_and_have_not_is_marked_as_empty() {
+    let html = one(experiments::LEVELS, |folder| {
+        with_points(folder, |point| {
+            point.metrics.remove("produce_rate");
+        });
+    });
+    assert_eq!(html.matches("class=\"nothing empty\"").count(), 1);
+    for text in [experiments::SKIPPED, experiments::FACTORS, experiments::PEAK] {
+        assert!(!one(text, |_| {}).contains("class=\"nothing empty\""));
+    }
+}
+
+#[test]
+fn shares_of_a_time_are_what_each_level_adds() {
+    let html = one(experiments::SHARES, |folder| {
+        with_points(folder, |point| {
+            let at = |level: &str| point.durability.asked == level;
+            let time = if at("memory") {
+                242.0
+            } else if at("os") {
+                300.0
+            } else {
+                420.0
+            };
+            point.metrics.insert("acknowledged_p50_us".to_owned(), time);
+            if point.system == "kafka" && at("memory") {
+                point.durability.given = "os".to_owned();
+            }
+        });
+    });
+    let told = html.replace('\u{202f}', " ");
+    let rows = |system: &str| {
+        let (_, chart) = told.split_once(&format!("<h4>{system}</h4>")).unwrap();
+        let (chart, _) = chart.split_once("</svg>").unwrap();
+        let titles = chart.split("<title>").skip(1);
+        titles
+            .map(|title| title.split_once("</title>").unwrap().0.to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rows("Stafett"),
+        [
+            "Network: 5.0 % · 21.0 µs · memory",
+            "Broker and clients: 53 % · 221 µs · memory",
+            "os, beyond that: 14 % · 58.0 µs · os",
+            "sync, beyond that: 29 % · 120 µs · sync",
+        ]
+    );
+    // It has no level below `os`: the two are one.
+    let kafka = rows("Apache Kafka");
+    assert_eq!(kafka.len(), 3);
+    assert_eq!(kafka[1], "Broker and clients: 60 % · 250 µs · os");
+}
+
+#[test]
+fn latency_of_a_closed_loop_is_not_said_to_see_a_stall() {
+    let open = "so that a stall counts for everything it held up";
+    let closed = "In a closed loop a client sends when it has its answers: a stall is seen by the messages that were under \
+                  way, at most 50 of each client, and not by those that it held up.";
+    let html = one(experiments::LOOPS, |_| {});
+    assert!(html.contains(closed) && !html.contains(open));
+    let fixed = experiments::LOOPS.replace("window = 50", "rate = { fixed = 1000 }");
+    let html = one(&fixed, |_| {});
+    assert!(html.contains("Taken from the intended moment of sending") && html.contains(open));
+    assert!(!html.contains("In a closed loop a client sends when"));
+    // The grid says which of the curves are which.
+    let both = experiments::LOOPS.replace("window = 50", "").replace(
+        "\"roles.producers.size\" = [100]",
+        "\"roles.producers.rate\" = [\"closed\", { fixed = 1000 }]",
+    );
+    let html = one(&both, |_| {});
+    assert!(html.contains("Where a rate is given: taken from the intended moment of sending"));
+    assert!(html.contains("messages that were under way and not by those"));
+}
+
+#[test]
+fn why_a_ceiling_was_not_measured_is_said() {
+    let html = one(experiments::BATCH, |folder| {
+        with_run(folder, |run| {
+            let ceiling = run.ceilings.remove(0);
+            run.ceilings = ["1KiB", "4KiB", "16KiB"]
+                .map(|batch| Ceiling {
+                    parameters: BTreeMap::from([("roles.producers.batch".to_owned(), batch.into())]),
+                    ..ceiling.clone()
+                })
+                .to_vec();
+            for rest in &mut run.ceilings[1..] {
+                (rest.produce_rate, rest.consume_rate) = (None, None);
+                rest.reason = Some("only the first is measured".to_owned());
+            }
+        });
+    });
+    assert!(
+        html.contains("Without a ceiling: lean with 2 combinations of settings: only the first is measured.")
+    );
+    assert!(html.contains("title=\"only the first is measured\">–</td>"));
+}
+
+#[test]
+fn the_network_to_a_system_elsewhere_is_not_that_of_this_machine() {
+    let html = one(experiments::PEAK, |folder| {
+        with_run(folder, |run| {
+            let connect = run.network.take().map(|network| network.round_trip);
+            run.reached = vec![
+                Reached {
+                    system: "kafka".to_owned(),
+                    address: "broker:9092".to_owned(),
+                    connect,
+                    reason: None,
+                },
+                Reached {
+                    system: "rabbitmq".to_owned(),
+                    address: "far:5672".to_owned(),
+                    connect: None,
+                    reason: Some("nobody answered".to_owned()),
+                },
+            ];
+        });
+    });
+    assert!(!html.contains("loopback"));
+    let told = html.replace('\u{202f}', " ");
+    assert!(told.contains("The way to Apache Kafka at broker:9092: a connection, which is a round trip, takes 21.0 µs (median)"), "{told}");
+    assert!(told.contains("The way to RabbitMQ at far:5672: its round trip was not measured (nobody answered); its throughput was not measured."));
+}
+
+#[test]
+fn points_of_several_revisions_are_said_to_be() {
+    let html = one(experiments::PEAK, |folder| {
+        with_points(folder, |point| {
+            if point.number == 2 {
+                point.revision = Some("89abcdef".to_owned());
+            }
+        });
+    });
+    assert!(html.contains("measured by the revisions 0123abcd, 89abcdef"));
+    assert!(!one(experiments::PEAK, |_| {}).contains("Not all of one program"));
 }

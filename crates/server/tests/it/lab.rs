@@ -51,7 +51,7 @@ fn a_short_run_accounts_for_every_message() {
     assert_eq!(report.trim_end(), "run/report.html");
     assert!(folder.path().join("run/report.html").exists());
     assert!(
-        !folder.path().join("run/data").exists(),
+        !folder.path().join("run/lab-systems").exists(),
         "what the systems stored is gone"
     );
 }

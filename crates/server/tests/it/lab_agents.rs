@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::Folder;
@@ -211,8 +211,10 @@ fn what_cannot_be_is_said_before_anything_runs() {
 /// Two hosts beside this one: network namespaces with a cable each, gone with this.
 struct Hosts {
     names: [String; 2],
-    /// Three bytes that no other test on this machine uses.
+    /// With the next, what no other test on this machine uses.
     net: u8,
+    /// Tests of one process have different ones.
+    test: usize,
 }
 
 fn ip(arguments: &str) -> Result<(), String> {
@@ -225,11 +227,12 @@ fn ip(arguments: &str) -> Result<(), String> {
 }
 
 impl Hosts {
-    fn new() -> Result<Self, String> {
+    fn new(test: usize) -> Result<Self, String> {
         let id = std::process::id();
         let hosts = Self {
-            names: [format!("lab{id}a"), format!("lab{id}b")],
+            names: [format!("lab{id}-{test}a"), format!("lab{id}-{test}b")],
             net: u8::try_from(id % 250).unwrap(),
+            test,
         };
         for (place, name) in hosts.names.iter().enumerate() {
             let (ours, theirs) = (hosts.ours(place), hosts.theirs(place));
@@ -248,11 +251,11 @@ impl Hosts {
     }
 
     fn ours(&self, place: usize) -> String {
-        format!("10.213.{}.{}", self.net, 4 * place + 1)
+        format!("10.213.{}.{}", self.net, 8 * self.test + 4 * place + 1)
     }
 
     fn theirs(&self, place: usize) -> String {
-        format!("10.213.{}.{}", self.net, 4 * place + 2)
+        format!("10.213.{}.{}", self.net, 8 * self.test + 4 * place + 2)
     }
 
     fn agent(&self, place: usize, secret: &Path) -> Agent {
@@ -283,7 +286,7 @@ impl Drop for Hosts {
 
 #[test]
 fn agents_on_two_hosts_load_a_system_on_a_third() {
-    let hosts = match Hosts::new() {
+    let hosts = match Hosts::new(0) {
         Ok(hosts) => hosts,
         Err(reason) => {
             eprintln!("skipped, as network namespaces need root and iproute2: {reason}");
@@ -327,6 +330,52 @@ fn agents_on_two_hosts_load_a_system_on_a_third() {
         metrics["sustainable_rate"].as_f64().unwrap() >= 200.0,
         "{metrics}"
     );
+}
+
+/// The checkout, where the scripts are that fetch and start other systems.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn has_kafka() -> Result<(), String> {
+    let output = Command::new(root().join("tools/peers/kafka"))
+        .arg("fetch")
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(said(&output)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn kafka_that_is_started_here_is_reached_from_two_other_hosts() {
+    let ready = Hosts::new(1).and_then(|hosts| has_kafka().map(|()| hosts));
+    let hosts = match ready {
+        Ok(hosts) => hosts,
+        Err(reason) => {
+            eprintln!("skipped, as it needs root, iproute2, java and mvn: {reason}");
+            return;
+        }
+    };
+    let folder = Folder::new();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "known to both\n").unwrap();
+    let (one, other) = (hosts.agent(0, &secret), hosts.agent(1, &secret));
+    let text = spread().replace("[\"stafett\"]", "[\"kafka\"]");
+    let output = Command::new(env!("CARGO_BIN_EXE_stafett"))
+        .current_dir(root())
+        .args(["lab", "run"])
+        .arg(written(&folder, &text))
+        .arg("--out")
+        .arg(folder.path().join("run"))
+        .args(["--agent", &format!("{},{}", one.address, other.address)])
+        .args(["--host", &hosts.ours(0), "--secret-file"])
+        .arg(&secret)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    accounts_for_every_message(&folder, &output);
 }
 
 #[test]

@@ -102,6 +102,11 @@ fn values_of_the_grid_are_put_where_their_paths_say() {
     let plan = good.plan(0.1, &small).unwrap();
     assert_eq!(plan.run.repetitions, 1);
     assert_eq!(plan.run.duration.0, std::time::Duration::from_secs(2));
+    assert_eq!(
+        plan.run.settle.0,
+        std::time::Duration::from_secs(2),
+        "of 10 s, and not 1"
+    );
     assert_eq!(plan.roles["producers"].total, Some(100));
     assert_eq!(plan.roles["producers"].batch.0, 1024);
 }
@@ -204,5 +209,73 @@ fn contradictions_are_named_with_their_line() {
         assert_ne!(text, GOOD, "{from}");
         let said = error(&text);
         assert!(said.contains(expected), "{to}: {said}");
+    }
+}
+
+#[test]
+fn a_figure_that_no_role_can_give_names_its_line() {
+    let relays = "question = \"?\"\nsystems = [\"stafett\"]\n\n[roles.relays]\ndoes = \"relay\"\nclients = 2\n\n\
+                  [topics.main]\ncount = 2\n\n[[figures]]\ntitle = \"Out\"\nkind = \"bars\"\nx = \"system\"\n\
+                  y = [\"consume_rate\"]\n\n[[figures]]\ntitle = \"In\"\nkind = \"bars\"\nx = \"system\"\n\
+                  y = [\"delivery_p50_us\"]\n";
+    source(relays).experiment().unwrap();
+    for (name, needed) in [
+        (
+            "produce_rate",
+            "takes a role that does `produce`, and there is none",
+        ),
+        ("acknowledged_p50_us", "takes a role that does `produce`"),
+        ("round_trip_p99_us", "takes a role that does `request`"),
+        ("goodput", "takes a role that does `request`"),
+        ("sustainable_rate", "takes a role with an adaptive rate"),
+        ("drain_s", "begins `after` another one"),
+        ("lost", "takes a role that does `consume`"),
+        ("memory_per_connection_kib", "a role that is `idle`"),
+        ("filtered", "topics with a `filter`"),
+    ] {
+        let said = error(&relays.replace("delivery_p50_us", name));
+        assert!(said.starts_with("x.toml:21: figure \"In\": "), "{said}");
+        assert!(said.contains(name) && said.contains(needed), "{said}");
+    }
+    let over_time = relays.replace(
+        "kind = \"bars\"\nx = \"system\"\ny = [\"delivery_p50_us\"]",
+        "kind = \"time\"\ny = [\"backlog\"]",
+    );
+    assert!(
+        error(&over_time).starts_with("x.toml:20: "),
+        "{}",
+        error(&over_time)
+    );
+    let by_percentile = over_time
+        .replace("\"time\"", "\"latency\"")
+        .replace("backlog", "acknowledged");
+    assert!(
+        error(&by_percentile).contains("`acknowledged` takes"),
+        "{}",
+        error(&by_percentile)
+    );
+    // What the grid makes of a role counts, too.
+    let varied = relays.replace("delivery_p50_us", "round_trip_p50_us")
+        + "\n[grid]\n\"roles.relays.does\" = [\"relay\", \"request\"]\n";
+    source(&varied).experiment().unwrap();
+}
+
+#[test]
+fn what_is_wrong_with_a_figure_names_its_own_line() {
+    let figures = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.p]\ndoes = \"produce\"\n\
+                   [[figures]]\ntitle = \"A\"\nkind = \"bars\"\nx = \"system\"\ny = [\"produce_rate\"]\n\
+                   [[figures]]\ntitle = \"B\"\nkind = \"bars\"\nx = \"system\"\ny = [\"produce_rate\"]\n";
+    let (first, second) = figures.split_at(figures.rfind("[[").unwrap());
+    for (from, to, line) in [
+        ("x = \"system\"", "x = \"roles.p.size\"", 13),
+        ("produce_rate", "speed", 14),
+        ("x = \"system\"\n", "", 12),
+        ("kind = \"bars\"", "kind = \"effects\"", 12),
+    ] {
+        let said = error(&format!("{first}{}", second.replace(from, to)));
+        assert!(
+            said.starts_with(&format!("x.toml:{line}: figure \"B\"")),
+            "{said}"
+        );
     }
 }

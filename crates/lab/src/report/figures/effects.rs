@@ -27,6 +27,7 @@ pub(super) fn draw(
         }
         drawn.analyses.push(analysed);
     }
+    drawn.is_explained = !drawn.analyses.is_empty();
     let letters = factors.iter().map(|(_, factor)| {
         format!(
             "{} = {} ({} → {})",

@@ -2,37 +2,40 @@
 
 use hdrhistogram::Histogram;
 
+use super::loops::Loops;
 use super::split::split;
 use super::{Drawn, Entry};
 use crate::experiment::Figure;
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, LineChart, LinePoint, Series};
+use crate::report::load::Recorded;
 use crate::report::numbers;
 use crate::tools;
 
 /// Percentiles that get a mark, so that curves can be told apart without colours.
 const MARKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn draw(
+    figure: &Figure,
+    recorded: &Recorded,
+    cells: &[Cell<'_>],
+) -> Result<Drawn, std::fmt::Error> {
     let mut drawn = Drawn::new(figure);
     let mut without = Vec::new();
     let mut has_curves = false;
+    let mut loops = Loops::default();
     for name in &figure.y {
         for facet in split(figure, cells) {
             let mut curves = Vec::new();
             let mut told: Vec<(Entry, Told)> = Vec::new();
             for line in &facet.lines {
-                let mut merged: Option<Histogram<u64>> = None;
-                for histogram in line.cells.iter().filter_map(|cell| cell.latencies(name)) {
-                    match &mut merged {
-                        None => merged = Some(histogram),
-                        Some(merged) => {
-                            let _ = merged.add(histogram);
+                match merged(name, &line.cells) {
+                    Some(histogram) => {
+                        for cell in &line.cells {
+                            loops.look(name, recorded, cell);
                         }
+                        curves.push((line.entry.clone(), histogram));
                     }
-                }
-                match merged {
-                    Some(histogram) => curves.push((line.entry.clone(), histogram)),
                     None if line.cells.iter().any(|cell| is_by_a_tool(cell)) => {
                         told.push((line.entry.clone(), quantiles(name, &line.cells)));
                     }
@@ -75,20 +78,16 @@ pub(super) fn draw(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
         }
     }
     if has_curves || without.is_empty() {
-        drawn.notes.push(
-            "Taken from the intended moment of sending, so that a stall counts for everything it held up. Each curve \
-             ends where its number of messages ends; all repetitions together."
-                .to_owned(),
-        );
+        drawn.notes.extend(loops.describe());
+        drawn
+            .notes
+            .push("Each curve ends where its number of messages ends; all repetitions together.".to_owned());
     }
     without.extend(of_questions(figure, has_curves));
-    drawn.notes.extend(different(without));
+    without.dedup();
+    drawn.is_explained = !without.is_empty();
+    drawn.notes.extend(without);
     Ok(drawn)
-}
-
-fn different(mut notes: Vec<String>) -> Vec<String> {
-    notes.dedup();
-    notes
 }
 
 /// What a reader has to know of round trips.
@@ -98,6 +97,17 @@ fn of_questions(figure: &Figure, has_curves: bool) -> Option<String> {
         "A question without an answer in time is in it with its requester's patience: it took at least so long."
             .to_owned()
     })
+}
+
+/// The latencies of all cells of a line together.
+fn merged(name: &str, cells: &[&Cell<'_>]) -> Option<Histogram<u64>> {
+    let mut all = cells.iter().filter_map(|cell| cell.latencies(name));
+    let mut merged = all.next()?;
+    for histogram in all {
+        // All are of the lab's own bounds.
+        let _ = merged.add(histogram);
+    }
+    Some(merged)
 }
 
 fn is_by_a_tool(cell: &Cell<'_>) -> bool {

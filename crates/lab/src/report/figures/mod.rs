@@ -1,11 +1,14 @@
 //! From cells to charts: each kind of figure that an experiment can ask for.
 //!
-//! - [`split`]: which cells make a line, and which a chart of their own
-//! - [`against`]: `lines` and `bars`; [`latency`]; [`time`]; [`effects`]
+//! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto seconds
+//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`]; [`shares`]
 
 mod against;
 mod effects;
 mod latency;
+mod loops;
+mod seconds;
+mod shares;
 mod split;
 mod time;
 
@@ -24,6 +27,8 @@ pub(crate) struct Drawn {
     pub(crate) panels: Vec<Panel>,
     /// What a reader has to know to read it.
     pub(crate) notes: Vec<String>,
+    /// Where nothing is drawn, the notes or the analyses say why.
+    pub(crate) is_explained: bool,
     /// Of effects: the numbers behind the bars.
     pub(crate) analyses: Vec<Analysed>,
 }
@@ -65,9 +70,10 @@ pub(crate) fn draw(
     let mut drawn = match figure.kind {
         FigureKind::Lines => against::lines(figure, cells)?,
         FigureKind::Bars => against::bars(figure, cells)?,
-        FigureKind::Latency => latency::draw(figure, cells)?,
+        FigureKind::Latency => latency::draw(figure, recorded, cells)?,
         FigureKind::Time => time::draw(figure, recorded, cells)?,
         FigureKind::Effects => effects::draw(figure, recorded, cells)?,
+        FigureKind::Shares => shares::draw(figure, recorded, cells)?,
     };
     let all = drawn.panels.len();
     if all > PANELS_MAX {
@@ -98,7 +104,9 @@ pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&
     for figure in &experiment.figures {
         for name in &figure.y {
             let names = match figure.kind {
-                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects => vec![name.clone()],
+                FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => {
+                    vec![name.clone()]
+                }
                 FigureKind::Latency => vec![format!("{name}_p50_us"), format!("{name}_p99_us")],
                 FigureKind::Time => Vec::new(),
             };
@@ -143,6 +151,7 @@ impl Drawn {
             legend: Vec::new(),
             panels: Vec::new(),
             notes: Vec::new(),
+            is_explained: false,
             analyses: Vec::new(),
         }
     }

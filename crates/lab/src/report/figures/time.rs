@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Drawn;
+use super::seconds::{Laid, Seconds, add_up, length};
 use super::split::{Line, split};
 use crate::experiment::{Figure, Role};
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, LineChart, LinePoint, Series};
 use crate::report::load::Recorded;
 use crate::results::{Point, ProcessKind, ProcessSample, RateSample, RoleResult};
-
-/// One value per second.
-type Seconds = BTreeMap<u32, f64>;
 
 /// What a time series shows.
 struct Shown {
@@ -186,10 +184,7 @@ fn last_mark(series: &Series) -> Option<Series> {
     })
 }
 
-fn length(seconds: f64) -> f64 {
-    if seconds > 0.0 { seconds } else { 1.0 }
-}
-
+/// The second that is nearest.
 fn second(at_s: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -205,16 +200,15 @@ fn sends(role: &RoleResult) -> bool {
 }
 
 fn of_roles(point: &Point, which: fn(&RoleResult) -> bool, value: fn(&RateSample) -> f64) -> Seconds {
-    let mut seconds = Seconds::new();
-    for sample in point
-        .roles
-        .iter()
-        .filter(|role| which(role))
-        .flat_map(|role| &role.samples)
-    {
-        *seconds.entry(second(sample.at_s)).or_default() += value(sample);
+    let mut all = Seconds::new();
+    for role in point.roles.iter().filter(|role| which(role)) {
+        let mut laid = Laid::default();
+        for sample in &role.samples {
+            laid.add(sample.at_s, sample.seconds, value(sample));
+        }
+        add_up(&mut all, laid.means());
     }
-    seconds
+    all
 }
 
 fn acknowledged(point: &Point, _: &BTreeMap<String, Role>) -> Seconds {
@@ -260,14 +254,17 @@ fn backlog(point: &Point, roles: &BTreeMap<String, Role>) -> Seconds {
         } else {
             1.0
         };
+        let mut laid = Laid::default();
         for sample in &role.samples {
             let sent = if sends(role) {
                 sample.acknowledged as f64
             } else {
                 0.0
             };
-            *changes.entry(second(sample.at_s)).or_default() += sent - sample.received as f64 / audience;
+            let change = sent - sample.received as f64 / audience;
+            laid.add(sample.at_s, sample.seconds, change / length(sample.seconds));
         }
+        add_up(&mut changes, laid.sums());
     }
     let mut waiting = 0.0;
     let running = changes.into_iter().map(|(at, change)| {
@@ -279,16 +276,15 @@ fn backlog(point: &Point, roles: &BTreeMap<String, Role>) -> Seconds {
 }
 
 fn of_processes(point: &Point, kind: ProcessKind, value: fn(&ProcessSample) -> f64) -> Seconds {
-    let mut seconds = Seconds::new();
-    for sample in point
-        .processes
-        .iter()
-        .filter(|process| process.kind == kind)
-        .flat_map(|process| &process.samples)
-    {
-        *seconds.entry(second(sample.at_s)).or_default() += value(sample);
+    let mut all = Seconds::new();
+    for process in point.processes.iter().filter(|process| process.kind == kind) {
+        let mut laid = Laid::default();
+        for sample in &process.samples {
+            laid.add(sample.at_s, sample.seconds, value(sample));
+        }
+        add_up(&mut all, laid.means());
     }
-    seconds
+    all
 }
 
 fn cpu(point: &Point, kind: ProcessKind) -> Seconds {

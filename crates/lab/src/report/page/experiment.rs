@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{effects, problems, setting, sides, sign, table};
+use super::{effects, instrument, problems, setting, sides, sign, table};
 use crate::report::ReportError;
 use crate::report::cells::{Cell, cells};
 use crate::report::chart::swatch;
@@ -23,6 +23,7 @@ pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Result<Markup, Rep
     for figure in &asked {
         figures.push(draw(figure, recorded, &cells)?);
     }
+    let is_measured = cells.iter().any(|cell| cell.measured().next().is_some());
     Ok(html! {
         article id=(run.name) {
             header {
@@ -35,10 +36,10 @@ pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Result<Markup, Rep
                 (status(recorded, &cells))
             }
             (setting::section(run))
-            @for drawn in &figures { (figure(drawn)) }
+            @for drawn in &figures { (figure(drawn, is_measured)) }
             (sides::section(recorded, &cells))
             (table::section(recorded, &cells))
-            (table::ceilings(run))
+            (instrument::section(run))
             (problems::section(&cells))
             section {
                 h3 { "To repeat it" }
@@ -69,6 +70,16 @@ fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     let run = &recorded.run;
     let (there, all) = (recorded.points.len(), run.order.len());
     let measured: usize = cells.iter().map(|cell| cell.measured().count()).sum();
+    let mut revisions: Vec<&str> = Vec::new();
+    for revision in recorded
+        .points
+        .iter()
+        .filter_map(|point| point.revision.as_deref())
+    {
+        if !revisions.contains(&revision) {
+            revisions.push(revision);
+        }
+    }
     let word = match run.status {
         Status::Finished if there == all => None,
         Status::Finished => Some("Not everything was measured"),
@@ -84,13 +95,17 @@ fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
                 ". It can be resumed."
             }
         }
+        @if revisions.len() > 1 {
+            p.banner { strong { "Not all of one program" } ": its points were measured by the revisions " (revisions.join(", ")) "." }
+        }
         @if measured == 0 {
             p.banner { strong { "Nothing was measured" } ": why stands below." }
         }
     }
 }
 
-fn figure(drawn: &Drawn) -> Markup {
+/// Of what was measured, an empty figure without a reason is a mistake of the experiment or of the lab: tests look for its class.
+fn figure(drawn: &Drawn, is_measured: bool) -> Markup {
     html! {
         figure.result {
             figcaption {
@@ -108,7 +123,13 @@ fn figure(drawn: &Drawn) -> Markup {
                 }
             }
             @if drawn.panels.is_empty() {
-                p.nothing { "There is nothing to draw: no point has this figure." }
+                @if !is_measured {
+                    p.nothing { "There is nothing to draw: nothing was measured." }
+                } @else if drawn.is_explained {
+                    p.nothing { "There is nothing to draw. " @for note in &drawn.notes { (note) " " } }
+                } @else {
+                    p.nothing.empty { "There is nothing to draw: no point that was measured has this figure." }
+                }
             }
             @for panel in &drawn.panels {
                 div.panel {

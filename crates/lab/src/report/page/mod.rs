@@ -2,7 +2,7 @@
 //!
 //! - [`experiment`]: a run with its question, figures and tables; [`glance`]: all runs in one table; [`compared`]: folders
 //!   of runs against each other
-//! - [`setting`], [`table`], [`sides`], [`effects`], [`problems`], [`environment`]: the parts of a run
+//! - [`setting`], [`table`], [`sides`], [`effects`], [`instrument`], [`problems`], [`environment`]: the parts of a run
 //! - [`sign`]: durability, as it stands beside every number
 
 mod compared;
@@ -10,6 +10,7 @@ mod effects;
 mod environment;
 mod experiment;
 mod glance;
+mod instrument;
 mod problems;
 mod setting;
 mod sides;
@@ -130,7 +131,8 @@ fn reading() -> Markup {
                         "that does not count." }
                     h3 { "Latency" }
                     p { "In an open loop it is taken from the moment a message was meant to be sent, so that a stall is seen by all "
-                        "the messages it held up." }
+                        "the messages it held up. In a closed loop, where a client sends when it has its answers, a stall is seen by "
+                        "those alone that were under way." }
                     h3 { "The client's part" }
                     p { "Client and system share a machine unless it says otherwise. " em { "Client" } " is the share of all cores "
                         "that the client itself used; " em { "of ceiling" } " sets the rate against what the same client reaches when "

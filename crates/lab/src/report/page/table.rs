@@ -32,20 +32,24 @@ const ALWAYS: [&str; 12] = [
 const TROUBLE: [&str; 5] = ["failed", "lost", "duplicated", "timed_out", "reconnects"];
 
 pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
-    let measured: Vec<&Cell<'_>> = cells
+    let rows: Vec<Cell<'_>> = cells
         .iter()
-        .filter(|cell| cell.measured().next().is_some())
+        .flat_map(|cell| {
+            let is_measured = cell.measured().next().is_some();
+            [is_measured.then(|| cell.clone()), cell.failed()]
+        })
+        .flatten()
         .collect();
-    if measured.is_empty() {
+    if rows.is_empty() {
         return html! {};
     }
     let paths = shown(cells);
     let several = recorded.run.experiment.systems.len() > 1;
-    let columns = columns(&recorded.run, &measured);
+    let columns = columns(&recorded.run, &rows);
     let scales: Vec<numbers::Scale> = columns
         .iter()
         .map(|metric| {
-            let values: Vec<f64> = measured
+            let values: Vec<f64> = rows
                 .iter()
                 .filter_map(|cell| cell.estimate(metric.name))
                 .map(|estimate| estimate.value)
@@ -70,12 +74,15 @@ pub(super) fn section(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
                     th.num scope="col" { "Runs" }
                 } }
                 tbody {
-                    @for (index, cell) in measured.iter().enumerate() {
-                        @let next = several && index > 0 && measured.get(index - 1).is_some_and(|before| before.parameters != cell.parameters);
+                    @for (index, cell) in rows.iter().enumerate() {
+                        @let next = several && index > 0 && rows.get(index - 1).is_some_and(|before| before.parameters != cell.parameters);
                         tr.next[next] { (row(cell, recorded, &paths, &columns, &scales)) }
                     }
                 }
             } }
+            @if rows.iter().any(|cell| cell.is_failed) {
+                p.notes { "Failed: what was seen until then. It stands in no figure, and why it failed stands below." }
+            }
         }
     }
 }
@@ -88,7 +95,7 @@ pub(super) fn shown(cells: &[Cell<'_>]) -> Vec<String> {
         .collect()
 }
 
-fn columns(run: &Run, cells: &[&Cell<'_>]) -> Vec<&'static Metric> {
+fn columns(run: &Run, cells: &[Cell<'_>]) -> Vec<&'static Metric> {
     let asked = drawn_metrics(&run.experiment);
     let shown = |metric: &&'static Metric| {
         let values = || cells.iter().flat_map(|cell| cell.values(metric.name));
@@ -111,7 +118,7 @@ fn row(
     let mark = Mark::new(names::colour(&cell.system, systems), 0);
     let point = cell.measured().next();
     html! {
-        th.key scope="row" { (dot(mark)) (names::system(&cell.system)) }
+        th.key scope="row" { (dot(mark)) (names::system(&cell.system)) @if cell.is_failed { " " span.outcome.bad { "failed" } } }
         td { @if let Some(point) = point { (sign::given(&point.durability)) } }
         @for path in paths {
             td { @if let Some(value) = cell.parameters.get(path) { (names::value(value)) } }
@@ -125,7 +132,10 @@ fn row(
                 None => "–",
             } }
         }
-        td.num { @match of_ceiling(cell, &recorded.run) { Some(share) => (numbers::percent(share)), None => "–" } }
+        @let ceiling = ceiling_of(cell, &recorded.run);
+        td.num title=[ceiling.and_then(|ceiling| ceiling.reason.as_deref())] {
+            @match ceiling.and_then(|ceiling| of_ceiling(cell, ceiling)) { Some(share) => (numbers::percent(share)), None => "–" }
+        }
         td { @if let Some(point) = point {
             (point.driver.name) @if point.driver.limited.is_some() { " " span.flag title=[point.driver.limited.as_deref()] { "limit" } }
         } }
@@ -139,68 +149,24 @@ fn client_share(cell: &Cell<'_>) -> Option<f64> {
     crate::statistics::mean(&shares).map(|estimate| estimate.value)
 }
 
-/// The rate against what the same client reaches with a stub.
-fn of_ceiling(cell: &Cell<'_>, run: &Run) -> Option<f64> {
+/// What was measured of the same client against a stub, or why nothing was.
+fn ceiling_of<'r>(cell: &Cell<'_>, run: &'r Run) -> Option<&'r Ceiling> {
     let driver = &cell.measured().next()?.driver.name;
     let fits = |ceiling: &&Ceiling| {
         let agrees =
             |(path, value): (&String, &Value)| cell.parameters.get(path).is_none_or(|own| own == value);
         ceiling.driver == *driver && ceiling.parameters.iter().all(agrees)
     };
-    let ceiling = run.ceilings.iter().find(fits)?;
+    run.ceilings.iter().find(fits)
+}
+
+/// The rate against what the same client reaches with a stub.
+fn of_ceiling(cell: &Cell<'_>, ceiling: &Ceiling) -> Option<f64> {
     let share = |rate: &str, ceiling: Option<f64>| {
         let ceiling = ceiling.filter(|ceiling| *ceiling > 0.0)?;
         Some(cell.estimate(rate)?.value / ceiling)
     };
     share("produce_rate", ceiling.produce_rate).or_else(|| share("consume_rate", ceiling.consume_rate))
-}
-
-/// What clients reach against a stub, and the machine's own network.
-pub(super) fn ceilings(run: &Run) -> Markup {
-    if run.ceilings.is_empty() && run.network.is_none() {
-        return html! {};
-    }
-    let scale = numbers::Scale::of(
-        "1/s",
-        run.ceilings
-            .iter()
-            .flat_map(|ceiling| [ceiling.produce_rate, ceiling.consume_rate])
-            .flatten(),
-    );
-    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| scale.number(value));
-    html! {
-        section {
-            h3 { "What the instrument can do" }
-            @if !run.ceilings.is_empty() {
-                p { "Each client against a stub that answers at once and stores nothing (" (sign::durability("none")) ")." }
-                div.scroll tabindex="0" { table.numbers {
-                    thead { tr {
-                        th.key scope="col" { "Driver" }
-                        th scope="col" { "With" }
-                        th.num scope="col" { "Produce" span.unit { (scale.unit) } }
-                        th.num scope="col" { "Consume" span.unit { (scale.unit) } }
-                        th.num scope="col" { "CPU per million" span.unit { "s" } }
-                    } }
-                    tbody { @for ceiling in &run.ceilings { tr {
-                        th.key scope="row" { (ceiling.driver) }
-                        td { (parameters(&ceiling.parameters)) }
-                        td.num { (number(ceiling.produce_rate)) }
-                        td.num { (number(ceiling.consume_rate)) }
-                        td.num { @match (ceiling.client_cpu_per_million, &ceiling.reason) {
-                            (Some(cpu), _) => (numbers::Scale::of("s", std::iter::once(cpu)).number(cpu)),
-                            (None, Some(reason)) => (reason),
-                            (None, None) => "–",
-                        } }
-                    } } }
-                } }
-            }
-            @if let Some(network) = &run.network {
-                p { "The network alone (" (network.path) "): " (numbers::alone(network.bytes_per_second, "B/s")) ", round trip of a byte "
-                    (numbers::alone(network.round_trip.p50_us as f64, "µs")) " (median), "
-                    (numbers::alone(network.round_trip.p99_us as f64, "µs")) " (p99)." }
-            }
-        }
-    }
 }
 
 /// `size 100, batch 64KiB`.

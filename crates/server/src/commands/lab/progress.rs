@@ -21,7 +21,29 @@ struct At {
     total: usize,
     done: usize,
     what: String,
+    /// What an acknowledged message survives: it stands beside every number.
+    durability: String,
     left: Duration,
+}
+
+impl At {
+    /// How a point goes.
+    fn line(&self, second: &Second) -> String {
+        let p99 = second
+            .p99_us
+            .map_or_else(String::new, |p99| format!(", p99 {}", latency(p99)));
+        format!(
+            "{}/{} {}  {:.0}/{:.0} s  [{}] {}/s{p99}, {} left",
+            self.done + 1,
+            self.total,
+            self.what,
+            second.at_s,
+            second.of_s,
+            self.durability,
+            rate(second.rate),
+            rough(self.left),
+        )
+    }
 }
 
 impl Progress {
@@ -84,10 +106,11 @@ impl Watch for Progress {
         }
     }
 
-    fn point(&self, planned: &Planned, done: usize, left: Duration) {
+    fn point(&self, planned: &Planned, durability: &str, done: usize, left: Duration) {
         let mut at = self.at();
         at.done = done;
         at.left = left;
+        durability.clone_into(&mut at.durability);
         at.what = about(&planned.system, &planned.parameters, planned.repetition);
         self.bar.set_message(format!(
             "{}/{} {}, {} left",
@@ -99,20 +122,8 @@ impl Watch for Progress {
     }
 
     fn second(&self, second: &Second) {
-        let at = self.at();
-        let p99 = second
-            .p99_us
-            .map_or_else(String::new, |p99| format!(", p99 {}", latency(p99)));
-        self.bar.set_message(format!(
-            "{}/{} {}  {:.0}/{:.0} s  {}/s{p99}, {} left",
-            at.done + 1,
-            at.total,
-            at.what,
-            second.at_s,
-            second.of_s,
-            rate(second.rate),
-            rough(at.left),
-        ));
+        let line = self.at().line(second);
+        self.bar.set_message(line);
     }
 
     fn ended(&self, point: &Point) {
@@ -190,5 +201,31 @@ fn rough(time: Duration) -> String {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds.div_ceil(60)),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_durability_stands_beside_the_numbers_of_a_point_that_is_under_way() {
+        let at = At {
+            total: 4,
+            done: 1,
+            what: "kafka #1".to_owned(),
+            durability: "os".to_owned(),
+            left: Duration::from_secs(30),
+        };
+        let second = Second {
+            at_s: 3.0,
+            of_s: 10.0,
+            rate: 120_000.0,
+            p99_us: Some(1500),
+        };
+        assert_eq!(
+            at.line(&second),
+            "2/4 kafka #1  3/10 s  [os] 120 k/s, p99 1.50 ms, 30 s left"
+        );
     }
 }

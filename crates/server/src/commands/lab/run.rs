@@ -152,7 +152,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Err(error @ (RunError::Experiment(_) | RunError::Request(_))) => {
             return Err(Failure::Usage(error.to_string()));
         }
-        Err(error @ RunError::Store(_)) => return Err(Failure::Start(error.into())),
+        Err(error @ (RunError::Store(_) | RunError::Space(_))) => return Err(Failure::Start(error.into())),
     };
     conclude(&run, &out)
 }

@@ -1,0 +1,84 @@
+//! Which figures the roles of a plan can give. One that none of them has would be drawn empty, and whoever waits for it would learn that
+//! in the end.
+
+use super::check::LATENCIES;
+use super::{Does, Figure, FigureKind, Plan, Rate};
+
+/// What a plan would need for a name that a figure draws; `None` if it has that.
+pub(super) fn missing(plan: &Plan, figure: &Figure, name: &str) -> Option<&'static str> {
+    let (holds, needed) = match figure.kind {
+        FigureKind::Lines | FigureKind::Bars | FigureKind::Effects | FigureKind::Shares => metric(plan, name),
+        FigureKind::Latency => latency(plan, name),
+        FigureKind::Time => series(plan, name),
+    };
+    (!holds).then_some(needed)
+}
+
+fn does(plan: &Plan, any_of: &[Does]) -> bool {
+    plan.roles.values().any(|role| any_of.contains(&role.does))
+}
+
+fn sends(plan: &Plan) -> bool {
+    plan.roles.values().any(|role| role.does.sends_first())
+}
+
+const PRODUCER: &str = "a role that does `produce`";
+const CONSUMER: &str = "a role that does `consume`";
+const RECEIVER: &str = "a role that does `consume` or `relay`";
+const REQUESTER: &str = "a role that does `request`";
+const SENDER: &str = "a role that sends";
+const ROLE: &str = "a role";
+
+fn metric(plan: &Plan, name: &str) -> (bool, &'static str) {
+    let has = |any_of: &[Does]| does(plan, any_of);
+    let mut roles = plan.roles.values();
+    match name {
+        "produce_rate" | "produce_bytes_rate" => (has(&[Does::Produce]), PRODUCER),
+        "consume_rate" | "consume_bytes_rate" | "arrival_rate" => {
+            (has(&[Does::Consume, Does::Relay]), RECEIVER)
+        }
+        "goodput" | "timed_out" => (has(&[Does::Request]), REQUESTER),
+        "lost" | "duplicated" => (has(&[Does::Consume]), CONSUMER),
+        "sustainable_rate" => (
+            roles.any(|role| matches!(role.rate, Rate::Adaptive(_))),
+            "a role with an adaptive rate",
+        ),
+        "drain_s" => (
+            roles.any(|role| role.does == Does::Consume && role.after.is_some()),
+            "a role that does `consume` and begins `after` another one",
+        ),
+        "filtered" => (
+            plan.topics.values().any(|topics| topics.filter.is_some()),
+            "topics with a `filter`",
+        ),
+        "broker_cpu_per_million" | "client_cpu_per_million" => (sends(plan), SENDER),
+        "memory_per_connection_kib" => (
+            has(&[Does::Idle]) || !plan.roles.is_empty() && !sends(plan),
+            "a role that is `idle`, or nobody who sends",
+        ),
+        // Systems start without anything to do, too.
+        "cold_start_s" | "broker_memory_mib" => (true, ROLE),
+        name => LATENCIES
+            .into_iter()
+            .find(|latency| name.starts_with(latency) && name.ends_with("_us"))
+            .map_or((!plan.roles.is_empty(), ROLE), |name| latency(plan, name)),
+    }
+}
+
+fn latency(plan: &Plan, name: &str) -> (bool, &'static str) {
+    match name {
+        "acknowledged" => (does(plan, &[Does::Produce]), PRODUCER),
+        "delivery" => (does(plan, &[Does::Consume, Does::Relay, Does::Respond]), RECEIVER),
+        "round_trip" => (does(plan, &[Does::Request]), REQUESTER),
+        _ => (sends(plan), SENDER),
+    }
+}
+
+fn series(plan: &Plan, name: &str) -> (bool, &'static str) {
+    match name {
+        "rate" | "p99" => (sends(plan) || does(plan, &[Does::Consume]), SENDER),
+        "timed_out" => (does(plan, &[Does::Request]), REQUESTER),
+        "backlog" => (sends(plan) && does(plan, &[Does::Consume]), CONSUMER),
+        _ => (!plan.roles.is_empty(), ROLE),
+    }
+}
