@@ -15,8 +15,10 @@ use crate::workload::seating::Seating;
 use crate::workload::together::{HostSecond, Progress};
 
 /// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up, one at the end, and
-/// some for a clock that is fast.
+/// some for a message that was late.
 const LEAD_MAX: u64 = 5;
+/// A clock may be faster than another one by this part.
+const FASTER: u64 = 1000;
 
 /// What is known of a load, and what follows from it.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl<'a> Following<'a> {
         }
         let known = self.seconds.known();
         let begun = self.begun.map(|begun| self.now.saturating_sub(begun));
-        let begun = begun.map_or(0, |since| since.as_secs() + LEAD_MAX);
+        let begun = begun.map_or(0, |since| since.as_secs() + since.as_secs() / FASTER + LEAD_MAX);
         let begun = usize::try_from(begun).unwrap_or(usize::MAX);
         let whole = self.seconds.add(host, second, begun)?;
         let told = whole.map(|row| summary(self.plan, &row.samples));

@@ -211,6 +211,31 @@ async fn one_message_ahead_goes_round_however_far_one_of_the_hosts_is() {
     lab.end().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_number_of_messages_that_several_hosts_send_has_the_rate_of_its_own_time() {
+    let behaviour = Behaviour {
+        latency: 5 * MILLI,
+        service: MILLI,
+        loses: Some(100),
+        ..Behaviour::default()
+    };
+    let mut lab = Lab::new(behaviour, &[MILLI, 20 * MILLI]).await;
+    let loaded = lab
+        .run(
+            "[run]\nwarmup = \"0s\"\nduration = \"30s\"\nsettle = \"3s\"\n[roles.p]\ndoes = \"produce\"\nclients = 2\nwindow = 50\n\
+             total = 3000\n[roles.c]\ndoes = \"consume\"\nclients = 2",
+        )
+        .await;
+    assert!(loaded.measured_s > 29.0, "what is lost is waited for");
+    for name in ["p", "c"] {
+        let rate = role(&loaded, name).rate;
+        let share = if name == "c" { 0.99 } else { 1.0 };
+        assert!((rate / (share * 1000.0) - 1.0).abs() <= 0.02, "{name}: {rate}");
+    }
+    assert_eq!(role(&loaded, "c").totals.lost, 30);
+    lab.end().await;
+}
+
 const FOLLOWED: &str = "[run]\nwarmup = \"0s\"\nsettle = \"3s\"\n[topics.songs]\nkind = \"live\"\ncount = 20\n\
                         [roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 100 }\ntotal = 1000\n\
                         [roles.users]\ndoes = \"consume\"\nclients = 8\nusers = 5\nfollows = 2";

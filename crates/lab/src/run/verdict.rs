@@ -137,7 +137,10 @@ pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
 fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
     let (from, to) = (loaded.warmup_s, loaded.warmup_s + loaded.measured_s);
     let mut short = Vec::new();
-    for (role, result) in plan.roles.values().zip(&loaded.roles) {
+    for result in &loaded.roles {
+        let Some(role) = plan.roles.get(&result.name) else {
+            continue;
+        };
         let (done, came) = match role.does {
             Does::Produce => ("acknowledged", result.counts.acknowledged),
             Does::Request => ("answered in time", result.counts.received),

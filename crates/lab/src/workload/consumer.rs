@@ -122,8 +122,8 @@ impl Consumer {
         let mut moments: Vec<(u64, u64)> = Vec::new();
         {
             let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            for message in received {
-                match ledger.enter(message.stream, message.sequence) {
+            ledger.enter_all(received, |message, entry| {
+                match entry {
                     // Two clocks are not compared.
                     Entry::New if !self.seating.has_stream(message.stream) => elsewhere += 1,
                     Entry::New => match moments.last_mut() {
@@ -131,10 +131,10 @@ impl Consumer {
                         _ => moments.push((message.intended, 1)),
                     },
                     Entry::Again => again += 1,
-                    Entry::Foreign => continue,
+                    Entry::Foreign => return,
                 }
                 bytes += u64::from(message.size);
-            }
+            });
         }
         self.recorder.received(&moments, elsewhere, bytes, again);
     }

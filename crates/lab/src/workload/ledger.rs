@@ -5,6 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{Arrivals, Arrived};
+use super::message::Received;
 use super::parts::Parts;
 use super::streams::{Piece, Streams};
 use super::tally::Tally;
@@ -76,6 +77,16 @@ impl Ledger {
             Self::PartOfOnce(parts) => parts.enter(stream, sequence),
             Self::Several(tally) => tally.enter(stream, sequence),
             Self::Part(arrivals) => arrivals.enter(stream, sequence),
+        }
+    }
+
+    /// Enters messages, and tells how each stands.
+    pub fn enter_all(&mut self, received: &[Received], mut tell: impl FnMut(&Received, Entry)) {
+        if let Self::Once(streams) = self {
+            return streams.enter_all(received, tell);
+        }
+        for message in received {
+            tell(message, self.enter(message.stream, message.sequence));
         }
     }
 

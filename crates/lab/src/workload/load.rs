@@ -40,8 +40,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The same, where others wait to hear of it before they send more.
 const LOOK_AHEAD: Duration = Duration::from_millis(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// How long clients may take to end when they were told to.
-const END_WITHIN: Duration = Duration::from_secs(40);
+/// How long clients may take to end when they were told to: what they hand over and the last answers take 30 s each at most.
+const END_WITHIN: Duration = Duration::from_secs(65);
 
 /// A point's load.
 pub struct Load {

@@ -518,3 +518,61 @@ pub struct Finished {
     pub lateness: Option<Latencies>,
     pub samples: Vec<RateSample>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(sequences: Range<u64>) -> Vec<Message> {
+        let message = |sequence| Message {
+            stream: 7,
+            sequence,
+            ..Message::default()
+        };
+        sequences.map(message).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_driver_has_not_taken_over_has_failed_and_is_remembered_as_runs() {
+        let recorder = Arc::new(Recorder::new(Instant::now(), Clock::Acknowledgements));
+        let reports = Reports::new(&recorder);
+        let all = messages(0..100_000);
+        reports.sent(&all);
+        for some in all.chunks(500) {
+            let mut handover = Handover::new(&reports, some);
+            handover.taken(1);
+            assert_eq!(handover.turn(), some.get(1));
+        }
+        let totals = recorder.totals();
+        assert_eq!((totals.failed, recorder.given_up()), (99_800, 99_800));
+        assert_eq!(reports.outstanding(), 200);
+        let [(7, runs)] = &recorder.all_given_up()[..] else {
+            panic!("{:?}", recorder.all_given_up());
+        };
+        assert_eq!((runs.len(), runs[1].clone()), (200, 501..1000));
+        assert_eq!(recorder.given_up_of(7, 0..600), 499 + 99);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn latencies_are_of_what_was_meant_for_the_time_that_counts() {
+        let second = Duration::from_secs(1);
+        let recorder = Recorder::new(Instant::now(), Clock::Acknowledgements).counting(second, 2 * second);
+        let (recorder, mut parcel) = (Arc::new(recorder), Parcel::default());
+        let reports = Reports::new(&recorder);
+        let mut some = messages(0..3);
+        for (message, moment) in some.iter_mut().zip([500_000_000, 1_500_000_000, 2_500_000_000]) {
+            message.intended = moment;
+            parcel.push(message);
+        }
+        tokio::time::sleep(5 * second).await;
+        reports.sent_once_free(&some, 4_999_000_000);
+        reports.acknowledged(&parcel);
+        // Sampled long after the time that counts.
+        recorder.sample(5.0, 1.0, true, false);
+        let finished = recorder.finish();
+        let latency = finished.latency.unwrap();
+        assert_eq!((latency.count, latency.max_us / 10_000), (1, 350));
+        let lateness = finished.lateness.unwrap();
+        assert_eq!((lateness.count, lateness.max_us / 10), (3, 100));
+    }
+}

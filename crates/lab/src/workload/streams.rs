@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::Blocks;
 use super::ledger::{Entry, ROOM_BYTES};
+use super::message::Received;
 
 /// No stream has so many messages: what says so is not of this load.
 pub(super) const SEQUENCE_MAX: u64 = 1 << 53;
@@ -15,9 +16,10 @@ pub(super) const SEQUENCE_MAX: u64 = 1 << 53;
 /// What came of each stream.
 #[derive(Debug)]
 pub struct Streams {
-    streams: BTreeMap<u32, Blocks>,
-    /// Bytes that it may take; each stream the same part of them.
+    came: BTreeMap<u32, Blocks>,
+    /// Bytes that it may take, and each stream of them.
     room: usize,
+    room_of_each: usize,
 }
 
 /// What came of a stream on one host.
@@ -50,18 +52,20 @@ impl Streams {
     /// What one of so many audiences of a role got.
     pub fn of_audiences(audiences: u32) -> Self {
         Self {
-            streams: BTreeMap::new(),
+            came: BTreeMap::new(),
             room: ROOM_BYTES / usize::try_from(audiences.max(1)).unwrap_or(usize::MAX),
+            room_of_each: 0,
         }
     }
 
     pub fn expect(&mut self, stream: u32) {
-        self.streams.entry(stream).or_default();
+        self.came.entry(stream).or_default();
+        self.room_of_each = self.room / self.came.len().max(1);
     }
 
     pub fn enter(&mut self, stream: u32, sequence: u64) -> Entry {
-        let room = self.room / self.streams.len().max(1);
-        let known = self.streams.get_mut(&stream).filter(|_| sequence < SEQUENCE_MAX);
+        let room = self.room_of_each;
+        let known = self.came.get_mut(&stream).filter(|_| sequence < SEQUENCE_MAX);
         let Some(blocks) = known else {
             return Entry::Foreign;
         };
@@ -71,11 +75,45 @@ impl Streams {
         }
     }
 
+    /// Enters messages, and tells how each stands. Those of a word that come together are looked at once.
+    pub fn enter_all(&mut self, received: &[Received], mut tell: impl FnMut(&Received, Entry)) {
+        let mut left = received;
+        while let Some(first) = left.first() {
+            let word = first.sequence / 64;
+            let (mut bits, mut count) = (0, 0);
+            for message in left {
+                let bit = 1 << (message.sequence % 64);
+                let is_of_it =
+                    message.stream == first.stream && message.sequence / 64 == word && bits & bit == 0;
+                if !is_of_it {
+                    break;
+                }
+                bits |= bit;
+                count += 1;
+            }
+            let (together, rest) = left.split_at(count);
+            let known = self
+                .came
+                .get_mut(&first.stream)
+                .filter(|_| first.sequence < SEQUENCE_MAX);
+            let known = known.map(|blocks| blocks.mark(word * 64, bits, self.room_of_each));
+            for message in together {
+                let entry = match known {
+                    None => Entry::Foreign,
+                    Some(known) if known & (1 << (message.sequence % 64)) == 0 => Entry::New,
+                    Some(_) => Entry::Again,
+                };
+                tell(message, entry);
+            }
+            left = rest;
+        }
+    }
+
     /// Takes over what came elsewhere to the same audience; how many messages came before. Streams that are not expected
     /// here are passed over.
     pub fn absorb(&mut self, piece: &Piece) -> u64 {
-        let room = self.room / self.streams.len().max(1);
-        let known = self.streams.get_mut(&piece.stream);
+        let room = self.room_of_each;
+        let known = self.came.get_mut(&piece.stream);
         let Some(blocks) = known.filter(|_| piece.is_plausible()) else {
             return 0;
         };
@@ -84,25 +122,25 @@ impl Streams {
         let behind = first + piece.full * 64;
         let mut both = blocks.fill(first..behind, room);
         for (word, at) in piece.words.iter().zip((behind..).step_by(64)) {
-            both += blocks.mark(at, *word, room);
+            both += u64::from(blocks.mark(at, *word, room).count_ones());
         }
         both
     }
 
     /// As [`super::Ledger::missing`].
     pub fn missing(&self, stream: u32, sent: u64, excused: impl Fn(Range<u64>) -> u64) -> u64 {
-        let blocks = self.streams.get(&stream);
+        let blocks = self.came.get(&stream);
         blocks.map_or(0, |blocks| blocks.missing(sent, 1, excused))
     }
 
     /// As [`super::Ledger::forgotten`].
     pub fn forgotten(&self) -> u64 {
-        self.streams.values().map(Blocks::forgotten).sum()
+        self.came.values().map(Blocks::forgotten).sum()
     }
 
     /// The memory that it takes, about.
     pub fn bytes(&self) -> usize {
-        self.streams.values().map(Blocks::bytes).sum()
+        self.came.values().map(Blocks::bytes).sum()
     }
 }
 
@@ -188,6 +226,43 @@ mod tests {
             }
             let missing = (0..sent).filter(|sequence| !came.contains(sequence)).count();
             assert_eq!(ledger.missing(1, sent, |_| 0), u64::try_from(missing).unwrap());
+        }
+    }
+
+    #[test]
+    fn messages_that_come_together_are_entered_as_they_are_one_by_one() {
+        for seed in 0..50 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut next = [0_u64; 3];
+            let mut received = Vec::new();
+            for _ in 0..200 {
+                let stream: u32 = random.random_range(0..3);
+                for _ in 0..random.random_range(1..150) {
+                    let next = &mut next[stream as usize];
+                    *next = (*next + random.random_range(0..3))
+                        .saturating_sub(u64::from(random.random_ratio(1, 20)) * 70);
+                    received.push(Received {
+                        stream,
+                        sequence: *next,
+                        ..Received::default()
+                    });
+                }
+            }
+            let (mut one_by_one, mut together) = (Streams::default(), Streams::default());
+            for ledger in [&mut one_by_one, &mut together] {
+                ledger.expect(0);
+                ledger.expect(1);
+            }
+            let enter = |message: &Received| one_by_one.enter(message.stream, message.sequence);
+            let expected: Vec<Entry> = received.iter().map(enter).collect();
+            let (mut found, mut told) = (Vec::new(), Vec::new());
+            for some in received.chunks(97) {
+                together.enter_all(some, |message, entry| {
+                    told.push(*message);
+                    found.push(entry);
+                });
+            }
+            assert_eq!((told, found), (received, expected), "seed {seed}");
         }
     }
 

@@ -235,3 +235,6 @@ impl Drop for LiveSender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
