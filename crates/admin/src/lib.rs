@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `GET /namespaces` | lists them |
 //! | `PUT`, `DELETE /namespaces?namespace=N` | makes one; deletes one with all that is in it |
-//! | `GET /queues[?namespace=N]` | lists queues with what waits in them |
+//! | `GET /queues[?namespace=N][&count=…][&after_namespace=…&after=…]` | lists queues with what waits in them, in pages |
 //! | `DELETE /queues?queue=Q[&if_unused=true][&if_empty=true]` | deletes one |
 //! | `GET /queues/messages?queue=Q[&count=…][&priority=…][&header.NAME=…]` | looks at messages that wait, without any effect |
 //! | `POST /queues/purge?queue=Q` | settles all that wait |
@@ -62,9 +62,14 @@ fn refuse(status: StatusCode, why: impl std::fmt::Display) -> Refusal {
 }
 
 fn answer(status: StatusCode, value: &Value) -> Response {
+    answer_text(status, value.to_string())
+}
+
+fn answer_text(status: StatusCode, mut json: String) -> Response {
+    json.push('\n');
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (status, headers, format!("{value}\n")).into_response()
+    (status, headers, json).into_response()
 }

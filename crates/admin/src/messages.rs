@@ -1,6 +1,6 @@
 //! Messages that wait: looked at, without any effect on them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::ControlFlow;
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -14,17 +14,26 @@ use stafett_model::StoredMessage;
 use crate::front::AdminFront;
 use crate::query::Query;
 use crate::queues::find;
-use crate::{Refusal, answer};
+use crate::{Refusal, answer_text};
 
 /// Messages of one answer, and what they are where nothing is said.
 const COUNT_MAX: u64 = 1000;
 const COUNT: u64 = 10;
-/// Messages that are looked at for one answer.
-const LOOKED_AT_MAX: usize = 100_000;
-/// Bytes of messages in one answer: the last one may go beyond.
+/// Messages that are looked at for one answer, and bytes of them.
+const LOOKED_AT_MAX: u64 = 100_000;
+const LOOKED_AT_BYTES_MAX: usize = 256 << 20;
+/// Bytes of an answer: the last message may go beyond.
 const BYTES_MAX: usize = 4 << 20;
-/// Bytes of one value that are shown.
-const VALUE_BYTES_MAX: usize = 256 << 10;
+/// Bytes of one value, one key, and of all headers of a message that are shown.
+const SHOWN_BYTES_MAX: usize = 256 << 10;
+
+/// What an answer gathers: of a message no more than is shown, as text.
+struct Answer {
+    text: Vec<u8>,
+    messages: u64,
+    looked_at: u64,
+    looked_at_bytes: usize,
+}
 
 pub(crate) async fn peek(
     State(front): State<AdminFront>,
@@ -36,33 +45,66 @@ pub(crate) async fn peek(
     let count = query.number("count", COUNT_MAX)?.unwrap_or(COUNT);
     let priority = query.number("priority", u8::MAX.into())?;
     let headers = query.headers();
-    let bytes = AtomicUsize::new(0);
     let wanted = |message: &StoredMessage| {
         let has = |(name, value): &(String, String)| {
             message.header(name.as_bytes()).flatten() == Some(value.as_bytes())
         };
-        let is_it = priority.is_none_or(|wanted| u64::from(message.priority()) == wanted)
-            && headers.iter().all(has)
-            && bytes.load(Ordering::Relaxed) < BYTES_MAX;
-        if is_it {
-            let shown = message.bytes() - message.value_len().saturating_sub(VALUE_BYTES_MAX);
-            bytes.fetch_add(shown, Ordering::Relaxed);
-        }
-        is_it
+        priority.is_none_or(|wanted| u64::from(message.priority()) == wanted) && headers.iter().all(has)
     };
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let found = queue.peek(count, LOOKED_AT_MAX, wanted).await;
-    let messages: Vec<Value> = found.iter().map(|(id, message)| told(*id, message)).collect();
-    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+    let mut answer = Answer {
+        text: b"{\"messages\":[".to_vec(),
+        messages: 0,
+        looked_at: 0,
+        looked_at_bytes: 0,
+    };
+    if count > 0 {
+        let visit = |id, message: &StoredMessage| answer.visit(count, wanted(message).then_some(id), message);
+        queue.peek(visit).await;
+    }
+    answer.text.extend_from_slice(b"]}");
+    let text = String::from_utf8(answer.text).unwrap_or_default();
+    Ok(answer_text(StatusCode::OK, text))
+}
+
+impl Answer {
+    /// Shows a message if it is to be shown; then says whether there is to be more.
+    fn visit(&mut self, count: u64, shown: Option<DeliveryId>, message: &StoredMessage) -> ControlFlow<()> {
+        self.looked_at += 1;
+        self.looked_at_bytes += message.bytes();
+        if let Some(id) = shown {
+            if self.messages > 0 {
+                self.text.push(b',');
+            }
+            self.messages += 1;
+            // Neither writing to memory nor a value of ours fails.
+            let _ = serde_json::to_writer(&mut self.text, &told(id, message));
+        }
+        let is_enough = self.messages >= count
+            || self.text.len() >= BYTES_MAX
+            || self.looked_at >= LOOKED_AT_MAX
+            || self.looked_at_bytes >= LOOKED_AT_BYTES_MAX;
+        if is_enough {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 fn told(id: DeliveryId, message: &StoredMessage) -> Value {
-    let headers = message.headers().map(|(name, value)| {
+    let mut bytes = 0;
+    let (mut headers, mut is_cut) = (Map::new(), false);
+    for (name, value) in message.headers() {
+        bytes += name.len() + value.map_or(0, <[u8]>::len);
+        if bytes > SHOWN_BYTES_MAX {
+            is_cut = true;
+            break;
+        }
         let name = String::from_utf8_lossy(name).into_owned();
-        (name, value.map_or(Value::Null, shown))
-    });
+        headers.insert(name, value.map_or(Value::Null, shown));
+    }
     let value = message.value();
-    json!({
+    let mut told = json!({
         "lane": id.lane,
         "offset": id.offset,
         "exchange": message.exchange(),
@@ -71,11 +113,19 @@ fn told(id: DeliveryId, message: &StoredMessage) -> Value {
         "timestamp_ms": message.timestamp_ms(),
         "ttl_ms": message.ttl_ms(),
         "persistent": message.persistent(),
-        "headers": headers.collect::<Map<String, Value>>(),
-        "key": message.key().map(shown),
-        "value": shown(value.get(..VALUE_BYTES_MAX).unwrap_or(value)),
+        "headers": headers,
+        "key": message.key().map(|key| shown(front_of(key))),
+        "value": shown(front_of(value)),
         "bytes": value.len(),
-    })
+    });
+    if let Some(told) = told.as_object_mut().filter(|_| is_cut) {
+        told.insert("headers_cut".to_owned(), Value::Bool(true));
+    }
+    told
+}
+
+fn front_of(bytes: &[u8]) -> &[u8] {
+    bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes)
 }
 
 /// Text as it is, other bytes in base64 within an object that says so.

@@ -6,27 +6,48 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use stafett_broker::Broker;
-use stafett_broker::queues::{DeleteQueueError, Queue, Targets};
+use stafett_broker::queues::{DeleteQueueError, Queue};
+use stafett_broker::{Broker, Namespace, Stopped};
 
 use crate::front::AdminFront;
 use crate::query::Query;
 use crate::{Refusal, answer, refuse};
 
+/// Queues of one answer.
+const LISTED_MAX: u64 = 10_000;
 /// Messages that one request moves.
 const MOVED_MAX: u64 = 1_000_000_000;
 
+/// Lists a page, by namespace and name; `next` in the answer says what asks for the one behind it.
 pub(crate) async fn list(
     State(front): State<AdminFront>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let query = Query::read(query, &["namespace"])?;
-    let wanted = query.get("namespace");
-    let mut queues = front.broker()?.queues().all();
-    queues.retain(|queue| wanted.is_none_or(|wanted| queue.namespace.as_str() == wanted));
-    queues.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-    let queues: Vec<Value> = queues.iter().map(|queue| told(queue)).collect();
-    Ok(answer(StatusCode::OK, &json!({ "queues": queues })))
+    let query = Query::read(query, &["namespace", "count", "after_namespace", "after"])?;
+    let only = query.get("namespace").map(Namespace::new);
+    let count = query.number("count", LISTED_MAX)?.unwrap_or(LISTED_MAX);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let after = match (query.get("after_namespace"), query.get("after")) {
+        (None, None) => None,
+        (Some(namespace), after) => Some((Namespace::new(namespace), after.unwrap_or_default())),
+        // In the only namespace that is listed, or in the one that is always there.
+        (None, Some(after)) => Some((only.clone().unwrap_or_default(), after)),
+    };
+    let after = after.as_ref().map(|(namespace, name)| (namespace, *name));
+    let broker = front.broker()?;
+    let page = broker.queues().page(only.as_ref(), after, count);
+    let next = page.last().filter(|_| page.len() == count).map(|last| {
+        json!({
+            "after_namespace": last.namespace.as_str(),
+            "after": &*last.name,
+        })
+    });
+    let queues: Vec<Value> = page.iter().map(|queue| told(queue)).collect();
+    let mut listed = json!({ "queues": queues });
+    if let (Some(next), Some(listed)) = (next, listed.as_object_mut()) {
+        listed.insert("next".to_owned(), next);
+    }
+    Ok(answer(StatusCode::OK, &listed))
 }
 
 fn told(queue: &Queue) -> Value {
@@ -83,15 +104,23 @@ pub(crate) async fn move_messages(
             "the messages are in this queue already",
         ));
     }
-    let counts = from.counts();
-    let count = query.number("count", MOVED_MAX)?.unwrap_or(counts.ready);
-    let targets = Targets {
-        queues: [to].into_iter().collect(),
-        ..Targets::default()
-    };
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let messages = from.move_ready(&targets, count).await;
-    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+    if from.over.is_some() && from.over == to.over {
+        return Err(refuse(
+            StatusCode::BAD_REQUEST,
+            "both queues lie over the same topic: what moves would come back",
+        ));
+    }
+    let count = query.number("count", MOVED_MAX)?;
+    let count = count.unwrap_or_else(|| from.counts().ready);
+    let moved = broker.move_messages(&from, &to, count).await;
+    let moved = moved.map_err(|why| refuse(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+    match moved.stopped {
+        None => Ok(answer(StatusCode::OK, &json!({ "messages": moved.messages }))),
+        Some(why) => {
+            let said = format!("{} messages moved, and no more: {why}", moved.messages);
+            Err(refuse(status_of(why), said))
+        }
+    }
 }
 
 /// The queue that a request names.
@@ -101,6 +130,19 @@ pub(crate) fn find(broker: &Broker, query: &Query, key: &str) -> Result<Arc<Queu
         let why = format!("there is no queue {name:?} in namespace {namespace}");
         refuse(StatusCode::NOT_FOUND, why)
     })
+}
+
+fn status_of(why: Stopped) -> StatusCode {
+    match why {
+        Stopped::Full
+        | Stopped::TargetGone
+        | Stopped::SourceGone
+        | Stopped::TooLarge
+        | Stopped::NoSpace
+        | Stopped::Unreadable => StatusCode::CONFLICT,
+        Stopped::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Stopped::NotStored(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
 }
 
 fn refused(error: DeleteQueueError) -> Refusal {

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stafett_broker::exchanges::Published;
-use stafett_broker::queues::Declare;
-use stafett_broker::{Broker, BrokerSettings, Namespace};
+use stafett_broker::queues::{Declare, Over, Overflow, QueueSettings};
+use stafett_broker::{Broker, BrokerSettings, Namespace, NewTopic, TopicSettings};
 use stafett_journal::MemoryJournal;
 use stafett_model::Message;
 
@@ -131,6 +131,135 @@ async fn queues_are_listed_looked_at_moved_emptied_and_deleted() {
     let (status, why) = ask!(world, messages::peek, "queue=aside");
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(why, json!("there is no queue \"aside\" in namespace /\n"));
+}
+
+#[tokio::test]
+async fn a_move_that_ends_before_its_time_says_how_far_it_came_and_why() {
+    let world = World::new().await;
+    world.queue("/", "work").await;
+    let short = Declare {
+        durable: true,
+        settings: QueueSettings {
+            length_max: Some(1),
+            overflow: Overflow::RejectPublish,
+            ..QueueSettings::default()
+        },
+        ..Declare::default()
+    };
+    let queues = world.broker.queues();
+    let declaring = queues.declare(&Namespace::default(), "short", short);
+    declaring.await.unwrap();
+    for body in [b"one", b"two"] {
+        world.publish("work", body, 0, None).await;
+    }
+    let (status, why) = ask!(world, queues::move_messages, "queue=work&to=short");
+    assert_eq!(status, StatusCode::CONFLICT);
+    let expected = "1 messages moved, and no more: the queue that they go to is as long as it may be\n";
+    assert_eq!(why, json!(expected));
+    let (_, seen) = ask!(world, messages::peek, "queue=work");
+    assert_eq!(seen["messages"][0]["value"], json!("two"), "it is where it was");
+}
+
+#[tokio::test]
+async fn nothing_moves_between_two_queues_over_one_topic() {
+    let world = World::new().await;
+    let new = NewTopic {
+        name: "events".into(),
+        partitions: Some(1),
+        settings: TopicSettings::default(),
+    };
+    let topic = world.broker.create_topics(vec![new]).await.remove(0).unwrap();
+    for name in ["a", "b"] {
+        let over = Declare {
+            durable: true,
+            over: Some(Over {
+                topic: topic.id,
+                from_end: false,
+            }),
+            ..Declare::default()
+        };
+        let queues = world.broker.queues();
+        let declaring = queues.declare(&Namespace::default(), name, over);
+        declaring.await.unwrap();
+    }
+    let (status, _) = ask!(world, queues::move_messages, "queue=a&to=b");
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn of_large_messages_the_front_is_shown_and_an_answer_ends() {
+    let world = World::new().await;
+    world.queue("/", "q").await;
+    let long = |byte: u8, bytes: usize| Bytes::from(vec![byte; bytes]);
+    for number in 0..20_u8 {
+        let message = Message {
+            routing_key: "q".into(),
+            key: (number == 0).then(|| long(b'k', 400 << 10)),
+            value: long(b'v', 1 << 20),
+            headers: vec![
+                ("small".into(), Some(Bytes::from_static(b"s"))),
+                ("large".into(), Some(long(b'h', 300 << 10))),
+            ],
+            ..Message::default()
+        };
+        let ticket = world
+            .broker
+            .publish(&Namespace::default(), "", vec![message.into()]);
+        assert_eq!(ticket.unwrap().await, [Published::Stored]);
+    }
+    let (state, query) = world.asked("queue=q&count=1000");
+    let response = messages::peek(state, query).await.into_response();
+    let text = to_bytes(response.into_body(), 16 << 20).await.unwrap();
+    assert!((4 << 20..5 << 20).contains(&text.len()), "{}", text.len());
+    let seen: Value = serde_json::from_slice(&text).unwrap();
+    let seen = seen["messages"].as_array().unwrap();
+    assert!((14..=16).contains(&seen.len()), "{}", seen.len());
+    let bytes = |field: &str| seen[0][field].as_str().unwrap().len();
+    assert_eq!((bytes("key"), bytes("value")), (256 << 10, 256 << 10));
+    assert_eq!(seen[0]["bytes"], json!(1 << 20));
+    assert_eq!(seen[0]["headers"], json!({ "small": "s" }));
+    assert_eq!(seen[0]["headers_cut"], json!(true));
+}
+
+#[tokio::test]
+async fn queues_are_listed_in_pages() {
+    let world = World::new().await;
+    ask!(world, namespaces::create, "namespace=shop");
+    for (namespace, name) in [("/", "b"), ("shop", "a"), ("/", "a"), ("shop", "c"), ("/", "c")] {
+        world.queue(namespace, name).await;
+    }
+    let names = |listed: &Value| -> Vec<String> {
+        let queues = listed["queues"].as_array().unwrap().iter();
+        let text = |queue: &Value, field: &str| queue[field].as_str().unwrap().to_owned();
+        queues
+            .map(|queue| text(queue, "namespace") + " " + &text(queue, "queue"))
+            .collect()
+    };
+    let mut query = "count=2".to_owned();
+    let mut pages = Vec::new();
+    loop {
+        let (status, listed) = ask!(world, queues::list, &query);
+        assert_eq!(status, StatusCode::OK);
+        pages.push(names(&listed).join(", "));
+        let next = &listed["next"];
+        let (Some(namespace), Some(name)) = (next["after_namespace"].as_str(), next["after"].as_str()) else {
+            break;
+        };
+        query = format!("count=2&after_namespace={namespace}&after={name}");
+    }
+    assert_eq!(pages, ["/ a, / b", "/ c, shop a", "shop c"]);
+    for (query, expected) in [
+        ("after=a", "/ b, / c, shop a, shop c"),
+        ("namespace=shop&after=a", "shop c"),
+        ("namespace=shop&count=1", "shop a"),
+        ("after_namespace=shop", "shop a, shop c"),
+        ("after_namespace=shop&after=c", ""),
+    ] {
+        let (_, listed) = ask!(world, queues::list, query);
+        assert_eq!(names(&listed).join(", "), expected, "{query}");
+    }
+    let (status, _) = ask!(world, queues::list, "count=10001");
+    assert_eq!(status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]

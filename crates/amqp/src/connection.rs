@@ -11,7 +11,7 @@ use stafett_amqp_wire::frame;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{FrameError, ReplyCode};
 use stafett_broker::Space;
-use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit};
+use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, turn};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -141,6 +141,7 @@ impl Opening {
                     }
                 }
             }
+            turn::after(permit.bytes()).await;
             drop(permit);
             self.flush(&mut write).await?;
         }
@@ -305,6 +306,7 @@ impl Open {
         self.session.add_memory(permit);
         let begun = Instant::now();
         let executed = self.execute().await;
+        turn::after(bytes).await;
         self.session.shared.metrics.on_executed(begun.elapsed());
         let is_waited_for = std::mem::take(&mut self.session.is_waited_for);
         self.input.moderate(&wire.read, bytes, is_waited_for);

@@ -87,6 +87,12 @@ pub struct Changing<T, E> {
     task: JoinHandle<Result<T, E>>,
 }
 
+impl<T, E> Changing<T, E> {
+    pub(crate) fn of(task: JoinHandle<Result<T, E>>) -> Self {
+        Self { task }
+    }
+}
+
 impl<T, E: From<NotStored>> Future for Changing<T, E> {
     type Output = Result<T, E>;
 

@@ -16,6 +16,7 @@
 //! - [`readers`]: those who read stored topics, each from a place of its own
 //! - [`overrides`]: settings that are made while running, beyond single topics
 //! - [`producer_ids`]: ids for idempotent producers, never given out twice
+//! - [`transfer`]: moving what waits in one queue into another
 
 pub mod broker;
 pub mod definitions;
@@ -32,6 +33,7 @@ pub mod readers;
 pub mod topic;
 mod topic_changes;
 pub mod topics;
+pub mod transfer;
 
 pub use broker::{Broker, BrokerSettings, Rules, StartError};
 pub use definitions::{AlterError, Changing, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
@@ -48,3 +50,4 @@ pub use stafett_journal::{
 };
 pub use topic::{Topic, TopicId, TopicSettings};
 pub use topics::Topics;
+pub use transfer::{Moved, Stopped};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stafett_model::{Epoch, LogId};
 
 use crate::contract::{
-    Append, Bounds, Journal, Outcome, OwnerEpoch, ProducerSeen, ReadRequest, Refusal, StateItem, StateSpace,
-    StateUnreadable, TimeQuery,
+    Append, Bounds, Frame, Journal, Outcome, OwnerEpoch, ProducerSeen, ReadRequest, Refusal, StateItem,
+    StateSpace, StateUnreadable, TimeQuery,
 };
 use crate::memory::MemoryJournal;
 use crate::space::Space;
@@ -27,6 +27,7 @@ pub struct UndecidedJournal {
 #[derive(Debug, Default)]
 struct Taken {
     holds: bool,
+    is_full: bool,
     undecided: VecDeque<(Append, Settler)>,
 }
 
@@ -52,6 +53,12 @@ impl UndecidedJournal {
     /// From now on appends are decided at once again.
     pub fn let_go(&self) {
         self.lock().holds = false;
+    }
+
+    /// As a disk that is full: batches are refused when they are appended, and nothing else is. Or no longer.
+    pub fn set_full(&self, is_full: bool) {
+        self.lock().is_full = is_full;
+        self.set_space_short(is_full);
     }
 
     /// Appends that wait.
@@ -94,11 +101,21 @@ impl Journal for UndecidedJournal {
 
     fn append(&self, appends: Vec<Append>) -> Ticket {
         let mut taken = self.lock();
-        if !taken.holds {
+        if !taken.holds && !taken.is_full {
             return self.behind.append(appends);
         }
         let (ticket, settlers) = Ticket::new(appends.len());
-        taken.undecided.extend(appends.into_iter().zip(settlers));
+        for (append, settler) in appends.into_iter().zip(settlers) {
+            let has_batches = append.frames.iter().any(|frame| matches!(frame, Frame::Batch(_)));
+            if taken.is_full && has_batches {
+                settler.settle(Outcome::Refused(Refusal::DiskFull));
+            } else if taken.holds {
+                taken.undecided.push_back((append, settler));
+            } else {
+                let outcome = self.behind.append(vec![append]).wait().pop();
+                settler.settle(outcome.unwrap_or(Outcome::Unknown));
+            }
+        }
         ticket
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_broker::Live;
 use stafett_broker::live::{Outbox, Sent};
-use stafett_net::{Connection, Pace, Permit};
+use stafett_net::{Connection, Pace, Permit, turn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -213,9 +213,10 @@ impl Running {
             match woken {
                 Woken::Go => {}
                 Woken::Readable => {
-                    if !self.read()? {
+                    let Some(bytes) = self.read()? else {
                         return Ok(());
-                    }
+                    };
+                    turn::after(bytes).await;
                 }
                 Woken::Done(done) => {
                     self.working = None;
@@ -231,8 +232,8 @@ impl Running {
         }
     }
 
-    /// Reads once and does what it says; false if the peer is gone.
-    fn read(&mut self) -> Result<bool, Ended> {
+    /// Reads once and does what it says: so many bytes were read; none if the peer is gone.
+    fn read(&mut self) -> Result<Option<usize>, Ended> {
         let read = if self.inbound.is_empty() {
             READ.with_borrow_mut(|buffer| {
                 let count = self.connection.stream.try_read(buffer)?;
@@ -252,14 +253,14 @@ impl Running {
             count
         };
         match read {
-            Ok(0) => Ok(false),
+            Ok(0) => Ok(None),
             Ok(count) => {
                 self.connection.metrics.received_bytes.inc_by(count as u64);
                 self.silence = Silence::Heard;
                 self.work();
-                Ok(true)
+                Ok(Some(count))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Some(0)),
             Err(error) => Err(error.into()),
         }
     }

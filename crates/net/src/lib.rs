@@ -15,6 +15,7 @@
 //! - [`stall`]: the same limit for streams that a library writes to
 //! - [`moderation`]: reading less often from who writes all the time in small pieces
 //! - [`pace`]: how long a peer may take for a number of bytes
+//! - [`turn`]: letting others have their turn on the thread
 //! - [`metrics`]: what is counted
 
 pub mod accept;
@@ -28,6 +29,7 @@ pub mod moderation;
 pub mod pace;
 pub mod shutdown;
 pub mod stall;
+pub mod turn;
 pub mod write;
 
 pub use accept::{Shared, serve};

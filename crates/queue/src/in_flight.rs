@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::consumers::ConsumerKey;
 use crate::lane::InFlight;
 
 /// Entries of the line below which gaps stay.
@@ -36,6 +37,18 @@ impl InFlightSet {
             return Some(entry);
         }
         self.beside.get(&at).copied()
+    }
+
+    /// Nobody in particular has it any more; who had.
+    pub(crate) fn disown(&mut self, at: u64) -> Option<ConsumerKey> {
+        let in_line = self
+            .place(at)
+            .and_then(|index| self.line.get_mut(index)?.1.as_mut());
+        let entry = match in_line {
+            Some(entry) => entry,
+            None => self.beside.get_mut(&at)?,
+        };
+        entry.consumer.take()
     }
 
     pub(crate) fn remove(&mut self, at: u64) -> Option<InFlight> {

@@ -30,7 +30,7 @@ pub struct Lane {
     /// How many of them are at or behind `next`.
     settled_ahead: u64,
     in_flight: InFlightSet,
-    /// What came back, and how often each did.
+    /// What waits again, and how often each came back: 0 if it was put back as if nobody had taken it.
     returned: BTreeMap<u64, u32>,
     /// How often messages came back that wait again since a restart.
     counts: BTreeMap<u64, u32>,
@@ -192,7 +192,8 @@ impl Lane {
 
     /// Whether a message that waits may have been handed out before.
     pub fn was_handed_out(&self, at: u64) -> bool {
-        at < self.redelivered_below || self.returned.contains_key(&at)
+        // What was taken and put back as it was has never come back.
+        at < self.redelivered_below || self.returned.get(&at).is_some_and(|times| *times > 0)
     }
 
     /// Whether a message that waits came back since the start.
@@ -228,6 +229,18 @@ impl Lane {
         let entry = self.in_flight.remove(at)?;
         self.returned.insert(at, entry.returns.saturating_add(1));
         Some(entry)
+    }
+
+    /// Puts a message in flight back to its place, as if nobody had taken it.
+    pub fn untake(&mut self, at: u64) -> Option<InFlight> {
+        let entry = self.in_flight.remove(at)?;
+        self.returned.insert(at, entry.returns);
+        Some(entry)
+    }
+
+    /// A message in flight is no consumer's any more; whose it was.
+    pub(crate) fn disown(&mut self, at: u64) -> Option<ConsumerKey> {
+        self.in_flight.disown(at)
     }
 
     /// Settles all that waits. The runs of it.

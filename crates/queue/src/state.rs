@@ -153,6 +153,11 @@ impl QueueState {
         self.bytes_ready = self.bytes_ready.saturating_add(bytes);
     }
 
+    /// Bodies of so many bytes that were added did not come.
+    pub fn remove_bytes(&mut self, bytes: u64) {
+        self.bytes_ready = self.bytes_ready.saturating_sub(bytes);
+    }
+
     /// Takes off what a message that no longer waits took.
     fn take_bytes(&mut self, bytes: u32) {
         self.bytes_ready = self.bytes_ready.saturating_sub(bytes.into());
@@ -343,6 +348,30 @@ impl QueueState {
         self.release(entry);
         self.add_bytes(entry.bytes.into());
         Some(Returned::Waits)
+    }
+
+    /// Puts a message in flight back to its place, as if nobody had taken it. False if it is not. Of several, the last goes first.
+    pub fn untake(&mut self, id: DeliveryId) -> bool {
+        let Some(entry) = self.lane_mut(id.lane).untake(id.offset) else {
+            return false;
+        };
+        if self.order == LaneOrder::HighTwice {
+            self.back.push_front(id);
+        }
+        self.release(entry);
+        self.add_bytes(entry.bytes.into());
+        true
+    }
+
+    /// A message stays in flight, but its consumer has no more to do with it. False if it is not in flight.
+    pub fn disown(&mut self, id: DeliveryId) -> bool {
+        if self.taken(id).is_none() {
+            return false;
+        }
+        if let Some(consumer) = self.lane_mut(id.lane).disown(id.offset) {
+            self.consumers.released(consumer);
+        }
+        true
     }
 
     fn release(&mut self, entry: InFlight) {

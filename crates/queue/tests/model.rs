@@ -123,6 +123,7 @@ enum Step {
     Give { settles: bool },
     Complete(usize),
     Requeue(usize),
+    Untake(usize),
     Drop,
     Skip(u64),
     Purge,
@@ -174,6 +175,7 @@ impl Both {
                 }
             }
             Step::Requeue(which) => self.requeue(which, &mut changes),
+            Step::Untake(which) => self.untake(which),
             Step::Drop => {
                 if let Some(ready) = self.state.first_ready() {
                     self.state.drop_ready(ready.id, 0, &mut changes);
@@ -228,7 +230,7 @@ impl Both {
             panic!("it is in flight already")
         };
         assert_eq!(handed.returns, returns);
-        if came_back || self.since_restart.contains(&ready.id) {
+        if (came_back && returns > 0) || self.since_restart.contains(&ready.id) {
             assert!(handed.redelivered);
         }
         if settles {
@@ -258,6 +260,21 @@ impl Both {
             *self.naive.place(id).unwrap() = Place::Waits {
                 came_back: true,
                 returns: returns + 1,
+            };
+        }
+    }
+
+    fn untake(&mut self, which: usize) {
+        let Some(id) = self.pick(which) else { return };
+        assert!(self.state.disown(id));
+        assert!(self.state.untake(id));
+        assert!(!self.state.untake(id), "once");
+        self.naive.back.insert(0, id);
+        let place = self.naive.place(id).unwrap();
+        if let Place::InFlight { returns, .. } = *place {
+            *place = Place::Waits {
+                came_back: true,
+                returns,
             };
         }
     }
@@ -337,6 +354,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<bool>().prop_map(|settles| Step::Give { settles }),
         4 => any::<usize>().prop_map(Step::Complete),
         3 => any::<usize>().prop_map(Step::Requeue),
+        2 => any::<usize>().prop_map(Step::Untake),
         1 => Just(Step::Drop),
         1 => (1..4_u64).prop_map(Step::Skip),
         1 => Just(Step::Purge),
@@ -421,6 +439,38 @@ fn of_two_priorities_the_high_one_goes_twice_as_often_and_what_came_back_first()
         [id(0, 2), id(1, 1), id(1, 4)],
         "in the order in which they came back"
     );
+}
+
+#[test]
+fn what_is_put_back_as_if_nobody_had_taken_it_is_as_it_was() {
+    for order in [LaneOrder::HighestFirst, LaneOrder::HighTwice] {
+        let mut state = QueueState::new(false, None).with_order(order);
+        let mut changes = Changes::default();
+        state.lane_mut(0).grow(3);
+        let consumer = state.consumers.add(ConsumerRules {
+            credit: Some(3),
+            ..ConsumerRules::default()
+        });
+        let mut ids = Vec::new();
+        while let Some(ready) = state.first_ready() {
+            let handed = state.hand_out(ready.id, Some(consumer.unwrap()), true, 1, &mut changes);
+            assert!(!handed.redelivered);
+            ids.push(ready.id);
+        }
+        assert!(!state.consumers.any_ready(), "its credit is used up");
+        assert!(ids.iter().all(|id| state.disown(*id)));
+        assert!(state.consumers.any_ready(), "it is not asked for them any more");
+        assert_eq!((state.in_flight(), state.ready()), (3, 0));
+        changes.clear();
+        assert!(ids.iter().rev().all(|id| state.untake(*id)));
+        assert!(changes.is_empty(), "there is nothing to be stored");
+        for id in ids {
+            let ready = state.first_ready().unwrap();
+            assert_eq!(ready.id, id);
+            let handed = state.hand_out(id, None, true, 1, &mut changes);
+            assert_eq!((handed.redelivered, handed.returns), (false, 0));
+        }
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use stafett_lab::drivers::amqp::layout::Layout;
 use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use stafett_lab::experiment::Delivery;
 use stafett_lab::workload::content::Contents;
-use stafett_lab::workload::recorder::Parcel;
+use stafett_lab::workload::recorder::{Handover, Parcel};
 use stafett_lab::workload::{Message, Reports};
 
 use super::{Link, failed};
@@ -80,16 +80,18 @@ impl LapinSender {
 
     /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for (place, message) in messages.iter().enumerate() {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
             while self.bytes >= self.bytes_max {
                 if let Err(error) = self.answers().await {
-                    let rest: Parcel = messages.iter().skip(place).collect();
-                    self.reports.failed(&rest, &error.to_string());
+                    handover.failed(&error);
                     return Err(error);
                 }
             }
             self.publish(message);
+            handover.taken(1);
         }
+        drop(handover);
         self.lane = (self.lane + 1) % self.lanes.max(1);
         // Messages leave when their futures are asked for the first time, which is in their order.
         poll_fn(|context| Poll::Ready(self.take_in(context))).await?;
@@ -200,9 +202,7 @@ impl Drop for LapinSender {
             .iter()
             .map(|publishing| &publishing.message)
             .collect();
-        if left.messages > 0 {
-            self.reports
-                .failed(&left, "the connection was given up before the confirm came");
-        }
+        self.reports
+            .given_up(&left, "the connection was given up before the confirm came");
     }
 }

@@ -8,7 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig, ThreadedProducer};
 use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use stafett_lab::workload::content::Contents;
-use stafett_lab::workload::recorder::Parcel;
+use stafett_lab::workload::recorder::{Handover, Parcel};
 use stafett_lab::workload::{Message, Received, Reports};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -96,13 +96,15 @@ impl KafkaSender {
 
     /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for (place, message) in messages.iter().enumerate() {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
             if let Err(error) = self.push(message).await {
-                let rest: Parcel = messages.get(place..).unwrap_or_default().iter().collect();
-                self.reports.failed(&rest, &error.to_string());
+                handover.failed(&error);
                 return Err(error);
             }
+            handover.taken(1);
         }
+        drop(handover);
         self.take_answers();
         // While there is room nothing here waits, and others have their turn all the same.
         yield_now().await;
@@ -125,14 +127,18 @@ impl KafkaSender {
     }
 
     fn take_answers(&mut self) {
+        self.take_answers_with(Reports::failed);
+    }
+
+    /// `failed` takes those that were not stored.
+    fn take_answers_with(&mut self, failed: impl Fn(&Reports, &Parcel, &str)) {
         self.ears.take(&mut self.answers);
         let mut stored = Parcel::default();
         for answer in &self.answers {
+            let message = sent(&answer.message);
             match &answer.failure {
-                None => stored.push(&sent(&answer.message)),
-                Some(reason) => self
-                    .reports
-                    .failed(&Parcel::from_iter([&sent(&answer.message)]), reason),
+                None => stored.push(&message),
+                Some(reason) => failed(&self.reports, &Parcel::from_iter([&message]), reason),
             }
         }
         self.under_way = self.under_way.saturating_sub(self.answers.len() as u64);
@@ -208,7 +214,7 @@ impl Drop for KafkaSender {
             producer.purge(PurgeConfig::default().queue().inflight());
             // What was purged is told as failed; what is not even told by then is counted as sent alone.
             let _ = producer.flush(PURGED_WITHIN);
-            self.take_answers();
+            self.take_answers_with(Reports::given_up);
         }
         end(producer);
     }

@@ -15,7 +15,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
 use stafett_lab::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use stafett_lab::workload::content::Contents;
-use stafett_lab::workload::recorder::Parcel;
+use stafett_lab::workload::recorder::{Handover, Parcel};
 use stafett_lab::workload::{Message, Reports};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
@@ -84,13 +84,15 @@ impl Transactions {
 
     /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for (place, message) in messages.iter().enumerate() {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
             if let Err(error) = self.push(message).await {
-                let rest: Parcel = messages.get(place..).unwrap_or_default().iter().collect();
-                self.reports.failed(&rest, &error.to_string());
+                handover.failed(&error);
                 return Err(error);
             }
+            handover.taken(1);
         }
+        drop(handover);
         if self
             .open
             .as_ref()
@@ -232,7 +234,7 @@ impl Drop for Transactions {
             .into_iter()
             .chain(self.open.take().map(|open| open.parcel))
         {
-            self.reports.failed(
+            self.reports.given_up(
                 &parcel,
                 "the client was given up before the transaction was committed",
             );

@@ -1,5 +1,12 @@
 //! A client that writes each message by itself, and waits for nothing, is read less often: it misses nothing by that.
+//! One that sends faster than its frames are dealt with does not keep others from their turn.
 
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use stafett_amqp::AmqpSettings;
 use stafett_amqp_wire::Method;
 use stafett_amqp_wire::methods::{Channel, Queue, channel, queue};
 use tokio::io::AsyncWriteExt;
@@ -64,4 +71,42 @@ async fn a_client_that_leaves_in_the_middle_of_a_flood_has_sent_what_it_sent() {
         .await
         .unwrap();
     assert_eq!(purge(&mut other).await, FLOOD);
+}
+
+/// Sends the protocol's header and then one heartbeat after another, from a thread of its own, until nobody reads them.
+fn flood_before_login(address: SocketAddr) -> JoinHandle<()> {
+    const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
+    std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .write_all(&stafett_amqp_wire::frame::PROTOCOL_HEADER)
+            .unwrap();
+        let many = HEARTBEAT.repeat(8192);
+        while stream.write_all(&many).is_ok() {}
+    })
+}
+
+#[tokio::test]
+async fn who_sends_heartbeats_without_end_before_logging_in_is_sent_away_in_time_and_others_are_served() {
+    let server = Server::start_with(AmqpSettings {
+        handshake_timeout: Duration::from_secs(1),
+        ..AmqpSettings::default()
+    })
+    .await;
+    let floods = [(); 4].map(|()| flood_before_login(server.address));
+    let mut other = server.client(false).await;
+    other.waiting().await;
+    for _ in 0..10 {
+        other.publish(&["hello"]).await;
+        assert_eq!(purge(&mut other).await, 1);
+    }
+    // Their writes fail once they are sent away.
+    let floods = tokio::task::spawn_blocking(|| floods.map(JoinHandle::join));
+    for flood in tokio::time::timeout(crate::support::PATIENCE, floods)
+        .await
+        .expect("they are sent away")
+        .unwrap()
+    {
+        flood.unwrap();
+    }
 }

@@ -34,6 +34,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
+        Self::start_with(AmqpSettings::default()).await
+    }
+
+    pub(crate) async fn start_with(settings: AmqpSettings) -> Self {
         let journal = Arc::new(UndecidedJournal::default());
         let broker = Broker::start(journal.clone(), BrokerSettings::default())
             .await
@@ -41,7 +45,7 @@ impl Server {
         let (broker, mut registry) = (Arc::new(broker), Registry::default());
         let settings = AmqpSettings {
             create_virtual_hosts: true,
-            ..AmqpSettings::default()
+            ..settings
         };
         let amqp = Amqp::new(Arc::clone(&broker), settings, &mut registry);
         let net = NetMetrics::register(&mut registry);

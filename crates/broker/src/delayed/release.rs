@@ -11,8 +11,9 @@ use super::Delayed;
 use super::bucket::{Minute, done, frame};
 use super::note::{Note, without};
 use super::opened::Opened;
+use crate::broker::NotStored;
 use crate::exchanges::way::{Way, WayBack, route_again};
-use crate::queues::{Appended, Publication, Refused};
+use crate::queues::{NotTogether, Publication};
 
 /// A bucket is opened so long before its minute begins.
 const AHEAD_MS: i64 = 5_000;
@@ -121,8 +122,7 @@ impl Delayed {
         let Some(messages) = bucket.messages(&*self.journal, &offsets).await else {
             return Released::NotNow;
         };
-        let mut publication = Publication::with_capacity(messages.len());
-        publication.atomic = true;
+        let mut publication = Publication::together();
         for stored in offsets.iter().filter_map(|offset| messages.get(offset)) {
             let Some(note) = Note::of(stored) else { continue };
             let message = without(stored);
@@ -161,21 +161,17 @@ impl Delayed {
                 Some(Outcome::Refused(_)) => Released::NotNow,
             };
         }
-        let appended = way
-            .queues
-            .append_with(publication, [done].into_iter().collect())
-            .await;
-        for appended in appended {
-            match appended {
-                // A queue that is full has refused it for good.
-                Appended::Stored | Appended::Refused(Refused::QueueFull | Refused::TooLarge) => {}
-                Appended::Refused(Refused::Journal(stafett_journal::Refusal::Closed)) | Appended::Unknown => {
-                    return Released::Stopped;
-                }
-                Appended::Refused(Refused::Journal(_)) => return Released::NotNow,
+        let stored = way.queues.append_with(publication, [done].into_iter().collect());
+        match stored.together().await {
+            // A queue that is full has refused its message for good.
+            Ok(_) => Released::Some,
+            Err(NotTogether::NotStored(
+                NotStored::Refused(stafett_journal::Refusal::Closed) | NotStored::Unknown,
+            )) => Released::Stopped,
+            Err(NotTogether::NotStored(_) | NotTogether::Misfit { .. } | NotTogether::SourceGone) => {
+                Released::NotNow
             }
         }
-        Released::Some
     }
 
     /// Deletes buckets whose minute is over and in which nothing waits.

@@ -143,6 +143,8 @@ fn worse(published: Published, appended: Appended) -> Published {
             Refused::QueueFull => PublishRefusal::QueueFull,
             Refused::TooLarge => PublishRefusal::TooLarge,
             Refused::Journal(refusal) => PublishRefusal::Journal(refusal),
+            // What leads to a queue that is gone leads nowhere.
+            Refused::Gone => return published,
         }),
         (Published::Stored | Published::Unroutable, Appended::Stored) => published,
     }

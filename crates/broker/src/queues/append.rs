@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use stafett_journal::Frame;
+use stafett_journal::{Change, Frame};
 use stafett_model::Message;
-use stafett_queue::Overflow;
+use stafett_queue::{Changes, Overflow};
 
-use super::publication::{AppendTicket, Publication, Refused};
+use super::publication::{AppendTicket, Counted, Publication, Refused, Targets, Unit, Verdict};
+use super::pump::state_frame;
 use super::queue::Queue;
 use super::registry::Queues;
+
+/// What a publication comes to on its way to its queues.
+struct Judge<'a> {
+    queues: &'a Arc<Queues>,
+    unit: Unit,
+    index: u32,
+    published: u64,
+    limited: Vec<Counted>,
+    /// What is to go where the dead letters of a queue go that refused it, each in an append of its own.
+    refused: Vec<(Arc<Queue>, Message)>,
+}
 
 impl Queues {
     /// Appends messages; resolves to what became of each. Per batch: no lock and no allocation is per message.
@@ -17,41 +29,65 @@ impl Queues {
         self.append_with(publication, SmallVec::new())
     }
 
-    /// The same; `frames` are stored together with what is atomic.
+    /// The same; `frames` are stored together with what is stored together.
     pub(crate) fn append_with(
         self: &Arc<Self>,
         publication: Publication,
         frames: SmallVec<[Frame; 1]>,
     ) -> AppendTicket {
-        let now_ms = self.clock.now_ms();
-        let (mut refused, mut limited) = (Vec::new(), Vec::new());
-        let (mut published, mut index) = (0_u64, 0_u32);
+        self.stage(publication, frames, None)
+    }
+
+    /// Appends, together with `changes` that settle the same in the queue that it comes from.
+    pub(super) fn append_from(
+        self: &Arc<Self>,
+        source: &Queue,
+        publication: Publication,
+        changes: &Changes,
+    ) -> AppendTicket {
+        let mut frames = SmallVec::new();
+        if source.outlives() && !changes.is_empty() {
+            frames.push(state_frame(source, Change::Delta(changes.encode().into())));
+        }
+        self.stage(publication, frames, Some(source))
+    }
+
+    fn stage(
+        self: &Arc<Self>,
+        publication: Publication,
+        frames: SmallVec<[Frame; 1]>,
+        source: Option<&Queue>,
+    ) -> AppendTicket {
+        let mut judge = Judge {
+            queues: self,
+            unit: publication.unit(),
+            index: 0,
+            published: 0,
+            limited: Vec::new(),
+            refused: Vec::new(),
+        };
         let there = self.there();
+        if source.is_some_and(Queue::is_deleted) {
+            return publication.into_nothing();
+        }
         let (appends, ticket) = publication.into_appends(
-            now_ms,
+            self.clock.now_ms(),
             &self.arrivals,
-            |message, targets| {
-                index += 1;
-                if let Some(full) = targets.queues.iter().find(|queue| !self.has_room(queue, message)) {
-                    self.metrics.refused.inc();
-                    if full.settings.overflow == Overflow::RejectPublishDeadLetter {
-                        refused.push((Arc::clone(full), message.clone()));
-                    }
-                    return Some(Refused::QueueFull);
-                }
-                published += targets.queues.len() as u64;
-                for queue in &targets.queues {
-                    if self.count_in(queue, message) {
-                        limited.push((Arc::clone(queue), index - 1));
-                    }
-                }
-                None
-            },
+            |message, targets| judge.judge(message, targets),
             frames,
         );
-        self.metrics.published.inc_by(published);
         let staged = (!appends.is_empty()).then(|| self.journal.append(appends));
         drop(there);
+        let Judge {
+            unit,
+            published,
+            limited,
+            refused,
+            ..
+        } = judge;
+        if unit != Unit::Whole || staged.is_some() {
+            self.metrics.published.inc_by(published);
+        }
         if !refused.is_empty() {
             self.dead_letter_refused(refused);
         }
@@ -94,6 +130,57 @@ impl Queues {
             inner.state.add_bytes(message.value.len() as u64);
             inner.staged += u64::from(settings.overflow != Overflow::DropHead);
         }
-        settings.has_limits() && settings.overflow != Overflow::DropHead
+        settings.has_limits() && (settings.overflow != Overflow::DropHead || settings.bytes_max.is_some())
+    }
+}
+
+impl Judge<'_> {
+    /// What the queues that a message goes to say to it.
+    fn judge(&mut self, message: &Message, targets: &Targets) -> Verdict {
+        let index = self.index;
+        self.index += 1;
+        if self.unit == Unit::Whole && targets.queues.iter().any(|queue| queue.is_deleted()) {
+            return Verdict::Refused(Refused::Gone);
+        }
+        let has_room = |queue: &Arc<Queue>| self.queues.has_room(queue, message);
+        if let Some(full) = targets.queues.iter().find(|queue| !has_room(queue)) {
+            return self.refuse(full, message, targets);
+        }
+        self.published += targets.queues.len() as u64;
+        for queue in &targets.queues {
+            if self.queues.count_in(queue, message) {
+                self.limited.push(Counted {
+                    queue: Arc::clone(queue),
+                    message: index,
+                    bytes: message.value.len() as u64,
+                });
+            }
+        }
+        Verdict::Taken
+    }
+
+    /// A queue has no room for a message.
+    fn refuse(&mut self, full: &Arc<Queue>, message: &Message, targets: &Targets) -> Verdict {
+        let dies = full.settings.overflow == Overflow::RejectPublishDeadLetter;
+        if self.unit != Unit::Whole {
+            self.queues.metrics.refused.inc();
+        }
+        if self.unit != Unit::Taken {
+            if self.unit == Unit::Batch && dies {
+                self.refused.push((Arc::clone(full), message.clone()));
+            }
+            return Verdict::Refused(Refused::QueueFull);
+        }
+        // The others get it all the same. What follows from it is stored with it, or it would be lost in between.
+        let mut others = targets.clone();
+        others.queues.retain(|queue| !Arc::ptr_eq(queue, full));
+        let mut parts = Vec::new();
+        if !others.is_empty() {
+            parts.push((message.clone(), others));
+        }
+        if dies {
+            parts.extend(self.queues.dead_letter_of(full, message.clone()));
+        }
+        Verdict::Parted(parts)
     }
 }

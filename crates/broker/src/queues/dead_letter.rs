@@ -1,86 +1,68 @@
-//! Dead letters: a message that leaves its queue for another one, in one append that stores the copy and settles the
-//! source.
+//! Dead letters: where a message goes that leaves its queue, and with what history. How it gets there is in `burial`.
 
 use std::sync::Arc;
 
 use stafett_model::{DeathReason, Message, StoredMessage};
-use stafett_queue::{DeadLetter, DeliveryId, deaths};
+use stafett_queue::{DeadLetter, deaths};
 
-use super::publication::Publication;
-use super::pump::Doomed;
+use super::publication::{Publication, Targets};
 use super::queue::Queue;
 use super::registry::{Queues, Route};
 
-impl Queue {
-    /// Moves messages that nobody had.
-    pub(super) fn bury_doomed(self: &Arc<Self>, hub: &Arc<Queues>, doomed: Doomed) {
-        let Doomed { messages, changes } = doomed;
-        let publication = hub.dead_letters(self, messages);
-        self.store_moved(hub, publication, &changes);
-    }
-
-    /// Moves messages in flight.
-    pub(super) fn bury(self: &Arc<Self>, dead: Vec<(DeliveryId, DeathReason)>) {
-        let Some(hub) = self.hub.upgrade() else { return };
-        let queue = Arc::clone(self);
-        hub.clone().tasks.spawn(async move {
-            let ids: Vec<DeliveryId> = dead.iter().map(|(id, _)| *id).collect();
-            let publish = |moved: Vec<(usize, StoredMessage)>| {
-                let messages: Vec<_> = moved
-                    .into_iter()
-                    .filter_map(|(index, message)| Some((message, dead.get(index)?.1)))
-                    .collect();
-                for (_, reason) in &messages {
-                    hub.metrics.on_death(*reason);
-                }
-                hub.dead_letters(&queue, messages)
-            };
-            queue.move_taken(&hub, &ids, publish).await;
-            queue.pump();
-        });
-    }
-}
-
 impl Queues {
-    /// What is published of messages that left a queue as dead letters.
-    fn dead_letters(&self, queue: &Queue, messages: Vec<(StoredMessage, DeathReason)>) -> Publication {
-        let mut publication = Publication::atomic();
+    /// What is published of messages that leave a queue as dead letters. What their targets do not take goes by those.
+    pub(super) fn dead_letters(
+        &self,
+        queue: &Queue,
+        messages: impl Iterator<Item = (StoredMessage, DeathReason)>,
+    ) -> Publication {
+        let mut publication = Publication::together();
         if let Some(router) = self.router.get() {
             for (stored, reason) in messages {
-                self.add_dead_letter(&mut publication, &**router, queue, stored.to_message(), reason);
+                let dead = self.dead_letter(&**router, queue, stored.to_message(), reason);
+                if let Some((message, targets)) = dead {
+                    let route = publication.route(targets);
+                    publication.push(message, route);
+                }
             }
         }
         publication
     }
 
-    /// Messages that a queue refused go where its dead letters go.
+    /// Where a message goes that a queue refused, if that is anywhere.
+    pub(super) fn dead_letter_of(&self, full: &Queue, message: Message) -> Option<(Message, Targets)> {
+        let router = self.router.get()?;
+        let dead = self.dead_letter(&**router, full, message, DeathReason::Length);
+        self.metrics.dead_lettered.inc_by(u64::from(dead.is_some()));
+        dead
+    }
+
+    /// Messages that a queue refused go where its dead letters go. Whoever published them knows that they were refused.
     pub(super) fn dead_letter_refused(self: &Arc<Self>, refused: Vec<(Arc<Queue>, Message)>) {
-        let Some(router) = self.router.get() else { return };
         let mut publication = Publication::default();
         for (queue, message) in refused {
-            self.add_dead_letter(&mut publication, &**router, &queue, message, DeathReason::Length);
+            if let Some((message, targets)) = self.dead_letter_of(&queue, message) {
+                let route = publication.route(targets);
+                publication.push(message, route);
+            }
         }
         if !publication.is_empty() {
             drop(self.append(publication));
         }
     }
 
-    /// Publishes a message to where the dead letters of a queue go, unless that is nowhere or a circle.
-    fn add_dead_letter(
+    /// A message as a dead letter of a queue, and where it goes, unless that is nowhere or a circle.
+    fn dead_letter(
         &self,
-        publication: &mut Publication,
         router: &dyn Route,
         queue: &Queue,
         mut message: Message,
         reason: DeathReason,
-    ) {
-        let Some(DeadLetter {
+    ) -> Option<(Message, Targets)> {
+        let DeadLetter {
             exchange,
             routing_key,
-        }) = &queue.settings.dead_letter
-        else {
-            return;
-        };
+        } = queue.settings.dead_letter.as_ref()?;
         // A key of the queue's own replaces all that a message came with, for good.
         let loses_keys = routing_key.is_some();
         deaths::note(&mut message, &queue.name, reason, loses_keys, self.clock.now_ms());
@@ -100,10 +82,6 @@ impl Queues {
             .queues
             .retain(|queue| !deaths::is_circle(&message, &queue.name));
         targets.logs.retain(|log| !self.comes_back(&message, *log));
-        if !targets.is_empty() {
-            let route = publication.route(targets);
-            publication.push(message, route);
-            self.metrics.dead_lettered.inc();
-        }
+        (!targets.is_empty()).then_some((message, targets))
     }
 }

@@ -115,13 +115,8 @@ impl Inner {
         if !queue.outlives() {
             self.changes.clear();
         } else if !self.changes.is_empty() {
-            if self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes) && self.dying == 0 {
-                let whole = self.state.encode(self.holds_transient);
-                (self.whole_bytes, self.changed_bytes) = (whole.len(), 0);
-                // It replaces all deltas staged before: under the lock, none can come between that it does not have.
-                let put = state_frame(queue, Change::Put(whole.into()));
-                drop(hub.journal.append(vec![Append::state([put], StateWait::Written)]));
-            } else {
+            self.store_whole_if_due(hub, queue);
+            if !self.changes.is_empty() {
                 let delta = self.changes.encode();
                 self.changed_bytes += delta.len();
                 frames.push(state_frame(queue, Change::Delta(delta.into())));
@@ -144,6 +139,21 @@ impl Inner {
                 });
             }
         }
+    }
+
+    /// Stores the whole once what was stored of changes is more than that.
+    pub(super) fn store_whole_if_due(&mut self, hub: &Queues, queue: &Queue) {
+        let is_due = self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes);
+        // What is under way would be settled in the journal, and not in the whole.
+        if !is_due || self.moving > 0 || !queue.outlives() {
+            return;
+        }
+        let whole = self.state.encode(self.holds_transient);
+        (self.whole_bytes, self.changed_bytes) = (whole.len(), 0);
+        // It replaces all deltas staged before: under the lock, none can come between that it does not have.
+        let put = state_frame(queue, Change::Put(whole.into()));
+        drop(hub.journal.append(vec![Append::state([put], StateWait::Written)]));
+        self.changes.clear();
     }
 
     /// Whether a log can be freed up to its head.

@@ -10,8 +10,9 @@
 //! - `pump`: hands out; `cursor`: what was read and not yet handed out; `ahead`: of which lanes
 //! - [`outbox`]: where deliveries wait for their connection; [`credit`]: credit that consumers share; [`source`]: who
 //!   delivers
-//! - `dead_letter`: messages that leave for another queue; `moving`: how a message moves
-//! - [`peek`]: looks into a queue, and moves what is there
+//! - `dead_letter`: where messages go that leave a queue as dead letters; `burial`: how they get there
+//! - `moving`: how messages in flight move; `taking`: messages that are taken to be moved
+//! - [`peek`]: looks into a queue
 //! - `flush`: stores what was settled, and frees logs
 //! - `over`: queues whose messages are those of a topic; `grown`: which of its logs have something new
 //! - `leaving`: what led to a queue that is gone
@@ -22,6 +23,7 @@
 
 mod ahead;
 mod append;
+mod burial;
 pub(crate) mod clock;
 pub mod credit;
 pub(crate) mod cursor;
@@ -45,14 +47,17 @@ pub mod registry;
 mod scan;
 mod shard;
 pub mod source;
+mod taking;
 mod timer;
 
 pub use credit::Credit;
 pub use declare::{DeclareError, Declaring};
 pub use definition::{Declare, Over, OwnerId, QueueId};
 pub use outbox::{Delivery, Event, Outbox, Run};
+pub(crate) use publication::NotTogether;
 pub use publication::{AppendTicket, Appended, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Consumer, ConsumerSpec, Counts, Queue, Settle};
 pub use registry::{DeleteQueueError, Queues, Route};
 pub use source::Source;
 pub use stafett_queue::{DeadLetter, DeliveryId, Overflow, QueueSettings};
+pub(crate) use taking::Taken;

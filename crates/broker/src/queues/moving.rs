@@ -1,76 +1,84 @@
-//! Messages that somebody has and that go elsewhere: read again, published and settled in one append.
+//! Messages in flight that go elsewhere: read again, and settled here by the append that stores them there.
+//!
+//! Until the journal has answered they stay in flight. Refused, they are as they were; so nothing is settled that is not
+//! stored, whatever happens in between.
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-use stafett_journal::{Append, Change, Frame, ReadFrom, ReadRequest, StateWait};
+use stafett_journal::{ReadError, ReadFrom, ReadRequest};
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::{Changes, DeliveryId};
 
 use super::cursor::{Cursor, Look};
-use super::publication::Publication;
-use super::pump::state_frame;
+use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
 use super::registry::Queues;
+use crate::broker::NotStored;
 
 /// Bytes of one read of messages in flight.
 const READ_BYTES: usize = 64 << 10;
 
+/// What is found at the place of a message.
+#[derive(Debug)]
+pub(super) enum Found {
+    Message(StoredMessage),
+    /// There is none any more.
+    Gone,
+    /// It cannot be read now.
+    NotNow,
+}
+
 impl Queue {
-    /// Moves messages in flight to where `publish` publishes them; it is given the index of each among `ids`. What can no
-    /// longer be read, or was settled meanwhile, does not move.
-    pub(super) async fn move_taken(
+    /// Publishes what was made of messages in flight, and settles these with it, in one append. What of `ids` is not in flight any more
+    /// is passed over.
+    pub(crate) async fn store_moved(
         self: &Arc<Self>,
         hub: &Arc<Queues>,
+        publication: Publication,
         ids: &[DeliveryId],
-        publish: impl FnOnce(Vec<(usize, StoredMessage)>) -> Publication,
-    ) {
-        let mut found = Vec::with_capacity(ids.len());
-        let mut order: Vec<usize> = (0..ids.len()).collect();
-        order.sort_unstable_by_key(|index| ids.get(*index));
-        let mut cursor = Cursor::new(Arc::clone(&hub.kept));
-        let mut lane = None;
-        for index in order {
-            let Some(id) = ids.get(index).copied() else {
-                continue;
-            };
-            if lane.replace(id.lane) != Some(id.lane) {
-                cursor.clear();
-            }
-            found.push((index, id, self.find(hub, &mut cursor, id).await));
-        }
+    ) -> Result<Vec<Appended>, NotTogether> {
         let mut changes = Changes::default();
-        let mut moved = Vec::with_capacity(found.len());
         {
             let mut inner = self.lock();
-            for (index, id, message) in found {
-                if inner.state.complete(id, &mut changes)
-                    && let Some(message) = message
-                {
-                    moved.push((index, message));
-                }
-            }
-            inner.dying += 1;
+            let in_flight = ids.iter().filter(|id| inner.state.taken(**id).is_some());
+            in_flight.for_each(|id| changes.settled(id.lane, id.offset, 1));
+            inner.moving += 1;
         }
-        moved.sort_unstable_by_key(|(index, _)| *index);
-        let publication = publish(moved);
-        self.store_moved(hub, publication, &changes);
+        let stored = hub.append_from(self, publication, &changes).together().await;
+        let mut inner = self.lock();
+        if stored == Err(NotTogether::NotStored(NotStored::Unknown)) {
+            // The journal has stopped. Nobody may say what the whole is any more.
+            return stored;
+        }
+        inner.moving = inner.moving.saturating_sub(1);
+        if stored.is_ok() {
+            if self.outlives() {
+                inner.changed_bytes += changes.encode().len();
+            }
+            // That is stored.
+            let mut known = Changes::default();
+            for id in ids {
+                inner.state.complete(*id, &mut known);
+            }
+        }
+        if !self.is_deleted() {
+            inner.store_whole_if_due(hub, self);
+            hub.mark_dirty(self, &mut inner);
+        }
+        stored
     }
 
     /// Reads one message, whatever its state.
-    pub(super) async fn find(
-        &self,
-        hub: &Queues,
-        cursor: &mut Cursor,
-        id: DeliveryId,
-    ) -> Option<StoredMessage> {
+    pub(super) async fn find(&self, hub: &Queues, cursor: &mut Cursor, id: DeliveryId) -> Found {
         for _ in 0..2 {
             match cursor.look(id.offset) {
-                Look::Message(message, _) => return Some(message),
-                Look::Hole(_) => return None,
+                Look::Message(message, _) => return Found::Message(message),
+                Look::Hole(_) => return Found::Gone,
                 Look::Unread => {}
             }
-            let log = self.lock().log(id.lane)?;
+            let Some(log) = self.lock().log(id.lane) else {
+                return Found::Gone;
+            };
             let request = ReadRequest {
                 logs: vec![ReadFrom {
                     log,
@@ -80,39 +88,15 @@ impl Queue {
                 bytes_max: READ_BYTES,
                 first_batch_whole: true,
             };
-            let mut result = hub.journal.read(request).finish().await.ok()?;
-            cursor.fill(id.offset, result.pop()?.ok()?);
-        }
-        None
-    }
-
-    /// Publishes messages and settles their source, in one append.
-    pub(super) fn store_moved(
-        self: &Arc<Self>,
-        hub: &Arc<Queues>,
-        publication: Publication,
-        changes: &Changes,
-    ) {
-        let mut frames: SmallVec<[Frame; 1]> = SmallVec::new();
-        let mut stored_bytes = 0;
-        if self.outlives() && !changes.is_empty() {
-            let delta = changes.encode();
-            stored_bytes = delta.len();
-            frames.push(state_frame(self, Change::Delta(delta.into())));
-        }
-        if publication.is_empty() {
-            if !frames.is_empty() {
-                drop(
-                    hub.journal
-                        .append(vec![Append::state(frames, StateWait::Written)]),
-                );
+            let Ok(mut result) = hub.journal.read(request).finish().await else {
+                return Found::NotNow;
+            };
+            match result.pop() {
+                Some(Ok(run)) => cursor.fill(id.offset, run),
+                Some(Err(ReadError::OutOfRange { .. } | ReadError::Damaged { .. })) => return Found::Gone,
+                Some(Err(ReadError::NoSuchLog(_) | ReadError::Io { .. })) | None => return Found::NotNow,
             }
-        } else {
-            drop(hub.append_with(publication, frames));
         }
-        let mut inner = self.lock();
-        inner.dying = inner.dying.saturating_sub(1);
-        inner.changed_bytes += stored_bytes;
-        hub.mark_dirty(self, &mut inner);
+        Found::Gone
     }
 }

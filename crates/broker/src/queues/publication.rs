@@ -2,19 +2,22 @@
 //!
 //! Messages with the same targets share a batch, and a batch with several targets is stored once. The order in which
 //! messages were pushed is kept in every target.
+//!
+//! Some publications are one append ([`Unit`]): then what a queue refuses either goes by it alone, or lets all of it fail.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
 use smallvec::SmallVec;
-use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Target, Ticket};
+use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, StateWait, Target, Ticket};
 use stafett_model::{Arrival, BatchBuilder, Codec, Durability, LogId, Message, with_append_time};
 
 use super::queue::Queue;
+use crate::broker::NotStored;
 
 /// Bytes of a batch beyond which the next message begins another one.
 const BATCH_BYTES: usize = 128 << 10;
@@ -40,8 +43,28 @@ pub struct RouteIndex(u32);
 pub struct Publication {
     routes: Vec<Targets>,
     messages: Vec<(Message, RouteIndex)>,
-    /// All of it is stored, or none.
-    pub atomic: bool,
+    unit: Unit,
+}
+
+/// What of a publication is stored together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Unit {
+    /// Each batch by itself.
+    #[default]
+    Batch,
+    /// What queues take of it: what one refuses goes by that one alone.
+    Taken,
+    /// All of it, and nothing if a message of it is refused.
+    Whole,
+}
+
+/// What queues say to a message that goes to them.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Taken,
+    Refused(Refused),
+    /// These go where they say in its place.
+    Parted(Vec<(Message, Targets)>),
 }
 
 /// What became of a message.
@@ -63,6 +86,21 @@ pub enum Refused {
     Journal(Refusal),
     #[error("the message does not fit into a batch")]
     TooLarge,
+    #[error("the queue is gone")]
+    Gone,
+}
+
+/// Why a publication that is stored together was not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotTogether {
+    /// The message of this place among all was refused, and so all of them were.
+    Misfit {
+        at: usize,
+        why: Refused,
+    },
+    /// The queue that it was to be settled in is gone, and what was in it.
+    SourceGone,
+    NotStored(NotStored),
 }
 
 /// Resolves to what became of each message of a publication, in their order.
@@ -72,13 +110,31 @@ pub struct AppendTicket {
     /// The messages of each append.
     members: Vec<Vec<u32>>,
     results: Vec<Appended>,
-    /// Queues that count what is under way to them, and the message of each count.
-    limited: Vec<(Arc<Queue>, u32)>,
+    limited: Vec<Counted>,
+    /// Why something of it was not stored.
+    failed: Option<NotTogether>,
+}
+
+/// A message that a queue counts as being under way to it.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) queue: Arc<Queue>,
+    pub(super) message: u32,
+    pub(super) bytes: u64,
 }
 
 impl Targets {
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.logs.is_empty()
+    }
+
+    /// Whether these are the same, in the same order.
+    fn are(&self, other: &Self) -> bool {
+        let pairs = || self.queues.iter().zip(&other.queues);
+        self.logs == other.logs
+            && self.append_time == other.append_time
+            && self.queues.len() == other.queues.len()
+            && pairs().all(|(one, other)| Arc::ptr_eq(one, other))
     }
 }
 
@@ -91,19 +147,32 @@ impl Publication {
         }
     }
 
-    /// One of which all is stored, or none.
-    pub fn atomic() -> Self {
+    /// One of which all is stored that queues take, or nothing.
+    pub(crate) fn together() -> Self {
         Self {
-            atomic: true,
+            unit: Unit::Taken,
             ..Self::default()
         }
     }
 
-    /// Names targets that messages go to; once for all that go to the same.
+    /// One of which all is stored, or nothing: also where a queue does not take all of it.
+    pub(crate) fn whole() -> Self {
+        Self {
+            unit: Unit::Whole,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// Names targets that messages go to; once for all that go to the same, or at least follow each other.
     pub fn route(&mut self, targets: Targets) -> RouteIndex {
-        let index = u32::try_from(self.routes.len()).unwrap_or(u32::MAX);
-        self.routes.push(targets);
-        RouteIndex(index)
+        if self.routes.last().is_none_or(|last| !last.are(&targets)) {
+            self.routes.push(targets);
+        }
+        RouteIndex(u32::try_from(self.routes.len() - 1).unwrap_or(u32::MAX))
     }
 
     pub fn push(&mut self, message: Message, route: RouteIndex) {
@@ -122,13 +191,13 @@ impl Publication {
         &self.routes
     }
 
-    /// Makes appends of it. `refuse` says of each message whether it is refused; `frames` are stored together with
-    /// what is atomic.
+    /// Makes appends of it. `judge` says of each message what its queues say; `frames` are stored together with what is
+    /// stored together.
     pub(super) fn into_appends(
-        self,
+        mut self,
         arrived_ms: i64,
         arrivals: &AtomicU64,
-        mut refuse: impl FnMut(&Message, &Targets) -> Option<Refused>,
+        mut judge: impl FnMut(&Message, &Targets) -> Verdict,
         frames: SmallVec<[Frame; 1]>,
     ) -> (Vec<Append>, AppendTicket) {
         let mut results = vec![Appended::Stored; self.messages.len()];
@@ -136,30 +205,49 @@ impl Publication {
             left: self.messages.len(),
             ..Groups::default()
         };
-        for ((index, (message, route)), result) in (0_u32..).zip(&self.messages).zip(&mut results) {
-            let Some(targets) = usize::try_from(route.0).ok().and_then(|at| self.routes.get(at)) else {
-                continue;
+        let mut at = 0;
+        while let Some((message, route)) = self.messages.get(at) {
+            let targets = usize::try_from(route.0).ok().and_then(|at| self.routes.get(at));
+            let verdict = targets.map_or(Verdict::Taken, |targets| judge(message, targets));
+            let why = match (verdict, targets) {
+                (Verdict::Taken, Some(targets)) if !targets.is_empty() => {
+                    let index = u32::try_from(at).unwrap_or(u32::MAX);
+                    groups
+                        .add(index, message, *route, targets, (arrived_ms, arrivals))
+                        .is_none()
+                        .then_some(Refused::TooLarge)
+                }
+                (Verdict::Taken, _) => None,
+                (Verdict::Refused(why), _) => Some(why),
+                (Verdict::Parted(parts), _) => {
+                    for (message, targets) in parts {
+                        let route = self.route(targets);
+                        self.push(message, route);
+                        results.push(Appended::Stored);
+                    }
+                    Some(Refused::QueueFull)
+                }
             };
-            if let Some(why) = refuse(message, targets) {
-                *result = Appended::Refused(why);
-                continue;
+            if let Some(why) = why {
+                if self.unit == Unit::Whole {
+                    results.fill(Appended::Refused(why));
+                    let failed = Some(NotTogether::Misfit { at, why });
+                    return (Vec::new(), AppendTicket::of(Vec::new(), results, failed));
+                }
+                if let Some(result) = results.get_mut(at) {
+                    *result = Appended::Refused(why);
+                }
             }
-            if !targets.is_empty()
-                && groups
-                    .add(index, message, *route, targets, (arrived_ms, arrivals))
-                    .is_none()
-            {
-                *result = Appended::Refused(Refused::TooLarge);
-            }
+            at += 1;
         }
-        let (appends, members) = groups.finish(self.atomic, arrived_ms, frames);
-        let ticket = AppendTicket {
-            ticket: None,
-            members,
-            results,
-            limited: Vec::new(),
-        };
-        (appends, ticket)
+        let (appends, members) = groups.finish(self.unit != Unit::Batch, arrived_ms, frames);
+        (appends, AppendTicket::of(members, results, None))
+    }
+
+    /// As if its source had gone: nothing of it is stored.
+    pub(super) fn into_nothing(self) -> AppendTicket {
+        let results = vec![Appended::Refused(Refused::Gone); self.messages.len()];
+        AppendTicket::of(Vec::new(), results, Some(NotTogether::SourceGone))
     }
 }
 
@@ -296,7 +384,7 @@ impl Groups {
 
     fn finish(
         self,
-        atomic: bool,
+        together: bool,
         arrived_ms: i64,
         extra: SmallVec<[Frame; 1]>,
     ) -> (Vec<Append>, Vec<Vec<u32>>) {
@@ -304,6 +392,8 @@ impl Groups {
         let mut members = Vec::with_capacity(self.list.len());
         let mut all = Append {
             frames: extra,
+            // That is how long it waits if no batch comes to it.
+            state: StateWait::Written,
             ..Append::default()
         };
         let mut everyone = Vec::new();
@@ -319,7 +409,7 @@ impl Groups {
             if group.logs.is_empty() {
                 continue;
             }
-            if atomic {
+            if together {
                 all.pinned_bytes += body.len();
                 all.frames.extend(frames(&body, &group.logs));
                 everyone.extend(group.members);
@@ -357,10 +447,67 @@ fn frames(body: &bytes::Bytes, logs: &[LogId]) -> impl Iterator<Item = Frame> {
 }
 
 impl AppendTicket {
-    pub(super) fn wait_for(mut self, ticket: Option<Ticket>, limited: Vec<(Arc<Queue>, u32)>) -> Self {
+    fn of(members: Vec<Vec<u32>>, results: Vec<Appended>, failed: Option<NotTogether>) -> Self {
+        Self {
+            ticket: None,
+            members,
+            results,
+            limited: Vec::new(),
+            failed,
+        }
+    }
+
+    pub(super) fn wait_for(mut self, ticket: Option<Ticket>, limited: Vec<Counted>) -> Self {
         self.ticket = ticket;
         self.limited = limited;
         self
+    }
+
+    /// Resolves, of what is stored together, to whether it is, and then to what became of each message.
+    pub(crate) async fn together(mut self) -> Result<Vec<Appended>, NotTogether> {
+        std::future::poll_fn(|context| self.poll_outcomes(context)).await;
+        match self.failed {
+            None => Ok(std::mem::take(&mut self.results)),
+            Some(failed) => Err(failed),
+        }
+    }
+
+    fn poll_outcomes(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Self {
+            ticket,
+            members,
+            results,
+            limited,
+            failed,
+        } = self;
+        if let Some(waited_for) = ticket {
+            let outcomes = ready!(Pin::new(waited_for).poll(context));
+            *ticket = None;
+            for (number, outcome) in outcomes.iter().enumerate() {
+                let (result, why) = match outcome {
+                    Outcome::Committed(_) => continue,
+                    Outcome::Refused(refusal) => (
+                        Appended::Refused(Refused::Journal(*refusal)),
+                        NotStored::Refused(*refusal),
+                    ),
+                    Outcome::Unknown => (Appended::Unknown, NotStored::Unknown),
+                };
+                *failed = Some(NotTogether::NotStored(why));
+                for member in members.get(number).into_iter().flatten() {
+                    let slot = usize::try_from(*member).ok();
+                    if let Some(slot) = slot.and_then(|at| results.get_mut(at)) {
+                        *slot = result;
+                    }
+                }
+            }
+        }
+        for counted in limited.drain(..) {
+            let at = usize::try_from(counted.message).unwrap_or(usize::MAX);
+            if results.get(at) != Some(&Appended::Stored) {
+                counted.queue.unstage(counted.bytes);
+            }
+        }
+        Poll::Ready(())
     }
 }
 
@@ -368,31 +515,16 @@ impl Future for AppendTicket {
     type Output = Vec<Appended>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if let Some(ticket) = &mut this.ticket {
-            let Poll::Ready(outcomes) = Pin::new(ticket).poll(context) else {
-                return Poll::Pending;
-            };
-            for (outcome, members) in outcomes.iter().zip(&this.members) {
-                let result = match outcome {
-                    Outcome::Committed(_) => continue,
-                    Outcome::Refused(refusal) => Appended::Refused(Refused::Journal(*refusal)),
-                    Outcome::Unknown => Appended::Unknown,
-                };
-                for member in members {
-                    let slot = usize::try_from(*member).ok();
-                    if let Some(slot) = slot.and_then(|at| this.results.get_mut(at)) {
-                        *slot = result;
-                    }
-                }
-            }
+        ready!(self.poll_outcomes(context));
+        Poll::Ready(std::mem::take(&mut self.results))
+    }
+}
+
+impl Drop for AppendTicket {
+    /// Who does not wait leaves no count behind: what is refused is refused when it is staged.
+    fn drop(&mut self) {
+        if !self.limited.is_empty() {
+            let _ = self.poll_outcomes(&mut Context::from_waker(Waker::noop()));
         }
-        for (queue, message) in this.limited.drain(..) {
-            let at = usize::try_from(message).unwrap_or(usize::MAX);
-            if this.results.get(at) != Some(&Appended::Stored) {
-                queue.lock().unstage();
-            }
-        }
-        Poll::Ready(std::mem::take(&mut this.results))
     }
 }

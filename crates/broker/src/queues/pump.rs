@@ -31,16 +31,6 @@ const IN_FLIGHT_MAX: usize = 1_000_000;
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// How long a queue waits that could not be read.
 const STALLED_MS: i64 = 1000;
-/// Dead letters that are moved together.
-const DOOMED_MAX: usize = 256;
-
-/// Messages that leave the queue without a consumer, and the changes that settle them.
-#[derive(Debug, Default)]
-pub(super) struct Doomed {
-    pub(super) messages: Vec<(StoredMessage, DeathReason)>,
-    pub(super) changes: Changes,
-}
-
 /// Handing out, from one look at the logs to the next.
 struct Turn<'a> {
     queue: &'a Arc<Queue>,
@@ -49,7 +39,6 @@ struct Turn<'a> {
     /// Messages that may still be handed out before others have their turn.
     left: usize,
     delivered: u64,
-    doomed: Doomed,
 }
 
 /// The next message, as it was read.
@@ -73,8 +62,6 @@ enum Step {
         from: u64,
         bytes: usize,
     },
-    /// These go first.
-    Bury(Doomed),
 }
 
 impl Queue {
@@ -110,7 +97,6 @@ impl Queue {
                     hub.wake(self);
                     return;
                 }
-                Step::Bury(doomed) => self.bury_doomed(hub, doomed),
                 Step::Read {
                     lane,
                     came_back,
@@ -173,7 +159,6 @@ impl Inner {
             now_ms: hub.clock.now_ms(),
             left: *left,
             delivered: 0,
-            doomed: Doomed::default(),
         };
         let step = loop {
             self.again = false;
@@ -191,6 +176,7 @@ impl Inner {
             }
         }
         self.fill_outboxes(queue);
+        self.begin_burying(queue, hub);
         hub.metrics.delivered.inc_by(turn.delivered);
         hub.mark_dirty(queue, self);
         step
@@ -201,16 +187,11 @@ impl Inner {
             self.getters.clear();
             return Step::Idle;
         }
-        let step = loop {
+        loop {
             if let Some(step) = self.hand_out_one(turn) {
-                break step;
+                return step;
             }
-        };
-        if turn.doomed.messages.is_empty() {
-            return step;
         }
-        self.dying += 1;
-        Step::Bury(std::mem::take(&mut turn.doomed))
     }
 
     /// Does what is to be done with the next message; or says why there is nothing to be done with it now.
@@ -306,14 +287,22 @@ impl Inner {
             _ => too_many.then_some(DeathReason::Length),
         };
         if let Some(reason) = reason {
+            if settings.dead_letter.is_some() && self.dying.is_full() {
+                // It goes on when some of them are buried.
+                self.put_back(ready, found.message, found.stored_by);
+                if self.dying.is_held_up() {
+                    self.getters.clear();
+                }
+                return Some(Step::Idle);
+            }
             turn.hub.metrics.on_death(reason);
             if settings.dead_letter.is_none() {
                 state.drop_ready(ready.id, bytes, changes);
-                return None;
+            } else {
+                state.hand_out(ready.id, None, true, bytes, changes);
+                self.dying.add(ready.id, reason, Some(found.message));
             }
-            state.drop_ready(ready.id, bytes, &mut turn.doomed.changes);
-            turn.doomed.messages.push((found.message, reason));
-            return (turn.doomed.messages.len() == DOOMED_MAX).then_some(Step::More);
+            return None;
         }
         if !wanted {
             self.head_expires = Some((ready.id, expires.unwrap_or(i64::MAX)));

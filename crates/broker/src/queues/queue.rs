@@ -14,16 +14,18 @@ use smallvec::SmallVec;
 use stafett_model::{DeathReason, Epoch, LogId, StoredMessage};
 use stafett_queue::consumers::Occupied;
 use stafett_queue::{
-    Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueSettings, QueueState, Returned,
+    Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, Overflow, QueueSettings, QueueState, Returned,
 };
 use tokio::sync::oneshot;
 
 use super::ahead::ReadAhead;
+use super::burial::Dying;
 use super::credit::Credit;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::grown::Grown;
 use super::outbox::{Delivery, Event, Outbox};
 use super::registry::Queues;
+use super::taking::Asking;
 use crate::namespace::Namespace;
 use crate::topic::{Topic, TopicId};
 
@@ -72,8 +74,10 @@ pub(super) struct Inner {
     /// Bytes of changes stored since the whole was, and bytes of the whole then.
     pub(super) changed_bytes: usize,
     pub(super) whole_bytes: usize,
-    /// Dead letters under way: until they are stored, the whole may not be.
-    pub(super) dying: usize,
+    /// Messages that have died and are still in flight.
+    pub(super) dying: Dying,
+    /// Appends under way that settle something: until they are stored, the whole may not be.
+    pub(super) moving: usize,
     /// There may be messages that end with this run of the program.
     pub(super) holds_transient: bool,
     pub(super) had_consumer: bool,
@@ -220,7 +224,8 @@ impl Queue {
                 dirty: false,
                 changed_bytes: 0,
                 whole_bytes: 0,
-                dying: 0,
+                dying: Dying::default(),
+                moving: 0,
                 holds_transient: false,
                 had_consumer: false,
                 // Which messages of a topic have a time of their own is not known.
@@ -411,7 +416,11 @@ impl Queue {
         }
         drop(hub);
         self.pump();
-        receiver.await.ok().flatten()
+        let asking = Asking {
+            queue: self,
+            receiver,
+        };
+        asking.answer().await
     }
 
     /// Hands out what can be, at once. Who does not wait for its log to grow calls it.
@@ -458,13 +467,17 @@ impl Queue {
                     settled += u64::from(state.complete(id, changes));
                 }
             }
+            for (id, _) in &dead {
+                // Whoever had it does not wait until it is buried.
+                state.disown(*id);
+            }
             hub.mark_dirty(self, &mut inner);
             // A requeue may put something before a head that was looked at.
             inner.state.ready() > 0 && (inner.state.consumers.any_ready() || inner.may_expire)
         };
         hub.metrics.settled.inc_by(settled);
         if !dead.is_empty() {
-            self.bury(dead);
+            self.bury_all(&hub, dead);
         }
         if goes_on {
             self.pump();
@@ -485,6 +498,15 @@ impl Queue {
         purged
     }
 
+    /// A message of so many bytes that was counted as being under way was not stored.
+    pub(super) fn unstage(&self, bytes: u64) {
+        let mut inner = self.lock();
+        inner.staged = inner
+            .staged
+            .saturating_sub(u64::from(self.settings.overflow != Overflow::DropHead));
+        inner.state.remove_bytes(bytes);
+    }
+
     /// A consumer that was passed over can take more.
     pub(super) fn unblock(self: &Arc<Self>, consumer: ConsumerKey) {
         let goes_on = {
@@ -494,6 +516,13 @@ impl Queue {
         if goes_on && let Some(hub) = self.hub.upgrade() {
             hub.wake(self);
         }
+    }
+
+    /// Whether its logs could not be read just now.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let stalled_until = self.lock().stalled_until;
+        let hub = self.hub.upgrade();
+        hub.is_some_and(|hub| hub.clock.now_ms() < stalled_until)
     }
 
     /// The log that a message of a priority goes to; made if there is none yet.
@@ -564,11 +593,6 @@ impl Inner {
         let before = state.end();
         state.grow(bounds.end.0);
         self.staged = self.staged.saturating_sub(state.end() - before);
-    }
-
-    /// A message that was counted as being under way was not stored.
-    pub(super) fn unstage(&mut self) {
-        self.staged = self.staged.saturating_sub(1);
     }
 
     /// Forgets what was read ahead.

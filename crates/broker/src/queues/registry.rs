@@ -1,6 +1,6 @@
 //! All queues: where they live, how they are found and deleted.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -9,9 +9,10 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
 use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Retention, StateChange, StateSpace, StateWait, Ticket,
+    Append, Change, Frame, Journal, LogSpec, Retention, Space, StateChange, StateSpace, StateWait, Ticket,
 };
 use stafett_model::{Durability, Epoch, Message};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -194,6 +195,31 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
+    /// The first `count` queues by namespace and name, of one namespace or of all, behind the one that `after` names.
+    pub fn page(
+        &self,
+        only: Option<&Namespace>,
+        after: Option<(&Namespace, &str)>,
+        count: usize,
+    ) -> Vec<Arc<Queue>> {
+        let mut first: BinaryHeap<ByName<'_>> = BinaryHeap::new();
+        let table = self.read();
+        for queue in table.iter() {
+            let key = (&queue.namespace, &*queue.name);
+            let is_wanted = only.is_none_or(|only| queue.namespace == *only)
+                && after.is_none_or(|after| key > after)
+                && (first.len() < count || first.peek().is_some_and(|last| key < last.key()));
+            if is_wanted {
+                first.push(ByName(queue));
+                if first.len() > count {
+                    first.pop();
+                }
+            }
+        }
+        let sorted = first.into_sorted_vec().into_iter();
+        sorted.map(|found| Arc::clone(found.0)).collect()
+    }
+
     /// The queue is used now: its time without use begins anew.
     pub(super) fn use_now(&self, queue: &Arc<Queue>) {
         if queue.settings.expires_ms.is_some() {
@@ -371,8 +397,26 @@ impl Queues {
         self.flush_all();
     }
 
-    pub(super) fn stopped(&self) -> CancellationToken {
+    pub(crate) fn stopped(&self) -> CancellationToken {
         self.stop.clone()
+    }
+
+    /// Lets something go on to its end, or until the queues are stopped, whether or not anybody waits for it.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(work)
+    }
+
+    pub(crate) fn space(&self) -> Space {
+        self.journal.space()
+    }
+
+    /// Whether it is this queue that is found under its name.
+    pub(crate) fn is_there(&self, queue: &Arc<Queue>) -> bool {
+        self.get(&queue.namespace, &queue.name)
+            .is_some_and(|found| Arc::ptr_eq(&found, queue))
     }
 
     pub(super) fn log_level(&self, queue: &Queue) -> Durability {
@@ -404,6 +448,35 @@ impl Queues {
 
     pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A queue in the order in which queues are listed.
+struct ByName<'a>(&'a Arc<Queue>);
+
+impl ByName<'_> {
+    fn key(&self) -> (&Namespace, &str) {
+        (&self.0.namespace, &self.0.name)
+    }
+}
+
+impl PartialEq for ByName<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ByName<'_> {}
+
+impl PartialOrd for ByName<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByName<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
     }
 }
 

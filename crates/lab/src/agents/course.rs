@@ -275,7 +275,7 @@ mod tests {
 
     fn plan(roles: &str) -> Plan {
         let text = format!(
-            "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nsettle = \"10s\"\n[roles.p]\ndoes = \"produce\"\n\
+            "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nwarmup = \"0s\"\nsettle = \"10s\"\n[roles.p]\ndoes = \"produce\"\n\
              total = 10\n[roles.c]\ndoes = \"consume\"\n{roles}"
         );
         let place = "x".to_owned();

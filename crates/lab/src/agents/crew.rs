@@ -21,7 +21,7 @@ use crate::drivers::DriverError;
 use crate::experiment::Plan;
 use crate::measure::process::Watched;
 use crate::results::{Network, ProcessKind};
-use crate::workload::load::Second;
+use crate::workload::load::{Second, forgotten as forgotten_of};
 use crate::workload::seating::Seating;
 use crate::workload::{Loaded, filter};
 
@@ -369,6 +369,8 @@ impl Crew {
         if !together.is_drained && !order.stop.is_cancelled() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
+        let forgotten = together.forgotten.iter();
+        remarks.extend(forgotten.map(|(role, count)| forgotten_of(role, *count)));
         let has_delivery = roles.iter().any(|role| role.latencies.contains_key("delivery"));
         if hosts > 1 && has_delivery {
             remarks.push(

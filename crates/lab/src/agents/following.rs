@@ -14,8 +14,9 @@ use crate::workload::load::Second;
 use crate::workload::seating::Seating;
 use crate::workload::together::{HostSecond, Progress};
 
-/// Seconds that a load may have beyond those of its plan.
-const ROWS_SPARE: u64 = 600;
+/// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up, one at the end, and
+/// some for a clock that is fast.
+const LEAD_MAX: u64 = 5;
 
 /// What is known of a load, and what follows from it.
 #[derive(Debug)]
@@ -31,6 +32,9 @@ pub(super) struct Following<'a> {
     rates: Vec<ToAgent>,
     shares: BTreeMap<usize, Share>,
     hosts: usize,
+    /// The latest moment that is known, and when all were told to begin; since the load was prepared.
+    now: Duration,
+    begun: Option<Duration>,
 }
 
 /// What a second of a host brought.
@@ -50,15 +54,13 @@ pub(super) struct Together {
     pub(super) roles: Vec<RoleResult>,
     pub(super) drain: Option<Duration>,
     pub(super) is_drained: bool,
+    /// By role, how many messages are known to be missing, and not which.
+    pub(super) forgotten: Vec<(String, u64)>,
     pub(super) sustainable_rate: Option<f64>,
 }
 
 impl<'a> Following<'a> {
     pub(super) fn new(plan: &'a Plan, seating: &Seating, hosts: usize, ends_early: bool) -> Self {
-        let run = &plan.run;
-        let settle = run.settle.0.saturating_mul(6);
-        let meant = run.warmup.0.saturating_add(run.duration.0).saturating_add(settle);
-        let rows_max = usize::try_from(meant.as_secs().saturating_add(ROWS_SPARE)).unwrap_or(usize::MAX);
         let steering = |(place, rate): (usize, &Rate)| match rate {
             Rate::Adaptive(adaptive) => Some((place, Steering::new(adaptive))),
             Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
@@ -68,12 +70,14 @@ impl<'a> Following<'a> {
             plan,
             seating: seating.clone(),
             course: Course::new(plan, seating, hosts, ends_early),
-            seconds: Seconds::new(hosts, rows_max),
+            seconds: Seconds::new(hosts),
             accounts: Accounts::new(plan),
             steered: rates.filter_map(steering).collect(),
             rates: Vec::new(),
             shares: BTreeMap::new(),
             hosts,
+            now: Duration::ZERO,
+            begun: None,
         }
     }
 
@@ -91,7 +95,10 @@ impl<'a> Following<'a> {
             self.accounts.absorb(place, &role.came);
         }
         let known = self.seconds.known();
-        let whole = self.seconds.add(host, second)?;
+        let begun = self.begun.map(|begun| self.now.saturating_sub(begun));
+        let begun = begun.map_or(0, |since| since.as_secs() + LEAD_MAX);
+        let begun = usize::try_from(begun).unwrap_or(usize::MAX);
+        let whole = self.seconds.add(host, second, begun)?;
         let told = whole.map(|row| summary(self.plan, &row.samples));
         if let Some(row) = whole {
             let at_work = |place: usize| self.course.is_at_work(place, &self.seating);
@@ -117,7 +124,11 @@ impl<'a> Following<'a> {
 
     /// What all hosts are to be told at `now`, since the load was prepared.
     pub(super) fn orders(&mut self, now: Duration) -> Vec<ToAgent> {
+        self.now = now;
         let mut orders = self.course.orders(now);
+        if orders.contains(&ToAgent::Begin) {
+            self.begun = Some(now);
+        }
         orders.append(&mut self.rates);
         orders
     }
@@ -148,7 +159,9 @@ impl<'a> Following<'a> {
             &mut self.accounts,
             is_drained,
         )?;
+        let forgotten = self.accounts.forgotten(self.plan);
         Ok(Together {
+            forgotten: forgotten.map(|(role, count)| (role.to_owned(), count)).collect(),
             shares,
             roles,
             drain,

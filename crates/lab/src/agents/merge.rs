@@ -1,7 +1,7 @@
 //! One result out of what several hosts measured: counts are added, histograms merged, and messages accounted for across
 //! all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hdrhistogram::Histogram;
@@ -10,10 +10,16 @@ use super::protocol::Share;
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
 use crate::workload::ledger::Came;
+use crate::workload::runs::Runs;
+use crate::workload::seats;
 use crate::workload::streams::{Piece, Streams};
 use crate::workload::tally::Tally;
 use crate::workload::terms;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
+
+/// So many seconds may have begun and not be over: those of a host that is further behind are told too late for quantiles of
+/// all hosts.
+const OPEN_MAX: usize = 64;
 
 /// The samples of all hosts, second by second: those with the same number are of the same time.
 #[derive(Debug)]
@@ -21,10 +27,8 @@ pub(super) struct Seconds {
     /// By host, the number that is told next.
     next: Vec<usize>,
     rows: Vec<Row>,
-    /// Of these rows nothing more comes.
+    /// Of these rows no histogram is waited for any more.
     closed: usize,
-    /// So many seconds a load can have.
-    rows_max: usize,
 }
 
 /// A second of all hosts.
@@ -35,28 +39,36 @@ pub(super) struct Row {
     pub(super) samples: Vec<RateSample>,
     /// By role, how many changes of its rate all hosts had heard of when it began.
     pub(super) changes: Vec<u64>,
-    /// While some hosts have not told theirs.
-    histograms: Vec<Histogram<u64>>,
+    /// By role, the histograms of the hosts as they came: each is much larger when it is decoded.
+    histograms: Vec<Vec<String>>,
+    is_closed: bool,
 }
 
 impl Seconds {
-    pub(super) fn new(hosts: usize, rows_max: usize) -> Self {
+    pub(super) fn new(hosts: usize) -> Self {
         Self {
             next: vec![0; hosts],
             rows: Vec::new(),
             closed: 0,
-            rows_max,
         }
     }
 
-    /// Adds a second of a host; that of all hosts, if it was the last one to tell it.
-    pub(super) fn add(&mut self, host: usize, second: &HostSecond) -> Result<Option<&Row>, String> {
+    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. Fewer than `begun` seconds can have been
+    /// by now.
+    pub(super) fn add(
+        &mut self,
+        host: usize,
+        second: &HostSecond,
+        begun: usize,
+    ) -> Result<Option<&Row>, String> {
         let hosts = self.next.len();
         let (Some(next), Ok(place)) = (self.next.get_mut(host), usize::try_from(second.number)) else {
             return Ok(None);
         };
-        if place < *next || place >= self.rows_max {
-            return Err(format!("second number {place} where {next} is the next one"));
+        if place < *next || place >= begun {
+            return Err(format!(
+                "second number {place} where {next} is the next one, and {begun} have begun"
+            ));
         }
         *next = place + 1;
         if self.rows.len() <= place {
@@ -66,10 +78,11 @@ impl Seconds {
             row.add(&second.roles)?;
         }
         let told = self.next.iter().min().copied().unwrap_or(0);
-        for row in self.rows.iter_mut().take(told).skip(self.closed) {
+        let done = told.max(self.rows.len().saturating_sub(OPEN_MAX));
+        for row in self.rows.iter_mut().take(done).skip(self.closed) {
             row.close();
         }
-        self.closed = told;
+        self.closed = done.max(self.closed);
         Ok(self.rows.get(place).filter(|row| row.hosts == hosts))
     }
 
@@ -88,6 +101,16 @@ impl Seconds {
             .filter_map(|row| row.samples.get(place).copied())
             .collect()
     }
+
+    /// How many histograms wait to be put together.
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.rows
+            .iter()
+            .flat_map(|row| &row.histograms)
+            .map(Vec::len)
+            .sum()
+    }
 }
 
 impl Row {
@@ -95,8 +118,8 @@ impl Row {
         if self.hosts == 0 {
             self.samples = vec![RateSample::default(); roles.len()];
             self.changes = vec![u64::MAX; roles.len()];
-            self.histograms.resize_with(roles.len(), histogram::empty);
         }
+        self.histograms.resize_with(roles.len(), Vec::new);
         self.hosts += 1;
         let sums = self
             .samples
@@ -107,16 +130,29 @@ impl Row {
             add_sample(sum, &role.sample);
             *changes = role.changes.min(*changes);
             if !role.histogram.is_empty() {
-                let came = histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
-                latencies.add(&came).map_err(|error| error.to_string())?;
+                // What cannot be read is said while it is known who told it.
+                histogram::decode(&role.histogram).map_err(|error| error.to_string())?;
+                if !self.is_closed {
+                    latencies.push(role.histogram.clone());
+                }
             }
         }
         Ok(())
     }
 
-    /// Nothing more comes: quantiles are taken, and the histograms are done with.
+    /// Nothing more is waited for: quantiles are taken, and the histograms are done with.
     fn close(&mut self) {
-        for (sample, latencies) in self.samples.iter_mut().zip(self.histograms.drain(..)) {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        for (sample, told) in self.samples.iter_mut().zip(self.histograms.drain(..)) {
+            let mut latencies = histogram::empty();
+            for of_host in told {
+                if let Ok(of_host) = histogram::decode(&of_host) {
+                    // All have the lab's own bounds.
+                    let _ = latencies.add(&of_host);
+                }
+            }
             let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
             (sample.p50_us, sample.p99_us, sample.max_us) = (of(0.5), of(0.99), of(1.0));
         }
@@ -164,11 +200,12 @@ impl Accounts {
             let each = terms::each(plan, role);
             let came = if each == 1 {
                 let audience = |_| {
-                    let mut audience = Streams::default();
+                    let mut audience = Streams::of_audiences(terms::audiences(role));
                     streams().for_each(|stream| audience.expect(stream));
                     audience
                 };
-                Audiences::Once((0..terms::audiences(role)).map(audience).collect())
+                let ledgers = (0..terms::audiences(role)).map(audience);
+                Audiences::Once(ledgers.collect())
             } else {
                 let mut tally = Tally::new(each);
                 streams().for_each(|stream| tally.expect(stream));
@@ -198,6 +235,20 @@ impl Accounts {
                 again.fold(0, u64::saturating_add)
             }
         };
+    }
+}
+
+impl Accounts {
+    /// By role, how many messages are known to be missing, and not which.
+    pub(super) fn forgotten<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, u64)> {
+        let forgotten = |account: &Account| match &account.came {
+            Audiences::Once(audiences) => audiences.iter().map(Streams::forgotten).sum(),
+            Audiences::Several(tally) => tally.forgotten(),
+        };
+        let roles = plan.roles.keys().enumerate();
+        let of_role =
+            move |(place, name): (usize, &'a String)| Some((name.as_str(), forgotten(self.0.get(&place)?)));
+        roles.filter_map(of_role).filter(|(_, forgotten)| *forgotten > 0)
     }
 }
 
@@ -263,9 +314,22 @@ pub(super) fn roles(
             sum.totals.received = sum.totals.received.saturating_sub(again);
             sum.totals.lost = if is_drained { lost } else { 0 };
         }
+        if terms::is_bounded(plan, role) {
+            let books = shares.iter().filter_map(|share| share.books.get(place));
+            let own_time = together(books).map(seats::seconds);
+            if let Some(seconds) = own_time.filter(|seconds| *seconds > 0.0) {
+                (sum.rate, sum.bytes_rate) = seats::rates(role.does, &sum.totals, seconds);
+            }
+        }
         merged.push(sum);
     }
     Ok(merged)
+}
+
+/// From when to when a role was active anywhere: hosts begin together.
+fn together<'a>(books: impl Iterator<Item = &'a RoleBooks>) -> Option<(u64, u64)> {
+    let active = books.filter_map(|books| books.active);
+    active.reduce(|(first, last), (other_first, other_last)| (first.min(other_first), last.max(other_last)))
 }
 
 fn latencies<'a>(
@@ -285,7 +349,7 @@ fn latencies<'a>(
 #[derive(Debug, Default)]
 struct Sent {
     streams: Vec<(u32, u64)>,
-    given_up: BTreeMap<u32, BTreeSet<u64>>,
+    given_up: BTreeMap<u32, Runs>,
 }
 
 impl Sent {
@@ -299,7 +363,10 @@ impl Sent {
             for books in books {
                 sent.streams.extend(&books.streams);
                 for (stream, messages) in &books.given_up {
-                    sent.given_up.entry(*stream).or_default().extend(messages);
+                    let of_stream = sent.given_up.entry(*stream).or_default();
+                    for run in messages {
+                        of_stream.insert(run.clone());
+                    }
                 }
             }
         }
@@ -311,7 +378,7 @@ impl Sent {
         let of_stream = |(stream, count): &(u32, u64)| {
             let given_up = self.given_up.get(stream);
             missing(*stream, *count, &|range| {
-                given_up.map_or(0, |set| set.range(range).count() as u64)
+                given_up.map_or(0, |runs| runs.count_in(range))
             })
         };
         self.streams.iter().map(of_stream).fold(0, u64::saturating_add)
@@ -349,18 +416,18 @@ mod tests {
 
     #[test]
     fn a_second_is_whole_when_all_hosts_have_told_it() {
-        let mut seconds = Seconds::new(2, 10);
-        assert!(seconds.add(0, &second(0, 10, 1, 90)).unwrap().is_none());
-        assert!(seconds.add(0, &second(1, 20, 1, 1)).unwrap().is_none());
-        let whole = seconds.add(1, &second(0, 5, 500, 10)).unwrap().unwrap();
+        let mut seconds = Seconds::new(2);
+        assert!(seconds.add(0, &second(0, 10, 1, 90), 10).unwrap().is_none());
+        assert!(seconds.add(0, &second(1, 20, 1, 1), 10).unwrap().is_none());
+        let whole = seconds.add(1, &second(0, 5, 500, 10), 10).unwrap().unwrap();
         assert_eq!((whole.samples[0].received, whole.samples[0].clients), (15, 2));
         assert_eq!(whole.changes, [0]);
         // Of a hundred the slowest ten: not the worst of two medians, nor their mean.
         assert_eq!(whole.samples[0].p50_us.unwrap() / 100, 10);
         assert_eq!(whole.samples[0].p99_us.unwrap() / 10_000, 50);
         // What one of them could not tell belongs to no other second.
-        assert!(seconds.add(0, &second(2, 1, 1, 1)).unwrap().is_none());
-        let whole = seconds.add(1, &second(2, 2, 1, 1)).unwrap().unwrap();
+        assert!(seconds.add(0, &second(2, 1, 1, 1), 10).unwrap().is_none());
+        let whole = seconds.add(1, &second(2, 2, 1, 1), 10).unwrap().unwrap();
         assert_eq!(whole.samples[0].received, 3);
         assert!((whole.samples[0].at_s - 3.0).abs() < 1e-9);
         let received: Vec<_> = seconds.of_role(0).iter().map(|sample| sample.received).collect();
@@ -368,14 +435,33 @@ mod tests {
     }
 
     #[test]
+    fn histograms_of_a_host_that_is_far_ahead_do_not_wait_for_the_others() {
+        let mut seconds = Seconds::new(2);
+        for number in 0..7200 {
+            let told = seconds.add(0, &second(number, 10, 1, 10), 10_000);
+            assert!(told.unwrap().is_none());
+            assert!(seconds.waiting() <= OPEN_MAX, "{}", seconds.waiting());
+        }
+        // What the other one tells too late counts, and changes no quantile.
+        let whole = seconds.add(1, &second(3, 5, 900, 10), 10_000).unwrap().unwrap();
+        assert_eq!(
+            (whole.samples[0].received, whole.samples[0].p50_us),
+            (15, Some(1000))
+        );
+        let whole = seconds.add(1, &second(7199, 5, 900, 1000), 10_000).unwrap();
+        assert_eq!(whole.unwrap().samples[0].received, 15);
+        assert!(seconds.of_role(0)[7199].p50_us.unwrap() > 800_000);
+    }
+
+    #[test]
     fn a_second_that_cannot_be_is_named() {
-        let mut seconds = Seconds::new(2, 10);
+        let mut seconds = Seconds::new(2);
         let mut broken = second(0, 1, 1, 1);
         broken.roles[0].histogram = "AAAA".to_owned();
-        assert!(seconds.add(1, &broken).is_err());
-        assert!(seconds.add(0, &second(5, 1, 1, 1)).is_ok());
+        assert!(seconds.add(1, &broken, 10).is_err());
+        assert!(seconds.add(0, &second(5, 1, 1, 1), 10).is_ok());
         for number in [4, 10, u64::MAX] {
-            assert!(seconds.add(0, &second(number, 1, 1, 1)).is_err(), "{number}");
+            assert!(seconds.add(0, &second(number, 1, 1, 1), 10).is_err(), "{number}");
         }
         assert_eq!(seconds.known(), 6);
     }
@@ -391,7 +477,7 @@ mod tests {
     }
 
     fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Share {
-        let mut ledger = crate::workload::Ledger::default();
+        let mut ledger = crate::workload::Ledger::new(1, true, 1);
         for (stream, sequences) in came {
             ledger.expect(*stream);
             sequences.clone().for_each(|sequence| {
@@ -433,7 +519,7 @@ mod tests {
                 },
                 RoleBooks {
                     streams: vec![(stream, 100)],
-                    given_up: vec![(stream, vec![99])],
+                    given_up: vec![(stream, vec![Range { start: 99, end: 100 }])],
                     ..RoleBooks::default()
                 },
             ],
@@ -456,7 +542,7 @@ mod tests {
         let merged = roles(
             &plan,
             &shares,
-            &mut Seconds::new(2, 10),
+            &mut Seconds::new(2),
             &mut Accounts::new(&plan),
             true,
         )
@@ -471,7 +557,7 @@ mod tests {
         let undecided = roles(
             &plan,
             &shares,
-            &mut Seconds::new(2, 10),
+            &mut Seconds::new(2),
             &mut Accounts::new(&plan),
             false,
         )

@@ -149,6 +149,16 @@ fn books(place: usize, books: &RoleBooks, plan: &Plan, seating: &Seating) -> Che
         })?;
         count("messages of a stream", *messages)?;
     }
+    for run in books.given_up.iter().flat_map(|(_, runs)| runs) {
+        unless(run.start < run.end && run.end <= COUNT_MAX, || {
+            format!("messages {} to {} given up", run.start, run.end)
+        })?;
+    }
+    if let Some((first, last)) = books.active {
+        unless(first <= last && last <= COUNT_MAX, || {
+            format!("a role at work from {first} to {last} ns")
+        })?;
+    }
     came(&books.came)
 }
 
@@ -232,6 +242,11 @@ mod tests {
             |share| share.books[0].streams = vec![(7, 1)],
             "stream 7, which is not its own",
         );
+        refused(
+            |share| share.books[0].given_up = vec![(7, vec![0..5, 9..u64::MAX])],
+            "messages 9 to",
+        );
+        refused(|share| share.books[0].active = Some((5, 4)), "from 5 to 4");
         let first = terms::streams(0, &plan().roles["p"]).next().unwrap();
         refused(
             |share| share.books[0].streams = vec![(first, 1 << 60)],

@@ -26,7 +26,7 @@ use crate::workload::seating::Seating;
 use crate::workload::together::{HostSecond, Progress, RoleBooks};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// What an agent is told.

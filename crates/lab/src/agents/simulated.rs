@@ -211,7 +211,7 @@ async fn one_message_ahead_goes_round_however_far_one_of_the_hosts_is() {
     lab.end().await;
 }
 
-const FOLLOWED: &str = "[run]\nsettle = \"3s\"\n[topics.songs]\nkind = \"live\"\ncount = 20\n\
+const FOLLOWED: &str = "[run]\nwarmup = \"0s\"\nsettle = \"3s\"\n[topics.songs]\nkind = \"live\"\ncount = 20\n\
                         [roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 100 }\ntotal = 1000\n\
                         [roles.users]\ndoes = \"consume\"\nclients = 8\nusers = 5\nfollows = 2";
 
@@ -249,7 +249,7 @@ async fn duplicates_are_filtered_before_a_system_that_does_not_do_it_whichever_h
     let mut lab = Lab::new(behaviour, &[MILLI, 10 * MILLI]).await;
     let loaded = lab
         .run(
-            "[run]\nsettle = \"3s\"\n[topics.songs]\ncount = 3\nzipf = 1.0\nfilter = \"1m\"\n\
+            "[run]\nwarmup = \"0s\"\nsettle = \"3s\"\n[topics.songs]\ncount = 3\nzipf = 1.0\nfilter = \"1m\"\n\
              [roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 100 }\ntotal = 1000\nduplicates = 0.3\n\
              [roles.c]\ndoes = \"consume\"\nclients = 2",
         )
@@ -272,7 +272,7 @@ async fn messages_that_are_sent_twice_are_waited_for_and_counted() {
     let mut lab = Lab::new(behaviour, &[MILLI, MILLI]).await;
     let loaded = lab
         .run(
-            "[run]\nsettle = \"3s\"\n[roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 1000 }\ntotal = 5000\n\
+            "[run]\nwarmup = \"0s\"\nsettle = \"3s\"\n[roles.p]\ndoes = \"produce\"\nclients = 2\nrate = { fixed = 1000 }\ntotal = 5000\n\
              duplicates = 0.1\n[roles.c]\ndoes = \"consume\"\nclients = 2",
         )
         .await;
@@ -344,6 +344,10 @@ impl Script {
 }
 
 fn second_of(acknowledged: u64, changes: u64) -> FromAgent {
+    numbered(0, acknowledged, changes)
+}
+
+fn numbered(number: u64, acknowledged: u64, changes: u64) -> FromAgent {
     let mut role = RoleSecond {
         sample: crate::results::RateSample::default(),
         histogram: String::new(),
@@ -354,7 +358,7 @@ fn second_of(acknowledged: u64, changes: u64) -> FromAgent {
     FromAgent::Load {
         load: 1,
         said: OfLoad::Seconds(HostSecond {
-            number: 0,
+            number,
             roles: vec![role],
         }),
     }
@@ -383,6 +387,7 @@ async fn an_agent_that_says_what_cannot_be_is_the_points_result() {
         (second_of(u64::MAX, 0), "messages in a second"),
         (second_of(1, 7), "7 changes of the rate of `p`, of 0"),
         (progress_of(u64::MAX), "messages made"),
+        (numbered(7000, 1, 0), "second number 7000 where 0 is the next one"),
     ] {
         let tasks = TaskTracker::new();
         let (here, there) = way(MILLI, &tasks);

@@ -107,7 +107,9 @@ async fn what_another_program_lost_is_lost_and_what_it_does_not_drive_is_said() 
     };
     let (end, stop, tasks) = <(CancellationToken, CancellationToken, TaskTracker)>::default();
     let mut client = program(behaviour, &end, &tasks).await;
-    let total = CLOSED.replace("window = 100", "window = 100\ntotal = 1000");
+    let total = CLOSED
+        .replace("window = 100", "window = 100\ntotal = 1000")
+        .replace("warmup = \"1s\"", "warmup = \"0s\"");
     let loaded = client
         .run(order(plan(&total), &stop, &Arc::default()), true)
         .await
@@ -132,7 +134,9 @@ async fn another_program_puts_the_filter_before_a_system_that_has_none() {
         ..Behaviour::default()
     };
     let mut client = program(behaviour, &end, &tasks).await;
-    let text = CLOSED.replace("window = 100", "window = 100\ntotal = 1000\nduplicates = 0.5");
+    let text = CLOSED
+        .replace("window = 100", "window = 100\ntotal = 1000\nduplicates = 0.5")
+        .replace("warmup = \"1s\"", "warmup = \"0s\"");
     let filtered = filter::before(&plan(&format!("{text}\n[topics.main]\nfilter = \"1m\"")), "kafka");
     let described = client.describe("kafka", &filtered).await.unwrap();
     assert_eq!(described.lacks, None);

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender, Task};
 use crate::experiment::Plan;
-use crate::workload::recorder::Parcel;
+use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Received, Reports};
 
 /// How the system behaves.
@@ -27,6 +27,10 @@ pub struct Behaviour {
     pub loses: Option<u64>,
     /// Every message comes so many times more than once.
     pub again: u32,
+    /// So many messages of a client may be without an acknowledgement; any number, if 0.
+    pub in_flight: usize,
+    /// So many messages of a topic are read at once; any number, if 0.
+    pub at_once: usize,
 }
 
 /// The driver, and the system behind it.
@@ -182,14 +186,22 @@ impl FakeSender {
 
 impl Sender for FakeSender {
     fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()> {
-        for message in messages {
-            let mut parcel = Parcel::default();
-            parcel.push(message);
-            let topic = &self.names[usize::try_from(message.topic).unwrap()];
-            self.pending.push_back((self.system.take(message, topic), parcel));
-        }
-        self.answer();
-        Box::pin(async { Ok(()) })
+        Box::pin(async {
+            let mut handover = Handover::new(&self.reports, messages);
+            while let Some(message) = handover.turn() {
+                let most = self.system.behaviour.in_flight;
+                while most > 0 && self.pending.len() >= most {
+                    self.first().await;
+                }
+                let mut parcel = Parcel::default();
+                parcel.push(message);
+                let topic = &self.names[usize::try_from(message.topic).unwrap()];
+                self.pending.push_back((self.system.take(message, topic), parcel));
+                handover.taken(1);
+            }
+            self.answer();
+            Ok(())
+        })
     }
 
     fn flush(&mut self) -> Task<'_, ()> {
@@ -210,6 +222,14 @@ impl Sender for FakeSender {
             }
             Ok::<(), DriverError>(())
         })
+    }
+}
+
+impl Drop for FakeSender {
+    fn drop(&mut self) {
+        for (_, parcel) in &self.pending {
+            self.reports.given_up(parcel, "the connection was given up");
+        }
     }
 }
 
@@ -240,9 +260,12 @@ impl Receiver for FakeReceiver {
                 let Some(stored) = state.stored.get_mut(name) else {
                     continue;
                 };
-                while let Some((_, received)) = stored.pop_front_if(|(at, _)| *at <= now) {
-                    into.push(received);
-                }
+                let most = match self.system.behaviour.at_once {
+                    0 => stored.len(),
+                    most => most,
+                };
+                let ready = (0..most).map_while(|_| stored.pop_front_if(|(at, _)| *at <= now));
+                into.extend(ready.map(|(_, received)| received));
             }
             let read = (into.len() - before) as u64;
             state.under_way = state.under_way.saturating_sub(read);

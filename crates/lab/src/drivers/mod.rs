@@ -126,10 +126,11 @@ pub trait Driver: Debug + Send + Sync {
 
 /// A client that sends.
 pub trait Sender: Send {
-    /// Takes messages over; waits while as many are under way as the role allows.
+    /// Takes messages over; waits while as many are under way as the role allows. Safe to drop: what it has not taken by then,
+    /// or cannot take, it reports as failed ([`crate::workload::recorder::Handover`]).
     fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()>;
 
-    /// Sends what it holds back.
+    /// Sends what it holds back. Safe to drop.
     fn flush(&mut self) -> Task<'_, ()>;
 
     /// Returns when something happened: an answer came, or what was held back has gone out. Safe to drop.

@@ -387,9 +387,9 @@ fn check_role(at: &str, role: &Role) -> Checked {
         || format!("a role that does `{does}` does not share what it receives"),
     )?;
     unless(
-        role.does.sends_first() || role.total.is_none(),
+        role.does == Does::Produce || role.total.is_none(),
         &path("total"),
-        || format!("a role that does `{does}` takes what comes"),
+        || format!("a role that does `{does}` never ends: `total` is for one that does `produce`"),
     )?;
     let is_transaction = role.delivery == Delivery::ExactlyOnce
         && role.does == Does::Produce
@@ -401,9 +401,44 @@ fn check_role(at: &str, role: &Role) -> Checked {
             "transactions, longer than no time, are of a role that does `produce` with delivery = \"exactly-once\"".to_owned()
         },
     )?;
+    check_idle_settings(at, role)?;
     check_shape(at, role)?;
     check_rate(&path("rate"), &role.rate)?;
     check_size(&path("size"), &role.size)
+}
+
+/// What would be taken and do nothing.
+fn check_idle_settings(at: &str, role: &Role) -> Checked {
+    let path = |name: &str| format!("{at}.{name}");
+    let does = role.does.name();
+    unless(
+        role.does == Does::Produce || role.duplicates <= 0.0,
+        &path("duplicates"),
+        || {
+            format!(
+                "a role that does `{does}` sends nothing twice: `duplicates` is for one that does `produce`"
+            )
+        },
+    )?;
+    unless(
+        role.does == Does::Consume || role.kill.is_none(),
+        &path("kill"),
+        || format!("a role that does `{does}` is not cut off: `kill` is for one that does `consume`"),
+    )
+}
+
+/// What can be said of a point that is measured: a load that a ceiling is measured with knows what it does.
+pub fn totals(plan: &Plan) -> Checked {
+    let mut roles = plan.roles.iter();
+    let bounded = roles.find(|(_, role)| role.total.is_some() && !plan.run.warmup.0.is_zero());
+    bounded.map_or(Ok(()), |(name, role)| {
+        let total = role.total.unwrap_or_default();
+        unless(false, &format!("roles.{name}.total"), || {
+            format!(
+                "some or all of the {total} messages would be sent in the warm-up and count for nothing: warmup = \"0s\" in [run]"
+            )
+        })
+    })
 }
 
 /// How a role's clients are alike.

@@ -100,7 +100,7 @@ pub struct Role {
     /// Of relays and responders: where they send to; by default the same set.
     #[serde(default)]
     pub to: Option<String>,
-    /// Messages per second of the role as a whole.
+    /// Messages per second of the role as a whole; of relays at most.
     #[serde(default)]
     pub rate: Rate,
     /// Closed loop: messages of each client that may be without an acknowledgement. By default as many as the driver has under way.

@@ -130,6 +130,7 @@ impl Source {
             plan.topics.insert(TOPICS_DEFAULT.to_owned(), Topics::default());
         }
         check::plan(&plan)
+            .and_then(|()| check::totals(&plan))
             .map_err(|found| self.wrong(span_of(root.get_ref(), &found.path), found.message))?;
         plan.scale(scale);
         Ok(plan)

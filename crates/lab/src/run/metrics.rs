@@ -68,10 +68,21 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
         "consume_bytes_rate",
         sum(loaded.roles.iter().filter(receives), |role| role.bytes_rate),
     );
-    let arrivals = |role: &RoleResult| (role.counts.received + role.counts.duplicated) as f64;
-    let arrived = sum(loaded.roles.iter().filter(receives), arrivals);
-    put("arrival_rate", arrived.map(|arrived| arrived / loaded.measured_s));
+    let arrivals = |role: &RoleResult| arrival_rate(role, loaded.measured_s);
+    put(
+        "arrival_rate",
+        sum(loaded.roles.iter().filter(receives), arrivals),
+    );
     put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
+}
+
+/// As the role's rate, with what came again.
+fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
+    let counts = &role.counts;
+    if counts.received == 0 {
+        return counts.duplicated as f64 / measured_s;
+    }
+    role.rate * (1.0 + counts.duplicated as f64 / counts.received as f64)
 }
 
 /// Counts are of the whole point: what went in against what came out.

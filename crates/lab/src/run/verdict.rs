@@ -5,11 +5,13 @@ use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate, Role};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
 use crate::systems::StartError;
-use crate::workload::Loaded;
+use crate::workload::{Loaded, terms};
 
 /// A rate this close to what the client reaches against a stub is the client's.
 const NEAR_CEILING: f64 = 0.9;
-/// Messages that the client itself sends this late spoil a latency.
+/// Less of the asked rate than this is worth a word.
+const NEARLY_ALL: f64 = 0.98;
+/// Messages that the client itself sends this late spoil a latency: what it waited for the system does not count.
 const LATE_US: u64 = 5_000;
 
 /// What there is to judge by.
@@ -127,7 +129,41 @@ pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
             "{failed} messages were refused or not answered; the first: {reason}"
         ));
     }
+    remarks.extend(short_of_the_rate(seen.plan, seen.loaded));
     remarks
+}
+
+/// Of roles with a rate of their own: that it did not come through in the time that counts.
+fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
+    let (from, to) = (loaded.warmup_s, loaded.warmup_s + loaded.measured_s);
+    let mut short = Vec::new();
+    for (role, result) in plan.roles.values().zip(&loaded.roles) {
+        let (done, came) = match role.does {
+            Does::Produce => ("acknowledged", result.counts.acknowledged),
+            Does::Request => ("answered in time", result.counts.received),
+            // A relay's is a bound.
+            Does::Relay | Does::Consume | Does::Respond | Does::Filter | Does::Idle => continue,
+        };
+        let Some(asked) = terms::asked(role, from, to) else {
+            continue;
+        };
+        // What is random may be less by chance.
+        let chance = match role.rate {
+            Rate::Poisson(_) => 3.0 * asked.sqrt(),
+            Rate::Closed | Rate::Fixed(_) | Rate::Steps(_) | Rate::Adaptive(_) => 0.0,
+        };
+        let came = came as f64 / (1.0 + role.duplicates);
+        if came < NEARLY_ALL * asked && came < asked - chance {
+            short.push(format!(
+                "`{}` was to send {:.0} messages/s, and {:.0} were {done} in the time that counts ({:.1} %)",
+                result.name,
+                asked / loaded.measured_s.max(1e-9),
+                came / loaded.measured_s.max(1e-9),
+                came / asked * 100.0
+            ));
+        }
+    }
+    short
 }
 
 /// Why the client, rather than the system, may be what was measured.
@@ -150,7 +186,7 @@ pub(super) fn limited(plan: &Plan, loaded: &Loaded, ceilings: &[Ceiling], point:
             ("produce", ceiling.produce_rate),
             ("consume", ceiling.consume_rate),
         ] {
-            if let Some(most) = most.filter(|most| rate(does) > NEAR_CEILING * most) {
+            if let Some(most) = most.filter(|most| *most > 0.0 && rate(does) > NEAR_CEILING * most) {
                 return Some(format!(
                     "the client itself reaches {most:.0} messages/s against a stub ({does})"
                 ));
@@ -174,10 +210,99 @@ pub(super) fn limited(plan: &Plan, loaded: &Loaded, ceilings: &[Ceiling], point:
             .sum();
         let seconds = loaded.warmup_s + loaded.measured_s;
         return Some(format!(
-            "the client sent its messages late: p99 {:.1} ms after they were due; it used {:.2} cores",
+            "the client sent its messages late: p99 {:.1} ms after they were due and it could; it used {:.2} cores",
             late as f64 / 1e3,
             cpu / seconds.max(1e-9)
         ));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::experiment::Source;
+    use crate::results::{Counts, RoleResult};
+
+    fn plan(rate: &str) -> Plan {
+        let source = Source {
+            place: "x".to_owned(),
+            text: format!(
+                "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nwarmup = \"0s\"\n[roles.p]\ndoes = \"produce\"\n{rate}"
+            ),
+        };
+        source.plan(1.0, &BTreeMap::new()).unwrap()
+    }
+
+    fn loaded(acknowledged: u64) -> Loaded {
+        let counts = Counts {
+            acknowledged,
+            ..Counts::default()
+        };
+        Loaded {
+            connected: std::time::Duration::ZERO,
+            roles: vec![RoleResult {
+                name: "p".to_owned(),
+                does: "produce".to_owned(),
+                clients: 1,
+                counts,
+                totals: counts,
+                rate: acknowledged as f64 / 10.0,
+                bytes_rate: 0.0,
+                latencies: BTreeMap::new(),
+                samples: Vec::new(),
+            }],
+            processes: Vec::new(),
+            warmup_s: 2.0,
+            measured_s: 10.0,
+            drain_s: None,
+            sustainable_rate: None,
+            error: None,
+            remarks: Vec::new(),
+            books: Vec::new(),
+            client_cores: 1,
+            told: None,
+        }
+    }
+
+    #[test]
+    fn a_rate_that_did_not_come_through_is_said() {
+        for (rate, acknowledged, says) in [
+            ("rate = { fixed = 100 }", 1000, None),
+            ("rate = { fixed = 100 }", 985, None),
+            (
+                "rate = { fixed = 100 }",
+                500,
+                Some("was to send 100 messages/s, and 50 were acknowledged in the time that counts (50.0 %)"),
+            ),
+            ("rate = { poisson = 100 }", 930, None),
+            ("rate = { poisson = 100 }", 800, Some("(80.0 %)")),
+            // 20 a second from the second to the third second, and so on up to 50.
+            (
+                "rate = { steps = { first = 0.001, add = 10, every = \"1s\", up_to = 50 } }",
+                440,
+                None,
+            ),
+            (
+                "rate = { steps = { first = 0.001, add = 10, every = \"1s\", up_to = 50 } }",
+                400,
+                Some("was to send 44 messages/s"),
+            ),
+            (
+                "clients = 10\nrate = { fixed = 100 }\narrive = { first = 5, add = 1, every = \"1s\" }",
+                940,
+                None,
+            ),
+            ("rate = { fixed = 100 }\ntotal = 100", 100, None),
+            ("rate = \"closed\"", 1, None),
+        ] {
+            let said = short_of_the_rate(&plan(rate), &loaded(acknowledged));
+            match says {
+                None => assert_eq!(said, [""; 0], "{rate}"),
+                Some(says) => assert!(said.first().is_some_and(|said| said.contains(says)), "{said:?}"),
+            }
+        }
+    }
 }

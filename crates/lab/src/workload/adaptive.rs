@@ -18,7 +18,8 @@ const CLOSE_ENOUGH: f64 = 1.05;
 pub struct Search {
     settings: Adaptive,
     rate: f64,
-    held: Option<f64>,
+    /// Rates that held, the highest last.
+    held: Vec<f64>,
     broke: Option<f64>,
     /// The rate to try when the system has recovered.
     next: Option<f64>,
@@ -39,7 +40,7 @@ impl Search {
         Self {
             rate: settings.first,
             settings: settings.clone(),
-            held: None,
+            held: Vec::new(),
             broke: None,
             next: None,
             doubted: None,
@@ -51,9 +52,9 @@ impl Search {
         self.rate
     }
 
-    /// The highest rate that held.
+    /// The highest rate that held, and did not break the bound at another time.
     pub fn sustainable(&self) -> Option<f64> {
-        self.held
+        self.held.last().copied()
     }
 
     /// Takes what was seen, and chooses the next rate. Once the bounds are close, it stays at what held.
@@ -76,15 +77,15 @@ impl Search {
         }
         self.doubted = None;
         if holds {
-            self.held = Some(self.held.map_or(self.rate, |held| held.max(self.rate)));
+            if self.sustainable().is_none_or(|held| held < self.rate) {
+                self.held.push(self.rate);
+            }
         } else {
             self.broke = Some(self.broke.map_or(self.rate, |broke| broke.min(self.rate)));
-            // What held before and does not now, twice, did not hold.
-            if self.held.is_some_and(|held| held >= self.rate) {
-                self.held = Some(self.rate / self.settings.raise);
-            }
+            // What held before and does not now, twice, did not hold; what is known to hold is below it.
+            self.held.retain(|held| *held < self.rate);
         }
-        let next = match (self.held, self.broke) {
+        let next = match (self.sustainable(), self.broke) {
             (_, None) => self.rate * self.settings.raise,
             (None, Some(broke)) => broke / 2.0,
             (Some(held), Some(broke)) if broke / held <= CLOSE_ENOUGH => held,
@@ -256,6 +257,32 @@ mod tests {
         search.step(trial(1000));
         assert!((search.rate() - 400.0).abs() < 1e-9);
         assert_eq!(search.sustainable(), Some(200.0));
+    }
+
+    #[test]
+    fn what_is_found_was_tried_and_held_even_where_the_system_becomes_slower() {
+        for slower_from in 5..40 {
+            let mut search = search(100.0);
+            let mut held = Vec::new();
+            for trial in 0..1000 {
+                let capacity = if trial < slower_from { 33_000.0 } else { 900.0 };
+                let holds = search.rate() <= capacity;
+                if holds {
+                    held.push(search.rate().to_bits());
+                }
+                search.step(Trial {
+                    p99_us: Some(if holds { 1000 } else { 500_000 }),
+                    share: 1.0,
+                });
+                let found = search.sustainable();
+                assert!(
+                    found.is_none_or(|found| held.contains(&found.to_bits())),
+                    "{found:?}"
+                );
+            }
+            let found = search.sustainable().unwrap();
+            assert!((600.0..=900.0).contains(&found), "{found} from {slower_from} on");
+        }
     }
 
     #[test]

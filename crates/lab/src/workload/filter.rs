@@ -4,14 +4,17 @@
 //! What was seen is kept in the lab's own process, where the paper has a cache on another machine: the messages' second way
 //! through the system is there, the cache's network is not.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::experiment::{Does, Plan, Role, TopicKind, Topics};
 
-/// Messages that are remembered at most; beyond, the oldest are forgotten.
-const REMEMBERED_MAX: usize = 4 << 20;
+/// Messages of a stream that are remembered together: most come about in their order.
+const BLOCK: u64 = 64;
+const PLACES: usize = 64;
+/// Blocks that are remembered at most, some 40 MB; beyond, the oldest are forgotten.
+const BLOCKS_MAX: usize = 1 << 16;
 const FILTERS: u32 = 2;
 
 /// A plan with a filter before every set of topics that wants one and is in a system without; otherwise the plan itself.
@@ -98,10 +101,20 @@ pub struct Seen {
 
 #[derive(Debug, Default)]
 struct Books {
-    /// Until when each is remembered, in nanoseconds since the load began.
-    until: HashMap<(u32, u64), u64>,
-    /// In the order in which they may be forgotten; what was seen again stands there more than once.
-    order: VecDeque<(u64, (u32, u64))>,
+    /// By stream and number of the block.
+    blocks: BTreeMap<(u32, u64), Block>,
+    /// In the order in which they were begun, and may be forgotten.
+    order: VecDeque<(u32, u64)>,
+    /// Blocks that were forgotten before their time.
+    forgotten: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// Until when each message is remembered, in nanoseconds since the load began; 0 of one that was not seen.
+    until: Box<[u64; PLACES]>,
+    /// Of the one that is remembered longest.
+    latest: u64,
 }
 
 impl Seen {
@@ -119,22 +132,37 @@ impl Seen {
         let until = now.saturating_add(window);
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         books.forget(now);
-        let known = books.until.insert((stream, sequence), until);
-        books.order.push_back((until, (stream, sequence)));
-        known.is_none()
+        let key = (stream, sequence / BLOCK);
+        if !books.blocks.contains_key(&key) {
+            books.order.push_back(key);
+        }
+        let block = books.blocks.entry(key).or_insert_with(|| Block {
+            until: Box::new([0; PLACES]),
+            latest: 0,
+        });
+        block.latest = block.latest.max(until);
+        let place = usize::try_from(sequence % BLOCK).unwrap_or(0);
+        let known = block.until.get_mut(place);
+        known.is_none_or(|known| std::mem::replace(known, until) <= now)
+    }
+
+    /// Whether some were forgotten before their time.
+    pub fn is_overrun(&self) -> bool {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        books.forgotten > 0
     }
 }
 
 impl Books {
     fn forget(&mut self, now: u64) {
-        while let Some((until, key)) = self.order.front().copied() {
-            if until > now && self.order.len() < REMEMBERED_MAX {
+        while let Some(key) = self.order.front() {
+            let is_over = self.blocks.get(key).is_none_or(|block| block.latest <= now);
+            if !is_over && self.order.len() < BLOCKS_MAX {
                 return;
             }
+            self.forgotten += u64::from(!is_over);
+            self.blocks.remove(key);
             self.order.pop_front();
-            if self.until.get(&key).is_some_and(|latest| *latest == until) {
-                self.until.remove(&key);
-            }
         }
     }
 }
@@ -151,14 +179,29 @@ mod tests {
         assert!(!seen.is_new(1, 1, 9));
         assert!(!seen.is_new(1, 1, 18), "the window began anew at 9");
         assert!(seen.is_new(1, 2, 18));
+        assert!(seen.is_new(2, 1, 18), "another stream's");
         assert!(seen.is_new(1, 1, 28));
         assert!(seen.is_new(1, 2, 100));
         let books = seen.books.lock().unwrap();
         assert_eq!(
-            (books.until.len(), books.order.len()),
+            (books.blocks.len(), books.order.len()),
             (1, 1),
             "what is over takes no memory"
         );
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound_and_passing_it_is_said() {
+        let seen = Seen::new(Duration::from_secs(1));
+        let all = BLOCK * BLOCKS_MAX as u64;
+        for sequence in (0..all + BLOCK).step_by(PLACES) {
+            assert!(seen.is_new(1, sequence, 5));
+        }
+        assert!(seen.is_overrun());
+        assert!(seen.is_new(1, 0, 6), "it was forgotten");
+        assert!(!seen.is_new(1, all, 6));
+        let books = seen.books.lock().unwrap();
+        assert!(books.order.len() <= BLOCKS_MAX && books.blocks.len() == books.order.len());
     }
 
     #[test]
@@ -169,7 +212,7 @@ mod tests {
             place: "x".to_owned(),
             text: text.to_owned(),
         };
-        let plan = source.plan(1.0, &std::collections::BTreeMap::new()).unwrap();
+        let plan = source.plan(1.0, &BTreeMap::new()).unwrap();
         let filtered = before(&plan, "kafka");
         assert_eq!(filtered.roles["p"].via.as_deref(), Some("songs-unfiltered"));
         assert_eq!(filtered.roles["c"].topics.as_deref(), Some("songs"));

@@ -5,14 +5,20 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{Arrivals, Arrived};
+use super::parts::Parts;
 use super::streams::{Piece, Streams};
 use super::tally::Tally;
+
+/// What the ledgers of a role may take, in bytes: with two or three of them at their bound the lab stays below 300 MB.
+pub(super) const ROOM_BYTES: usize = 48 << 20;
 
 /// What one audience received.
 #[derive(Debug)]
 pub enum Ledger {
     /// Every message comes to it once.
     Once(Streams),
+    /// Of such an audience those on this host.
+    PartOfOnce(Parts),
     /// Every message comes so many times.
     Several(Tally),
     /// Of such an audience those on this host.
@@ -44,10 +50,11 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Of an audience to which every message comes `each` times; `is_part`: others of it are on other hosts.
-    pub fn of_several(each: u16, is_part: bool) -> Self {
+    /// Of one of so many audiences to which every message comes `each` times; `is_part`: others of it are on other hosts.
+    pub fn new(each: u16, is_part: bool, audiences: u32) -> Self {
         match (each, is_part) {
-            (1, _) => Self::default(),
+            (1, true) => Self::PartOfOnce(Parts::default()),
+            (1, false) => Self::Once(Streams::of_audiences(audiences)),
             (_, true) => Self::Part(Arrivals::default()),
             (_, false) => Self::Several(Tally::new(each)),
         }
@@ -57,6 +64,7 @@ impl Ledger {
     pub fn expect(&mut self, stream: u32) {
         match self {
             Self::Once(streams) => streams.expect(stream),
+            Self::PartOfOnce(parts) => parts.expect(stream),
             Self::Several(tally) => tally.expect(stream),
             Self::Part(arrivals) => arrivals.expect(stream),
         }
@@ -65,6 +73,7 @@ impl Ledger {
     pub fn enter(&mut self, stream: u32, sequence: u64) -> Entry {
         match self {
             Self::Once(streams) => streams.enter(stream, sequence),
+            Self::PartOfOnce(parts) => parts.enter(stream, sequence),
             Self::Several(tally) => tally.enter(stream, sequence),
             Self::Part(arrivals) => arrivals.enter(stream, sequence),
         }
@@ -74,17 +83,17 @@ impl Ledger {
     /// that was not told yet.
     pub fn tell(&mut self, audience: u32, is_end: bool, came: &mut Came) {
         match self {
-            Self::Once(streams) => {
+            Self::PartOfOnce(parts) => {
                 let pieces = if is_end {
-                    streams.take_all()
+                    parts.take_all()
                 } else {
-                    streams.take_old()
+                    parts.take_old()
                 };
                 came.pieces
                     .extend(pieces.into_iter().map(|piece| (audience, piece)));
             }
             Self::Part(arrivals) => came.arrived.extend(arrivals.take()),
-            Self::Several(_) => {}
+            Self::Once(_) | Self::Several(_) => {}
         }
     }
 
@@ -94,7 +103,17 @@ impl Ledger {
         match self {
             Self::Once(streams) => streams.missing(stream, sent, excused),
             Self::Several(tally) => tally.missing(stream, sent, excused),
-            Self::Part(_) => 0,
+            Self::PartOfOnce(_) | Self::Part(_) => 0,
+        }
+    }
+
+    /// Deliveries that are known to be missing, and not of which messages: there were too many to remember. Where one of these
+    /// comes after all it counts as lost, and as having come twice.
+    pub fn forgotten(&self) -> u64 {
+        match self {
+            Self::Once(streams) => streams.forgotten(),
+            Self::Several(tally) => tally.forgotten(),
+            Self::PartOfOnce(_) | Self::Part(_) => 0,
         }
     }
 }

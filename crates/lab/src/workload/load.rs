@@ -5,7 +5,8 @@
 //!                                  0         W           W+D
 //! ```
 //!
-//! Samples are taken every second, and at W and W+D; the seconds between those two count. Where several hosts run a load, the
+//! Samples are taken every second, and at W and W+D; the seconds between those two count, and the latencies of what was meant
+//! to be sent in them, whenever it is answered. Where several hosts run a load, the
 //! n-th sample of one is of the same time as that of another.
 
 use std::collections::BTreeMap;
@@ -193,6 +194,7 @@ impl Load {
         if !is_drained && !self.stop.is_cancelled() && self.together.is_none() {
             remarks.push("messages were still coming when the lab stopped reading; what had not come is not counted as lost".to_owned());
         }
+        remarks.extend(too_much(&cast));
         let drain_s = run.drain_seconds();
         let roles = cast.results(&self.plan, measured_s, is_drained);
         let error = cast.actors.iter().find_map(|actor| actor.recorder.error());
@@ -246,6 +248,25 @@ impl Load {
         }
         together.log.end();
     }
+}
+
+/// Where more was to be remembered than there is room for.
+fn too_much(cast: &Cast) -> Vec<String> {
+    let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(Seen::is_overrun);
+    let overrun = cast.actors.iter().filter(is_overrun).map(|actor| {
+        let name = &actor.name;
+        format!("`{name}` has seen more within its window than it can remember: some duplicates passed it")
+    });
+    let missing = cast.forgotten().map(|(role, count)| forgotten(role, count));
+    overrun.chain(missing).collect()
+}
+
+/// What a reader has to know where more was missing than there is room to remember.
+pub(crate) fn forgotten(role: &str, count: u64) -> String {
+    format!(
+        "so many messages were missing at `{role}` that of {count} it is not known which they are: those of them that came \
+         after all count as lost, and as having come twice"
+    )
 }
 
 /// A load that is under way.

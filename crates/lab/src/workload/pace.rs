@@ -12,6 +12,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::experiment::{Rate, Steps};
 
 const NANOS: f64 = 1e9;
+/// So many moments that are only counted are looked at one by one; then every other one, and so on.
+const ONE_BY_ONE: u32 = 1 << 16;
 
 /// The moments of one client's messages.
 #[derive(Debug)]
@@ -123,6 +125,20 @@ impl Pace {
         }
     }
 
+    /// Passes over the moments before `until`, and tells each, with how many it stands for: of very many later ones it is more
+    /// than one.
+    pub fn pass_over(&mut self, until: u64, mut tell: impl FnMut(u64, u64)) {
+        let (mut each, mut told) = (1_u32, 0_u32);
+        while self.next() < until {
+            tell(self.next(), each.into());
+            self.next += self.gap() * f64::from(each);
+            told += 1;
+            if told == ONE_BY_ONE {
+                (each, told) = (each.saturating_mul(2), 0);
+            }
+        }
+    }
+
     fn gap(&mut self) -> f64 {
         match &self.kind {
             Kind::Even(rate) => NANOS / rate,
@@ -164,6 +180,26 @@ mod tests {
             moments(&Rate::Fixed(100.0), 1, 2, 40_000_000),
             [10_000_000, 30_000_000]
         );
+    }
+
+    #[test]
+    fn moments_that_are_passed_over_are_all_told_of() {
+        let rate = Arc::new(SharedRate::new(1.0));
+        for (of, count) in [(100.0, 1000), (1e6, 10_000_000)] {
+            let mut pace = Pace::new(&Rate::Fixed(of), &rate, 0, 1, 0, 1).unwrap();
+            let (mut told, mut all, mut last) = (0_u32, 0, 0);
+            pace.pass_over(10_000_000_000, |moment, each| {
+                assert!(moment >= last);
+                last = moment;
+                told += 1;
+                all += each;
+            });
+            assert!(all.abs_diff(count) <= count / 100, "{all}");
+            assert!(told < 1_000_000, "{told}");
+            let mut due = Vec::new();
+            pace.due(9_999_999_999, usize::MAX, &mut due);
+            assert!(due.is_empty());
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::message::Message;
 use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
 use super::size;
+use super::waiting::{Waited, before_the_end};
 use crate::drivers::{Driver, DriverError, Seat, Sender};
 use crate::measure::timer::Timer;
 
@@ -32,6 +33,8 @@ pub(super) struct Producer {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) seat: Seat,
     pub(super) recorder: Arc<Recorder>,
+    /// Of who would have received what was not sent in the end, and how often each message.
+    pub(super) listeners: Vec<(Arc<Recorder>, u64)>,
     pub(super) ahead: Option<Ahead>,
     /// `None` for a closed loop.
     pub(super) pace: Option<Pace>,
@@ -51,6 +54,11 @@ pub(super) struct Producer {
 impl Producer {
     /// Sends until it is told to stop or everything is sent; connects again when it must.
     pub(super) async fn run(mut self) {
+        self.send_until_the_end().await;
+        self.account_for_the_rest();
+    }
+
+    async fn send_until_the_end(&mut self) {
         let mut random = SmallRng::seed_from_u64(self.seed ^ u64::from(self.stream));
         let mut is_first = true;
         while !self.stop.is_cancelled() {
@@ -86,6 +94,28 @@ impl Producer {
         }
     }
 
+    /// What was due in the time that counts and never sent: whoever waits for it waits still.
+    fn account_for_the_rest(&mut self) {
+        let until = self.recorder.counts_until().min(self.recorder.now());
+        let Some(pace) = &mut self.pace else { return };
+        let budget = &self.budget;
+        let mut moments = Vec::new();
+        pace.pass_over(until, |moment, count| {
+            let count = grant(budget, usize::try_from(count).unwrap_or(usize::MAX)) as u64;
+            if count > 0 {
+                moments.push((moment, count));
+            }
+        });
+        if moments.is_empty() {
+            return;
+        }
+        self.recorder.waited_in_vain(&moments, 0);
+        for (listener, each) in &self.listeners {
+            let of_each = moments.iter().map(|(moment, count)| (*moment, count * each));
+            listener.waited_in_vain(&of_each.collect::<Vec<_>>(), 0);
+        }
+    }
+
     async fn pause(&self) {
         let _ = self.stop.run_until_cancelled(sleep(RECONNECT_AFTER)).await;
     }
@@ -98,6 +128,8 @@ impl Producer {
     ) -> Result<(), DriverError> {
         let mut moments = Vec::with_capacity(CHUNK);
         let mut messages = Vec::with_capacity(2 * CHUNK);
+        // Until when the driver kept this client waiting.
+        let mut free = 0;
         while !self.stop.is_cancelled() {
             moments.clear();
             self.due(reports, &mut moments);
@@ -117,8 +149,13 @@ impl Producer {
             for intended in &moments {
                 self.make(*intended, random, &mut messages);
             }
-            reports.sent(&messages);
-            sender.send(&messages).await?;
+            reports.sent_once_free(&messages, free);
+            let sending = Waited::new(sender.send(&messages));
+            let (sent, has_waited) = before_the_end(&self.stop, LAST_ANSWERS, sending).await?;
+            sent?;
+            if has_waited {
+                free = self.recorder.now();
+            }
             // Nothing more can come until something is answered.
             if self.window_left(reports) == 0 {
                 sender.flush().await?;

@@ -1,9 +1,13 @@
 //! Counts and latencies of a role.
 //!
 //! Drivers report per batch: one lock for as many messages as there are in it. Once a second the sampler takes what came
-//! since: so there is a histogram of the second, which goes into the whole one if the second counts.
+//! since, with a histogram of that second.
+//!
+//! Counts are of the time that counts: what happened in it. Latencies are of the messages that were *meant* to be sent in it,
+//! whenever they were answered, and of those that were not, as long as they had waited when they were given up: else a stall
+//! that outlasts the end would hide what it holds up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,9 +18,10 @@ use tokio::time::Instant;
 
 use super::log::Log;
 use super::message::Message;
+use super::runs::Runs;
 use crate::results::{Counts, Latencies, RateSample, histogram};
 
-/// Messages that were given up are remembered one by one up to this many; beyond, loss cannot be told from failure.
+/// Messages that were given up are remembered up to this many runs of them; beyond, loss cannot be told from failure.
 const GIVEN_UP_MAX: usize = 1 << 20;
 
 /// What one role did.
@@ -24,6 +29,8 @@ const GIVEN_UP_MAX: usize = 1 << 20;
 pub struct Recorder {
     started: Instant,
     counts: Clock,
+    /// The time that counts, in nanoseconds since the load began.
+    window: Range<u64>,
     /// Where what goes wrong is said, and about whom.
     log: (String, Log),
     books: Mutex<Books>,
@@ -42,10 +49,34 @@ struct Books {
     lateness: Histogram<u64>,
     samples: Vec<RateSample>,
     error: Option<String>,
-    given_up: BTreeMap<u32, BTreeSet<u64>>,
-    given_up_count: usize,
+    given_up: BTreeMap<u32, Runs>,
+    given_up_runs: usize,
+    given_up_count: u64,
     /// When a message came last, in nanoseconds since the load began.
     latest: u64,
+    /// When the first message was sent, or the first client was there to receive; and when one was acknowledged or came last.
+    active: Option<(u64, u64)>,
+}
+
+impl Books {
+    /// A message of that moment took so long.
+    fn took(&mut self, window: &Range<u64>, intended: u64, nanos: u64, count: u64) {
+        let latency = Duration::from_nanos(nanos);
+        histogram::record(&mut self.second, latency, count);
+        if window.contains(&intended) {
+            histogram::record(&mut self.whole, latency, count);
+        }
+    }
+
+    fn begins(&mut self, now: u64) {
+        self.active.get_or_insert((now, now));
+    }
+
+    fn goes_on(&mut self, now: u64) {
+        if let Some((_, last)) = &mut self.active {
+            *last = now;
+        }
+    }
 }
 
 /// What a role's latency is the latency of.
@@ -60,6 +91,50 @@ pub enum Clock {
 pub struct Reports {
     recorder: Arc<Recorder>,
     outstanding: Arc<AtomicU64>,
+}
+
+/// Messages that a driver takes over one by one. What it has not taken when this is dropped has failed, so that none is
+/// forgotten.
+#[derive(Debug)]
+pub struct Handover<'a> {
+    reports: Reports,
+    left: &'a [Message],
+    reason: Option<String>,
+}
+
+impl<'a> Handover<'a> {
+    pub fn new(reports: &Reports, messages: &'a [Message]) -> Self {
+        Self {
+            reports: reports.clone(),
+            left: messages,
+            reason: None,
+        }
+    }
+
+    /// The message whose turn it is.
+    pub fn turn(&self) -> Option<&'a Message> {
+        self.left.first()
+    }
+
+    /// So many are the driver's now, whatever becomes of them.
+    pub fn taken(&mut self, count: usize) {
+        self.left = self.left.get(count..).unwrap_or_default();
+    }
+
+    /// Why it takes no more.
+    pub fn failed(&mut self, error: &impl std::fmt::Display) {
+        self.reason = Some(error.to_string());
+    }
+}
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        if !self.left.is_empty() {
+            let reason = self.reason.as_deref().unwrap_or("nothing was taken any more");
+            let parcel: Parcel = self.left.iter().collect();
+            self.reports.given_up(&parcel, reason);
+        }
+    }
 }
 
 /// The messages of a batch, as runs.
@@ -120,23 +195,31 @@ impl Reports {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    /// Messages were handed to the driver.
-    pub fn sent(&self, messages: &[Message]) {
+    /// Messages are handed to the driver now. It kept the client waiting until `free` (nanoseconds since the load began): what
+    /// was due before is not the client's lateness.
+    pub fn sent_once_free(&self, messages: &[Message], free: u64) {
         let count = messages.len() as u64;
         self.outstanding.fetch_add(count, Ordering::Relaxed);
         let now = self.recorder.now();
         let mut books = self.recorder.books();
+        books.begins(now);
         books.totals.sent += count;
         for group in messages.chunk_by(|a, b| a.intended == b.intended) {
             let bytes: u64 = group.iter().map(|message| u64::from(message.size)).sum();
             books.totals.bytes_sent += bytes;
-            let late = now.saturating_sub(group.first().map_or(now, |message| message.intended));
+            let due = group.first().map_or(now, |message| message.intended);
+            let late = now.saturating_sub(due.max(free));
             histogram::record(
                 &mut books.lateness_second,
                 Duration::from_nanos(late),
                 group.len() as u64,
             );
         }
+    }
+
+    /// As [`Self::sent_once_free`], of a client that waited for nothing.
+    pub fn sent(&self, messages: &[Message]) {
+        self.sent_once_free(messages, 0);
     }
 
     /// They are stored, as durably as was asked for.
@@ -148,13 +231,14 @@ impl Reports {
         if self.recorder.counts == Clock::Receptions {
             return;
         }
+        books.goes_on(now);
         for (intended, count) in &parcel.moments {
-            let latency = Duration::from_nanos(now.saturating_sub(*intended));
-            histogram::record(&mut books.second, latency, *count);
+            let waited = now.saturating_sub(*intended);
+            books.took(&self.recorder.window, *intended, waited, *count);
         }
     }
 
-    /// They were refused, or nobody knows.
+    /// They were refused, or cannot have been taken.
     pub fn failed(&self, parcel: &Parcel, reason: &str) {
         self.outstanding.fetch_sub(parcel.messages, Ordering::Relaxed);
         self.recorder.say(&format!("messages were not stored: {reason}"));
@@ -162,13 +246,27 @@ impl Reports {
         books.totals.failed += parcel.messages;
         books.error.get_or_insert_with(|| reason.to_owned());
         for (stream, first, count) in &parcel.runs {
-            for sequence in *first..first + count {
-                if books.given_up_count < GIVEN_UP_MAX
-                    && books.given_up.entry(*stream).or_default().insert(sequence)
-                {
-                    books.given_up_count += 1;
-                }
+            if books.given_up_runs >= GIVEN_UP_MAX {
+                break;
             }
+            let range = *first..first + count;
+            let of_stream = books.given_up.entry(*stream).or_default();
+            let (before, known) = (of_stream.pieces(), of_stream.count_in(range.clone()));
+            of_stream.insert(range);
+            let after = of_stream.pieces();
+            books.given_up_runs = (books.given_up_runs + after).saturating_sub(before);
+            books.given_up_count += count - known;
+        }
+    }
+
+    /// There is no answer, and nobody waits for one any more: they failed, and took as long as they were waited for at least.
+    pub fn given_up(&self, parcel: &Parcel, reason: &str) {
+        if parcel.messages == 0 {
+            return;
+        }
+        self.failed(parcel, reason);
+        if self.recorder.counts == Clock::Acknowledgements {
+            self.recorder.waited_in_vain(&parcel.moments, 0);
         }
     }
 
@@ -183,6 +281,7 @@ impl Recorder {
         Self {
             started,
             counts,
+            window: 0..u64::MAX,
             log: Default::default(),
             books: Mutex::new(Books {
                 totals: Counts::default(),
@@ -196,10 +295,27 @@ impl Recorder {
                 samples: Vec::new(),
                 error: None,
                 given_up: BTreeMap::new(),
+                given_up_runs: 0,
                 given_up_count: 0,
                 latest: 0,
+                active: None,
             }),
         }
+    }
+
+    /// Latencies count of the messages that are meant to be sent from one of these moments on and before the other.
+    #[must_use]
+    pub fn counting(self, from: Duration, to: Duration) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            window: nanos(from)..nanos(to),
+            ..self
+        }
+    }
+
+    /// When the time that counts is over, in nanoseconds since the load began.
+    pub fn counts_until(&self) -> u64 {
+        self.window.end
     }
 
     /// What goes wrong is also said in `log`, of a role of that name.
@@ -242,11 +358,29 @@ impl Recorder {
             if self.counts == Clock::Acknowledgements {
                 continue;
             }
-            let latency = Duration::from_nanos(now.saturating_sub(*intended));
-            histogram::record(&mut books.second, latency, *count);
+            books.took(&self.window, *intended, now.saturating_sub(*intended), *count);
+        }
+        if self.counts == Clock::Receptions {
+            books.goes_on(now);
         }
         books.totals.bytes_received += bytes;
         books.totals.duplicated += again;
+    }
+
+    /// What was meant to be sent at these moments (and how many at each) has no answer, and gets none: each took as long as it
+    /// has been waited for by now at least, and not less than `least` nanoseconds.
+    pub fn waited_in_vain(&self, moments: &[(u64, u64)], least: u64) {
+        let now = self.now();
+        let mut books = self.books();
+        for (intended, count) in moments {
+            let waited = now.saturating_sub(*intended).max(least);
+            books.took(&self.window, *intended, waited, *count);
+        }
+    }
+
+    /// When the first message was sent, or the first client was there to receive; and when one was acknowledged or came last.
+    pub fn active(&self) -> Option<(u64, u64)> {
+        self.books().active
     }
 
     /// Changes counts that have no latency.
@@ -255,7 +389,12 @@ impl Recorder {
     }
 
     pub fn client_came(&self) {
-        self.books().clients += 1;
+        let now = self.now();
+        let mut books = self.books();
+        books.clients += 1;
+        if self.counts == Clock::Receptions {
+            books.begins(now);
+        }
     }
 
     pub fn client_went(&self) {
@@ -281,7 +420,7 @@ impl Recorder {
     pub fn given_up_of(&self, stream: u32, range: Range<u64>) -> u64 {
         let books = self.books();
         let found = books.given_up.get(&stream);
-        found.map_or(0, |set| set.range(range).count() as u64)
+        found.map_or(0, |runs| runs.count_in(range))
     }
 
     /// When a message came last, in nanoseconds since the load began.
@@ -291,23 +430,23 @@ impl Recorder {
 
     /// How many different messages were given up.
     pub fn given_up(&self) -> u64 {
-        self.books().given_up_count as u64
+        self.books().given_up_count
     }
 
     /// Whether so many were given up that loss cannot be told from failure.
     pub fn is_overwhelmed(&self) -> bool {
-        self.books().given_up_count >= GIVEN_UP_MAX
+        self.books().given_up_runs >= GIVEN_UP_MAX
     }
 
     pub fn last_sample(&self) -> Option<RateSample> {
         self.books().samples.last().copied()
     }
 
-    /// Streams, and which of their messages were given up.
-    pub fn all_given_up(&self) -> Vec<(u32, Vec<u64>)> {
+    /// Streams, and which runs of their messages were given up.
+    pub fn all_given_up(&self) -> Vec<(u32, Vec<Range<u64>>)> {
         let books = self.books();
         let rows = books.given_up.iter();
-        rows.map(|(stream, set)| (*stream, set.iter().copied().collect()))
+        rows.map(|(stream, runs)| (*stream, runs.iter().collect()))
             .collect()
     }
 
@@ -343,7 +482,6 @@ impl Recorder {
         let Books {
             measured,
             second,
-            whole,
             lateness_second,
             lateness,
             ..
@@ -351,7 +489,6 @@ impl Recorder {
         if counts {
             measured.add(&since);
             // Both have the same bounds, so adding does not fail.
-            let _ = whole.add(&*second);
             let _ = lateness.add(&*lateness_second);
         }
         second.reset();

@@ -1,20 +1,21 @@
 //! Clients that send because they received: relays, and the two sides of a request.
 //!
 //! - A *relay* has a topic of its own and sends what comes there on to a random other client, as a message of its own.
-//!   So many messages as the role's window says (1) start at each client and go round for ever.
-//! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its patience is
-//!   counted as such, and the next request goes out.
+//!   So many messages as the role's window says (1) start at each client and go round for ever. With a rate it looks at its
+//!   moments whether there is one to be sent on: it sends at most so many.
+//! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its patience, or never
+//!   comes, counts as timed out, and as having taken its patience at least. The next request goes out.
 //! - A *filter* sends on what none of its role has seen before, as it came.
 //! - A *responder* sends back who asked, which question it was and when it was meant to be asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::filter::Seen;
@@ -23,6 +24,7 @@ use super::pace::Pace;
 use super::recorder::{Recorder, Reports};
 use super::seating::Seating;
 use super::size;
+use super::waiting::{Waited, before_the_end};
 use crate::drivers::{Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::Does;
 use crate::measure::timer::Timer;
@@ -30,7 +32,9 @@ use crate::measure::timer::Timer;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// How often a requester looks for questions that were not answered in time.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long what is under way in the end may take; an answer as long as its requester has patience, but not longer than this.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const PATIENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A client with two ends.
 pub(super) struct Exchanger {
@@ -56,8 +60,17 @@ struct Ends {
     sender: Box<dyn Sender>,
     receiver: Box<dyn Receiver>,
     reports: Reports,
+    /// Until when the driver kept this client waiting.
+    free: u64,
+    state: State,
+}
+
+/// What is to be known of what went both ways.
+struct State {
     /// Questions without an answer: when they were meant to be asked, by their number.
     waiting: BTreeMap<u64, u64>,
+    /// Of a relay with a rate: when what it has not sent on yet came.
+    held: VecDeque<u64>,
     random: SmallRng,
 }
 
@@ -74,6 +87,8 @@ impl Exchanger {
                     self.recorder.client_came();
                     let ended = self.exchange(&mut ends).await;
                     self.recorder.client_went();
+                    // Nobody answers them any more.
+                    self.give_up(&mut ends.state, |_| true);
                     ended
                 }
                 Err(error) => Err(error),
@@ -81,11 +96,25 @@ impl Exchanger {
             if let Err(error) = ended {
                 self.recorder.trouble(&error.to_string());
             }
-            let _ = self
-                .stop
-                .run_until_cancelled(tokio::time::sleep(RECONNECT_AFTER))
-                .await;
+            let _ = self.stop.run_until_cancelled(sleep(RECONNECT_AFTER)).await;
         }
+        self.account_for_the_rest();
+    }
+
+    /// Questions that were due in the time that counts and never asked.
+    fn account_for_the_rest(&mut self) {
+        let until = self.recorder.counts_until().min(self.recorder.now());
+        let patience = self.patience();
+        let Some(pace) = self
+            .pace
+            .as_mut()
+            .filter(|_| self.inbound.role.does == Does::Request)
+        else {
+            return;
+        };
+        let mut moments = Vec::new();
+        pace.pass_over(until, |moment, count| moments.push((moment, count)));
+        self.recorder.waited_in_vain(&moments, patience);
     }
 
     async fn open(&self) -> Result<Ends, DriverError> {
@@ -96,8 +125,12 @@ impl Exchanger {
             sender,
             receiver,
             reports,
-            waiting: BTreeMap::new(),
-            random: SmallRng::seed_from_u64(self.seed ^ u64::from(self.stream)),
+            free: 0,
+            state: State {
+                waiting: BTreeMap::new(),
+                held: VecDeque::new(),
+                random: SmallRng::seed_from_u64(self.seed ^ u64::from(self.stream)),
+            },
         })
     }
 
@@ -106,33 +139,90 @@ impl Exchanger {
         let mut outgoing = Vec::new();
         if self.inbound.role.does == Does::Relay {
             for _ in 0..self.inbound.role.window.unwrap_or(1) {
-                outgoing.push(self.passed_on(&mut ends.random));
+                self.pass_on(&mut ends.state, &mut outgoing);
             }
         }
         loop {
-            if self.inbound.role.does == Does::Request {
-                self.ask(ends, &mut outgoing);
+            match self.inbound.role.does {
+                Does::Request => self.ask(&mut ends.state, &mut outgoing),
+                Does::Relay => self.send_on(&mut ends.state, &mut outgoing),
+                Does::Respond | Does::Filter | Does::Produce | Does::Consume | Does::Idle => {}
             }
             if !outgoing.is_empty() {
-                ends.reports.sent(&outgoing);
-                ends.sender.send(&outgoing).await?;
-                ends.sender.flush().await?;
+                self.send(ends, &outgoing).await?;
                 outgoing.clear();
             }
             let wake = self.wake();
             received.clear();
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => {
-                    // What has no answer by then has none.
-                    let _ = timeout(LAST_ANSWERS, ends.sender.finish()).await;
-                    return Ok(());
-                }
+                () = self.stop.cancelled() => return self.end(ends).await,
                 came = ends.receiver.receive(&mut received) => came?,
                 happened = ends.sender.tick() => happened?,
                 () = self.timer.until(wake) => {}
             }
-            self.take(&received, ends, &mut outgoing);
+            self.take(&received, &mut ends.state, &mut outgoing);
+        }
+    }
+
+    async fn send(&self, ends: &mut Ends, messages: &[Message]) -> Result<(), DriverError> {
+        ends.reports.sent_once_free(messages, ends.free);
+        let sending = Box::pin(async {
+            ends.sender.send(messages).await?;
+            ends.sender.flush().await
+        });
+        let sending = before_the_end(&self.stop, LAST_ANSWERS, Waited::new(sending));
+        let (sent, has_waited) = sending.await?;
+        if has_waited {
+            ends.free = self.recorder.now();
+        }
+        sent
+    }
+
+    /// Sends nothing new. What is under way still comes, for a while.
+    async fn end(&mut self, ends: &mut Ends) -> Result<(), DriverError> {
+        let Ends {
+            sender,
+            receiver,
+            state,
+            ..
+        } = ends;
+        let patience = self.inbound.role.patience.0.min(PATIENCE_MAX);
+        let until = Instant::now() + patience.max(LAST_ANSWERS);
+        let (mut received, mut outgoing) = (Vec::new(), Vec::new());
+        let mut finishing = sender.finish();
+        let mut is_finished = false;
+        while !is_finished || self.is_under_way(state) {
+            received.clear();
+            tokio::select! {
+                biased;
+                done = &mut finishing, if !is_finished => {
+                    done?;
+                    is_finished = true;
+                }
+                came = receiver.receive(&mut received) => came?,
+                () = sleep(LOOK) => {}
+                // What has no answer by then has none.
+                () = sleep_until(until) => return Ok(()),
+            }
+            self.take(&received, state, &mut outgoing);
+            // It is not sent on.
+            outgoing.clear();
+            self.lose_patience(state);
+        }
+        Ok(())
+    }
+
+    /// Whether something comes still that latency is taken of.
+    fn is_under_way(&self, state: &State) -> bool {
+        match self.inbound.role.does {
+            Does::Request => !state.waiting.is_empty(),
+            Does::Relay => {
+                // Of all clients of the role here.
+                let totals = self.recorder.totals();
+                totals.sent > totals.received + totals.failed
+            }
+            Does::Respond | Does::Filter | Does::Produce | Does::Consume | Does::Idle => false,
         }
     }
 
@@ -144,7 +234,7 @@ impl Exchanger {
         next.map_or(look, |next| next.min(look))
     }
 
-    fn take(&self, received: &[Received], ends: &mut Ends, outgoing: &mut Vec<Message>) {
+    fn take(&self, received: &[Received], state: &mut State, outgoing: &mut Vec<Message>) {
         for message in received {
             let moment = [(message.intended, 1)];
             // Two clocks are not compared; a question comes back to the one that its moment is of.
@@ -157,7 +247,7 @@ impl Exchanger {
             match self.inbound.role.does {
                 Does::Relay => {
                     self.recorder.received(moment, elsewhere, bytes, 0);
-                    outgoing.push(self.passed_on(&mut ends.random));
+                    self.pass_on(state, outgoing);
                 }
                 Does::Filter => {
                     let now = self.recorder.now();
@@ -171,11 +261,11 @@ impl Exchanger {
                 }
                 Does::Respond => {
                     self.recorder.received(moment, elsewhere, bytes, 0);
-                    outgoing.push(self.answer(message, &mut ends.random));
+                    outgoing.push(self.answer(message, &mut state.random));
                 }
                 Does::Request | Does::Produce | Does::Consume | Does::Idle => {
                     let is_ours = message.stream == self.stream;
-                    if is_ours && ends.waiting.remove(&message.sequence).is_some() {
+                    if is_ours && state.waiting.remove(&message.sequence).is_some() {
                         self.recorder.received(moment, elsewhere, bytes, 0);
                     }
                 }
@@ -183,7 +273,30 @@ impl Exchanger {
         }
     }
 
-    fn passed_on(&self, random: &mut SmallRng) -> Message {
+    /// A relay has a message to send on: at once, or at one of its moments.
+    fn pass_on(&self, state: &mut State, outgoing: &mut Vec<Message>) {
+        let now = self.recorder.now();
+        if self.pace.is_some() {
+            state.held.push_back(now);
+        } else {
+            outgoing.push(self.passed_on(now, &mut state.random));
+        }
+    }
+
+    /// Sends on what was there at the moments that have come.
+    fn send_on(&mut self, state: &mut State, outgoing: &mut Vec<Message>) {
+        let Some(pace) = &mut self.pace else { return };
+        let mut moments = Vec::new();
+        pace.due(self.recorder.now(), usize::MAX, &mut moments);
+        for moment in moments {
+            let there = state.held.pop_front_if(|came| *came <= moment);
+            if there.is_some() {
+                outgoing.push(self.passed_on(moment, &mut state.random));
+            }
+        }
+    }
+
+    fn passed_on(&self, intended: u64, random: &mut SmallRng) -> Message {
         let clients = self.outbound.clients;
         // Any but this one.
         let step = if clients > 1 {
@@ -195,7 +308,7 @@ impl Exchanger {
             stream: self.stream,
             reply: 0,
             sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
-            intended: self.recorder.now(),
+            intended,
             topic: (self.outbound.client + step) % clients.max(1),
             size: size::draw(&self.outbound.role.size, random),
         }
@@ -213,35 +326,50 @@ impl Exchanger {
         }
     }
 
-    /// Gives up what took too long, and asks what is due.
-    fn ask(&mut self, ends: &mut Ends, outgoing: &mut Vec<Message>) {
-        let now = self.recorder.now();
-        let patience = u64::try_from(self.outbound.role.patience.0.as_nanos()).unwrap_or(u64::MAX);
-        let before = ends.waiting.len();
-        ends.waiting
-            .retain(|_, intended| now.saturating_sub(*intended) <= patience);
-        let given_up = before - ends.waiting.len();
-        if given_up > 0 {
-            self.recorder.count(|counts| counts.timed_out += given_up as u64);
+    /// In nanoseconds.
+    fn patience(&self) -> u64 {
+        u64::try_from(self.inbound.role.patience.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Gives up questions whose answers took too long.
+    fn lose_patience(&self, state: &mut State) {
+        let (now, patience) = (self.recorder.now(), self.patience());
+        self.give_up(state, |intended| now.saturating_sub(intended) > patience);
+    }
+
+    /// Gives up those questions, by the moment at which they were meant to be asked. They took longer than anybody waits.
+    fn give_up(&self, state: &mut State, is_over: impl Fn(u64) -> bool) {
+        let given_up = state.waiting.extract_if(.., |_, intended| is_over(*intended));
+        let moments: Vec<(u64, u64)> = given_up.map(|(_, intended)| (intended, 1)).collect();
+        if !moments.is_empty() {
+            let count = moments.len() as u64;
+            self.recorder.count(|counts| counts.timed_out += count);
+            self.recorder.waited_in_vain(&moments, self.patience());
         }
+    }
+
+    /// Gives up what took too long, and asks what is due.
+    fn ask(&mut self, state: &mut State, outgoing: &mut Vec<Message>) {
+        self.lose_patience(state);
+        let now = self.recorder.now();
         let mut moments = Vec::new();
         if let Some(pace) = &mut self.pace {
             pace.due(now, usize::MAX, &mut moments);
         } else {
             let window = usize::try_from(self.outbound.role.window.unwrap_or(1)).unwrap_or(1);
-            moments.resize(window.saturating_sub(ends.waiting.len()), now);
+            moments.resize(window.saturating_sub(state.waiting.len()), now);
         }
         for intended in moments {
             let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-            ends.waiting.insert(sequence, intended);
+            state.waiting.insert(sequence, intended);
             let topics = u32::try_from(self.outbound.destinations.names.len()).unwrap_or(1);
             outgoing.push(Message {
                 stream: self.stream,
                 reply: self.outbound.client + 1,
                 sequence,
                 intended,
-                topic: ends.random.random_range(0..topics.max(1)),
-                size: size::draw(&self.outbound.role.size, &mut ends.random),
+                topic: state.random.random_range(0..topics.max(1)),
+                size: size::draw(&self.outbound.role.size, &mut state.random),
             });
         }
     }

@@ -23,7 +23,7 @@ use super::producer::Producer;
 use super::recorder::{Clock, Recorder};
 use super::relay::Exchanger;
 use super::seating::Seating;
-use super::terms::{audiences, delay, each, rate_of_one, readers, stream, streams, window};
+use super::terms::{audiences, delay, each, is_bounded, rate_of_one, readers, stream, streams, window};
 use super::together::{RoleBooks, RoleProgress};
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::experiment::{Content, Does, Plan, Rate, Role};
@@ -226,6 +226,7 @@ impl Cast {
                 let names = set.map_or(1, |set| set.names.len());
                 let count = u32::try_from(names).unwrap_or(u32::MAX);
                 let producer = Producer {
+                    listeners: self.listeners(load, actor),
                     ahead: self.ahead(load, actor),
                     driver,
                     recorder,
@@ -293,6 +294,17 @@ impl Cast {
         }
     }
 
+    /// Who would receive from the start what a role sends, and how often each message. Where others sit on other hosts it is
+    /// not known whose it would be.
+    fn listeners(&self, load: &Load, actor: &Actor) -> Vec<(Arc<Recorder>, u64)> {
+        let is_alone = load.together.is_none();
+        let readers = readers(&load.plan, &actor.role).filter(|_| is_alone);
+        let actors = readers.filter_map(|(place, _)| self.actors.get(place));
+        actors
+            .map(|reader| (Arc::clone(&reader.recorder), reader.deliveries()))
+            .collect()
+    }
+
     /// How far a role may run ahead of who receives from the start.
     fn ahead(&self, load: &Load, actor: &Arc<Actor>) -> Option<Ahead> {
         let max = actor.role.ahead?;
@@ -320,8 +332,23 @@ impl Cast {
         let lost = |actor: &Actor| if is_drained { self.lost(actor, plan) } else { 0 };
         self.actors
             .iter()
-            .map(|actor| actor.result(measured_s, lost(actor)))
+            .map(|actor| actor.result(plan, measured_s, lost(actor)))
             .collect()
+    }
+
+    /// By role, how many messages are known to be missing, and not which.
+    pub(super) fn forgotten(&self) -> impl Iterator<Item = (&str, u64)> {
+        let forgotten = |actor: &Actor| {
+            let of_each = actor.ledgers.iter().map(|ledger| {
+                let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+                ledger.forgotten()
+            });
+            of_each.sum::<u64>()
+        };
+        let actors = self.actors.iter();
+        actors
+            .map(move |actor| (actor.name.as_str(), forgotten(actor)))
+            .filter(|(_, forgotten)| *forgotten > 0)
     }
 
     /// Whether a consumer's audience has all that was acknowledged. First by numbers: looking at each message takes long
@@ -386,6 +413,7 @@ impl Actor {
             streams: self.streams.iter().map(sent).collect(),
             given_up: self.recorder.all_given_up(),
             is_overwhelmed: self.recorder.is_overwhelmed(),
+            active: self.recorder.active(),
         }
     }
 
@@ -416,10 +444,15 @@ impl Actor {
         self.chooser.get_or_init(|| Chooser::new(count, zipf)).clone()
     }
 
-    fn result(&self, measured_s: f64, lost: u64) -> RoleResult {
+    fn result(&self, plan: &Plan, measured_s: f64, lost: u64) -> RoleResult {
         let finished = self.recorder.finish();
         let does = self.role.does;
-        let (rate, bytes) = rates(does, &finished.measured, measured_s);
+        let own_time = self.recorder.active().filter(|_| is_bounded(plan, &self.role));
+        let own_time = own_time.map(seconds).filter(|seconds| *seconds > 0.0);
+        let (rate, bytes) = match own_time {
+            Some(seconds) => rates(does, &finished.totals, seconds),
+            None => rates(does, &finished.measured, measured_s),
+        };
         let main = match does {
             Does::Produce => "acknowledged",
             Does::Consume | Does::Relay | Does::Respond => "delivery",
@@ -447,8 +480,13 @@ impl Actor {
     }
 }
 
+/// How long it is from one moment to another.
+pub(crate) fn seconds((first, last): (u64, u64)) -> f64 {
+    Duration::from_nanos(last.saturating_sub(first)).as_secs_f64()
+}
+
 /// Messages and bytes per second.
-fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
+pub(crate) fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
     if seconds <= 0.0 {
         return (0.0, 0.0);
     }
@@ -472,6 +510,7 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         .map(|stream| (stream, Arc::new(AtomicU64::new(0))))
         .collect();
     let (audiences, is_part) = (audiences(role), load.together.is_some());
+    let run = &load.plan.run;
     let told = load
         .together
         .as_ref()
@@ -498,11 +537,15 @@ fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -
         place,
         clients: seating.clients_here(place, role.clients),
         role: Arc::new(role.clone()),
-        recorder: Arc::new(Recorder::new(started, clock).saying(name, &log)),
+        recorder: Arc::new(
+            Recorder::new(started, clock)
+                .counting(run.warmup.0, run.warmup.0 + run.duration.0)
+                .saying(name, &log),
+        ),
         streams,
         each,
         ledgers: (0..audiences)
-            .map(|_| Arc::new(Mutex::new(Ledger::of_several(each, is_part))))
+            .map(|_| Arc::new(Mutex::new(Ledger::new(each, is_part, audiences))))
             .collect(),
         budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
         taken: AtomicU64::new(0),

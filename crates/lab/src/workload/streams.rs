@@ -1,44 +1,23 @@
-//! Which messages came to an audience to which each of them comes once: what is missing, what came twice.
-//!
-//! For each stream, one bit per message between the first that is missing and the last that came; below that everything
-//! came. So a stream that arrives in order takes no memory to speak of.
-//!
-//! A part of an audience misses what comes to the others. What it knows of a while ago it tells who sees all parts, and
-//! forgets:
-//!
-//! ```text
-//! 0 ── came ── gap ── told, and forgotten ── told ── came ── base ── a bit each ── end
-//! ```
+//! Which messages came to an audience to which each of them comes once: what is missing, what came twice. What is kept of
+//! each stream is in [`super::blocks`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Entry;
+use super::blocks::Blocks;
+use super::ledger::{Entry, ROOM_BYTES};
 
-/// A stream does not run further ahead of its first missing message than this: what does is not of this load.
-const AHEAD_MAX: u64 = 1 << 31;
-/// So many words a part of an audience remembers of a stream: a million messages. What comes later than that is not known
-/// to come again before it is put together.
-const WORDS_KEPT: usize = 1 << 14;
+/// No stream has so many messages: what says so is not of this load.
+pub(super) const SEQUENCE_MAX: u64 = 1 << 53;
 
 /// What came of each stream.
-#[derive(Debug, Default)]
-pub struct Streams(BTreeMap<u32, Window>);
-
 #[derive(Debug)]
-struct Window {
-    /// Every message before this one is known to have come, or was told; a multiple of 64.
-    base: u64,
-    /// Bits from `base` on.
-    words: VecDeque<u64>,
-    /// Everything before this one was told.
-    told: u64,
-    /// The first that was told and did not come.
-    gap: u64,
-    /// What came between the two since it was asked last: bits, by the first message of their word.
-    late: BTreeMap<u64, u64>,
+pub struct Streams {
+    streams: BTreeMap<u32, Blocks>,
+    /// Bytes that it may take; each stream the same part of them.
+    room: usize,
 }
 
 /// What came of a stream on one host.
@@ -56,178 +35,74 @@ pub struct Piece {
 impl Piece {
     /// Whether it can be of a load.
     pub fn is_plausible(&self) -> bool {
-        let messages = self.full.checked_add(self.words.len() as u64);
-        messages.is_some_and(|words| words <= AHEAD_MAX / 64) && self.first <= 1 << 53
+        let words = self.full.checked_add(self.words.len() as u64);
+        words.is_some_and(|words| words <= SEQUENCE_MAX / 64) && self.first <= SEQUENCE_MAX
     }
 }
 
-impl Default for Window {
+impl Default for Streams {
     fn default() -> Self {
-        Self {
-            base: 0,
-            words: VecDeque::new(),
-            told: 0,
-            gap: u64::MAX,
-            late: BTreeMap::new(),
-        }
+        Self::of_audiences(1)
     }
 }
 
 impl Streams {
+    /// What one of so many audiences of a role got.
+    pub fn of_audiences(audiences: u32) -> Self {
+        Self {
+            streams: BTreeMap::new(),
+            room: ROOM_BYTES / usize::try_from(audiences.max(1)).unwrap_or(usize::MAX),
+        }
+    }
+
     pub fn expect(&mut self, stream: u32) {
-        self.0.entry(stream).or_default();
+        self.streams.entry(stream).or_default();
     }
 
     pub fn enter(&mut self, stream: u32, sequence: u64) -> Entry {
-        let Some(window) = self.0.get_mut(&stream) else {
+        let room = self.room / self.streams.len().max(1);
+        let known = self.streams.get_mut(&stream).filter(|_| sequence < SEQUENCE_MAX);
+        let Some(blocks) = known else {
             return Entry::Foreign;
         };
-        let (at, bit) = (sequence / 64 * 64, 1 << (sequence % 64));
-        if sequence >= window.gap && sequence < window.told {
-            let word = window.late.entry(at).or_default();
-            let is_known = *word & bit != 0;
-            *word |= bit;
-            return if is_known { Entry::Again } else { Entry::New };
+        match blocks.mark(sequence / 64 * 64, 1 << (sequence % 64), room) {
+            0 => Entry::New,
+            _ => Entry::Again,
         }
-        match window.set(at, bit) {
-            None => Entry::Foreign,
-            Some(0) => {
-                window.pass();
-                Entry::New
-            }
-            Some(_) => Entry::Again,
-        }
-    }
-
-    /// Of a part of an audience: what is to be told of a while ago.
-    pub fn take_old(&mut self) -> Vec<Piece> {
-        self.take(WORDS_KEPT)
-    }
-
-    /// Of a part of an audience: all that was not told yet.
-    pub fn take_all(&mut self) -> Vec<Piece> {
-        self.take(0)
-    }
-
-    fn take(&mut self, kept: usize) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        for (stream, window) in &mut self.0 {
-            window.take(*stream, kept, &mut pieces);
-        }
-        pieces
     }
 
     /// Takes over what came elsewhere to the same audience; how many messages came before. Streams that are not expected
     /// here are passed over.
     pub fn absorb(&mut self, piece: &Piece) -> u64 {
-        let window = self.0.get_mut(&piece.stream);
-        window.map_or(0, |window| window.absorb(piece))
+        let room = self.room / self.streams.len().max(1);
+        let known = self.streams.get_mut(&piece.stream);
+        let Some(blocks) = known.filter(|_| piece.is_plausible()) else {
+            return 0;
+        };
+        // What is not a multiple of 64 was not written by a ledger.
+        let first = piece.first / 64 * 64;
+        let behind = first + piece.full * 64;
+        let mut both = blocks.fill(first..behind, room);
+        for (word, at) in piece.words.iter().zip((behind..).step_by(64)) {
+            both += blocks.mark(at, *word, room);
+        }
+        both
     }
 
     /// As [`super::Ledger::missing`].
     pub fn missing(&self, stream: u32, sent: u64, excused: impl Fn(Range<u64>) -> u64) -> u64 {
-        let Some(window) = self.0.get(&stream) else {
-            return 0;
-        };
-        let mut missing = 0;
-        for (word, at) in window.words.iter().zip((window.base..sent).step_by(64)) {
-            if *word == u64::MAX {
-                continue;
-            }
-            let open = (0..64).filter(|bit| word & (1 << bit) == 0);
-            let due = open.map(|bit| at + bit).filter(|sequence| *sequence < sent);
-            missing += due
-                .map(|sequence| 1_u64.saturating_sub(excused(sequence..sequence + 1)))
-                .sum::<u64>();
-        }
-        let rest = window.end().min(sent)..sent;
-        missing + (rest.end - rest.start).saturating_sub(excused(rest))
-    }
-}
-
-impl Window {
-    /// Nothing is known to have come from here on.
-    fn end(&self) -> u64 {
-        self.base.saturating_add(64 * self.words.len() as u64)
+        let blocks = self.streams.get(&stream);
+        blocks.map_or(0, |blocks| blocks.missing(sent, 1, excused))
     }
 
-    /// What came without a gap takes no memory.
-    fn pass(&mut self) {
-        while self.words.front() == Some(&u64::MAX) {
-            self.words.pop_front();
-            self.base += 64;
-        }
+    /// As [`super::Ledger::forgotten`].
+    pub fn forgotten(&self) -> u64 {
+        self.streams.values().map(Blocks::forgotten).sum()
     }
 
-    /// Messages of a word came; how many of them had come before. `None` if that is far beyond what was sent.
-    fn set(&mut self, at: u64, word: u64) -> Option<u64> {
-        let Some(ahead) = at.checked_sub(self.base) else {
-            return Some(word.count_ones().into());
-        };
-        if ahead >= AHEAD_MAX {
-            return None;
-        }
-        let place = usize::try_from(ahead / 64).ok()?;
-        if place >= self.words.len() {
-            self.words.resize(place + 1, 0);
-        }
-        let known = self.words.get_mut(place)?;
-        let both = *known & word;
-        *known |= word;
-        Some(both.count_ones().into())
-    }
-
-    fn absorb(&mut self, piece: &Piece) -> u64 {
-        // What is not a multiple of 64 was not written by a ledger.
-        let first = piece.first / 64 * 64;
-        let behind = first.saturating_add(piece.full.saturating_mul(64));
-        let mut both = 0;
-        if self.words.is_empty() && first <= self.base {
-            // In order, as most of what came is.
-            both += self.base.min(behind) - first;
-            self.base = self.base.max(behind);
-        } else {
-            for at in (first..behind).step_by(64) {
-                both += self.set(at, u64::MAX).unwrap_or(0);
-            }
-        }
-        for (word, ahead) in piece.words.iter().zip((0..).step_by(64)) {
-            let at = behind.saturating_add(ahead);
-            both += self.set(at, *word).unwrap_or(0);
-        }
-        self.pass();
-        both
-    }
-
-    /// Tells all but the last `kept` words, once there are more than that.
-    fn take(&mut self, stream: u32, kept: usize, pieces: &mut Vec<Piece>) {
-        for (first, word) in std::mem::take(&mut self.late) {
-            pieces.push(Piece {
-                stream,
-                first,
-                full: 0,
-                words: vec![word],
-            });
-        }
-        if self.words.len() <= kept && (kept > 0 || self.told == self.base && self.words.is_empty()) {
-            return;
-        }
-        // Half of them, so that this is not for every word.
-        let old = self.words.len() - kept / 2;
-        let words: Vec<u64> = self.words.drain(..old).collect();
-        let piece = Piece {
-            stream,
-            first: self.told,
-            full: (self.base - self.told) / 64,
-            words,
-        };
-        if self.gap == u64::MAX && piece.words.iter().any(|word| *word != u64::MAX) {
-            self.gap = self.base;
-        }
-        self.base += 64 * old as u64;
-        self.told = self.base;
-        self.pass();
-        pieces.push(piece);
+    /// The memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        self.streams.values().map(Blocks::bytes).sum()
     }
 }
 
@@ -240,11 +115,6 @@ mod tests {
 
     use super::*;
 
-    /// How far the bits of a stream reach.
-    fn words(streams: &Streams) -> usize {
-        streams.0[&1].words.len()
-    }
-
     #[test]
     fn order_takes_no_memory_and_repetition_is_seen() {
         let mut ledger = Streams::default();
@@ -252,7 +122,7 @@ mod tests {
         for sequence in 0..10_000 {
             assert_eq!(ledger.enter(1, sequence), Entry::New);
         }
-        assert!(words(&ledger) <= 1);
+        assert!(ledger.bytes() < 1000, "{}", ledger.bytes());
         assert_eq!(ledger.enter(1, 0), Entry::Again);
         assert_eq!(ledger.enter(1, 9_999), Entry::Again);
         assert_eq!(ledger.missing(1, 10_000, |_| 0), 0);
@@ -268,7 +138,33 @@ mod tests {
         ledger.expect(1);
         assert_eq!(ledger.enter(2, 0), Entry::Foreign);
         assert_eq!(ledger.enter(1, u64::MAX), Entry::Foreign);
-        assert!(words(&ledger) == 0);
+        assert_eq!(ledger.bytes(), 0);
+    }
+
+    #[test]
+    fn what_comes_long_after_a_message_that_never_came_counts_as_what_it_is() {
+        // A message of a point of some twenty minutes at two million a second is further than this behind the first.
+        let mut ledger = Streams::default();
+        ledger.expect(1);
+        let far = 1 << 32;
+        let piece = Piece {
+            stream: 1,
+            first: 64,
+            full: 1 << 25,
+            words: Vec::new(),
+        };
+        assert_eq!(ledger.absorb(&piece), 0);
+        assert_eq!(
+            ledger.absorb(&Piece {
+                first: 1 << 31,
+                ..piece
+            }),
+            64
+        );
+        assert_eq!(ledger.enter(1, far), Entry::New);
+        assert_eq!(ledger.enter(1, far), Entry::Again);
+        assert_eq!(ledger.missing(1, far + 1, |_| 0), 64);
+        assert!(ledger.bytes() < 4000, "{}", ledger.bytes());
     }
 
     #[test]
@@ -295,75 +191,6 @@ mod tests {
         }
     }
 
-    /// Messages that come to some hosts, in about their order, and some of them twice.
-    fn arrivals(random: &mut SmallRng, sent: u64) -> Vec<u64> {
-        let mut arrivals: Vec<u64> = (0..sent).collect();
-        arrivals.extend((0..sent).filter(|_| random.random_ratio(1, 10)));
-        arrivals.retain(|_| !random.random_ratio(1, 20));
-        arrivals.sort_by_cached_key(|sequence| sequence + random.random_range(0..500));
-        arrivals
-    }
-
-    #[test]
-    fn what_came_to_the_parts_of_an_audience_makes_what_came_whenever_they_tell_it() {
-        for seed in 0..50 {
-            let mut random = SmallRng::seed_from_u64(seed);
-            let sent = random.random_range(1..5000_u64);
-            let hosts = random.random_range(1..4_usize);
-            let mut parts: Vec<Streams> = (0..hosts).map(|_| Streams::default()).collect();
-            for part in &mut parts {
-                part.expect(1);
-            }
-            let mut whole = Streams::default();
-            whole.expect(1);
-            let (mut came, mut again, mut all) = (BTreeSet::new(), 0, 0);
-            for sequence in arrivals(&mut random, sent) {
-                let host = random.random_range(0..hosts);
-                again += u64::from(parts[host].enter(1, sequence) == Entry::Again);
-                all += 1;
-                came.insert(sequence);
-                if random.random_ratio(1, 50) {
-                    let told = parts[host].take(4);
-                    again += told.iter().map(|piece| whole.absorb(piece)).sum::<u64>();
-                    assert!(words(&parts[host]) <= 4, "what was told is forgotten");
-                }
-            }
-            for part in &mut parts {
-                again += part
-                    .take_all()
-                    .iter()
-                    .map(|piece| whole.absorb(piece))
-                    .sum::<u64>();
-                assert!(part.take_all().is_empty(), "all is told once");
-            }
-            assert_eq!(again, all - came.len() as u64, "seed {seed}");
-            assert_eq!(
-                whole.missing(1, sent, |_| 0),
-                sent - came.len() as u64,
-                "seed {seed}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_stream_in_order_on_one_host_is_told_in_a_few_words() {
-        let (mut part, mut whole) = (Streams::default(), Streams::default());
-        part.expect(1);
-        whole.expect(1);
-        for sequence in 0..100_010 {
-            part.enter(1, sequence);
-            assert!(sequence % 1000 != 0 || part.take_old().is_empty());
-        }
-        let told = part.take_all();
-        assert_eq!(
-            (told.len(), told[0].full, told[0].words.len()),
-            (1, 100_010 / 64, 1)
-        );
-        assert_eq!(whole.absorb(&told[0]), 0);
-        assert_eq!(whole.missing(1, 100_020, |_| 0), 10);
-        assert_eq!(part.enter(1, 5), Entry::Again);
-    }
-
     #[test]
     fn a_piece_of_another_load_takes_nothing() {
         let piece = |stream, first, full| Piece {
@@ -380,7 +207,7 @@ mod tests {
         assert_eq!(ledger.absorb(&piece(9, u64::MAX, 0)), 0);
         assert_eq!(ledger.missing(9, 71, |_| 0), 70);
         assert!(piece(9, 0, 1 << 20).is_plausible());
-        for nonsense in [piece(9, u64::MAX, 0), piece(9, 0, 1 << 40), piece(9, 0, u64::MAX)] {
+        for nonsense in [piece(9, u64::MAX, 0), piece(9, 0, 1 << 50), piece(9, 0, u64::MAX)] {
             assert!(!nonsense.is_plausible());
         }
     }

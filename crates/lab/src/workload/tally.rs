@@ -1,30 +1,22 @@
 //! How often each message came, where each is to come to several receivers that are not told apart.
 //!
-//! A count per message between the first that has not come to all and the last that came to any. That one receiver got a
-//! message twice and another one did not is seen as neither; the sums are exact otherwise.
+//! A count per message ([`super::blocks`]). That one receiver got a message twice and another one did not is seen as neither;
+//! the sums are exact otherwise.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::arrivals::Arrived;
-use super::ledger::Entry;
-
-/// A stream does not run further ahead of its first missing message than this.
-const AHEAD_MAX: u64 = 1 << 24;
+use super::blocks::Blocks;
+use super::ledger::{Entry, ROOM_BYTES};
+use super::streams::SEQUENCE_MAX;
 
 /// What the receivers of a role got together.
 #[derive(Debug)]
 pub struct Tally {
     /// How often every message is to come.
     each: u16,
-    streams: BTreeMap<u32, Window>,
-}
-
-#[derive(Debug, Default)]
-struct Window {
-    /// Every message before this one came as often as it should.
-    base: u64,
-    counts: VecDeque<u16>,
+    streams: BTreeMap<u32, Blocks>,
 }
 
 impl Tally {
@@ -54,25 +46,9 @@ impl Tally {
 
     /// A message came so often; how often of that was too often.
     fn add(&mut self, stream: u32, sequence: u64, came: u16) -> Option<u64> {
-        let window = self.streams.get_mut(&stream)?;
-        let Some(ahead) = sequence.checked_sub(window.base) else {
-            return Some(came.into());
-        };
-        if ahead >= AHEAD_MAX {
-            return None;
-        }
-        let place = usize::try_from(ahead).ok()?;
-        if place >= window.counts.len() {
-            window.counts.resize(place + 1, 0);
-        }
-        let count = window.counts.get_mut(place)?;
-        let taken = came.min(self.each.saturating_sub(*count));
-        *count += taken;
-        while window.counts.front().is_some_and(|count| *count >= self.each) {
-            window.counts.pop_front();
-            window.base += 1;
-        }
-        Some((came - taken).into())
+        let room = ROOM_BYTES / self.streams.len().max(1);
+        let known = self.streams.get_mut(&stream).filter(|_| sequence < SEQUENCE_MAX);
+        Some(known?.add(sequence, came, self.each, room))
     }
 
     pub fn enter(&mut self, stream: u32, sequence: u64) -> Entry {
@@ -86,18 +62,18 @@ impl Tally {
     /// How many deliveries of the first `sent` messages are missing, but for messages of which `excused` says how many there
     /// are in a range.
     pub fn missing(&self, stream: u32, sent: u64, excused: impl Fn(Range<u64>) -> u64) -> u64 {
-        let Some(window) = self.streams.get(&stream) else {
-            return 0;
-        };
-        let mut missing = 0;
-        for (sequence, came) in (window.base..sent).zip(&window.counts) {
-            if *came < self.each && excused(sequence..sequence + 1) == 0 {
-                missing += u64::from(self.each - came);
-            }
-        }
-        let rest = (window.base + window.counts.len() as u64).min(sent)..sent;
-        let none_came = (rest.end - rest.start).saturating_sub(excused(rest));
-        missing + none_came.saturating_mul(self.each.into())
+        let blocks = self.streams.get(&stream);
+        blocks.map_or(0, |blocks| blocks.missing(sent, self.each, excused))
+    }
+
+    /// As [`super::Ledger::forgotten`].
+    pub fn forgotten(&self) -> u64 {
+        self.streams.values().map(Blocks::forgotten).sum()
+    }
+
+    /// The memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        self.streams.values().map(Blocks::bytes).sum()
     }
 }
 
@@ -112,10 +88,6 @@ mod tests {
         for sequence in [0, 2, 1, 0, 1, 2, 0, 1, 2, 4] {
             assert_eq!(tally.enter(1, sequence), Entry::New);
         }
-        assert!(
-            tally.streams[&1].counts.len() == 2,
-            "what is complete takes no memory"
-        );
         assert_eq!(tally.enter(1, 0), Entry::Again);
         assert_eq!(tally.missing(1, 5, |_| 0), 3 + 2);
         assert_eq!(tally.missing(1, 5, |range| u64::from(range.contains(&3))), 2);
@@ -149,16 +121,14 @@ mod tests {
         );
         assert_eq!(tally.missing(1, 1 << 60, |_| 0), 3 + 3 * ((1 << 60) - 4));
         assert_eq!(tally.absorb(&arrived(1, 0, &[1])), 1, "it is long complete");
+        let before = tally.bytes();
         for foreign in [
             arrived(2, 0, &[1]),
-            arrived(1, 1 << 40, &[1]),
+            arrived(1, 1 << 60, &[1]),
             arrived(1, u64::MAX, &[1, 1]),
         ] {
             assert_eq!(tally.absorb(&foreign), 0);
         }
-        assert!(
-            tally.streams[&1].counts.len() < 10,
-            "what is not of this load takes nothing"
-        );
+        assert_eq!(tally.bytes(), before, "what is not of this load takes nothing");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pace::steps_at;
 use super::seating::STREAMS_PER_ROLE;
 use crate::experiment::{Does, Plan, Rate, Role, Steps};
 
@@ -85,6 +86,54 @@ pub(super) fn window(plan: &Plan, role: &Role) -> Duration {
     let topics = role.to.as_ref().and_then(|set| plan.topics.get(set));
     let filter = topics.and_then(|topics| topics.filter);
     filter.map_or(Duration::ZERO, |filter| filter.0)
+}
+
+/// Whether a role is done when so many messages were sent, or came: its rate is that of the time that it took.
+pub(crate) fn is_bounded(plan: &Plan, role: &Role) -> bool {
+    let sends_all = |other: &Role| {
+        other.does == Does::Produce && other.total.is_some() && set(plan, other) == set(plan, role)
+    };
+    let mut producers = plan
+        .roles
+        .values()
+        .filter(|other| other.does == Does::Produce && set(plan, other) == set(plan, role));
+    match role.does {
+        Does::Produce => role.total.is_some(),
+        Does::Consume => {
+            let first = producers.next();
+            role.after.is_some() || first.is_some_and(sends_all) && producers.all(sends_all)
+        }
+        Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => false,
+    }
+}
+
+/// How many messages a role was asked to send between two moments, in seconds since the load began; `None` where that is not
+/// said beforehand.
+pub(crate) fn asked(role: &Role, from_s: f64, to_s: f64) -> Option<f64> {
+    /// So finely a rate that changes is added up, in seconds.
+    const STEP_S: f64 = 0.05;
+    if role.total.is_some() || role.after.is_some() {
+        return None;
+    }
+    let rate = |at_s: f64| match &role.rate {
+        Rate::Fixed(rate) | Rate::Poisson(rate) => Some(*rate),
+        Rate::Steps(steps) => Some(steps_at(steps, at_s)),
+        Rate::Closed | Rate::Adaptive(_) => None,
+    };
+    let present = |at_s: f64| {
+        let Some(arrive) = &role.arrive else { return 1.0 };
+        let waves = (at_s / arrive.every.0.as_secs_f64().max(1e-9)).floor();
+        let there = f64::from(arrive.first) + waves * f64::from(arrive.add);
+        (there / f64::from(role.clients.max(1))).min(1.0)
+    };
+    let (mut at_s, mut sum) = (from_s, 0.0);
+    while at_s < to_s {
+        let length = STEP_S.min(to_s - at_s);
+        let middle = at_s + length / 2.0;
+        sum += rate(middle)? * present(middle) * length;
+        at_s += length;
+    }
+    Some(sum)
 }
 
 /// When a client comes.

@@ -4,6 +4,7 @@
 //! compares its clock with another's.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -148,10 +149,13 @@ pub struct RoleSecond {
 pub struct RoleBooks {
     /// How many messages each stream has had.
     pub streams: Vec<(u32, u64)>,
-    /// Messages of streams that were given up.
-    pub given_up: Vec<(u32, Vec<u64>)>,
+    /// Messages of streams that were given up, as runs.
+    pub given_up: Vec<(u32, Vec<Range<u64>>)>,
     /// So many were given up that loss cannot be told from failure.
     pub is_overwhelmed: bool,
     /// What came, as far as it was not told second by second.
     pub came: Came,
+    /// When the first message was sent, or the first client was there to receive, and when one was acknowledged or came last,
+    /// in nanoseconds since the load began.
+    pub active: Option<(u64, u64)>,
 }

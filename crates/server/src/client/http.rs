@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
+use std::net::SocketAddr;
 
 use anyhow::{Context, anyhow, bail};
 use axum::body::{Body, to_bytes};
@@ -93,17 +94,20 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
     let stream = TcpStream::connect(address).await.with_context(|| {
         format!("{address} does not answer: is the broker running, and is that its HTTP port (--http)?")
     })?;
+    // By its address, whatever name led there: a name could be of somebody whose page a browser shows.
+    let host = host_of(stream.peer_addr()?);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::builder()
         .method(question.method)
         .uri(question.target)
-        .header(HOST, address)
+        .header(HOST, host)
         .body(String::new())?;
     let asking = async move {
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let body = to_bytes(Body::new(response.into_body()), ANSWER_BYTES_MAX).await?;
-        anyhow::Ok((status, body))
+        let body = to_bytes(Body::new(response.into_body()), ANSWER_BYTES_MAX).await;
+        let too_long = || format!("it cannot be read, or is longer than {ANSWER_BYTES_MAX} bytes");
+        anyhow::Ok((status, body.with_context(too_long)?))
     };
     let (answered, _) = tokio::join!(asking, connection);
     let (status, body) = answered.with_context(|| format!("{address} gave no answer"))?;
@@ -114,6 +118,11 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
     }
     serde_json::from_slice(&body)
         .map_err(|_| anyhow!("{address} is no broker's HTTP port: its answer is no JSON"))
+}
+
+/// An address as a host is named: without a scope, which means something on this machine only.
+fn host_of(peer: SocketAddr) -> String {
+    SocketAddr::new(peer.ip(), peer.port()).to_string()
 }
 
 /// Shows a list: as a table, or with `--json` an object a line.
@@ -156,6 +165,16 @@ fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_an_address_without_its_scope() {
+        for (peer, host) in [
+            ("192.0.2.7:7070", "192.0.2.7:7070"),
+            ("[fe80::1%3]:7070", "[fe80::1]:7070"),
+        ] {
+            assert_eq!(host_of(peer.parse().unwrap()), host);
+        }
+    }
 
     #[test]
     fn names_and_values_of_a_question_are_encoded() {

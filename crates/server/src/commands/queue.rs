@@ -107,10 +107,7 @@ fn counted(answer: &Value) -> u64 {
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failure> {
-    let question = Question::new(Method::GET, "/queues").with_option(matches, NAMESPACE, "namespace");
-    let answer = http::ask(matches, question)?;
-    let queues = answer.get("queues").and_then(Value::as_array);
-    let queues = queues.map(Vec::as_slice).unwrap_or_default();
+    let queues = all(matches)?;
     let mut table = Table::new(&[
         ("NAMESPACE", Side::Left),
         ("QUEUE", Side::Left),
@@ -119,7 +116,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
         ("CONSUMERS", Side::Right),
         ("DURABLE", Side::Left),
     ]);
-    for queue in queues {
+    for queue in &queues {
         let text = |field| queue.get(field).and_then(Value::as_str).unwrap_or_default();
         let number = |field| queue.get(field).and_then(Value::as_u64).unwrap_or(0).to_string();
         let is_durable = queue.get("durable").and_then(Value::as_bool).unwrap_or(false);
@@ -132,7 +129,33 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
             if is_durable { "yes" } else { "no" }.to_owned(),
         ]);
     }
-    Ok(http::show(matches, queues, &table, "no queues")?)
+    Ok(http::show(matches, &queues, &table, "no queues")?)
+}
+
+/// All queues, page by page.
+fn all(matches: &ArgMatches) -> Result<Vec<Value>, Failure> {
+    let mut queues = Vec::new();
+    let mut next: Option<(String, String)> = None;
+    loop {
+        let mut question = Question::new(Method::GET, "/queues").with_option(matches, NAMESPACE, "namespace");
+        if let Some((namespace, name)) = &next {
+            question = question.with("after_namespace", namespace).with("after", name);
+        }
+        let mut answer = http::ask(matches, question)?;
+        if let Some(Value::Array(page)) = answer.get_mut("queues").map(Value::take) {
+            queues.extend(page);
+        }
+        let text = |field| {
+            let next = answer.get("next")?.get(field)?;
+            next.as_str().map(str::to_owned)
+        };
+        let behind = text("after_namespace").zip(text("after"));
+        // One that says the same again has no more.
+        if behind.is_none() || behind == next {
+            return Ok(queues);
+        }
+        next = behind;
+    }
 }
 
 fn messages(matches: &ArgMatches) -> Result<(), Failure> {

@@ -215,7 +215,8 @@ fn live_topics_with_a_log_are_caught_up_with() {
         .replace("filter = \"1m\"", "stored = true")
         .replace("clients = 10\ncopies = 5\nrate = { fixed = 500 }", "total = 3000")
         .replace("clients = 8\nusers = 5\nfollows = 2", "after = \"reports\"")
-        .replace("duration = \"2s\"", "duration = \"60s\"");
+        .replace("duration = \"2s\"", "duration = \"60s\"")
+        .replace("warmup = \"200ms\"", "warmup = \"0s\"");
     let output = lab(&folder, &written(&folder, &text)).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let point = json(&folder, "points/0001.json");

@@ -132,7 +132,8 @@ fn a_backlog_is_read_on_one_host_after_it_was_written_on_another() {
         .replace("rate = { fixed = 2000 }", "total = 5000\non = [\"a\"]")
         .replace("clients = 2", "clients = 2\nafter = \"producers\"\non = [\"b\"]")
         .replace(", \"delivery_p99_us\"", ", \"drain_s\"")
-        .replace("duration = \"1s\"", "duration = \"60s\"");
+        .replace("duration = \"1s\"", "duration = \"60s\"")
+        .replace("warmup = \"200ms\"", "warmup = \"0s\"");
     let agents = format!("a={},b={}", one.address, other.address);
     let output = with_agents(&folder, &text, &agents).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
@@ -407,7 +408,8 @@ fn who_sends_on_one_host_waits_for_who_receives_on_another() {
         )
         .replace("does = \"consume\"", "does = \"consume\"\non = [\"b\"]")
         .replace(", \"delivery_p99_us\"", "")
-        .replace("duration = \"1s\"", "duration = \"60s\"");
+        .replace("duration = \"1s\"", "duration = \"60s\"")
+        .replace("warmup = \"200ms\"", "warmup = \"0s\"");
     let agents = format!("a={},b={}", one.address, other.address);
     let output = with_agents(&folder, &text, &agents).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));

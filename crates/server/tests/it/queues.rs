@@ -61,10 +61,14 @@ fn namespaces_are_made_listed_and_deleted_over_http_and_stay_so() {
 
 /// A command, asking the broker at `http`.
 fn stafett(http: SocketAddr, arguments: &[&str]) -> Output {
+    stafett_at(&http.to_string(), arguments)
+}
+
+fn stafett_at(http: &str, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stafett"))
         .env_clear()
         .args(arguments)
-        .args(["--http", &http.to_string()])
+        .args(["--http", http])
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -104,6 +108,10 @@ fn namespaces_and_queues_are_looked_after_by_command() {
         "",
     );
     expect(&["queue", "list"], 0, "no queues\n", "");
+    // By what is no address by itself, as names of machines are not, but leads to one.
+    let by_name = format!("127.1:{}", http.port());
+    let output = stafett_at(&by_name, &["queue", "list"]);
+    assert_eq!(said(&output), (Some(0), "no queues\n", ""));
     for arguments in [
         &["namespace", "delete", "/"][..],
         &["namespace", "delete", "a/b c"],

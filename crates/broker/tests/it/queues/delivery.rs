@@ -1,9 +1,10 @@
 //! The way of a message: in, out, settled, back.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stafett_broker::Namespace;
 use stafett_broker::queues::{ConsumerSpec, Credit, Declare, DeclareError, Event, OwnerId, Settle};
+use stafett_broker::{Moved, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 
@@ -245,17 +246,30 @@ async fn looking_has_no_effect_and_moving_moves_once() {
         world.declare("to", durable()).await,
     );
     world.publish(&from, messages(0..300)).await;
-    let odd = |message: &stafett_model::StoredMessage| message.value().ends_with(b"1");
-    let seen = from.peek(3, 1000, odd).await;
-    let bodies: Vec<_> = seen.iter().map(|(_, message)| message.value().to_vec()).collect();
+    let (mut bodies, mut looked_at) = (Vec::new(), 0);
+    from.peek(|_, message| {
+        looked_at += 1;
+        if message.value().ends_with(b"1") {
+            bodies.push(message.value().to_vec());
+        }
+        if bodies.len() < 3 {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })
+    .await;
     assert_eq!(bodies, [b"1".to_vec(), b"11".to_vec(), b"21".to_vec()]);
-    assert_eq!(from.peek(10, 5, odd).await.len(), 1, "it looks at so many");
+    assert_eq!(looked_at, 22, "who has enough is shown no more");
     assert_eq!((from.counts().ready, from.counts().in_flight), (300, 0));
-    let targets = stafett_broker::queues::Targets {
-        queues: std::iter::once(Arc::clone(&to)).collect(),
-        ..stafett_broker::queues::Targets::default()
-    };
-    assert_eq!(from.move_ready(&targets, 270).await, 270);
+    let moved = world.broker.move_messages(&from, &to, 270).await;
+    assert_eq!(
+        moved,
+        Ok(Moved {
+            messages: 270,
+            stopped: None
+        })
+    );
     settle_down().await;
     let world = world.restart().await;
     assert_eq!((world.ready("from"), world.ready("to")), (30, 270));

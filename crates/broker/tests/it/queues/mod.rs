@@ -1,9 +1,11 @@
 //! Queues over a journal, as front ends use them.
 
+mod burying;
 mod delivery;
 mod faults;
 mod limits;
 mod log_view;
+mod moving;
 mod over;
 mod readers;
 mod support;

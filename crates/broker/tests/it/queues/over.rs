@@ -40,7 +40,7 @@ pub(crate) async fn append(world: &World, topic: &Topic, partition: u32, bodies:
     assert!(matches!(outcome[..], [stafett_broker::Outcome::Committed(_)]));
 }
 
-fn over(topic: &Topic) -> Declare {
+pub(crate) fn over(topic: &Topic) -> Declare {
     Declare {
         over: Some(Over {
             topic: topic.id,

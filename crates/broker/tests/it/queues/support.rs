@@ -9,7 +9,7 @@ use stafett_broker::queues::{
     Queue, Settle, Targets,
 };
 use stafett_broker::{Broker, BrokerSettings, Namespace};
-use stafett_journal::MemoryJournal;
+use stafett_journal::{MemoryJournal, UndecidedJournal};
 use stafett_model::Message;
 
 pub(crate) struct World {
@@ -30,6 +30,22 @@ impl World {
             journal,
             broker: Arc::new(broker),
         }
+    }
+
+    /// On a journal that decides what a test says; the other is the one behind it.
+    pub(crate) async fn undecided() -> (Self, Arc<UndecidedJournal>) {
+        let behind = Arc::new(MemoryJournal::new());
+        let journal = Arc::new(UndecidedJournal::over(Arc::clone(&behind)));
+        let broker = Broker::start(
+            Arc::<UndecidedJournal>::clone(&journal),
+            BrokerSettings::default(),
+        )
+        .await;
+        let world = Self {
+            journal: behind,
+            broker: Arc::new(broker.unwrap()),
+        };
+        (world, journal)
     }
 
     /// Stops in good order and starts again.
@@ -84,6 +100,29 @@ impl World {
             publication.push(message.into(), route);
         }
         self.broker.queues().append(publication).await
+    }
+}
+
+impl World {
+    /// A broker that is on something else; the journal is none of its own.
+    pub(crate) fn of(broker: &Arc<Broker>) -> Self {
+        Self {
+            journal: Arc::default(),
+            broker: Arc::clone(broker),
+        }
+    }
+
+    /// Publishes and does not wait for what comes of it.
+    pub(crate) fn publish_and_leave(&self, queue: &Arc<Queue>, messages: Vec<Message>) {
+        let mut publication = Publication::default();
+        let route = publication.route(Targets {
+            queues: smallvec![Arc::clone(queue)],
+            ..Targets::default()
+        });
+        for message in messages {
+            publication.push(message, route);
+        }
+        drop(self.broker.queues().append(publication));
     }
 }
 

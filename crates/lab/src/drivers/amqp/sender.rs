@@ -16,7 +16,7 @@ use super::unconfirmed::Unconfirmed;
 use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
-use crate::workload::recorder::Parcel;
+use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Reports};
 
 /// So much is gathered before it is written.
@@ -75,32 +75,28 @@ impl AmqpSender {
 
     /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for (place, message) in messages.iter().enumerate() {
-            let ready = self.make_room().await;
-            if let Err(error) = ready {
-                // Without confirms nothing is known of those before either.
-                let known = if self.unconfirmed.is_some() { place } else { 0 };
-                self.give_up(messages.get(known..).unwrap_or_default(), &error);
+        let is_confirmed = self.unconfirmed.is_some();
+        let mut handover = Handover::new(&self.reports, messages);
+        for message in messages {
+            if let Err(error) = self.make_room().await {
+                handover.failed(&error);
                 return Err(error);
             }
             self.put(message);
+            // Without confirms nothing is known of it until all are written.
+            handover.taken(usize::from(is_confirmed));
         }
         if let Err(error) = self.link.write().await {
-            if self.unconfirmed.is_none() {
-                self.give_up(messages, &error);
-            }
+            handover.failed(&error);
             return Err(error);
         }
-        if self.unconfirmed.is_none() {
+        if !is_confirmed {
+            handover.taken(messages.len());
             self.reports.unanswered(&Parcel::from_iter(messages));
         }
+        drop(handover);
         self.lane = (self.lane + 1) % self.lanes.max(1);
         self.take_in()
-    }
-
-    fn give_up(&self, messages: &[Message], error: &DriverError) {
-        self.reports
-            .failed(&Parcel::from_iter(messages), &error.to_string());
     }
 
     /// Waits while as many are without a confirm as may be; and while too much waits to be written.
@@ -234,10 +230,9 @@ impl Sender for AmqpSender {
 impl Drop for AmqpSender {
     /// Whatever has no answer by now will have none.
     fn drop(&mut self) {
-        let left = self.unconfirmed.as_mut().map(Unconfirmed::drain);
-        if let Some(left) = left.filter(|left| left.messages > 0) {
+        if let Some(left) = self.unconfirmed.as_mut().map(Unconfirmed::drain) {
             self.reports
-                .failed(&left, "the connection was given up before the confirm came");
+                .given_up(&left, "the connection was given up before the confirm came");
         }
     }
 }

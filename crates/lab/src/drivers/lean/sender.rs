@@ -1,11 +1,12 @@
 //! Sends batches: each topic's messages fill one partition's batch, then the next one's; several requests are on their
-//! way at once, and answers come in their order.
+//! way at once, and answers come in their order. A batch that is not full leaves when it has waited for its linger: that is
+//! looked at whenever messages are handed over, and while nothing is.
 //!
 //! Nothing is sent again: what fails is counted, and the connection is given up. With acknowledgements the producer is
 //! idempotent, as the clients that people use are by default, so that the broker does the same work.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::pending;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use super::{ONE_BY_ONE_MAX, failed, look_up};
 use crate::drivers::{DriverError, Seat, Sender, Task};
 use crate::experiment::{self, Delivery};
 use crate::workload::content::Contents;
-use crate::workload::recorder::Parcel;
+use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Reports};
 
 /// What a record takes besides its value: lengths and deltas, at most.
@@ -41,6 +42,10 @@ pub struct LeanSender {
     topics: BTreeMap<u32, Used>,
     /// Batches that wait for others, by topic.
     making: BTreeMap<u32, Making>,
+    /// When each of them has waited long enough, the first one first; some of them have left already.
+    dues: VecDeque<(Instant, u32)>,
+    /// What is handed to the connection.
+    leaving: Option<Leaving>,
     flights: VecDeque<Flight>,
     connection: Arc<Connection>,
     version: i16,
@@ -71,6 +76,12 @@ struct Making {
     parcel: Parcel,
     partition: usize,
     due: Instant,
+}
+
+/// A batch that is complete, and not with the connection yet.
+struct Leaving {
+    parcel: Parcel,
+    request: ProduceRequest,
 }
 
 struct Flight {
@@ -110,6 +121,8 @@ impl LeanSender {
             names: Arc::clone(&seat.destinations),
             topics: BTreeMap::new(),
             making: BTreeMap::new(),
+            dues: VecDeque::new(),
+            leaving: None,
             flights: VecDeque::new(),
             connection,
             version,
@@ -122,21 +135,19 @@ impl LeanSender {
 
     /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for (place, message) in messages.iter().enumerate() {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
             if let Err(error) = self.push(message).await {
-                let mut parcel = Parcel::default();
-                messages
-                    .iter()
-                    .skip(place)
-                    .for_each(|message| parcel.push(message));
-                self.reports.failed(&parcel, &error.to_string());
+                handover.failed(&error);
                 return Err(error);
             }
+            handover.taken(1);
         }
-        if self.settings.linger.is_zero() {
-            self.dispatch_due(None).await?;
-        }
-        Ok(())
+        drop(handover);
+        // Where there is always something to be sent nobody waits for a tick.
+        let due = (!self.settings.linger.is_zero()).then(Instant::now);
+        self.dispatch_due(due).await?;
+        self.take_what_came().await
     }
 
     async fn push(&mut self, message: &Message) -> Result<(), DriverError> {
@@ -194,21 +205,30 @@ impl LeanSender {
         if let (Some((id, epoch)), Some(sequence)) = (self.identity, used.sequences.get(partition)) {
             builder = builder.producer(id, epoch, *sequence);
         }
+        let due = Instant::now() + self.settings.linger;
         let making = Making {
             builder,
             parcel: Parcel::default(),
             partition,
-            due: Instant::now() + self.settings.linger,
+            due,
         };
+        self.dues.push_back((due, topic));
         self.making.insert(topic, making);
         Ok(())
     }
 
-    /// Sends a topic's batch, after waiting until there is room on the way.
+    /// Sends a topic's batch, after waiting until there is room on the way. Safe to drop.
     async fn dispatch(&mut self, topic: u32) -> Result<(), DriverError> {
+        self.leave().await?;
         while self.flights.len() >= self.settings.in_flight_max {
             self.take_answer().await?;
         }
+        self.complete(topic)?;
+        self.leave().await
+    }
+
+    /// Makes a request of a topic's batch.
+    fn complete(&mut self, topic: u32) -> Result<(), DriverError> {
         let Some(making) = self.making.remove(&topic) else {
             return Ok(());
         };
@@ -228,20 +248,36 @@ impl LeanSender {
             self.reports.failed(&making.parcel, &error.to_string());
             DriverError::Refused(error.to_string())
         })?;
-        let request = request(&self.settings, &used.topic, partition, bytes);
+        self.leaving = Some(Leaving {
+            parcel: making.parcel,
+            request: request(&self.settings, &used.topic, partition, bytes),
+        });
+        Ok(())
+    }
+
+    /// Hands the connection what is complete. Safe to drop: what it has not taken by then is still there.
+    async fn leave(&mut self) -> Result<(), DriverError> {
+        let Some(leaving) = &self.leaving else {
+            return Ok(());
+        };
         if self.settings.acks == 0 {
-            let sent = self.connection.send_unanswered(&request, self.version).await;
-            return self.told(sent, &making.parcel);
+            let sent = self.connection.send_unanswered(&leaving.request, self.version);
+            let sent = sent.await;
+            let leaving = self.leaving.take();
+            return self.told(sent, &leaving.map(|leaving| leaving.parcel).unwrap_or_default());
         }
-        match self.connection.send(&request, self.version, Duration::ZERO).await {
+        let sent = self
+            .connection
+            .send(&leaving.request, self.version, Duration::ZERO);
+        let sent = sent.await;
+        let leaving = self.leaving.take();
+        let parcel = leaving.map(|leaving| leaving.parcel).unwrap_or_default();
+        match sent {
             Ok(answer) => {
-                self.flights.push_back(Flight {
-                    parcel: making.parcel,
-                    answer,
-                });
+                self.flights.push_back(Flight { parcel, answer });
                 Ok(())
             }
-            Err(error) => self.told(Err(error), &making.parcel),
+            Err(error) => self.told(Err(error), &parcel),
         }
     }
 
@@ -258,18 +294,40 @@ impl LeanSender {
         }
     }
 
-    /// Sends the batches that have waited long enough, or all.
+    /// Sends the batches that have waited long enough, or all. Safe to drop.
     async fn dispatch_due(&mut self, now: Option<Instant>) -> Result<(), DriverError> {
-        let due: Vec<u32> = self
-            .making
-            .iter()
-            .filter(|(_, making)| now.is_none_or(|now| making.due <= now))
-            .map(|(topic, _)| *topic)
-            .collect();
-        for topic in due {
+        self.leave().await?;
+        while let Some((_, topic)) = self
+            .next_due()
+            .filter(|(due, _)| now.is_none_or(|now| *due <= now))
+        {
             self.dispatch(topic).await?;
         }
         Ok(())
+    }
+
+    /// The batch that has waited longest: until when it waits, and its topic.
+    fn next_due(&mut self) -> Option<(Instant, u32)> {
+        loop {
+            let (due, topic) = self.dues.front().copied()?;
+            if self.making.get(&topic).is_some_and(|making| making.due == due) {
+                return Some((due, topic));
+            }
+            // It was full before.
+            self.dues.pop_front();
+        }
+    }
+
+    /// Takes the answers that are there, so that none looks later than it was.
+    async fn take_what_came(&mut self) -> Result<(), DriverError> {
+        loop {
+            let answered = tokio::select! {
+                biased;
+                answered = front(&mut self.flights) => answered,
+                () = ready(()) => return Ok(()),
+            };
+            self.settle(answered)?;
+        }
     }
 
     /// Waits for the oldest answer.
@@ -290,10 +348,13 @@ impl LeanSender {
         stored
     }
 
-    /// Until an answer came or a batch has waited long enough. Safe to drop while it waits for that.
+    /// Until an answer came or a batch has waited long enough. Safe to drop.
     async fn happen(&mut self) -> Result<(), DriverError> {
+        if self.leaving.is_some() {
+            return self.leave().await;
+        }
         let has_room = self.flights.len() < self.settings.in_flight_max;
-        let due = self.making.values().map(|making| making.due).min();
+        let due = self.next_due().map(|(due, _)| due);
         let has_waited = tokio::select! {
             biased;
             answered = front(&mut self.flights) => return self.settle(answered),
@@ -347,11 +408,11 @@ impl Drop for LeanSender {
     /// Whatever has no answer by now will have none.
     fn drop(&mut self) {
         let reason = "the connection was given up before the answer came";
-        for flight in &self.flights {
-            self.reports.failed(&flight.parcel, reason);
-        }
-        for making in self.making.values() {
-            self.reports.failed(&making.parcel, reason);
+        let flights = self.flights.iter().map(|flight| &flight.parcel);
+        let leaving = self.leaving.iter().map(|leaving| &leaving.parcel);
+        let making = self.making.values().map(|making| &making.parcel);
+        for parcel in flights.chain(leaving).chain(making) {
+            self.reports.given_up(parcel, reason);
         }
     }
 }
@@ -416,3 +477,6 @@ impl std::fmt::Debug for LeanSender {
         f.debug_struct("LeanSender").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

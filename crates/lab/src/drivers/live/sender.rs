@@ -1,7 +1,7 @@
 //! Publishes: with answers, many messages in a command and several commands on their way; without, a command for each.
 
 use std::collections::VecDeque;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::words::{Heard, add_content, hear, publish};
 use crate::drivers::{Destinations, DriverError, Seat, Sender, Task};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;
-use crate::workload::recorder::Parcel;
+use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Reports};
 
 /// A connection that publishes.
@@ -35,6 +35,8 @@ pub(super) struct LiveSender {
     due: Option<Instant>,
     /// Commands without an answer.
     flights: VecDeque<Parcel>,
+    /// What gets no answer, and is not with the kernel yet.
+    leaving: Parcel,
     scratch: Vec<u8>,
 }
 
@@ -57,19 +59,37 @@ impl LiveSender {
             parcel: Parcel::default(),
             due: None,
             flights: VecDeque::new(),
+            leaving: Parcel::default(),
             scratch: Vec::new(),
         }
     }
 
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
-        for message in messages {
+        let mut handover = Handover::new(&self.reports, messages);
+        while let Some(message) = handover.turn() {
             self.push(message);
-            if self.making.len() >= self.batch_bytes {
-                self.dispatch().await?;
+            handover.taken(1);
+            if self.making.len() < self.batch_bytes {
+                continue;
+            }
+            if let Err(error) = self.dispatch().await {
+                handover.failed(&error);
+                return Err(error);
             }
         }
-        if self.linger.is_zero() {
+        drop(handover);
+        // Where there is always something to be sent nobody waits for a tick.
+        if self.due.is_some_and(|due| due <= Instant::now()) {
             self.dispatch().await?;
+        }
+        while !self.flights.is_empty() {
+            // What came is taken at once, so that no answer looks later than it was.
+            tokio::select! {
+                biased;
+                taken = self.take_answers() => taken?,
+                () = ready(()) => break,
+            }
         }
         Ok(())
     }
@@ -87,8 +107,9 @@ impl LiveSender {
         }
     }
 
-    /// Sends what was made; waits while as much is under way as may be.
+    /// Sends what was made; waits while as much is under way as may be. Safe to drop.
     async fn dispatch(&mut self) -> Result<(), DriverError> {
+        self.leave().await?;
         if self.entries.is_empty() {
             return Ok(());
         }
@@ -122,10 +143,20 @@ impl LiveSender {
             self.flights.push_back(parcel);
             return self.link.flush().await;
         }
+        self.leaving = parcel;
+        self.leave().await
+    }
+
+    /// Writes what gets no answer. Safe to drop: what is not written by then still waits.
+    async fn leave(&mut self) -> Result<(), DriverError> {
+        if self.leaving.messages == 0 {
+            return Ok(());
+        }
         let flushed = self.link.flush().await;
+        let parcel = std::mem::take(&mut self.leaving);
         match &flushed {
             Ok(()) => self.reports.unanswered(&parcel),
-            Err(error) => self.reports.failed(&parcel, &error.to_string()),
+            Err(error) => self.reports.given_up(&parcel, &error.to_string()),
         }
         flushed
     }
@@ -150,6 +181,9 @@ impl LiveSender {
     }
 
     async fn happen(&mut self) -> Result<(), DriverError> {
+        if self.leaving.messages > 0 {
+            return self.leave().await;
+        }
         let has_room = self.flights.len() < self.in_flight_max;
         let due = self.due.filter(|_| has_room);
         tokio::select! {
@@ -196,10 +230,8 @@ impl Drop for LiveSender {
     /// Whatever has no answer by now will have none.
     fn drop(&mut self) {
         let reason = "the connection was given up before the answer came";
-        for parcel in self.flights.iter().chain([&self.parcel]) {
-            if parcel.messages > 0 {
-                self.reports.failed(parcel, reason);
-            }
+        for parcel in self.flights.iter().chain([&self.leaving, &self.parcel]) {
+            self.reports.given_up(parcel, reason);
         }
     }
 }

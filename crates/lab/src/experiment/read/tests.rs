@@ -6,7 +6,7 @@ systems = ["stafett", "kafka"]
 
 [run]
 duration = "20s"
-
+warmup = "0s"
 [topics.main]
 partitions = 6
 
@@ -180,6 +180,26 @@ fn contradictions_are_named_with_their_line() {
             "x.toml:13: there is no [topics.others]",
         ),
         ("total = 1000", "after = \"producers\"", "x.toml:13: "),
+        (
+            "warmup = \"0s\"",
+            "",
+            "x.toml:13: some or all of the 1000 messages would be sent in the warm-up",
+        ),
+        (
+            "does = \"consume\"",
+            "does = \"relay\"\ntotal = 5",
+            "x.toml:17: a role that does `relay` never ends",
+        ),
+        (
+            "does = \"consume\"",
+            "does = \"request\"\nduplicates = 0.1",
+            "x.toml:17: a role that does `request` sends nothing twice",
+        ),
+        (
+            "total = 1000",
+            "kill = { after = \"1s\", every = \"1s\", away = \"1s\" }",
+            "x.toml:13: a role that does `produce` is not cut off",
+        ),
         ("partitions = 6", "partitions = 0", "x.toml:8: "),
         ("total = 1000", "duplicates = 1.5", "x.toml:13: "),
         ("duration = \"20s\"", "duration = \"0s\"", "x.toml:5: "),

@@ -83,10 +83,20 @@ pub(super) fn draw(
             .notes
             .push("Each curve ends where its number of messages ends; all repetitions together.".to_owned());
     }
-    without.dedup();
     drawn.is_explained = !without.is_empty();
+    without.extend(of_questions(figure, has_curves));
+    without.dedup();
     drawn.notes.extend(without);
     Ok(drawn)
+}
+
+/// What a reader has to know of round trips.
+fn of_questions(figure: &Figure, has_curves: bool) -> Option<String> {
+    let asks = figure.y.iter().any(|name| name == "round_trip");
+    (asks && has_curves).then(|| {
+        "A question without an answer in time is in it with its requester's patience: it took at least so long."
+            .to_owned()
+    })
 }
 
 /// The latencies of all cells of a line together.

@@ -1,0 +1,434 @@
+//! How often each of a stream's messages came, where nearly all of them come about in their order, and each is to come so
+//! many times.
+//!
+//! Messages are kept in blocks of 4,096. A block of which everything came takes no memory of its own, one that is old and
+//! misses little only says what, and others hold a bit (or a count) for each message:
+//!
+//! ```text
+//! 0 ── complete ── misses 17 and 300 ── complete ── bits ── complete ── bits ── nothing came
+//! ```
+//!
+//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: how many it misses is
+//! known from then on, and not which.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::runs::Runs;
+
+const BLOCK: u64 = 4096;
+const PLACES: usize = 4096;
+const WORD: u64 = 64;
+/// Blocks so far behind the newest one are old: what they miss is late.
+const YOUNG: u64 = 64;
+/// What a block takes beside its cells: its place in the map.
+const BLOCK_BYTES: usize = 64;
+
+/// What came of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    complete: Runs,
+    /// What is neither complete nor here never came.
+    partial: BTreeMap<u64, Block>,
+    /// Blocks before this one were looked at when they became old.
+    settled: u64,
+    bytes: usize,
+    /// Deliveries that blocks missed when they were forgotten.
+    forgotten: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// Deliveries that it misses.
+    open: u64,
+    cells: Cells,
+}
+
+#[derive(Debug)]
+enum Cells {
+    /// Each comes once: those that came.
+    Bits(Box<[u64; 64]>),
+    /// Each comes several times: how often it came.
+    Counts(Box<[u16]>),
+    /// Those that are missing, and how often, in their order.
+    Missing(Vec<(u16, u16)>),
+}
+
+impl Blocks {
+    /// Messages of a word came, which begins with message `first` (a multiple of 64); how many of them had come before.
+    /// `room` bounds the memory, in bytes.
+    pub(super) fn mark(&mut self, first: u64, bits: u64, room: usize) -> u64 {
+        let at = first / BLOCK;
+        if let Some(block) = self.partial.get_mut(&at) {
+            let before = block.cells.bytes();
+            let both = block.mark(first % BLOCK, bits);
+            self.changed(at, before);
+            return both;
+        }
+        if self.complete.contains(at) {
+            return bits.count_ones().into();
+        }
+        self.begin(at, 1, room);
+        if let Some(block) = self.partial.get_mut(&at) {
+            block.mark(first % BLOCK, bits);
+            let bytes = block.cells.bytes();
+            self.changed(at, bytes);
+        }
+        0
+    }
+
+    /// All messages of a range came, which holds whole words; how many of them had come before.
+    pub(super) fn fill(&mut self, range: Range<u64>, room: usize) -> u64 {
+        let Range { mut start, end } = range;
+        let mut both = 0;
+        // Up to the first whole block, whole blocks, and the rest.
+        let whole = start.next_multiple_of(BLOCK)..end / BLOCK * BLOCK;
+        while start < end {
+            if whole.contains(&start) {
+                both += self.fill_blocks(start / BLOCK..whole.end / BLOCK);
+                start = whole.end;
+                continue;
+            }
+            both += self.mark(start, u64::MAX, room);
+            start += WORD;
+        }
+        both
+    }
+
+    fn fill_blocks(&mut self, blocks: Range<u64>) -> u64 {
+        let mut both = self.complete.count_in(blocks.clone()) * BLOCK;
+        let known: Vec<u64> = self.partial.range(blocks.clone()).map(|(at, _)| *at).collect();
+        for at in known {
+            if let Some(block) = self.partial.remove(&at) {
+                both += BLOCK - block.open;
+                self.bytes -= block.cells.bytes() + BLOCK_BYTES;
+            }
+        }
+        self.complete.insert(blocks);
+        both
+    }
+
+    /// A message that is to come `each` times came so often; how often of that was too often.
+    pub(super) fn add(&mut self, number: u64, came: u16, each: u16, room: usize) -> u64 {
+        let at = number / BLOCK;
+        if !self.partial.contains_key(&at) {
+            if self.complete.contains(at) {
+                return came.into();
+            }
+            self.begin(at, each, room);
+        }
+        let Some(block) = self.partial.get_mut(&at) else {
+            return 0;
+        };
+        let bytes = block.cells.bytes();
+        let taken = block.add(number % BLOCK, came, each);
+        self.changed(at, bytes);
+        u64::from(came - taken)
+    }
+
+    fn begin(&mut self, at: u64, each: u16, room: usize) {
+        let block = Block::new(each);
+        self.bytes += block.cells.bytes() + BLOCK_BYTES;
+        self.partial.insert(at, block);
+        let old = at.saturating_sub(YOUNG);
+        if old > self.settled {
+            for (_, block) in self.partial.range_mut(self.settled..old) {
+                let before = block.cells.bytes();
+                block.cells.settle(each);
+                self.bytes = (self.bytes + block.cells.bytes()).saturating_sub(before);
+            }
+            self.settled = old;
+        }
+        while self.bytes > room {
+            let oldest = self.partial.first_key_value().map(|(oldest, _)| *oldest);
+            let Some(oldest) = oldest.filter(|oldest| *oldest != at) else {
+                return;
+            };
+            self.forget(oldest);
+        }
+    }
+
+    fn forget(&mut self, at: u64) {
+        if let Some(block) = self.partial.remove(&at) {
+            self.bytes -= block.cells.bytes() + BLOCK_BYTES;
+            self.forgotten += block.open;
+            self.complete.insert(at..at + 1);
+        }
+    }
+
+    /// A block's cells took so many bytes before.
+    fn changed(&mut self, at: u64, before: usize) {
+        let Some(block) = self.partial.get(&at) else {
+            return;
+        };
+        self.bytes = (self.bytes + block.cells.bytes()).saturating_sub(before);
+        if block.open == 0 {
+            self.forget(at);
+        }
+    }
+
+    /// How many deliveries of the first `sent` messages are missing, `each` of every message, but for messages of which
+    /// `excused` says how many there are in a range. What was forgotten is not excused.
+    pub(super) fn missing(&self, sent: u64, each: u16, excused: impl Fn(Range<u64>) -> u64) -> u64 {
+        let end = sent.div_ceil(BLOCK);
+        let mut complete = self.complete.iter().peekable();
+        let mut partial = self.partial.iter().peekable();
+        let (mut at, mut missing) = (0, self.forgotten);
+        while at < end {
+            let next_complete = complete.peek().map_or(end, |run| run.start);
+            let next_partial = partial.peek().map_or(end, |(at, _)| **at);
+            let known = next_complete.min(next_partial).min(end);
+            if known > at {
+                let range = at * BLOCK..known.saturating_mul(BLOCK).min(sent);
+                let none_came = (range.end - range.start).saturating_sub(excused(range));
+                missing += none_came.saturating_mul(each.into());
+                at = known;
+            } else if next_complete == at {
+                at = complete.next().map_or(end, |run| run.end);
+            } else if let Some((_, block)) = partial.next() {
+                missing += block.missing(at * BLOCK, sent, each, &excused);
+                at += 1;
+            }
+        }
+        missing
+    }
+
+    /// Deliveries that are known to be missing, and not of which messages.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.complete.pieces() * BLOCK_BYTES
+    }
+}
+
+impl Block {
+    fn new(each: u16) -> Self {
+        let cells = if each == 1 {
+            Cells::Bits(Box::new([0; 64]))
+        } else {
+            Cells::Counts(vec![0; PLACES].into_boxed_slice())
+        };
+        Self {
+            open: BLOCK * u64::from(each),
+            cells,
+        }
+    }
+
+    /// As [`Blocks::mark`]; `first` is within the block.
+    fn mark(&mut self, first: u64, bits: u64) -> u64 {
+        if let Cells::Bits(words) = &mut self.cells {
+            let word = usize::try_from(first / WORD).ok();
+            let Some(word) = word.and_then(|word| words.get_mut(word)) else {
+                return 0;
+            };
+            let both = u64::from((*word & bits).count_ones());
+            *word |= bits;
+            self.open -= u64::from(bits.count_ones()) - both;
+            return both;
+        }
+        let came = (0..WORD).filter(|bit| bits & (1 << bit) != 0);
+        let taken = came.map(|bit| u64::from(self.add(first + bit, 1, 1)));
+        u64::from(bits.count_ones()) - taken.sum::<u64>()
+    }
+
+    /// How often of the times that a message came it was missing.
+    fn add(&mut self, place: u64, came: u16, each: u16) -> u16 {
+        let at = usize::try_from(place).unwrap_or(usize::MAX);
+        let taken = match &mut self.cells {
+            Cells::Bits(_) => {
+                let bit = 1 << (place % WORD);
+                return u16::from(self.mark(place / WORD * WORD, bit) == 0);
+            }
+            Cells::Counts(counts) => {
+                let Some(count) = counts.get_mut(at) else { return 0 };
+                let taken = came.min(each.saturating_sub(*count));
+                *count += taken;
+                taken
+            }
+            Cells::Missing(missing) => {
+                let found = missing.binary_search_by_key(&place, |(place, _)| u64::from(*place));
+                let Some((found, row)) = found
+                    .ok()
+                    .and_then(|found| Some((found, missing.get_mut(found)?)))
+                else {
+                    return 0;
+                };
+                let taken = came.min(row.1);
+                row.1 -= taken;
+                if row.1 == 0 {
+                    missing.remove(found);
+                }
+                taken
+            }
+        };
+        self.open -= u64::from(taken);
+        taken
+    }
+
+    fn missing(&self, first: u64, sent: u64, each: u16, excused: &impl Fn(Range<u64>) -> u64) -> u64 {
+        let range = first..first.saturating_add(BLOCK);
+        if range.end <= sent && excused(range) == 0 {
+            return self.open;
+        }
+        let is_due = |place: u16| {
+            let number = first + u64::from(place);
+            number < sent && excused(number..number + 1) == 0
+        };
+        let missing = self.cells.missing(each).into_iter();
+        let due = missing.filter(|(place, _)| is_due(*place));
+        due.map(|(_, missing)| u64::from(missing)).sum()
+    }
+}
+
+impl Cells {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Bits(words) => size_of_val(&**words),
+            Self::Counts(counts) => size_of_val(&**counts),
+            Self::Missing(missing) => missing.capacity() * size_of::<(u16, u16)>(),
+        }
+    }
+
+    fn missing(&self, each: u16) -> Vec<(u16, u16)> {
+        match self {
+            Self::Bits(words) => {
+                let words = (0..).step_by(64).zip(words.iter());
+                let open = words.filter(|(_, word)| **word != u64::MAX);
+                let bits = open.flat_map(|(first, word)| {
+                    let missing = (0..64_u16).filter(move |bit| word & (1 << bit) == 0);
+                    missing.map(move |bit| (first + bit, 1))
+                });
+                bits.collect()
+            }
+            Self::Counts(counts) => (0..)
+                .zip(counts)
+                .filter(|(_, count)| **count < each)
+                .map(|(place, count)| (place, each - count))
+                .collect(),
+            Self::Missing(missing) => missing.clone(),
+        }
+    }
+
+    /// Says only what is missing, where that is shorter.
+    fn settle(&mut self, each: u16) {
+        if matches!(self, Self::Missing(_)) {
+            return;
+        }
+        let mut missing = Self::Missing(self.missing(each));
+        if let Self::Missing(missing) = &mut missing {
+            missing.shrink_to_fit();
+        }
+        if missing.bytes() < self.bytes() / 2 {
+            *self = missing;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::seq::SliceRandom as _;
+    use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
+
+    use super::*;
+
+    const ROOM: usize = 1 << 30;
+
+    #[test]
+    fn blocks_agree_with_a_count_of_each_message() {
+        for seed in 0..30 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let each: u16 = random.random_range(1..4);
+            let sent = random.random_range(1..700_000_u64);
+            // In about their order, with gaps and repetitions; some much later than the others.
+            let mut arrivals: Vec<u64> = (0..2000).map(|_| random.random_range(0..sent)).collect();
+            let start = random.random_range(0..sent);
+            arrivals.extend((start..sent.min(start + 20_000)).filter(|number| number % 997 != 0));
+            if random.random() {
+                arrivals.shuffle(&mut random);
+            }
+            let (mut blocks, mut model) = (Blocks::default(), BTreeMap::<u64, u16>::new());
+            for number in arrivals {
+                let known = model.entry(number).or_default();
+                let too_often = u64::from(*known >= each);
+                *known = each.min(*known + 1);
+                let found = if each == 1 {
+                    blocks.mark(number / 64 * 64, 1 << (number % 64), ROOM)
+                } else {
+                    blocks.add(number, 1, each, ROOM)
+                };
+                assert_eq!(found, too_often, "seed {seed}, message {number}");
+            }
+            let came: u64 = model.values().map(|count| u64::from(*count)).sum();
+            let due = sent * u64::from(each);
+            assert_eq!(blocks.missing(sent, each, |_| 0), due - came, "seed {seed}");
+            let excused = |range: Range<u64>| (range.start..range.end).filter(|n| n % 5 == 0).count() as u64;
+            let missing = |number: u64| u64::from(each - model.get(&number).copied().unwrap_or(0));
+            let expected: u64 = (0..sent).filter(|number| number % 5 != 0).map(missing).sum();
+            assert_eq!(blocks.missing(sent, each, excused), expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_filled_as_words_are() {
+        for seed in 0..30 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let (mut filled, mut marked) = (Blocks::default(), Blocks::default());
+            for _ in 0..20 {
+                let start = random.random_range(0..500_u64) * 64;
+                let end = start + random.random_range(0..300) * 64;
+                let both = filled.fill(start..end, ROOM);
+                let words = (start..end).step_by(64);
+                let expected: u64 = words.map(|first| marked.mark(first, u64::MAX, ROOM)).sum();
+                assert_eq!(both, expected);
+            }
+            assert_eq!(filled.missing(60_000, 1, |_| 0), marked.missing(60_000, 1, |_| 0));
+        }
+    }
+
+    #[test]
+    fn a_message_that_never_comes_takes_next_to_no_memory_however_many_come_after_it() {
+        for (each, every) in [(1, 10_000_000), (1, 5000), (3, 5000)] {
+            let mut blocks = Blocks::default();
+            let sent = 2_000_000;
+            let mut most = 0;
+            for number in (0..sent).filter(|number| number % every != 17) {
+                if each == 1 {
+                    blocks.mark(number / 64 * 64, 1 << (number % 64), ROOM);
+                } else {
+                    blocks.add(number, each, each, ROOM);
+                }
+                most = most.max(blocks.bytes());
+            }
+            let lost = (0..sent).filter(|number| number % every == 17).count() as u64;
+            assert_eq!(blocks.missing(sent, each, |_| 0), lost * u64::from(each));
+            let lost = usize::try_from(lost).unwrap();
+            // The young blocks are whole.
+            let young = 65 * (if each == 1 { 512 } else { 8192 } + BLOCK_BYTES);
+            assert!(most < young + 200 * lost, "{most} bytes at most");
+        }
+    }
+
+    #[test]
+    fn beyond_its_room_it_counts_what_is_missing_and_forgets_which() {
+        let mut blocks = Blocks::default();
+        let sent = 4_000_000_u64;
+        for number in (0..sent).filter(|number| number % 2 == 0) {
+            blocks.mark(number / 64 * 64, 1 << (number % 64), 64 << 10);
+            assert!(blocks.bytes() < 80 << 10);
+        }
+        assert_eq!(blocks.missing(sent, 1, |_| 0), sent / 2);
+        assert!(blocks.forgotten() > sent / 4);
+        assert_eq!(
+            blocks.mark(0, 2, 64 << 10),
+            1,
+            "it cannot be told from one that came"
+        );
+        assert_eq!(blocks.mark(sent / 64 * 64 - 64, 2, 64 << 10), 0);
+        assert_eq!(blocks.missing(sent, 1, |_| 0), sent / 2 - 1);
+    }
+}
