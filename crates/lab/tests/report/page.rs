@@ -306,6 +306,17 @@ fn a_figure_that_points_should_have_and_have_not_is_marked_as_empty() {
         });
     });
     assert_eq!(html.matches("class=\"nothing empty\"").count(), 1);
+    // That no rate kept within a bound is a result.
+    let adaptive = experiments::LOOPS
+        .replace(
+            "window = 50",
+            "rate = { adaptive = { first = 10, p99 = \"1ms\", every = \"1s\" } }",
+        )
+        .replace("\"latency\"", "\"bars\"\nx = \"system\"")
+        .replace("\"acknowledged\"", "\"sustainable_rate\"");
+    let html = one(&adaptive, |_| {});
+    assert!(html.contains("No rate that was tried kept within its bound."));
+    assert!(!html.contains("class=\"nothing empty\""));
     for text in [experiments::SKIPPED, experiments::FACTORS, experiments::PEAK] {
         assert!(!one(text, |_| {}).contains("class=\"nothing empty\""));
     }
