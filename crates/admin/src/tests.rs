@@ -199,7 +199,8 @@ async fn of_large_messages_the_front_is_shown_and_an_answer_ends() {
             headers: vec![
                 ("small".into(), Some(Bytes::from_static(b"s"))),
                 ("large".into(), Some(long(b'h', 300 << 10))),
-            ],
+            ]
+            .into(),
             ..Message::default()
         };
         let ticket = world

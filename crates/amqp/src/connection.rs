@@ -198,6 +198,7 @@ enum Event {
     Stored,
     Filled,
     Space,
+    NamespaceClosed,
     Tick,
     Drain,
     TooLate,
@@ -211,6 +212,7 @@ struct Wire<'a> {
     drain: CancellationToken,
     metrics: Arc<ListenerMetrics>,
     space: Space,
+    namespace_closed: CancellationToken,
     /// Bytes that are counted as sent.
     sent: u64,
     /// Since when something waits to be written.
@@ -246,6 +248,7 @@ impl Open {
             drain: connection.drain.clone(),
             metrics: Arc::clone(&connection.metrics),
             space: self.session.space.clone(),
+            namespace_closed: self.session.namespace_closed.clone(),
             sent: 0,
             writing_since: None,
         };
@@ -282,6 +285,7 @@ impl Open {
                     self.session.unblock();
                     self.execute().await
                 }
+                Ok(Event::NamespaceClosed) => self.session.on_namespace_closed().map_err(Ended::from),
                 Ok(Event::Tick) => {
                     tick.as_mut().reset(Instant::now() + half);
                     self.on_tick(&mut written_before)
@@ -361,6 +365,7 @@ impl Open {
             () = replies.filled(), if may_deliver => Ok(Event::Filled),
             () = wire.space.enough(), if is_blocked => Ok(Event::Space),
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
+            () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
             () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
             () = tokio::time::sleep_until(deadline.unwrap_or(begun)), if deadline.is_some() => Ok(Event::TooLate),
         }
@@ -400,7 +405,6 @@ impl Open {
             self.session.out.heartbeat();
         }
         *written_before = written;
-        self.session.look_for_namespace()?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::exchanges::way::Way;
 use crate::queues::{NotTogether, Publication, Queue, Refused, Taken};
 
 /// Messages that move together, and bytes of them; the last may go beyond.
-const TOGETHER_MAX: usize = 256;
+const TOGETHER_MAX: usize = 1024;
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 /// How long a move waits for space.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -55,7 +55,7 @@ impl UndecidedJournal {
         self.lock().holds = false;
     }
 
-    /// As a disk that is full: batches are refused when they are appended, and nothing else is. Or no longer.
+    /// As a disk that is full: batches and new logs are refused when they are appended, and nothing else is. Or no longer.
     pub fn set_full(&self, is_full: bool) {
         self.lock().is_full = is_full;
         self.set_space_short(is_full);
@@ -106,8 +106,8 @@ impl Journal for UndecidedJournal {
         }
         let (ticket, settlers) = Ticket::new(appends.len());
         for (append, settler) in appends.into_iter().zip(settlers) {
-            let has_batches = append.frames.iter().any(|frame| matches!(frame, Frame::Batch(_)));
-            if taken.is_full && has_batches {
+            let takes_space = |frame: &Frame| matches!(frame, Frame::Batch(_) | Frame::CreateLogs { .. });
+            if taken.is_full && append.frames.iter().any(takes_space) {
                 settler.settle(Outcome::Refused(Refusal::DiskFull));
             } else if taken.holds {
                 taken.undecided.push_back((append, settler));

@@ -449,6 +449,7 @@ fn what_is_put_back_as_if_nobody_had_taken_it_is_as_it_was() {
         state.lane_mut(0).grow(3);
         let consumer = state.consumers.add(ConsumerRules {
             credit: Some(3),
+            settles: true,
             ..ConsumerRules::default()
         });
         let mut ids = Vec::new();

@@ -90,9 +90,9 @@ impl Session {
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }
 
-    /// Looks whether its virtual host is still there, for who does nothing.
-    pub(crate) fn look_for_namespace(&mut self) -> Result<(), End> {
-        self.namespace_is_gone = !self.shared.broker.exchanges().has_namespace(&self.namespace);
+    /// The virtual host was deleted under a client that may be doing nothing.
+    pub(crate) fn on_namespace_closed(&mut self) -> Result<(), End> {
+        self.namespace_is_gone = true;
         self.end_without_namespace()
     }
 

@@ -40,6 +40,7 @@ use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Run, Settle, So
 use stafett_broker::{Namespace, Space};
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
+use tokio_util::sync::CancellationToken;
 
 use self::again::Again;
 use self::assembly::Content;
@@ -130,6 +131,8 @@ pub(crate) struct Session {
     blocked: bool,
     /// The virtual host was deleted, and the client does not know yet.
     namespace_is_gone: bool,
+    /// Cancelled when the virtual host is deleted.
+    pub(crate) namespace_closed: CancellationToken,
     /// Something came for which the client, or another one, may wait: anything but messages that nobody confirms.
     pub(crate) is_waited_for: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
@@ -141,6 +144,7 @@ impl Session {
         let namespace = Namespace::new(&agreed.virtual_host);
         let owner = shared.broker.queues().new_owner();
         let space = shared.broker.space();
+        let namespace_closed = shared.broker.exchanges().closed(&namespace);
         Self {
             shared,
             agreed,
@@ -167,6 +171,7 @@ impl Session {
             space,
             blocked: false,
             namespace_is_gone: false,
+            namespace_closed,
             is_waited_for: false,
             closing: false,
         }

@@ -20,6 +20,19 @@ async fn is_ended(mut client: Client) {
 }
 
 #[tokio::test]
+async fn a_client_that_does_nothing_and_wants_no_heartbeats_is_told_too() {
+    let server = Server::start().await;
+    let mut idle = server.client_in("shop").await;
+    assert_eq!(idle.waiting().await, 0);
+    let shop = Namespace::new("shop");
+    server.broker.delete_namespace(&shop).await.unwrap();
+    // It is the one that it was in that is gone, whether or not there is another by now.
+    let (_, stored) = server.broker.exchanges().create_namespace(&shop).unwrap();
+    stored.await.unwrap();
+    is_ended(idle).await;
+}
+
+#[tokio::test]
 async fn consumers_and_publishers_of_a_deleted_virtual_host_are_told_and_others_go_on() {
     let server = Server::start().await;
     let (mut consumer, mut publisher) = (server.client_in("shop").await, server.client_in("shop").await);

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exchanges::EXCHANGE_SPACE;
+use crate::exchanges::space::SpaceId;
 use crate::exchanges::way::WayBack;
 use crate::namespace::Namespace;
 use crate::queues::clock::WallClock;
@@ -147,7 +148,7 @@ impl Delayed {
     /// Prepares a message to wait before it goes on from an exchange.
     pub(crate) fn wait(
         &self,
-        namespace: &Namespace,
+        (namespace, space): (&Namespace, SpaceId),
         exchange: &str,
         message: &Message,
         more_keys: &[ByteString],
@@ -161,6 +162,7 @@ impl Delayed {
         let bucket = self.bucket(Minute::of(due_ms)).map_err(CannotWait::Journal)?;
         let note = Note {
             namespace: namespace.clone(),
+            space,
             exchange: exchange.into(),
             due_ms,
             more_keys: more_keys.to_vec(),

@@ -1,8 +1,11 @@
 //! What a waiting message has written on it, in a record header of its own that is taken off when it goes on.
 //!
 //! ```text
-//! i64 when it goes on, ms since 1970; text namespace, text exchange; further routing keys, each: text
+//! u64 id of its namespace; i64 when it goes on, ms since 1970; text namespace, text exchange; further routing keys, each: text
 //! ```
+//!
+//! By its id the namespace is told from a later one of the same name, into which the message does not go. In the header of earlier
+//! versions, which is still read, that is missing: its namespace is one without an id.
 //!
 //! A text has its length in front, as u32; numbers are little-endian.
 
@@ -11,13 +14,16 @@ use bytestring::ByteString;
 use stafett_model::{Message, StoredMessage};
 
 use crate::exchanges::codec::{get, get_text, put_text};
+use crate::exchanges::space::SpaceId;
 use crate::namespace::Namespace;
 
-const HEADER: &str = "stafett.delayed";
+const HEADER: &str = "stafett.delayed-2";
+const HEADER_WITHOUT_ID: &str = "stafett.delayed";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) namespace: Namespace,
+    pub(super) space: SpaceId,
     /// From where it goes on.
     pub(super) exchange: ByteString,
     pub(super) due_ms: i64,
@@ -27,7 +33,8 @@ pub(super) struct Note {
 
 impl Note {
     pub(super) fn on(&self, mut message: Message) -> Message {
-        let mut out = self.due_ms.to_le_bytes().to_vec();
+        let mut out = self.space.0.to_le_bytes().to_vec();
+        out.extend_from_slice(&self.due_ms.to_le_bytes());
         put_text(self.namespace.as_str(), &mut out);
         put_text(&self.exchange, &mut out);
         for key in &self.more_keys {
@@ -41,8 +48,16 @@ impl Note {
     }
 
     pub(super) fn of(stored: &StoredMessage) -> Option<Self> {
-        let mut note = stored.header(HEADER.as_bytes())??;
+        let (mut note, has_id) = match stored.header(HEADER.as_bytes()) {
+            Some(note) => (note?, true),
+            None => (stored.header(HEADER_WITHOUT_ID.as_bytes())??, false),
+        };
         let rest = &mut note;
+        let space = if has_id {
+            SpaceId(u64::from_le_bytes(get(rest)?))
+        } else {
+            SpaceId::default()
+        };
         let due_ms = i64::from_le_bytes(get(rest)?);
         let namespace = Namespace::new(get_text(rest)?);
         let exchange = get_text(rest)?.into();
@@ -52,6 +67,7 @@ impl Note {
         }
         Some(Self {
             namespace,
+            space,
             exchange,
             due_ms,
             more_keys,
@@ -68,5 +84,7 @@ pub(super) fn without(stored: &StoredMessage) -> Message {
 }
 
 fn take_off(message: &mut Message) {
-    message.headers.retain(|(name, _)| *name != HEADER);
+    message
+        .headers
+        .retain(|(name, _)| *name != HEADER && *name != HEADER_WITHOUT_ID);
 }

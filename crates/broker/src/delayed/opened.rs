@@ -17,7 +17,7 @@ const READ_BYTES: usize = 1 << 20;
 const LOOK_BYTES: usize = 64 << 10;
 /// Decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
-/// Messages of one release, and bytes of them.
+/// Messages of one release.
 const RELEASE_MAX: usize = 512;
 
 #[derive(Debug)]

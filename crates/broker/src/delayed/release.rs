@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_journal::{Append, Change, Frame, Outcome, Precondition, StateWait};
+use stafett_model::StoredMessage;
 use tokio_util::sync::CancellationToken;
 
 use super::Delayed;
@@ -12,11 +13,13 @@ use super::bucket::{Minute, done, frame};
 use super::note::{Note, without};
 use super::opened::Opened;
 use crate::broker::NotStored;
-use crate::exchanges::way::{Way, WayBack, route_again};
+use crate::exchanges::way::{Way, WayBack, route_in};
 use crate::queues::{NotTogether, Publication};
 
 /// A bucket is opened so long before its minute begins.
 const AHEAD_MS: i64 = 5_000;
+/// Bytes of one release; the last message may go beyond.
+const BYTES_MAX: usize = 1 << 20;
 /// After something went wrong the task tries again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -27,6 +30,8 @@ enum Released {
     Some,
     /// It was not stored, and may be later.
     NotNow,
+    /// It does not fit into one append.
+    TooLarge,
     /// The journal has stopped.
     Stopped,
 }
@@ -50,7 +55,7 @@ pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationT
                 match delayed.release(bucket, &way).await {
                     Released::Nothing => continue,
                     Released::Some => busy = true,
-                    Released::NotNow => well = false,
+                    Released::NotNow | Released::TooLarge => well = false,
                     Released::Stopped => return,
                 }
                 break;
@@ -115,25 +120,72 @@ impl Delayed {
 
     /// Routes what is due in a bucket and stores it, together with what is done of the bucket.
     async fn release(&self, bucket: &mut Opened, way: &Way) -> Released {
-        let offsets = bucket.due(self.clock.now_ms());
+        let mut offsets = bucket.due(self.clock.now_ms());
         if offsets.is_empty() {
             return Released::Nothing;
         }
         let Some(messages) = bucket.messages(&*self.journal, &offsets).await else {
             return Released::NotNow;
         };
+        let mut bytes = 0;
+        let fits = |offset: &&u64| {
+            let fits = bytes < BYTES_MAX;
+            bytes += messages.get(*offset).map_or(0, StoredMessage::bytes);
+            fits
+        };
+        offsets.truncate(offsets.iter().take_while(fits).count());
+        loop {
+            let due = offsets.iter().filter_map(|offset| messages.get(offset));
+            let publication = self.route(way, due);
+            let delta = Change::Delta(done(&mut offsets.clone()));
+            let released = match self
+                .store(way, publication, frame(bucket.minute, delta.clone()))
+                .await
+            {
+                Released::TooLarge if offsets.len() > 1 => {
+                    offsets.truncate(offsets.len() / 2);
+                    continue;
+                }
+                Released::TooLarge => {
+                    // It never will fit, with what it has more than it had in its bucket.
+                    tracing::error!(
+                        "a message that waited is lost: it is larger than can be stored together"
+                    );
+                    let done = frame(bucket.minute, delta);
+                    self.store(way, Publication::together(), done).await
+                }
+                released @ (Released::Nothing | Released::Some | Released::NotNow | Released::Stopped) => {
+                    released
+                }
+            };
+            if let Released::Some = released {
+                bucket.released(&offsets);
+                self.metrics.released.inc_by(offsets.len() as u64);
+            }
+            return released;
+        }
+    }
+
+    /// What is published of messages that go on now.
+    fn route<'a>(&self, way: &Way, due: impl Iterator<Item = &'a StoredMessage>) -> Publication {
         let mut publication = Publication::together();
-        for stored in offsets.iter().filter_map(|offset| messages.get(offset)) {
+        for stored in due {
             let Some(note) = Note::of(stored) else { continue };
             let message = without(stored);
-            let targets = route_again(
-                way,
-                &note.namespace,
-                &note.exchange,
-                &note.more_keys,
-                &message.routing_key,
-                &message,
-            );
+            // Another namespace of the same name is none of its business.
+            let space = way.exchanges.space(&note.namespace);
+            let space = space.filter(|space| space.id == note.space);
+            let to = (&*message.routing_key, &message);
+            let targets = space.map(|space| {
+                let Note {
+                    namespace,
+                    exchange,
+                    more_keys,
+                    ..
+                } = &note;
+                route_in(way, namespace, &space, exchange, more_keys, to)
+            });
+            let targets = targets.unwrap_or_default();
             if targets.is_empty() {
                 self.metrics.unroutable.inc();
                 continue;
@@ -141,13 +193,7 @@ impl Delayed {
             let route = publication.route(targets);
             publication.push(message, route);
         }
-        let delta = Change::Delta(done(&mut offsets.clone()));
-        let released = self.store(way, publication, frame(bucket.minute, delta)).await;
-        if let Released::Some = released {
-            bucket.released(&offsets);
-            self.metrics.released.inc_by(offsets.len() as u64);
-        }
-        released
+        publication
     }
 
     async fn store(&self, way: &Way, publication: Publication, done: Frame) -> Released {
@@ -168,6 +214,9 @@ impl Delayed {
             Err(NotTogether::NotStored(
                 NotStored::Refused(stafett_journal::Refusal::Closed) | NotStored::Unknown,
             )) => Released::Stopped,
+            Err(NotTogether::NotStored(NotStored::Refused(stafett_journal::Refusal::TooLarge {
+                ..
+            }))) => Released::TooLarge,
             Err(NotTogether::NotStored(_) | NotTogether::Misfit { .. } | NotTogether::SourceGone) => {
                 Released::NotNow
             }

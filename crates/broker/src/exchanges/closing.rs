@@ -10,16 +10,44 @@ use bytes::Bytes;
 use stafett_journal::Change;
 
 use super::error::NamespaceError;
-use super::space::Space;
+use super::space::{Space, SpaceId};
 use super::stored::{Stored, stage};
 use super::tables::Tables;
 use super::{Exchanges, namespace_frame};
 use crate::broker::NotStored;
 use crate::namespace::Namespace;
 
-/// What is stored of a namespace that is there, and of one that is being deleted.
-pub(super) const THERE: u8 = 1;
-pub(super) const CLOSING: u8 = 2;
+/// What is stored of a namespace that is there: this, and its id as u64, little-endian, which earlier versions did not give.
+const THERE: u8 = 1;
+/// What is stored of one that is being deleted.
+const CLOSING: u8 = 2;
+
+/// How a namespace is stored that is there.
+pub(super) fn there(id: SpaceId) -> Bytes {
+    let mut value = vec![THERE];
+    value.extend_from_slice(&id.0.to_le_bytes());
+    value.into()
+}
+
+/// What is stored of a namespace.
+pub(super) enum Mark {
+    There(SpaceId),
+    Closing,
+}
+
+impl Mark {
+    pub(super) fn decode(value: &[u8]) -> Option<Self> {
+        match value {
+            [CLOSING] => Some(Self::Closing),
+            [THERE] => Some(Self::There(SpaceId::default())),
+            [THERE, id @ ..] => {
+                let id = u64::from_le_bytes(id.try_into().ok()?);
+                Some(Self::There(SpaceId(id)))
+            }
+            _ => None,
+        }
+    }
+}
 
 /// The namespaces that are being deleted.
 #[derive(Debug, Default)]
@@ -69,7 +97,9 @@ impl Exchanges {
             space: Arc::clone(space),
         };
         self.closing.lock().push(namespace.clone());
-        spaces.remove(namespace);
+        if let Some(space) = spaces.remove(namespace) {
+            space.closed.cancel();
+        }
         Ok((stored, closed))
     }
 

@@ -7,11 +7,11 @@ use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
 use tokio_util::task::TaskTracker;
 
 use super::binding::{Binding, Destination};
-use super::closing::{CLOSING, Closing, THERE};
+use super::closing::{Closing, Mark};
 use super::codec::get_text;
 use super::exchange::{EXCHANGE_TAG, Exchange};
 use super::metrics::ExchangeMetrics;
-use super::space::{Space, state};
+use super::space::{Space, SpaceId, state};
 use super::stored::stage;
 use super::{BINDING_SPACE, EXCHANGE_SPACE, Exchanges, NAMESPACE_TAG};
 use crate::delayed::BUCKET_TAG;
@@ -34,21 +34,21 @@ impl Exchanges {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
         let mut unknown = false;
-        let space = |name: &Namespace| Arc::new(Space::new(name.clone(), Arc::clone(&journal)));
+        let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
         let default = Namespace::default();
-        spaces.insert(default.clone(), space(&default));
+        spaces.insert(default.clone(), space(&default, SpaceId::default()));
         journal.load_state(EXCHANGE_SPACE, &mut |item| {
             let StateItem::Value { key, value } = item else {
                 return;
             };
             match key.split_first() {
-                Some((&NAMESPACE_TAG, mut name)) => match (get_text(&mut name), value) {
-                    (Some(name), [THERE]) => {
+                Some((&NAMESPACE_TAG, mut name)) => match (get_text(&mut name), Mark::decode(value)) {
+                    (Some(name), Some(Mark::There(id))) => {
                         let name = Namespace::new(name);
-                        spaces.entry(name.clone()).or_insert_with(|| space(&name));
+                        spaces.entry(name.clone()).or_insert_with(|| space(&name, id));
                     }
-                    (Some(name), [CLOSING]) => closing.push(Namespace::new(name)),
-                    _ => unknown = true,
+                    (Some(name), Some(Mark::Closing)) => closing.push(Namespace::new(name)),
+                    (None, _) | (_, None) => unknown = true,
                 },
                 Some((&EXCHANGE_TAG, key)) => match Exchange::decode(key, value) {
                     Some(exchange) => exchanges.push(exchange),

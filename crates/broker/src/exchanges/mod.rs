@@ -24,7 +24,7 @@ mod metrics;
 mod partition;
 mod plan;
 pub mod publish;
-mod space;
+pub(crate) mod space;
 mod stored;
 mod tables;
 mod target;
@@ -33,8 +33,8 @@ pub(crate) mod way;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bytes::Bytes;
 use stafett_journal::{Change, Frame, Journal, StateSpace};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use binding::{Binding, Destination};
@@ -47,14 +47,14 @@ pub use stored::Stored;
 pub(crate) use target::Target;
 
 use crate::namespace::{NAME_BYTES_MAX, Namespace};
-use closing::{Closing, THERE};
+use closing::{Closing, there};
 use codec::put_text;
 use facts::Facts;
 use metrics::ExchangeMetrics;
-use space::{Space, state};
+use space::{Space, SpaceId, state};
 use stored::{Progress, stage};
 
-/// Namespaces (tag 0; the value is one byte, see `closing`), exchanges (tag 1) and buckets of delayed messages (tag 2).
+/// Namespaces (tag 0; see `closing`), exchanges (tag 1) and buckets of delayed messages (tag 2).
 pub(crate) const EXCHANGE_SPACE: StateSpace = StateSpace(7);
 pub(crate) const BINDING_SPACE: StateSpace = StateSpace(8);
 const NAMESPACE_TAG: u8 = 0;
@@ -86,6 +86,16 @@ impl Exchanges {
         self.space(namespace).is_some()
     }
 
+    /// What is cancelled once the namespace is deleted; it is from the start where there is none.
+    pub fn closed(&self, namespace: &Namespace) -> CancellationToken {
+        let closed = self.space(namespace).map(|space| space.closed.clone());
+        closed.unwrap_or_else(|| {
+            let closed = CancellationToken::new();
+            closed.cancel();
+            closed
+        })
+    }
+
     /// Makes a namespace, if there is none of that name. True if it was not there.
     pub fn create_namespace(&self, namespace: &Namespace) -> Result<(bool, Stored), NamespaceError> {
         if namespace.as_str().is_empty() || namespace.as_str().len() > NAME_BYTES_MAX {
@@ -99,10 +109,11 @@ impl Exchanges {
         if exists && (self.progress.is_durable() || namespace.as_str() == Namespace::DEFAULT) {
             return Ok((false, Stored::nothing(&self.progress)));
         }
-        let put = namespace_frame(namespace, Change::Put(Bytes::from_static(&[THERE])));
+        let id = spaces.get(namespace).map_or_else(SpaceId::new, |space| space.id);
+        let put = namespace_frame(namespace, Change::Put(there(id)));
         let stored = stage(&*self.journal, &self.progress, vec![put])?;
         if !exists {
-            let space = Space::new(namespace.clone(), Arc::clone(&self.journal));
+            let space = Space::new(namespace.clone(), id, Arc::clone(&self.journal));
             spaces.insert(namespace.clone(), Arc::new(space));
         }
         Ok((!exists, stored))

@@ -10,6 +10,7 @@ use stafett_routing::{DependsOn, Router, Routes};
 use super::Target;
 use super::facts::{Facts, Seen};
 use super::publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
+use super::space::SpaceId;
 use super::way::{Places, Way, by_name};
 use crate::delayed::Waiting;
 use crate::namespace::Namespace;
@@ -19,6 +20,7 @@ pub(super) struct Plan<'a> {
     way: &'a Way,
     namespace: &'a Namespace,
     exchange: &'a str,
+    space: SpaceId,
     router: Router<Target>,
     facts: Facts,
     routes: Routes<Target>,
@@ -61,6 +63,7 @@ impl<'a> Plan<'a> {
             way,
             namespace,
             exchange,
+            space: space.id,
             router,
             facts: way.exchanges.facts(),
             routes: Routes::default(),
@@ -169,7 +172,12 @@ impl<'a> Plan<'a> {
         }
         for exchange in self.routes.delayed_at() {
             let delayed = &self.way.delayed;
-            match delayed.wait(self.namespace, exchange, message, &publish.more_keys) {
+            match delayed.wait(
+                (self.namespace, self.space),
+                exchange,
+                message,
+                &publish.more_keys,
+            ) {
                 Ok(waiting) => self.waiting.push((index, waiting)),
                 Err(why) => {
                     if let Some(published) = self.published.last_mut() {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use bytes::Bytes;
 use stafett_journal::{Change, Frame, Journal, StateChange};
 use stafett_routing::{HeaderMatch, Router};
+use tokio_util::sync::CancellationToken;
 
 use super::binding::{Binding, Destination};
 use super::error::{BindError, DeclareError, DeleteError, UnbindError};
@@ -29,11 +30,26 @@ pub(crate) const STEP: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Space {
     name: Namespace,
+    pub(crate) id: SpaceId,
+    /// Cancelled when it is closed.
+    pub(crate) closed: CancellationToken,
     journal: Arc<dyn Journal>,
     tables: Mutex<Tables>,
     /// As `tables` has it; a clone never changes.
     router: RwLock<Router<Target>>,
     progress: Arc<Progress>,
+}
+
+/// Tells a namespace from others that had its name before. That which is always there has 0, as have those that versions made
+/// which gave none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct SpaceId(pub(crate) u64);
+
+impl SpaceId {
+    /// One that no other namespace has.
+    pub(crate) fn new() -> Self {
+        Self(uuid::Uuid::new_v4().as_u64_pair().0.max(1))
+    }
 }
 
 /// A binding to be made.
@@ -57,10 +73,12 @@ pub struct Unbind<'a> {
 }
 
 impl Space {
-    pub(crate) fn new(name: Namespace, journal: Arc<dyn Journal>) -> Self {
+    pub(crate) fn new(name: Namespace, id: SpaceId, journal: Arc<dyn Journal>) -> Self {
         let tables = Tables::default();
         Self {
             name,
+            id,
+            closed: CancellationToken::new(),
             journal,
             router: RwLock::new(tables.router().clone()),
             tables: Mutex::new(tables),

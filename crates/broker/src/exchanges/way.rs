@@ -12,6 +12,7 @@ use stafett_routing::Routes;
 use super::binding::Destination;
 use super::facts::Seen;
 use super::partition::log_of;
+use super::space::Space;
 use super::{Exchanges, Target};
 use crate::broker::BrokerSettings;
 use crate::delayed::Delayed;
@@ -137,6 +138,25 @@ pub(crate) fn route_again(
     let Some(space) = way.exchanges.space(namespace) else {
         return Targets::default();
     };
+    route_in(
+        way,
+        namespace,
+        &space,
+        exchange,
+        more_keys,
+        (routing_key, message),
+    )
+}
+
+/// The same, in a namespace that was found.
+pub(crate) fn route_in(
+    way: &Way,
+    namespace: &Namespace,
+    space: &Space,
+    exchange: &str,
+    more_keys: &[ByteString],
+    (routing_key, message): (&str, &Message),
+) -> Targets {
     let facts = way.exchanges.facts();
     let seen = Seen {
         key: routing_key,

@@ -85,7 +85,7 @@ impl Queues {
             refused,
             ..
         } = judge;
-        if unit != Unit::Whole || staged.is_some() {
+        if unit == Unit::Batch || staged.is_some() {
             self.metrics.published.inc_by(published);
         }
         if !refused.is_empty() {

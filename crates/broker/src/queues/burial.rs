@@ -185,49 +185,39 @@ impl Queue {
         if self.is_deleted() {
             return Burial::Over;
         }
-        let (some, messages) = match self.read_dead(hub, taken).await {
-            Some(read) => read,
-            None => return Burial::NotNow,
+        let Some((some, messages)) = self.read_dead(hub, taken).await else {
+            return Burial::NotNow;
         };
         let ids: Vec<DeliveryId> = some.iter().map(|dead| dead.id).collect();
         let publication = hub.dead_letters(self, messages.into_iter());
-        let (lettered, is_one) = (publication.len() as u64, some.len() == 1);
-        let why = match self.store_moved(hub, publication, &ids).await {
+        let letters = publication.len() as u64;
+        let refusal = match self.store_moved(hub, publication, &ids).await {
             Ok(_) => {
-                hub.metrics.dead_lettered.inc_by(lettered);
+                hub.metrics.dead_lettered.inc_by(letters);
                 return Burial::Done;
             }
-            Err(why) => why,
-        };
-        let refusal = match why {
-            NotTogether::NotStored(NotStored::Refused(refusal)) => refusal,
-            NotTogether::NotStored(NotStored::Unknown)
-            | NotTogether::SourceGone
-            | NotTogether::Misfit { .. } => return Burial::Over,
-        };
-        match refusal {
-            Refusal::Closed => Burial::Over,
-            Refusal::TooLarge { .. } if is_one => {
-                // It never will fit, with what a dead letter has more than it had before.
-                tracing::error!("queue {}: a dead letter is lost: {refusal}", self.name);
-                hub.metrics.lost.inc();
-                match self
-                    .store_moved(hub, hub.dead_letters(self, std::iter::empty()), &ids)
-                    .await
-                {
-                    Ok(_) => Burial::Done,
-                    Err(_) => Burial::Over,
-                }
+            Err(NotTogether::NotStored(NotStored::Refused(refusal))) if refusal != Refusal::Closed => refusal,
+            Err(NotTogether::NotStored(_) | NotTogether::SourceGone | NotTogether::Misfit { .. }) => {
+                return Burial::Over;
             }
-            refusal => {
-                put_first(taken, some);
-                if let Refusal::TooLarge { .. } = refusal {
-                    return Burial::TooMany;
-                }
-                tracing::warn!("queue {}: dead letters wait: {refusal}", self.name);
-                Burial::NotNow
-            }
+        };
+        let is_too_large = matches!(refusal, Refusal::TooLarge { .. });
+        if is_too_large && some.len() == 1 {
+            // It never will fit, with what a dead letter has more than it had before.
+            tracing::error!("queue {}: a dead letter is lost: {refusal}", self.name);
+            hub.metrics.lost.inc();
+            let nothing = hub.dead_letters(self, std::iter::empty());
+            return match self.store_moved(hub, nothing, &ids).await {
+                Ok(_) => Burial::Done,
+                Err(_) => Burial::Over,
+            };
         }
+        put_first(taken, some);
+        if is_too_large {
+            return Burial::TooMany;
+        }
+        tracing::warn!("queue {}: dead letters wait: {refusal}", self.name);
+        Burial::NotNow
     }
 
     /// Reads as many as go together, and takes them out. `None` if one cannot be read now.

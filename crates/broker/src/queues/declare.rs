@@ -4,12 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
+use stafett_journal::{Append, Change, Frame, Outcome, StateWait, Ticket};
 use stafett_model::LogId;
 
 use super::definition::{Declare, QueueId};
+use super::publication::Refused;
 use super::queue::{Inner, LaneLog, Queue};
 use super::registry::{Queues, definition_frame, is};
 use crate::broker::{NotStored, only};
@@ -146,13 +147,19 @@ impl Queues {
     }
 
     /// Makes the logs of a priority and of those below it, and stores that the queue has them.
-    pub(super) fn add_lanes(&self, queue: &Arc<Queue>, inner: &mut Inner, highest: u8) -> Option<LogId> {
+    pub(super) fn add_lanes(
+        &self,
+        queue: &Arc<Queue>,
+        inner: &mut Inner,
+        highest: u8,
+    ) -> Result<LogId, Refused> {
         if queue.is_deleted() {
-            return None;
+            return Err(Refused::Gone);
         }
         let own = queue.own_logs(inner);
         let lowest = own.iter().map(|(priority, _)| priority + 1).max().unwrap_or(0);
-        let count = u32::from(highest.checked_sub(lowest)?) + 1;
+        let count = u32::from(highest.saturating_sub(lowest)) + 1;
+        let known = inner.logs.len();
         let first = self.journal.allocate(count);
         for (priority, log) in (lowest..=highest).zip(first.0..) {
             let log = LogId(log);
@@ -165,16 +172,23 @@ impl Queues {
         };
         let definition = queue.definition(inner).encode();
         let put = definition_frame(queue.id, Change::Put(definition.into()));
-        drop(
-            self.journal
-                .append(vec![Append::state([create, put], StateWait::Written)]),
-        );
+        let mut ticket = self
+            .journal
+            .append(vec![Append::state([create, put], StateWait::Written)]);
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(outcomes) = Pin::new(&mut ticket).poll(&mut context)
+            && let Some(Outcome::Refused(refusal)) = outcomes.first()
+        {
+            // There are none, and a later message tries again.
+            inner.logs.truncate(known);
+            return Err(Refused::Journal(*refusal));
+        }
         for (priority, log) in (lowest..=highest).zip(first.0..) {
             self.shards
                 .watch(&*self.journal, queue, priority.into(), LogId(log));
         }
         self.show(queue, inner);
-        inner.log(highest.into())
+        inner.log(highest.into()).ok_or(Refused::Gone)
     }
 }
 

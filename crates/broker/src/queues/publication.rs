@@ -212,10 +212,8 @@ impl Publication {
             let why = match (verdict, targets) {
                 (Verdict::Taken, Some(targets)) if !targets.is_empty() => {
                     let index = u32::try_from(at).unwrap_or(u32::MAX);
-                    groups
-                        .add(index, message, *route, targets, (arrived_ms, arrivals))
-                        .is_none()
-                        .then_some(Refused::TooLarge)
+                    let added = groups.add(index, message, *route, targets, (arrived_ms, arrivals));
+                    added.err()
                 }
                 (Verdict::Taken, _) => None,
                 (Verdict::Refused(why), _) => Some(why),
@@ -229,9 +227,16 @@ impl Publication {
                 }
             };
             if let Some(why) = why {
-                if self.unit == Unit::Whole {
+                let failed = match (self.unit, why) {
+                    (Unit::Whole, why) => Some(NotTogether::Misfit { at, why }),
+                    // It was no queue that refused.
+                    (Unit::Taken, Refused::Journal(refusal)) => {
+                        Some(NotTogether::NotStored(NotStored::Refused(refusal)))
+                    }
+                    (Unit::Taken | Unit::Batch, _) => None,
+                };
+                if failed.is_some() {
                     results.fill(Appended::Refused(why));
-                    let failed = Some(NotTogether::Misfit { at, why });
                     return (Vec::new(), AppendTicket::of(Vec::new(), results, failed));
                 }
                 if let Some(result) = results.get_mut(at) {
@@ -292,7 +297,7 @@ impl Groups {
         route: RouteIndex,
         targets: &Targets,
         (ms, arrivals): (i64, &AtomicU64),
-    ) -> Option<()> {
+    ) -> Result<(), Refused> {
         let any = |what: fn(&Queue) -> bool| targets.queues.iter().any(|queue| what(queue));
         let key = Key {
             route,
@@ -311,13 +316,13 @@ impl Groups {
             Some(last) if last.key == key => self.list.len() - 1,
             _ => self.group(key, message, targets)?,
         };
-        let group = self.list.get_mut(at)?;
+        let group = self.list.get_mut(at).ok_or(Refused::TooLarge)?;
         let bytes = message.bytes();
         self.left = self.left.saturating_sub(1);
         let group = if group.batch.bytes() + bytes > BATCH_BYTES && !group.batch.is_empty() {
             let logs = group.logs.clone();
             let at = self.begin(key, logs, bytes);
-            self.list.get_mut(at)?
+            self.list.get_mut(at).ok_or(Refused::TooLarge)?
         } else {
             group
         };
@@ -327,35 +332,34 @@ impl Groups {
         } else {
             0
         };
-        message.write(Arrival { ms, number }, &mut group.batch).ok()?;
+        let written = message.write(Arrival { ms, number }, &mut group.batch);
+        written.map_err(|_| Refused::TooLarge)?;
         group.members.push(index);
-        Some(())
+        Ok(())
     }
 
     /// The group that a message may join, or a new one.
-    fn group(&mut self, key: Key, message: &Message, targets: &Targets) -> Option<usize> {
-        if let Some(&at) = self.last_of_key.get(&key) {
-            let group = self.list.get(at)?;
-            if group
+    fn group(&mut self, key: Key, message: &Message, targets: &Targets) -> Result<usize, Refused> {
+        if let Some(&at) = self.last_of_key.get(&key)
+            && let Some(group) = self.list.get(at)
+            && group
                 .logs
                 .iter()
                 .all(|log| self.last_of_log.get(log) == Some(&at))
-            {
-                return Some(at);
-            }
+        {
+            return Ok(at);
         }
         // What leads to a queue that is gone leads nowhere.
         let queues = targets.queues.iter().filter(|queue| !queue.is_deleted());
-        let mut logs: SmallVec<[LogId; 1]> = queues
-            .filter_map(|queue| queue.log_for(message.priority))
-            .collect();
+        let logs = queues.map(|queue| queue.log_for(message.priority));
+        let mut logs = logs.collect::<Result<SmallVec<[LogId; 1]>, Refused>>()?;
         logs.extend_from_slice(&targets.logs);
         if logs.len() > 1 {
             // A log gets a message once, however many ways lead to it.
             logs.sort_unstable();
             logs.dedup();
         }
-        Some(self.begin(key, logs, message.bytes()))
+        Ok(self.begin(key, logs, message.bytes()))
     }
 
     /// Begins a batch. The first has room for all messages that are left if they are as large as its own first.

@@ -24,6 +24,7 @@ use super::credit::Credit;
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::grown::Grown;
 use super::outbox::{Delivery, Event, Outbox};
+use super::publication::Refused;
 use super::registry::Queues;
 use super::taking::Asking;
 use crate::namespace::Namespace;
@@ -526,20 +527,22 @@ impl Queue {
     }
 
     /// The log that a message of a priority goes to; made if there is none yet.
-    pub(super) fn log_for(self: &Arc<Self>, priority: u8) -> Option<LogId> {
+    pub(super) fn log_for(self: &Arc<Self>, priority: u8) -> Result<LogId, Refused> {
         let priority = self.settings.lane(priority);
         if self.over.is_some() {
             // Who knows keys has looked for a partition already.
-            return self.lock().logs.first().map(|lane| lane.log);
+            let first = self.lock().logs.first().map(|lane| lane.log);
+            return first.ok_or(Refused::Gone);
         }
         if priority == 0 {
-            return Some(LogId(self.id.0));
+            return Ok(LogId(self.id.0));
         }
         let mut inner = self.lock();
-        match inner.log(priority.into()) {
-            Some(log) => Some(log),
-            None => self.hub.upgrade()?.add_lanes(self, &mut inner, priority),
+        if let Some(log) = inner.log(priority.into()) {
+            return Ok(log);
         }
+        let hub = self.hub.upgrade().ok_or(Refused::Gone)?;
+        hub.add_lanes(self, &mut inner, priority)
     }
 
     /// Ends it for all who use it.

@@ -436,6 +436,18 @@ fn the_network_to_a_system_elsewhere_is_not_that_of_this_machine() {
 }
 
 #[test]
+fn what_is_otherwise_in_a_smaller_run_stands_in_its_setting() {
+    let small = "[small]\n\"run.repetitions\" = 1\n\"topics.main.partitions\" = 2\n\
+                 \"grid.roles.producers.batch\" = [\"1KiB\", \"4KiB\"]\n\n[[figures]]";
+    let text = experiments::BATCH.replacen("[[figures]]", small, 1);
+    let html = one(&text, |folder| with_run(folder, |run| run.scale = 0.5));
+    assert!(html.contains("<dt>At this scale: partitions</dt><dd>2</dd>"));
+    assert!(html.contains("<dt>At this scale: batch</dt><dd>1KiB, 4KiB</dd>"));
+    assert!(!html.contains("At this scale: repetitions"));
+    assert!(!one(&text, |_| {}).contains("At this scale"));
+}
+
+#[test]
 fn points_of_several_revisions_are_said_to_be() {
     let html = one(experiments::PEAK, |folder| {
         with_points(folder, |point| {

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Output, Stdio};
 
@@ -142,4 +142,43 @@ fn namespaces_and_queues_are_looked_after_by_command() {
         error.contains("does not answer: is the broker running"),
         "{error}"
     );
+}
+
+/// Answers each request with the next of these texts, and gives back what was asked.
+fn canned(answers: &'static [&'static str]) -> (SocketAddr, std::thread::JoinHandle<Vec<String>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = std::thread::spawn(move || {
+        let ask = |answer: &&str| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let first = lines.next().unwrap().unwrap();
+            lines.find(|line| line.as_deref().is_ok_and(str::is_empty));
+            let length = answer.len();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{answer}"
+            )
+            .unwrap();
+            first
+        };
+        answers.iter().map(ask).collect()
+    });
+    (address, asked)
+}
+
+#[test]
+fn a_list_of_queues_is_asked_for_page_by_page() {
+    let (http, asked) = canned(&[
+        r#"{"queues":[{"namespace":"/","queue":"a"}],"next":{"after_namespace":"/","after":"a b"}}"#,
+        r#"{"queues":[{"namespace":"x","queue":"b"}]}"#,
+    ]);
+    let output = stafett(http, &["queue", "list", "--json"]);
+    let listed = "{\"namespace\":\"/\",\"queue\":\"a\"}\n{\"namespace\":\"x\",\"queue\":\"b\"}\n";
+    assert_eq!(said(&output), (Some(0), listed, ""));
+    let expected = [
+        "GET /queues HTTP/1.1",
+        "GET /queues?after_namespace=%2F&after=a%20b HTTP/1.1",
+    ];
+    assert_eq!(asked.join().unwrap(), expected);
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_broker::NewExchange;
 use stafett_broker::exchanges::{Publish, PublishRefusal, Published};
 use stafett_broker::queues::{Declare, Overflow, QueueSettings};
+use stafett_broker::{Namespace, NewExchange};
 use stafett_journal::{Journal, StateItem, StateSpace};
 use stafett_model::Message;
 use stafett_routing::Kind;
@@ -240,4 +240,70 @@ async fn many_at_one_time_come_in_the_order_in_which_they_were_published() {
     world.publish_all("late", (0..3000).map(number).collect()).await;
     until(|| world.ready("q") == 3000).await;
     assert_eq!(bodies(&world, "q").await, (0..3000).collect::<Vec<u64>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_in_a_deleted_namespace_does_not_come_into_the_next_of_its_name() {
+    for restarts in [false, true] {
+        let mut world = World::new().await;
+        world.namespace = Namespace::new("shop");
+        let shop = world.namespace.clone();
+        for round in 0..2 {
+            let (is_new, stored) = world.broker.exchanges().create_namespace(&shop).unwrap();
+            stored.await.unwrap();
+            assert!(is_new);
+            world.declare("late", delays(Kind::Direct)).await;
+            world.queue("q").await;
+            world.bind("late", "a", to_queue("q")).await;
+            if round == 0 {
+                let published = world.publish_all("late", vec![later("a", 500)]).await;
+                assert_eq!(published, [Published::Stored]);
+                world.broker.delete_namespace(&shop).await.unwrap();
+            }
+        }
+        let published = world.publish_all("late", vec![later("a", 600)]).await;
+        assert_eq!(published, [Published::Stored]);
+        if restarts {
+            world = world.restart().await;
+            world.namespace = shop;
+        }
+        until(|| world.ready("q") > 0).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(bodies(&world, "q").await, [600], "{restarts}");
+    }
+}
+
+#[test]
+fn messages_that_do_not_fit_into_one_append_go_on_in_several() {
+    let disk = stafett_journal::simulated::SimulatedDisk::new();
+    // Segments are of 64 KiB.
+    crate::simulated::on_disk(&disk, 1, async |broker, _| {
+        let namespace = Namespace::default();
+        let declared = broker
+            .exchanges()
+            .declare(&namespace, "late", delays(Kind::Direct));
+        declared.unwrap().1.await.unwrap();
+        let queues = broker.queues();
+        let queue = queues.declare(&namespace, "q", Declare::default()).await.unwrap();
+        let binding = stafett_broker::NewBinding {
+            source: "late".into(),
+            destination: to_queue("q"),
+            key: Bytes::from_static(b"a"),
+            headers: stafett_routing::HeaderMatch::default(),
+            arguments: Bytes::new(),
+        };
+        broker.bind(&namespace, binding).unwrap().await.unwrap();
+        for _ in 0..40 {
+            let large = Message {
+                delay_ms: Some(3000),
+                value: Bytes::from(vec![b'x'; 4000]),
+                ..message("a")
+            };
+            let published = broker.publish(&namespace, "late", vec![large.into()]);
+            assert_eq!(published.unwrap().await, [Published::Stored]);
+        }
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(queue.counts().ready, 40);
+    })
+    .unwrap();
 }

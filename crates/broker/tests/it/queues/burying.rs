@@ -277,6 +277,68 @@ async fn what_a_full_target_dead_letters_in_its_turn_is_one_append_with_the_rest
     assert_eq!(deaths, expected);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_whose_priority_has_no_log_on_a_full_disk_waits_too() {
+    let (world, journal) = World::undecided().await;
+    let queue = world.declare("q", expiring_into("dead")).await;
+    let levels = QueueSettings {
+        priority_max: 9,
+        ..QueueSettings::default()
+    };
+    world.declare("dead", with(levels)).await;
+    let high = Message {
+        priority: 7,
+        ..message("high")
+    };
+    world.publish(&queue, [high]).await;
+    journal.set_full(true);
+    pass(3000).await;
+    assert_eq!((world.ready("dead"), queue.counts().in_flight), (0, 1));
+    journal.set_full(false);
+    pass(2000).await;
+    assert_eq!(bodies(&world, "dead").await, ["high"]);
+    assert_eq!(queue.counts().in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_to_somebody_who_left_goes_back() {
+    let (world, journal) = World::undecided().await;
+    let queue = world.declare("q", with(dying_into("dead"))).await;
+    world.declare("dead", durable()).await;
+    let short = Message {
+        ttl_ms: Some(1000),
+        ..message("short")
+    };
+    let many = std::iter::repeat_n(short, 6000).chain([message("long")]);
+    world.publish(&queue, many).await;
+    settle_down().await;
+    journal.hold();
+    pass(2000).await;
+    let asking = {
+        let mut asking = Box::pin(queue.take_one(true));
+        // So many are dying that the rest waits with whoever asks.
+        tokio::select! {
+            biased;
+            _ = &mut asking => panic!("it is behind those that died"),
+            () = std::future::ready(()) => {}
+        }
+        for _ in 0..20 {
+            while journal.commit(0) {}
+            settle_down().await;
+        }
+        assert_eq!(
+            (queue.counts().ready, queue.counts().in_flight),
+            (0, 1),
+            "it was given"
+        );
+        asking
+    };
+    drop(asking);
+    assert_eq!((queue.counts().ready, queue.counts().in_flight), (1, 0));
+    let (again, _) = queue.take_one(true).await.unwrap();
+    assert_eq!((body(&again).as_str(), again.redelivered), ("long", false));
+}
+
 #[test]
 fn dead_letters_that_do_not_fit_into_one_append_go_in_several() {
     let disk = SimulatedDisk::new();

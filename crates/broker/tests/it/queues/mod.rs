@@ -3,6 +3,7 @@
 mod burying;
 mod delivery;
 mod faults;
+mod faults_moving;
 mod limits;
 mod log_view;
 mod moving;
