@@ -306,6 +306,17 @@ fn a_figure_that_points_should_have_and_have_not_is_marked_as_empty() {
         });
     });
     assert_eq!(html.matches("class=\"nothing empty\"").count(), 1);
+    // That no rate kept within a bound is a result.
+    let adaptive = experiments::LOOPS
+        .replace(
+            "window = 50",
+            "rate = { adaptive = { first = 10, p99 = \"1ms\", every = \"1s\" } }",
+        )
+        .replace("\"latency\"", "\"bars\"\nx = \"system\"")
+        .replace("\"acknowledged\"", "\"sustainable_rate\"");
+    let html = one(&adaptive, |_| {});
+    assert!(html.contains("No rate that was tried kept within its bound."));
+    assert!(!html.contains("class=\"nothing empty\""));
     for text in [experiments::SKIPPED, experiments::FACTORS, experiments::PEAK] {
         assert!(!one(text, |_| {}).contains("class=\"nothing empty\""));
     }
@@ -422,6 +433,18 @@ fn the_network_to_a_system_elsewhere_is_not_that_of_this_machine() {
     let told = html.replace('\u{202f}', " ");
     assert!(told.contains("The way to Apache Kafka at broker:9092: a connection, which is a round trip, takes 21.0 µs (median)"), "{told}");
     assert!(told.contains("The way to RabbitMQ at far:5672: its round trip was not measured (nobody answered); its throughput was not measured."));
+}
+
+#[test]
+fn what_is_otherwise_in_a_smaller_run_stands_in_its_setting() {
+    let small = "[small]\n\"run.repetitions\" = 1\n\"topics.main.partitions\" = 2\n\
+                 \"grid.roles.producers.batch\" = [\"1KiB\", \"4KiB\"]\n\n[[figures]]";
+    let text = experiments::BATCH.replacen("[[figures]]", small, 1);
+    let html = one(&text, |folder| with_run(folder, |run| run.scale = 0.5));
+    assert!(html.contains("<dt>At this scale: partitions</dt><dd>2</dd>"));
+    assert!(html.contains("<dt>At this scale: batch</dt><dd>1KiB, 4KiB</dd>"));
+    assert!(!html.contains("At this scale: repetitions"));
+    assert!(!one(&text, |_| {}).contains("At this scale"));
 }
 
 #[test]

@@ -83,9 +83,9 @@ pub(super) fn draw(
             .notes
             .push("Each curve ends where its number of messages ends; all repetitions together.".to_owned());
     }
+    drawn.is_explained = !without.is_empty();
     without.extend(of_questions(figure, has_curves));
     without.dedup();
-    drawn.is_explained = !without.is_empty();
     drawn.notes.extend(without);
     Ok(drawn)
 }

@@ -35,7 +35,8 @@ impl Loops {
         let plan: Option<Plan> = source.plan(run.scale, &cell.parameters).ok();
         let roles = plan.as_ref().map_or(&run.experiment.roles, |plan| &plan.roles);
         for role in roles.values().filter(|role| sends(role, latency)) {
-            if role.rate == Rate::Closed {
+            // A relay sends what it has received, at a rate or at once.
+            if role.rate == Rate::Closed || role.does == Does::Relay {
                 self.has_closed = true;
                 self.window = match (self.window, role.window) {
                     (Window::Unseen, Some(window)) => Window::AtMost(window),

@@ -75,6 +75,11 @@ pub(crate) fn draw(
         FigureKind::Effects => effects::draw(figure, recorded, cells)?,
         FigureKind::Shares => shares::draw(figure, recorded, cells)?,
     };
+    if drawn.panels.is_empty() {
+        let reasons: Vec<_> = figure.y.iter().filter_map(|name| why_absent(name)).collect();
+        drawn.is_explained |= !reasons.is_empty();
+        drawn.notes.extend(reasons.into_iter().map(str::to_owned));
+    }
     let all = drawn.panels.len();
     if all > PANELS_MAX {
         drawn.panels.truncate(PANELS_MAX);
@@ -83,6 +88,15 @@ pub(crate) fn draw(
         ));
     }
     Ok(drawn)
+}
+
+/// Why a point that was measured may not have a figure.
+fn why_absent(metric: &str) -> Option<&'static str> {
+    match metric {
+        "sustainable_rate" => Some("No rate that was tried kept within its bound."),
+        "drain_s" => Some("Nobody read a backlog to its end in time."),
+        _ => None,
+    }
 }
 
 /// The analyses of all figures of effects.

@@ -46,12 +46,22 @@ pub(super) fn section(run: &Run) -> Markup {
                 @let all: Vec<String> = experiment.grid.keys().cloned().collect();
                 div { dt { "Varied: " (names::short(path, &all)) } dd { (values.iter().map(names::value).collect::<Vec<_>>().join(" · ")) } }
             }
+            @for (path, value) in at_this_scale(run) {
+                div { dt { "At this scale: " (names::short(path, &[])) } dd { (names::value(value)) } }
+            }
         }
         details.source {
             summary { "The experiment's file" }
             pre { code { (run.source) } }
         }
     }
+}
+
+/// What is otherwise than above in a run that is smaller; the repetitions are those of the run anyway.
+fn at_this_scale(run: &Run) -> impl Iterator<Item = (&str, &serde_json::Value)> {
+    let small = run.experiment.small.iter().filter(|_| run.scale < 1.0);
+    let named = small.map(|(path, value)| (path.strip_prefix("grid.").unwrap_or(path), value));
+    named.filter(|(path, _)| *path != "run.repetitions")
 }
 
 /// Those that send first.
