@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
 use stafett_lab::drivers::{Reads, Seat};
-use stafett_lab::experiment::{Codec, Delivery};
+use stafett_lab::experiment::{Acks, Codec, Delivery};
 
 /// The largest values that librdkafka takes.
 const MESSAGE_BYTES_MAX: u64 = 1_000_000_000;
@@ -25,14 +25,13 @@ pub(super) fn of_any(server: &str) -> ClientConfig {
     config
 }
 
-/// `batch`, `linger`, `in_flight`, `compression` and `delivery` of a role that sends.
+/// `batch`, `linger`, `in_flight`, `compression`, `acks` and `delivery` of a role that sends.
 pub(super) fn of_sender(server: &str, seat: &Seat) -> ClientConfig {
     let role = &seat.role;
     let mut config = of_any(server);
-    let is_unanswered = role.delivery == Delivery::AtMostOnce;
     config
-        .set("acks", if is_unanswered { "0" } else { "all" })
-        .set("enable.idempotence", (!is_unanswered).to_string())
+        .set("acks", role.acks().name())
+        .set("enable.idempotence", (role.acks() == Acks::All).to_string())
         .set("linger.ms", millis(role.linger.0))
         .set("batch.size", role.batch.0.min(MESSAGE_BYTES_MAX).to_string())
         // So that the bytes decide, and neither of these.

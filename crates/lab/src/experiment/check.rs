@@ -6,7 +6,7 @@ use stafett_model::Durability;
 
 use super::drawable;
 use super::figure::{Figure, FigureKind};
-use super::load::{Delivery, Does, Rate, Role, Size, TopicKind, Topics};
+use super::load::{Acks, Delivery, Does, Rate, Role, Size, TopicKind, Topics};
 use super::{Design, Distribution, DriverKind, Experiment, Plan, Protocol, Restart};
 use crate::results::metric;
 use crate::systems;
@@ -202,7 +202,7 @@ pub fn clients(plan: &Plan, systems: &[String]) -> Checked {
         return Ok(());
     }
     for (name, role) in &plan.roles {
-        let is_idempotent = role.does != Does::Consume && role.delivery != Delivery::AtMostOnce;
+        let is_idempotent = role.does != Does::Consume && role.acks() == Acks::All;
         unless(
             !is_idempotent || role.in_flight <= IN_FLIGHT_IDEMPOTENT_MAX,
             &format!("roles.{name}.in_flight"),
@@ -390,6 +390,19 @@ fn check_role(at: &str, role: &Role) -> Checked {
         role.does == Does::Produce || role.total.is_none(),
         &path("total"),
         || format!("a role that does `{does}` never ends: `total` is for one that does `produce`"),
+    )?;
+    let is_fitting = match role.acks() {
+        Acks::None => role.delivery == Delivery::AtMostOnce,
+        Acks::Leader => role.delivery == Delivery::AtLeastOnce,
+        Acks::All => role.delivery != Delivery::AtMostOnce,
+    };
+    unless(
+        role.acks.is_none() || (is_fitting && role.does != Does::Consume),
+        &path("acks"),
+        || {
+            "of a role that sends, acks = \"0\" goes with delivery = \"at-most-once\", \"1\" with \"at-least-once\", and \"all\" with              \"at-least-once\" and \"exactly-once\""
+                .to_owned()
+        },
     )?;
     let is_transaction = role.delivery == Delivery::ExactlyOnce
         && role.does == Does::Produce

@@ -121,6 +121,9 @@ pub struct Role {
     pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
+    /// Kafka's protocol: what an answer to who sends means, by default what `delivery` takes: see [`Role::acks`].
+    #[serde(default)]
+    pub acks: Option<Acks>,
     /// Exactly once: how long a transaction takes messages up before it is committed; 100 ms, if not given.
     #[serde(default)]
     pub transaction: Option<Span>,
@@ -316,6 +319,47 @@ pub enum Delivery {
     #[default]
     AtLeastOnce,
     ExactlyOnce,
+}
+
+/// `acks` of Kafka's producers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Acks {
+    /// Nothing is answered.
+    #[serde(rename = "0")]
+    None,
+    /// The broker that was asked has it. A producer of this kind cannot be idempotent.
+    #[serde(rename = "1")]
+    Leader,
+    /// All that have to have it have it: with a single broker the same, from an idempotent producer.
+    #[serde(rename = "all")]
+    All,
+}
+
+impl Acks {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "0",
+            Self::Leader => "1",
+            Self::All => "all",
+        }
+    }
+}
+
+impl Role {
+    /// What an answer to who sends means: nothing is answered at most once, and all have it else, if nothing is said.
+    pub fn acks(&self) -> Acks {
+        self.acks.unwrap_or(match self.delivery {
+            Delivery::AtMostOnce => Acks::None,
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => Acks::All,
+        })
+    }
+
+    /// What other protocols than Kafka's have not: an answer of the leader alone.
+    pub fn lacks_acks(&self, protocol: &str) -> Option<String> {
+        (self.acks == Some(Acks::Leader)).then(|| {
+            format!("{protocol} has no acks = \"1\": what is confirmed is stored as its durability says")
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

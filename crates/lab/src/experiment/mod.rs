@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 
 pub use figure::{Figure, FigureKind};
 pub use load::{
-    Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat, Rate,
-    Role, Size, Steps, TopicKind, Topics, Work,
+    Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat,
+    Rate, Role, Size, Steps, TopicKind, Topics, Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};

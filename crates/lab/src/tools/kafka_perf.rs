@@ -16,7 +16,7 @@
 use super::launch::{Ends, Heard, Launch, Reader, Target};
 use super::parts::{Parts, Times, Zero};
 use super::told::Interval;
-use crate::experiment::{Codec, Delivery, Plan, Role};
+use crate::experiment::{Acks, Codec, Plan, Role};
 
 pub(super) const NAME: &str = "Kafka's performance test";
 /// A Java machine takes hundreds of megabytes.
@@ -81,7 +81,7 @@ fn topic<'a>(target: &Target<'a>) -> &'a str {
 
 fn producer(parts: &Parts<'_>, times: Times, target: &Target<'_>, client: u32) -> Result<Launch, String> {
     let (name, role) = parts.senders;
-    let is_idempotent = role.delivery != Delivery::AtMostOnce;
+    let is_idempotent = role.acks() == Acks::All;
     if is_idempotent && role.in_flight > IN_FLIGHT_IDEMPOTENT_MAX {
         return Err(format!(
             "a producer has at most {IN_FLIGHT_IDEMPOTENT_MAX} requests under way where no batch may be stored twice or \
@@ -110,7 +110,7 @@ fn producer(parts: &Parts<'_>, times: Times, target: &Target<'_>, client: u32) -
         put("--warmup-records", warmup.to_string());
     }
     args.push("--command-property".to_owned());
-    args.push(format!("acks={}", if is_idempotent { "all" } else { "0" }));
+    args.push(format!("acks={}", role.acks().name()));
     args.push(format!("enable.idempotence={is_idempotent}"));
     args.push(format!("batch.size={}", role.batch.0));
     args.push(format!("linger.ms={}", role.linger.0.as_millis()));

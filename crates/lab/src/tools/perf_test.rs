@@ -97,6 +97,9 @@ fn check(parts: &Parts<'_>, name: &str) -> Result<(), String> {
     if senders.compression != Codec::None {
         return Err("AMQP has no compression".to_owned());
     }
+    if let Some(lack) = senders.lacks_acks("AMQP") {
+        return Err(lack);
+    }
     if parts.size_bytes < SIZE_MIN {
         return Err(format!(
             "{NAME} has no messages below {SIZE_MIN} bytes (`{name}`)"

@@ -89,6 +89,9 @@ impl Driver for Amqp {
                     "AMQP delivers at most once or at least once, and never exactly once".to_owned(),
                 );
             }
+            if let Some(lack) = role.lacks_acks("AMQP") {
+                return Some(lack);
+            }
             if role.compression != Codec::None && role.does.sends_first() {
                 return Some("AMQP has no compression".to_owned());
             }

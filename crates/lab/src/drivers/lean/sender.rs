@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{ONE_BY_ONE_MAX, failed, look_up};
 use crate::drivers::{DriverError, Seat, Sender, Task};
-use crate::experiment::{self, Delivery};
+use crate::experiment::{self, Acks};
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Reports};
@@ -92,10 +92,10 @@ struct Flight {
 impl LeanSender {
     pub async fn open(client: Client, seat: &Seat, reports: Reports) -> Result<Self, DriverError> {
         let role = &seat.role;
-        let acks = if role.delivery == Delivery::AtMostOnce {
-            0
-        } else {
-            -1
+        let acks = match role.acks() {
+            Acks::None => 0,
+            Acks::Leader => 1,
+            Acks::All => -1,
         };
         // The first topic tells who leads; all are on the same broker, or another connection is taken then.
         let first = seat.destinations.names.first().map_or("", String::as_str);
@@ -103,10 +103,9 @@ impl LeanSender {
         let leader = topic.partitions.first().and_then(|partition| partition.leader);
         let connection = client.broker(leader.unwrap_or(-1)).await.map_err(failed)?;
         let version = connection.version::<ProduceRequest>(i16::MAX).map_err(failed)?;
-        let identity = if acks == 0 {
-            None
-        } else {
-            Some(identity(&client).await?)
+        let identity = match role.acks() {
+            Acks::None | Acks::Leader => None,
+            Acks::All => Some(identity(&client).await?),
         };
         Ok(Self {
             client,

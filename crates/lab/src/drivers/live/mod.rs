@@ -177,6 +177,9 @@ impl Driver for Live {
             if role.delivery == Delivery::ExactlyOnce {
                 return Some("live topics have no transactions".to_owned());
             }
+            if let Some(lack) = role.lacks_acks("the protocol of live topics") {
+                return Some(lack);
+            }
             if role.compression != Codec::None {
                 return Some("live topics are not compressed".to_owned());
             }

@@ -200,6 +200,22 @@ fn contradictions_are_named_with_their_line() {
             "kill = { after = \"1s\", every = \"1s\", away = \"1s\" }",
             "x.toml:13: a role that does `produce` is not cut off",
         ),
+        (
+            "total = 1000",
+            "acks = \"0\"",
+            "x.toml:13: of a role that sends, acks = \"0\" goes with",
+        ),
+        (
+            "total = 1000",
+            "delivery = \"at-most-once\"\nacks = \"1\"",
+            "x.toml:14: of a role that sends",
+        ),
+        (
+            "does = \"consume\"",
+            "does = \"consume\"\nacks = \"all\"",
+            "x.toml:17: of a role that sends",
+        ),
+        ("total = 1000", "acks = \"2\"", "x.toml:13: "),
         ("partitions = 6", "partitions = 0", "x.toml:8: "),
         ("total = 1000", "duplicates = 1.5", "x.toml:13: "),
         ("duration = \"20s\"", "duration = \"0s\"", "x.toml:5: "),

@@ -113,6 +113,9 @@ fn kafkas_tools_are_a_producer_and_a_consumer() {
         fixed.contains(" acks=0 enable.idempotence=false ") && fixed.contains(" compression.type=lz4 "),
         "{fixed}"
     );
+    let leader = SIMPLE.replace("\"produce\"", "\"produce\"\nacks = \"1\"");
+    let leader = lines(&format!("{TOPICS}{leader}"), "kafka", Protocol::Kafka).remove(0);
+    assert!(leader.contains(" acks=1 enable.idempotence=false "), "{leader}");
 }
 
 #[test]
@@ -130,6 +133,10 @@ fn what_perf_test_cannot_be_told_is_refused_by_its_name() {
         (
             "[roles.a]\ndoes = \"produce\"\n[roles.b]\ndoes = \"produce\"",
             "there are several",
+        ),
+        (
+            "[roles.p]\ndoes = \"produce\"\nacks = \"1\"\n[roles.c]\ndoes = \"consume\"",
+            "AMQP has no acks = \"1\"",
         ),
         (
             "[roles.p]\ndoes = \"produce\"\nsize = { uniform = [50, 500] }",
