@@ -391,6 +391,15 @@ fn check_role(at: &str, role: &Role) -> Checked {
         &path("total"),
         || format!("a role that does `{does}` never ends: `total` is for one that does `produce`"),
     )?;
+    check_acks(at, role)?;
+    check_transaction(at, role)?;
+    check_idle_settings(at, role)?;
+    check_shape(at, role)?;
+    check_rate(&path("rate"), &role.rate)?;
+    check_size(&path("size"), &role.size)
+}
+
+fn check_acks(at: &str, role: &Role) -> Checked {
     let is_fitting = match role.acks() {
         Acks::None => role.delivery == Delivery::AtMostOnce,
         Acks::Leader => role.delivery == Delivery::AtLeastOnce,
@@ -398,26 +407,26 @@ fn check_role(at: &str, role: &Role) -> Checked {
     };
     unless(
         role.acks.is_none() || (is_fitting && role.does != Does::Consume),
-        &path("acks"),
+        &format!("{at}.acks"),
         || {
-            "of a role that sends, acks = \"0\" goes with delivery = \"at-most-once\", \"1\" with \"at-least-once\", and \"all\" with              \"at-least-once\" and \"exactly-once\""
+            "of a role that sends, acks = \"0\" goes with delivery = \"at-most-once\", \"1\" with \"at-least-once\", and \"all\" \
+             with \"at-least-once\" and \"exactly-once\""
                 .to_owned()
         },
-    )?;
+    )
+}
+
+fn check_transaction(at: &str, role: &Role) -> Checked {
     let is_transaction = role.delivery == Delivery::ExactlyOnce
         && role.does == Does::Produce
         && role.transaction.is_none_or(|span| !span.0.is_zero());
     unless(
         role.transaction.is_none() || is_transaction,
-        &path("transaction"),
+        &format!("{at}.transaction"),
         || {
             "transactions, longer than no time, are of a role that does `produce` with delivery = \"exactly-once\"".to_owned()
         },
-    )?;
-    check_idle_settings(at, role)?;
-    check_shape(at, role)?;
-    check_rate(&path("rate"), &role.rate)?;
-    check_size(&path("size"), &role.size)
+    )
 }
 
 /// What would be taken and do nothing.
