@@ -1,9 +1,9 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz clean
+.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz simulate torture clean
 
 help:
 	@echo 'make run     build and start the broker on ./data'
-	@echo 'make build   build the release binary, target/release/stafett'
+	@echo 'make build   build the release binaries: target/release/stafett, and stafett-lab, which stafett lab runs'
 	@echo 'make test    formatting, lints and all tests; fetches what they need'
 	@echo 'make lint    formatting and lints alone'
 	@echo 'make fmt     format the code'
@@ -13,13 +13,16 @@ help:
 	@echo 'make lab-clients build librdkafka and lapin for the lab (driver = "client")'
 	@echo 'make lab-smoke run every experiment of the lab at a small scale'
 	@echo 'make fuzz    run every fuzz target for a minute'
+	@echo 'make torture SECONDS=n kill the broker, fill its disk and fail its syncs under load'
+	@echo 'make simulate SECONDS=n [SEED=s] run the broker from seeds (docs/simulation.md)'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
-run: build
+run:
+	cargo build --release --bin stafett
 	target/release/stafett serve
 
 build:
-	cargo build --release --bin stafett
+	cargo build --release --bin stafett --bin stafett-lab
 
 test:
 	scripts/test
@@ -50,6 +53,15 @@ lab-smoke: build lab-clients
 
 fuzz:
 	scripts/fuzz
+
+# How long the two machines that look for faults run.
+SECONDS ?= 60
+
+simulate:
+	cargo run -q -p stafett-simulation --bin stafett-simulate -- $(SECONDS) $(SEED)
+
+torture:
+	TORTURE_SECONDS=$(SECONDS) scripts/torture
 
 clean:
 	cargo clean

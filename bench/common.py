@@ -1,7 +1,7 @@
 """What the benches share: brokers to measure, started and stopped alike, and what the kernel says of them.
 
 A subject is a broker with a durability: `stafett-os`, `stafett-sync`, `stafett-memory`, `stafett-interval:N,T`, `kafka`
-(Apache Kafka, which acknowledges at `os`), `stub` (answers without storing). Nothing here judges a number.
+(Apache Kafka, which acknowledges at `os`), `rabbitmq` (its classic queues, at `os` too), `stub` (answers without storing). Nothing here judges a number.
 """
 
 import atexit
@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 LAUNCHER = ROOT / "tools/peers/kafka"
+RABBITMQ = ROOT / "tools/peers/rabbitmq"
 TICKS = os.sysconf("SC_CLK_TCK")
 # What each partition of the stub seems to hold: enough for the rows that read.
 STUB_RECORDS = 4_000_000
@@ -44,7 +45,7 @@ def work_folder():
 
 def available(subject):
     """None if the subject can be started, else why not."""
-    program = {"kafka": LAUNCHER}.get(subject, stafett_binary())
+    program = {"kafka": LAUNCHER, "rabbitmq": RABBITMQ}.get(subject, stafett_binary())
     return None if program.exists() else f"{program} is missing"
 
 
@@ -54,7 +55,7 @@ def stafett_binary():
 
 def durability(subject):
     """The level at which the subject acknowledges, to stand beside its numbers."""
-    return {"kafka": "os", "stub": "none"}.get(subject, subject.removeprefix("stafett-"))
+    return {"kafka": "os", "rabbitmq": "os", "stub": "none"}.get(subject, subject.removeprefix("stafett-"))
 
 
 class Broker:
@@ -74,6 +75,8 @@ class Broker:
     def command(self):
         if self.subject == "stub":
             return [str(stafett_binary()), "lab", "stub", "--listen", self.address, "--records", str(STUB_RECORDS)]
+        if self.subject == "rabbitmq":
+            return [str(RABBITMQ), "serve", "--data-dir", str(self.folder / "data"), "--amqp", "127.0.0.1:0", *self.arguments]
         serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]
         if self.subject == "kafka":
             return [str(LAUNCHER), *serve, *self.arguments]

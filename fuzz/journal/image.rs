@@ -1,4 +1,5 @@
-//! Stopped journals, with a record of everything that was ever stored in them, and ways to damage their files.
+//! Stopped journals, with a record of everything that was ever stored in them, and ways to damage their
+//! files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -122,8 +123,8 @@ impl Image {
         self.files.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The same, with its files damaged. Each edit is six bytes: which file, near which of its places, how far from
-    /// there, what to do, and two more for that.
+    /// The same, with its files damaged. Each edit is six bytes: which file, near which of its places, how
+    /// far from there, what to do, and two more for that.
     pub fn damaged(&self, edits: &[u8], sealed: bool) -> SimulatedDisk {
         let disk = self.disk.fork();
         let mut touched = BTreeSet::new();
@@ -332,7 +333,8 @@ impl Author {
         }
     }
 
-    /// Bodies that are cut, with others between their chunks: one of several logs, one under an id and from an owner.
+    /// Bodies that are cut, with others between their chunks: one of several logs, one under an id and from
+    /// an owner.
     fn large(&mut self, logs: &[LogId]) {
         let body = |records, bytes| fill(BatchBuilder::new(Codec::None), records, bytes);
         let shared = self.fan_out(body(4, 5_000));
@@ -351,7 +353,8 @@ impl Author {
         ]);
     }
 
-    /// Stops the disk when a body that is cut has some of its chunks in their places. Nobody is told of that body.
+    /// Stops the disk when a body that is cut has some of its chunks in their places. Nobody is told of that
+    /// body.
     fn stop_between_chunks(&mut self) {
         self.disk.set_fault(Some(Fault {
             change: self.disk.changes() + 3,

@@ -1,4 +1,5 @@
-//! What the targets have in common: files in memory, stopped journals to damage, and what has to hold of a damaged one.
+//! What the targets have in common: files in memory, stopped journals to damage, and what has to hold of a
+//! damaged one.
 
 mod image;
 mod reading;

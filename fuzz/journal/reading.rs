@@ -20,8 +20,8 @@ const READS_MAX: usize = 200;
 
 type Written = BTreeMap<LogId, BTreeMap<u64, Bytes>>;
 
-/// Opens the journal and reads it, rewrites it, appends to it, and, if `again`, opens and reads it once more. If `held`,
-/// what is read has to be what was written.
+/// Opens the journal and reads it, rewrites it, appends to it, and, if `again`, opens and reads it once more.
+/// If `held`, what is read has to be what was written.
 pub fn exercise(image: &Image, disk: &SimulatedDisk, again: bool, held: bool) {
     let Ok(journal) = DiskJournal::open_on(disk.storage(), settings(), Metrics::new()) else {
         return;

@@ -1,4 +1,5 @@
-//! Writes the first inputs of every fuzz target under `corpus/`, taken from journals that were really written.
+//! Writes the first inputs of every fuzz target under `corpus/`, taken from journals that were really
+//! written.
 
 use std::fs;
 use std::path::Path;

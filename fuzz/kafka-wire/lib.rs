@@ -1,4 +1,5 @@
-//! What the targets have in common: a message that is read must be written, and what is written must come back.
+//! What the targets have in common: a message that is read must be written, and what is written must come
+//! back.
 
 use std::sync::LazyLock;
 

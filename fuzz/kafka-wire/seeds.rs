@@ -1,5 +1,5 @@
-//! Writes the first inputs of every fuzz target under `corpus/`: drawn messages of each API in each version, and what real
-//! clients sent (`captures/`, which `scripts/capture-requests` records).
+//! Writes the first inputs of every fuzz target under `corpus/`: drawn messages of each API in each version,
+//! and what real clients sent (`captures/`, which `scripts/capture-requests` records).
 
 use std::fs;
 use std::path::Path;

@@ -15,9 +15,6 @@ const COMMANDS: [&str; 10] = [
     r#"{"command":"subscribe","client_id":-9223372036854775808,"topic":["a"],"from":"resume","id":null}"#,
     r#"[{"topic":"a","payload":[1e400,"\ud834\udd1e"]},{"topic":"b","payload_base64":""}]"#,
 ];
-/// An empty text, a text in two fragments with a ping between, and a close, as a client sends them.
-const FRAMES: &[u8] =
-    b"\x03\x81\x80\0\0\0\0\x01\x81\0\0\0\0a\x89\x80\0\0\0\0\x80\x81\0\0\0\0b\x88\x82\0\0\0\0\x03\xe8";
 const PACKED: &[u8] = b"\x83\xa7command\xa4ping\xa9client_id\x01\xa7payload\xc4\x02\x00\xff";
 
 fn main() -> std::io::Result<()> {
@@ -29,6 +26,5 @@ fn main() -> std::io::Result<()> {
     for (number, command) in COMMANDS.iter().enumerate() {
         write("commands", number, command.as_bytes())?;
     }
-    write("frames", 0, FRAMES)?;
     write("msgpack", 0, PACKED)
 }

@@ -1,8 +1,8 @@
 //! The lab's drivers on the clients that users take: librdkafka for Kafka's protocol, lapin for AMQP.
 //!
-//! `stafett lab run` starts this program, with `attend`, wherever an experiment says `driver = "client"`, and speaks to it over
-//! its standard input and output (`stafett_lab::clients`). As an `agent` it runs load for a controller on another machine,
-//! in the place of `stafett lab agent`.
+//! `stafett lab run` starts this program, with `attend`, wherever an experiment says `driver = "client"`, and
+//! speaks to it over its standard input and output (`stafett_lab::clients`). As an `agent` it runs load for a
+//! controller on another machine, in the place of `stafett lab agent`.
 //!
 //! - [`amqp`]: lapin
 //! - `kafka`: librdkafka; absent where it was built without

@@ -1,5 +1,5 @@
-//! Standard input and output as the lab's pipes. What else would go to standard output goes to standard error from then on, so
-//! that no library's word gets between the frames.
+//! Standard input and output as the lab's pipes. What else would go to standard output goes to standard error
+//! from then on, so that no library's word gets between the frames.
 
 use std::io;
 use std::os::fd::AsFd as _;

@@ -1,4 +1,5 @@
-//! Administration with Kafka's own tools. A JVM takes a second or two to start, so that each test does a day's work.
+//! Administration with Kafka's own tools. A JVM takes a second or two to start, so that each test does a
+//! day's work.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! RabbitMQ's clients: pika, aio-pika, kombu and Celery by the scripts of `python/amqp_*.py`, which say what they expect;
-//! and RabbitMQ's own `PerfTest`, which is the Java client.
+//! RabbitMQ's clients: pika, aio-pika, kombu and Celery by the scripts of `python/amqp_*.py`, which say what
+//! they expect; and RabbitMQ's own `PerfTest`, which is the Java client.
 
 use crate::broker::{Broker, is_stafett, root};
 use crate::peer;

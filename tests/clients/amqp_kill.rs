@@ -1,5 +1,6 @@
-//! The process is killed under load from a publisher that waits for confirms, and from a worker that acknowledges: nothing
-//! that was confirmed is lost, and nothing that was settled long before comes back; also in a stream, and in a queue over it.
+//! The process is killed under load from a publisher that waits for confirms, and from a worker that
+//! acknowledges: nothing that was confirmed is lost, and nothing that was settled long before comes back;
+//! also in a stream, and in a queue over it.
 
 use crate::broker::{Broker, is_stafett};
 use crate::kill::{kill, survives_at};
@@ -10,7 +11,8 @@ const CONFIRMED_MAX: u64 = 2_000;
 /// Acknowledged messages between two kills, at most: enough of them for some seconds.
 const SETTLED_MAX: u64 = 10_000;
 
-/// The scripts are the load and what looks at what is left of it; `noun` is what the first counts, `count_max` how far.
+/// The scripts are the load and what looks at what is left of it; `noun` is what the first counts,
+/// `count_max` how far.
 fn amqp_survives(noun: &str, scripts: [&str; 2], count_max: u64) {
     if is_stafett() && peer::python_with_amqp().is_some() {
         survives_at(Broker::amqp, "sync", noun, scripts, count_max, kill);

@@ -1,6 +1,6 @@
-//! RabbitMQ's clients of other languages: amqplib (Node), amqp091-go and lapin (Rust), each in a program that says what it
-//! expects: confirms, returns, prefetch, requeueing, dead letters, cancellation, properties and headers of every type,
-//! large bodies; and a kill of the broker, after which it goes on.
+//! RabbitMQ's clients of other languages: amqplib (Node), amqp091-go and lapin (Rust), each in a program that
+//! says what it expects: confirms, returns, prefetch, requeueing, dead letters, cancellation, properties and
+//! headers of every type, large bodies; and a kill of the broker, after which it goes on.
 
 use std::fs::File;
 use std::io::Write;

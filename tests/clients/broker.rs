@@ -1,14 +1,17 @@
 //! One broker under test: a process with its own ports and data folder, which is gone when this value is.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 use std::{env, process};
+
+use rustix::fs::{FallocateFlags, fallocate};
 
 /// A guard against hanging for ever, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -28,8 +31,7 @@ pub(crate) struct Broker {
     durability: &'static str,
     /// `KEY=VALUE`, as for `--set`.
     settings: &'static [&'static str],
-    /// MiB of a disk of its own, in memory; it goes with the process.
-    disk_mib: Option<u32>,
+    disk: Option<SmallDisk>,
     kafka: String,
     amqp: String,
     http: String,
@@ -54,51 +56,48 @@ impl Broker {
                 folder: PathBuf::new(),
                 durability,
                 settings,
-                disk_mib: None,
+                disk: None,
                 kafka: address,
                 amqp: String::new(),
                 http: String::new(),
             };
         }
-        Self::start_program(binary(), durability, settings, None)
+        Self::start_program(binary(), durability, settings)
     }
 
-    /// Starts a broker on a small disk in memory that nobody else uses; nothing where none can be had.
+    /// Starts a broker on a small disk in memory that nothing else uses; nothing where none can be had.
     pub(crate) fn start_on_small_disk(disk_mib: u32, settings: &'static [&'static str]) -> Option<Self> {
-        let probe = on_own_disk(1, &scratch())
-            .arg("true")
-            .stdin(Stdio::null())
-            .output();
-        probe
-            .is_ok_and(|probe| probe.status.success())
-            .then(|| Self::start_program(binary(), "sync", settings, Some(disk_mib)))
+        let folder = new_folder();
+        let disk = SmallDisk::mount(disk_mib, &folder.join("data"));
+        if disk.is_none() {
+            drop(fs::remove_dir_all(&folder));
+        }
+        Some(Self::start_in(folder, binary(), "sync", settings, Some(disk?)))
     }
 
     /// Starts Apache Kafka behind the command line of ours.
     pub(crate) fn start_kafka(launcher: PathBuf) -> Self {
-        Self::start_program(launcher, "os", &[], None)
+        Self::start_program(launcher, "os", &[])
     }
 
-    fn start_program(
+    fn start_program(program: PathBuf, durability: &'static str, settings: &'static [&'static str]) -> Self {
+        Self::start_in(new_folder(), program, durability, settings, None)
+    }
+
+    fn start_in(
+        folder: PathBuf,
         program: PathBuf,
         durability: &'static str,
         settings: &'static [&'static str],
-        disk_mib: Option<u32>,
+        disk: Option<SmallDisk>,
     ) -> Self {
-        let name = format!(
-            "broker-{}-{}",
-            process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let folder = scratch().join(name);
-        fs::create_dir_all(&folder).unwrap();
         let mut broker = Self {
             process: None,
             program,
             folder,
             durability,
             settings,
-            disk_mib,
+            disk,
             kafka: "127.0.0.1:0".to_owned(),
             amqp: "127.0.0.1:0".to_owned(),
             http: "127.0.0.1:0".to_owned(),
@@ -125,6 +124,11 @@ impl Broker {
     /// The process, if the test has started it.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
+    }
+
+    /// The disk of its own, if it was started on one.
+    pub(crate) fn disk(&self) -> Option<&SmallDisk> {
+        self.disk.as_ref()
     }
 
     /// A folder that goes away with the broker, for the files of a test.
@@ -157,7 +161,22 @@ impl Broker {
         self.launch();
     }
 
-    /// Lets one sync of the running process fail, from outside; why not, if that is not possible.
+    /// Stops with SIGTERM, and says what a check of its data says.
+    pub(crate) fn stop_and_check(&mut self) -> Output {
+        self.stop();
+        let mut command = match &self.disk {
+            Some(disk) => disk.command("env"),
+            None => Command::new("env"),
+        };
+        let check = command
+            .arg(&self.program)
+            .args(["journal", "check"])
+            .arg(self.folder.join("data"));
+        check.output().unwrap()
+    }
+
+    /// Lets the third sync from now of a thread of the running process fail, from outside; why not, if that
+    /// is not possible.
     pub(crate) fn fail_a_sync(&self) -> Result<(), String> {
         let process = self.process.as_ref().expect("a running broker");
         let mut strace = Command::new("strace")
@@ -167,18 +186,41 @@ impl Broker {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| error.to_string())?;
+        let lines = lines_of(strace.stderr.take().unwrap());
         let mut said = String::new();
-        let mut lines = BufReader::new(strace.stderr.take().unwrap()).lines();
-        let injected = lines.by_ref().map_while(Result::ok).any(|line| {
+        let injected = loop {
+            let Ok(line) = lines.recv_timeout(START_LIMIT) else {
+                break false;
+            };
             said.push_str(&line);
-            line.contains("(INJECTED)")
-        });
+            if line.contains("(INJECTED)") {
+                break true;
+            }
+        };
         // It lets go of the broker.
         let pid = rustix::process::Pid::from_child(&strace);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        lines.for_each(drop);
+        lines.iter().for_each(drop);
         strace.wait().unwrap();
         injected.then_some(()).ok_or(said)
+    }
+
+    /// Lets all syncs of the running process fail, from outside, as long as the value lives.
+    pub(crate) fn fail_syncs(&self) -> Option<FailingSyncs> {
+        let process = self.process.as_ref().expect("a running broker");
+        let strace = Command::new("strace")
+            .args(["-f", "-qq", "-e", "trace=fdatasync,fsync", "-e", "signal=none"])
+            .args(["-e", "inject=fdatasync,fsync:error=EIO", "-o", "/dev/null"])
+            .args(["-p", &process.id().to_string()])
+            .stderr(Stdio::null())
+            .spawn();
+        strace.ok().map(FailingSyncs)
+    }
+
+    /// How many lines of the log have this text.
+    pub(crate) fn logged(&self, text: &str) -> usize {
+        let log = fs::read_to_string(self.log_path()).unwrap_or_default();
+        log.lines().filter(|line| line.contains(text)).count()
     }
 
     fn stop(&mut self) {
@@ -211,12 +253,8 @@ impl Broker {
             .unwrap();
         // A broker must not outlive its test, however that ends.
         let data = self.folder.join("data");
-        let mut command = match self.disk_mib {
-            Some(mib) => {
-                let mut command = on_own_disk(mib, &data);
-                command.arg("setpriv");
-                command
-            }
+        let mut command = match &self.disk {
+            Some(disk) => disk.command("setpriv"),
             None => Command::new("setpriv"),
         };
         let mut process = command
@@ -282,6 +320,11 @@ impl Drop for Broker {
         drop(process.kill());
         drop(process.wait());
         if thread::panicking() {
+            if let Some(disk) = &self.disk {
+                let mut keep = Command::new("cp");
+                keep.arg("-r").arg(&disk.path).arg(self.folder.join("disk"));
+                drop(keep.status());
+            }
             let folder = self.folder.display();
             println!(
                 "the broker's data is kept in {folder}; the end of its log:\n{}",
@@ -293,17 +336,113 @@ impl Drop for Broker {
     }
 }
 
-/// A command whose arguments are run with a disk of its own, in memory, on a folder.
-fn on_own_disk(mib: u32, folder: &Path) -> Command {
-    let mount = format!("mkdir -p \"$0\" && mount -t tmpfs -o size={mib}m none \"$0\" && exec \"$@\"");
-    let mut command = Command::new("unshare");
-    command.args(["-rm", "sh", "-c", &mount]).arg(folder);
-    command
+/// Lets syncs fail until it is dropped.
+pub(crate) struct FailingSyncs(Child);
+
+impl FailingSyncs {
+    /// Whether it can do that.
+    pub(crate) fn works(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
 }
 
-/// The lines of a process as they come. Once the receiver is dropped, the rest is read and thrown away, so that the
-/// process never blocks.
-pub(crate) fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+impl Drop for FailingSyncs {
+    fn drop(&mut self) {
+        // Told to end, it lets go of the broker.
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        drop(self.0.wait());
+    }
+}
+
+/// A disk in memory, in namespaces that a process of its own keeps. It outlives the broker on it, however
+/// that ends.
+pub(crate) struct SmallDisk {
+    keeper: Child,
+    /// The mount as the test's own namespace sees it.
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts it on a folder; nothing where that is not allowed.
+    fn mount(mib: u32, folder: &Path) -> Option<Self> {
+        let mount = format!(
+            "mkdir -p \"$0\" && mount -t tmpfs -o size={mib}m none \"$0\" && echo mounted && exec cat"
+        );
+        // It ends with its standard input, therefore not after the test.
+        let mut keeper = Command::new("unshare")
+            .args(["-rm", "sh", "-c", &mount])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take()?)
+            .read_line(&mut said)
+            .unwrap();
+        let root = PathBuf::from(format!("/proc/{}/root", keeper.id()));
+        let disk = Self {
+            path: root.join(folder.strip_prefix("/").unwrap()),
+            keeper,
+        };
+        let can_enter = || disk.command("true").status().is_ok_and(|status| status.success());
+        (said == "mounted\n" && can_enter()).then_some(disk)
+    }
+
+    /// A command in the namespaces of the disk.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--preserve-credentials", "--user", "--mount", "--target"])
+            .arg(self.keeper.id().to_string())
+            .arg(program);
+        command
+    }
+
+    /// Takes all space that is free, until [`Self::free`].
+    pub(crate) fn fill(&self) {
+        let file = File::create(self.filler()).unwrap();
+        let mut taken = 0;
+        for bytes in [64 << 20, 1 << 20, 4 << 10] {
+            while fallocate(&file, FallocateFlags::empty(), taken, bytes).is_ok() {
+                taken += bytes;
+            }
+        }
+    }
+
+    pub(crate) fn free(&self) {
+        fs::remove_file(self.filler()).unwrap();
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.path.join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(self.keeper.kill());
+        drop(self.keeper.wait());
+    }
+}
+
+/// The answer to `GET PATH`.
+pub(crate) fn get(http: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(http).expect("clients are not refused");
+    stream.set_read_timeout(Some(START_LIMIT)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    // A process that ends its run may cut it off.
+    drop(stream.read_to_string(&mut answer));
+    answer
+}
+
+/// The lines of a process as they come. Once the receiver is dropped, the rest is read and thrown away, so
+/// that the process never blocks.
+pub(crate) fn lines_of(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = sync_channel(1024);
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -333,6 +472,13 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn build_folder() -> PathBuf {
     let deps = env::current_exe().unwrap();
     deps.ancestors().nth(2).unwrap().to_path_buf()
+}
+
+fn new_folder() -> PathBuf {
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = scratch().join(format!("broker-{}-{number}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
 }
 
 fn scratch() -> PathBuf {

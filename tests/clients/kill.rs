@@ -1,16 +1,19 @@
-//! The process is killed at random moments under load from a real idempotent producer, and started again; or a sync of its
-//! fails, and it starts again by itself: nothing that was acknowledged is lost, nothing is doubled, and each partition
-//! keeps its order.
+//! The process is killed at random moments under load from a real idempotent producer, and started again; or
+//! a sync of its fails, and it starts again by itself: nothing that was acknowledged is lost, nothing is
+//! doubled, and each partition keeps its order.
 //!
-//! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED` sets it.
+//! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED`
+//! sets it.
 
 use std::env;
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::broker::{Broker, external, lines_of, root};
+use crate::broker::{Broker, external, get, lines_of, root};
 use crate::peer;
 
 const ROUNDS: u32 = 6;
@@ -47,12 +50,72 @@ fn failed_syncs_lose_and_double_nothing() {
     });
 }
 
+/// Nothing of it takes this long.
+const RECOVERY_LIMIT: Duration = Duration::from_mins(1);
+
+#[test]
+fn syncs_that_fail_again_while_it_recovers_refuse_no_client_and_give_no_port_away() {
+    if external().is_some() {
+        peer::skip(
+            "a broker that runs elsewhere cannot fail",
+            "unset STAFETT_TEST_KAFKA_ADDR",
+        );
+        return;
+    }
+    let broker = Broker::start();
+    let create = |topic: &str| {
+        let mut command = peer::command(&crate::broker::binary());
+        command.args(["topic", "create", topic, "--server", broker.kafka()]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let Some(mut failing) = broker.fail_syncs() else {
+        peer::skip("there is no strace to let syncs fail", "apt-get install strace");
+        return;
+    };
+    let mut client = create("first").spawn().unwrap();
+    let begun = Instant::now();
+    // The journal fails, and then two starts.
+    while broker.logged("starting again") < 3 {
+        assert!(
+            begun.elapsed() < RECOVERY_LIMIT,
+            "it does not start again and again"
+        );
+        if !failing.works() {
+            drop(client.kill());
+            drop(client.wait());
+            peer::skip("strace cannot let syncs fail here", "allow ptrace");
+            return;
+        }
+        for address in [broker.kafka(), broker.amqp(), broker.http()] {
+            TcpStream::connect(address).expect("clients wait and are not refused");
+            TcpListener::bind(address).expect_err("nobody else gets the port");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(broker.logged("cannot be opened") >= 2, "starts failed");
+    assert_eq!(broker.logged("in use"), 0);
+    drop(failing);
+    assert!(
+        !get(broker.http(), "/health").is_empty(),
+        "a client that waited is answered"
+    );
+    while !get(broker.http(), "/health").contains("\"ok\"") {
+        assert!(begun.elapsed() < 2 * RECOVERY_LIMIT, "it does not recover");
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(client.kill());
+    drop(client.wait());
+    assert!(create("second").status().unwrap().success());
+}
+
 pub(crate) fn kill(broker: &mut Broker) -> bool {
     broker.kill_and_restart();
     true
 }
 
-/// Hits the broker again and again under the first script, as long as `hit` can do that; the second one judges.
+/// Hits the broker again and again under the first script, as long as `hit` can do that; the second one
+/// judges.
 pub(crate) fn survives(
     durability: &'static str,
     topic: &str,

@@ -1,4 +1,5 @@
-//! The lab with the clients that users take: lapin, and librdkafka where it is built. Every message is accounted for.
+//! The lab with the clients that users take: lapin, and librdkafka where it is built. Every message is
+//! accounted for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ fn lab(folder: &Folder, program: &Path, text: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Runs it; all points are done, by that driver, and nothing is missing or came twice. The points are returned.
+/// Runs it; all points are done, by that driver, and nothing is missing or came twice. The points are
+/// returned.
 fn accounts_for_every_message(program: &Path, driver: &str, text: &str) -> Vec<Value> {
     let folder = Folder::new();
     let output = lab(&folder, program, text);

@@ -1,4 +1,5 @@
-//! Live topics, with the `websockets` client for Python: each test is one script of `python/`, which says what it expects.
+//! Live topics, with the `websockets` client for Python: each test is one script of `python/`, which says
+//! what it expects.
 
 use std::path::Path;
 

@@ -1,12 +1,12 @@
 //! Real clients against the real binary: a short run of each.
 //!
-//! Every test starts a broker of its own on a free port and in a folder of its own, and stops it. A client that is not
-//! on the machine makes its tests pass as skipped: they say so at once, and leave a line in `target/clients/skipped`,
-//! which `make test` shows at its end. `scripts/setup` installs them all.
+//! Every test starts a broker of its own on a free port and in a folder of its own, and stops it. A client
+//! that is not on the machine makes its tests pass as skipped: they say so at once, and leave a line in
+//! `target/clients/skipped`, which `make test` shows at its end. `scripts/setup` installs them all.
 //!
-//! The binary is `STAFETT_BIN`, else the `stafett` beside these tests in the build folder. To try the tests themselves
-//! on Apache Kafka: `STAFETT_BIN=tools/peers/kafka`. With `STAFETT_TEST_KAFKA_ADDR=HOST:PORT` no broker is started and
-//! that one is used; tests that must stop a broker then skip themselves.
+//! The binary is `STAFETT_BIN`, else the `stafett` beside these tests in the build folder. To try the tests
+//! themselves on Apache Kafka: `STAFETT_BIN=tools/peers/kafka`. With `STAFETT_TEST_KAFKA_ADDR=HOST:PORT` no
+//! broker is started and that one is used; tests that must stop a broker then skip themselves.
 #![cfg(test)]
 
 mod admin;
@@ -22,9 +22,9 @@ mod java;
 mod kcat;
 mod kill;
 mod lab_clients;
-mod lab_tools;
 mod languages;
 mod live;
 mod members;
 mod odd;
 mod peer;
+mod torture;

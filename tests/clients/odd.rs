@@ -1,12 +1,12 @@
 //! Requests that no client should send, and what Apache Kafka answers to them.
 //!
-//! Each case is a name and a few requests, written with the wire crate or byte by byte. Its answer is a line: the error codes
-//! of each response, sorted, `none` for a response without any, `closed` for a connection that was ended. The answers
-//! of Kafka 4.3.1 are kept in `odd/answers.tsv`, so that no Kafka is needed to compare with it; where Stafett differs on
-//! purpose, its own answer and the reason stand beside.
+//! Each case is a name and a few requests, written with the wire crate or byte by byte. Its answer is a line:
+//! the error codes of each response, sorted, `none` for a response without any, `closed` for a connection
+//! that was ended. The answers of Kafka 4.3.1 are kept in `odd/answers.tsv`, so that no Kafka is needed to
+//! compare with it; where Stafett differs on purpose, its own answer and the reason stand beside.
 //!
-//! `STAFETT_BIN=tools/peers/kafka` runs the same cases against Kafka itself and compares with the same table, and
-//! `STAFETT_TEST_WRITE_ANSWERS=1` with it writes Kafka's answers down (`make suites` does the former).
+//! `STAFETT_BIN=tools/peers/kafka` runs the same cases against Kafka itself and compares with the same table,
+//! and `STAFETT_TEST_WRITE_ANSWERS=1` with it writes Kafka's answers down (`make suites` does the former).
 //!
 //! Cases of an API that the broker does not name in `ApiVersions` are passed over.
 

@@ -178,7 +178,8 @@ fn built(program: &str, name: &str) -> Option<Command> {
     Some(command(&program))
 }
 
-/// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in a file.
+/// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in
+/// a file.
 pub(crate) fn skip(reason: &str, install: &str) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     let line = format!("skipped: {test}: {reason} (install with: {install})\n");

@@ -1,5 +1,5 @@
-//! Who may ask: programs. What a page of the web makes a browser send is refused, whether it says where it comes from or calls this
-//! machine by a name of its own.
+//! Rejects requests that a web page made a browser send: any `Origin`, a `Sec-Fetch-Site`
+//! other than `none`, or a `Host` that is neither an address nor `localhost` (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -23,7 +23,8 @@ fn refusal(headers: &HeaderMap) -> Option<&'static str> {
         return Some("not from a web page");
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    // A name that somebody else owns may lead here, and a browser would take that somebody's pages for ours.
+    // A foreign name may resolve to this machine; to a browser, the pages of its owner are then of one origin
+    // with ours.
     if host.is_some_and(is_a_machine) {
         None
     } else {

@@ -1,6 +1,7 @@
-//! What can be asked of queues and namespaces over HTTP: who is there, what waits, and to empty, move, make and delete.
+//! Queues and namespaces over HTTP: listed, browsed, purged, moved, created and deleted.
 //!
-//! Answers are JSON; refusals are a line of text. It must not know how queues are kept, nor any message protocol.
+//! Answers are JSON; refusals are a line of text. It must not know how queues are kept, nor any message
+//! protocol.
 //!
 //! | request | does |
 //! |---|---|

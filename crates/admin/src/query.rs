@@ -1,5 +1,5 @@
-//! What a request says behind its `?`: keys and values, percent-encoded. A key that is not known is refused, as what it was meant for
-//! would not happen.
+//! The query of a request: keys and values, percent-encoded. An unknown key is refused, as its effect would
+//! be missing.
 
 use axum::http::StatusCode;
 use stafett_broker::Namespace;
@@ -14,7 +14,8 @@ const HEADER: &str = "header.";
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query, of which only some keys are `known`; those that begin with `header.` where that is among them.
+    /// Reads a query, of which only some keys are `known`; those that begin with `header.` where that is
+    /// among them.
     pub(crate) fn read(text: Option<String>, known: &[&str]) -> Result<Self, Refusal> {
         let mut pairs = Vec::new();
         let text = text.unwrap_or_default();

@@ -7,8 +7,8 @@
 //! +-------+--------+-----------+-------+----------------------------+
 //! ```
 //!
-//! Properties are kept as they came (flags and all) and go back out unchanged. They are checked once when they are
-//! read; single ones are looked up in the bytes.
+//! Properties are kept as they came (flags and all) and go back out unchanged. They are checked once when
+//! they are read; single ones are looked up in the bytes.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use bytestring::ByteString;

@@ -1,5 +1,5 @@
-//! Reading primitives out of a payload. Everything is bounded by the payload: a length that points beyond it is an
-//! error before anything is taken.
+//! Reading primitives out of a payload. Everything is bounded by the payload: a length that points beyond it
+//! is an error before anything is taken.
 
 use bytes::{Buf, Bytes};
 use bytestring::ByteString;

@@ -70,8 +70,8 @@ impl<'a> Encoder<'a> {
         self.bits_used += 1;
     }
 
-    /// A short string. What is longer than one can be is cut at the end of a character: only texts of our own making,
-    /// such as reasons, can be.
+    /// A short string. What is longer than one can be is cut at the end of a character: only texts of our own
+    /// making, such as reasons, can be.
     pub fn short_string(&mut self, text: &str) {
         let text = text
             .get(..text.floor_char_boundary(SHORT_STRING_BYTES_MAX))

@@ -7,9 +7,9 @@
 //!            body ──────▶ the payload itself
 //! ```
 //!
-//! What is read are slices of what came in: strings, tables and bodies are never copied. Tables are checked once when
-//! they are read, with bounded nesting and without recursion, and walked afterwards. What is written goes straight
-//! into one buffer.
+//! What is read are slices of what came in: strings, tables and bodies are never copied. Tables are checked
+//! once when they are read, with bounded nesting and without recursion, and walked afterwards. What is
+//! written goes straight into one buffer.
 //!
 //! - [`frame`]: frames, and the protocol header that a connection begins with
 //! - [`methods`]: every method there is, generated from one table

@@ -1,7 +1,8 @@
 //! Every method there is, from one table.
 //!
-//! A row is `Name index { field: type, … }` under its class. Types are those of AMQP: `bit`, `octet`, `short`, `long`,
-//! `longlong`, `shortstr`, `longstr`, `table`. Fields named `reserved_…` are read, and written as zero.
+//! A row is `Name index { field: type, … }` under its class. Types are those of AMQP: `bit`, `octet`,
+//! `short`, `long`, `longlong`, `shortstr`, `longstr`, `table`. Fields named `reserved_…` are read, and
+//! written as zero.
 //!
 //! Sources: AMQP 0-9-1 XML, and RabbitMQ's extensions to it (confirm, `basic.nack`, `exchange.bind`,
 //! `connection.blocked`, `connection.update-secret`, and the class `access` of AMQP 0-8).

@@ -1,6 +1,6 @@
-//! A message on its way in, where it lies: `basic.publish`, its content header and its body, one frame each, one behind
-//! the other. That is what publishers send again and again, and nothing of it has to be taken apart to see that it is the
-//! same as before.
+//! A message on its way in, where it lies: `basic.publish`, its content header and its body, one frame each,
+//! one behind the other. That is what publishers send again and again, and nothing of it has to be taken
+//! apart to see that it is the same as before.
 
 use std::ops::Range;
 
@@ -27,8 +27,8 @@ pub struct PublicationRef<'a> {
 }
 
 impl<'a> PublicationRef<'a> {
-    /// The message that `buffer` begins with. `None` if anything else lies there, or not all of it, or in other frames, or
-    /// damaged: then it is to be read frame by frame.
+    /// The message that `buffer` begins with. `None` if anything else lies there, or not all of it, or in
+    /// other frames, or damaged: then it is to be read frame by frame.
     #[must_use]
     pub fn first(buffer: &'a [u8], frame_max: u32) -> Option<Self> {
         let method = frame::first(buffer, frame_max).ok()??;
@@ -80,7 +80,8 @@ impl<'a> PublicationRef<'a> {
     }
 }
 
-/// Takes a message out of `buffer`, which begins with one whose body lies at `body`: the body, which is not copied.
+/// Takes a message out of `buffer`, which begins with one whose body lies at `body`: the body, which is not
+/// copied.
 #[must_use]
 pub fn take(buffer: &mut BytesMut, body: &Range<usize>) -> Bytes {
     buffer.advance(body.start.min(buffer.len()));

@@ -28,8 +28,8 @@ pub enum ReplyCode {
 }
 
 impl ReplyCode {
-    /// Whether the connection ends, and not only the channel. RabbitMQ closes the channel where the specification
-    /// says so, and for everything else the connection.
+    /// Whether the connection ends, and not only the channel. RabbitMQ closes the channel where the
+    /// specification says so, and for everything else the connection.
     #[must_use]
     pub fn is_hard(self) -> bool {
         match self {

@@ -1,8 +1,8 @@
 //! Tables and arrays, as they were sent.
 //!
-//! Both are the bytes behind their length, checked once: every length lies within, every type is known, names are
-//! UTF-8, and nesting is bounded. The check goes through the bytes without recursion and takes no memory that grows with
-//! them. Afterwards they are walked; nested ones are slices.
+//! Both are the bytes behind their length, checked once: every length lies within, every type is known, names
+//! are UTF-8, and nesting is bounded. The check goes through the bytes without recursion and takes no memory
+//! that grows with them. Afterwards they are walked; nested ones are slices.
 
 use std::fmt;
 

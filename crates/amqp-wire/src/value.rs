@@ -1,6 +1,7 @@
 //! The values of table fields.
 //!
-//! Source: RabbitMQ's errata to AMQP 0-9-1, section 3 ("Field types"): these letters, not those of the specification.
+//! Source: RabbitMQ's errata to AMQP 0-9-1, section 3 ("Field types"): these letters, not those of the
+//! specification.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

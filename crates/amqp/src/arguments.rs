@@ -1,5 +1,5 @@
-//! Arguments of queues and exchanges: from tables to the settings of the core, and what is to be said of those that
-//! make no sense.
+//! Arguments of queues and exchanges: from tables to the settings of the core, and what is to be said of
+//! those that make no sense.
 
 use bytes::Bytes;
 use bytestring::ByteString;

@@ -1,14 +1,21 @@
-//! Who a client is: the SASL mechanisms PLAIN and AMQPLAIN.
+//! Who a client is: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS.
 //!
-//! There are no users yet but `guest` with the password `guest`, who may come from this machine only.
+//! There are no users yet but `guest` with the password `guest`, who may come from this machine only. An
+//! anonymous client is `guest`.
 
 use std::net::IpAddr;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, Value};
 
-/// What clients are told, in the order of preference.
-pub(crate) const MECHANISMS: &str = "PLAIN AMQPLAIN";
+/// The mechanisms that a client is told of, in the order of preference.
+pub(crate) fn mechanisms(peer: IpAddr) -> &'static str {
+    if is_here(peer) {
+        "PLAIN AMQPLAIN ANONYMOUS"
+    } else {
+        "PLAIN AMQPLAIN"
+    }
+}
 
 const GUEST: &str = "guest";
 
@@ -49,23 +56,30 @@ pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Re
                 peer,
             )
         }
+        // The response is a trace for the log (RFC 4505), and means nothing.
+        "ANONYMOUS" => check(
+            &Credentials {
+                user: GUEST,
+                password: GUEST.as_bytes(),
+            },
+            peer,
+        ),
         _ => Err(Refused::UnknownMechanism),
     }
 }
 
-/// A new secret of a user who is in already.
-pub(crate) fn is_secret(secret: &[u8]) -> bool {
-    secret == GUEST.as_bytes()
+fn is_here(peer: IpAddr) -> bool {
+    peer.to_canonical().is_loopback()
 }
 
 fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Refused> {
     let user = credentials.user;
-    if user != GUEST || !is_secret(credentials.password) {
+    if user != GUEST || credentials.password != GUEST.as_bytes() {
         return Err(Refused::WrongCredentials {
             user: user.to_owned(),
         });
     }
-    if !peer.to_canonical().is_loopback() {
+    if !is_here(peer) {
         return Err(Refused::NotFromHere {
             user: user.to_owned(),
         });
@@ -119,6 +133,20 @@ mod tests {
                 Ok("guest")
             );
         }
+    }
+
+    #[test]
+    fn an_anonymous_client_is_guest_where_guest_may_come_from() {
+        assert_eq!(
+            authenticate("ANONYMOUS", b"me@example.org", HERE).as_deref(),
+            Ok("guest")
+        );
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        assert!(mechanisms(HERE).contains("ANONYMOUS") && !mechanisms(elsewhere).contains("ANONYMOUS"));
+        let refused = Refused::NotFromHere {
+            user: "guest".to_owned(),
+        };
+        assert_eq!(authenticate("ANONYMOUS", b"", elsewhere), Err(refused));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The asynchronous shell of a connection: reads what is there, has it executed, writes what follows.
 //!
-//! While a client does not read, its deliveries stay in the queues: the outbox is emptied only when little waits to
-//! be written. While much waits, or much is not stored yet, its requests are not read.
+//! While a client does not read, its deliveries stay in the queues: the outbox is emptied only when little
+//! waits to be written. While much waits, or much is not stored yet, its requests are not read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,8 +29,11 @@ const DELIVER_BELOW: usize = 256 * 1024;
 const READ_BELOW: usize = 4 << 20;
 /// How long a client has to answer when the connection is closed from here.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
-/// Heartbeats of a client that may fail to come, in halves.
-const MISSED_MAX: u32 = 4;
+/// Looks at a connection per interval of heartbeats: after two looks without a byte a heartbeat goes out, so
+/// half an interval of silence is the most, wherever in it the last byte went.
+const LOOKS: u32 = 4;
+/// Looks in which nothing may come from a client: two intervals.
+const MISSED_MAX: u32 = 2 * LOOKS;
 
 /// Why serving stopped.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +125,7 @@ impl Opening {
                     ));
                 }
                 began = true;
-                self.output.send(0, handshake::start());
+                self.output.send(0, handshake::start(peer));
             }
             while let Some(frame) = self.next_frame()? {
                 match handshake.on_frame(frame, &shared.settings, peer) {
@@ -188,7 +191,7 @@ struct Open {
     session: Session,
     input: Input,
     is_reading: bool,
-    /// Halves of a heartbeat in which nothing came.
+    /// Looks between which nothing came.
     missed: u32,
 }
 
@@ -201,7 +204,8 @@ enum Event {
     NamespaceClosed,
     Tick,
     Drain,
-    TooLate,
+    /// A moment has come: that of the deadline, or the session's.
+    Due,
 }
 
 /// The connection's two halves, and what belongs to them.
@@ -260,10 +264,10 @@ impl Open {
     }
 
     async fn serve(&mut self, wire: &mut Wire<'_>) -> Ended {
-        let half = self.session.agreed.heartbeat / 2;
+        let between_looks = self.session.agreed.heartbeat / LOOKS;
         let mut written_before = 0;
         let mut deadline: Option<Instant> = None;
-        let mut tick = Box::pin(sleep(half));
+        let mut tick = Box::pin(sleep(between_looks));
         // What came together with the last frame of the opening.
         if let Err(ended) = self.execute().await {
             return ended;
@@ -287,14 +291,17 @@ impl Open {
                 }
                 Ok(Event::NamespaceClosed) => self.session.on_namespace_closed().map_err(Ended::from),
                 Ok(Event::Tick) => {
-                    tick.as_mut().reset(Instant::now() + half);
+                    tick.as_mut().reset(Instant::now() + between_looks);
                     self.on_tick(&mut written_before)
                 }
                 Ok(Event::Drain) => {
                     deadline.get_or_insert_with(|| Instant::now() + CLOSE_PATIENCE);
                     self.session.stop().await.map_err(Ended::from)
                 }
-                Ok(Event::TooLate) => Err(Ended::NotClosed),
+                Ok(Event::Due) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                    Err(Ended::NotClosed)
+                }
+                Ok(Event::Due) => self.session.look_at_arrivals().map_err(Ended::from),
                 Err(ended) => Err(ended),
             };
             if let Err(ended) = done.and_then(|()| self.after_event()) {
@@ -350,6 +357,10 @@ impl Open {
         let has_groups = session.has_groups();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
         let is_closing = session.is_closing();
+        let due = match (deadline, session.arrivals_due()) {
+            (Some(deadline), Some(due)) => Some(deadline.min(due)),
+            (deadline, due) => deadline.or(due),
+        };
         let (groups, out, outbox, replies) = session.parts();
         let waiting = !out.is_empty();
         let begun = Instant::now();
@@ -367,7 +378,7 @@ impl Open {
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
             () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
             () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
-            () = tokio::time::sleep_until(deadline.unwrap_or(begun)), if deadline.is_some() => Ok(Event::TooLate),
+            () = tokio::time::sleep_until(due.unwrap_or(begun)), if due.is_some() => Ok(Event::Due),
         }
     }
 

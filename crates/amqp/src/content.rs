@@ -1,8 +1,9 @@
 //! A message of AMQP as a message of the core, and back.
 //!
-//! What the core acts on is taken out of the properties; the properties themselves travel as they came in one header of
-//! our own, unless the message says the same without them. For readers of other protocols, properties and simple
-//! headers are there a second time as ordinary headers; `docs/conversions.md` has the table.
+//! What the core acts on is taken out of the properties; the properties themselves travel as they came in one
+//! header of our own, unless the message says the same without them. For readers of other protocols,
+//! properties and simple headers are there a second time as ordinary headers; `docs/conversions.md` has the
+//! table.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
@@ -260,7 +261,8 @@ fn for_others(read: &PropertiesBuilder, message: &mut Message) {
     }
 }
 
-/// A value as the bytes of a header: texts as they are, numbers in decimal. What is void, tables and arrays have none.
+/// A value as the bytes of a header: texts as they are, numbers in decimal. What is void, tables and arrays
+/// have none.
 fn simple(value: &Value) -> Option<Bytes> {
     Some(match value {
         Value::LongString(bytes) | Value::Bytes(bytes) => bytes.clone(),
@@ -436,8 +438,8 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
             .find(|death| death.is_first)
             .or_else(|| deaths.last());
         let more_keys = came.as_ref().map(carbon_keys).unwrap_or_default();
-        // A queue's own key for its dead letters replaces all keys that a message came with. Older versions stored no more than
-        // the key.
+        // A queue's own key for its dead letters replaces all keys that a message came with. Older versions
+        // stored no more than the key.
         let keys_of = |death: &Death| match first {
             Some(first) if !death.keys_were_lost && first.routing_key == death.routing_key => {
                 more_keys.as_slice()

@@ -15,8 +15,8 @@ fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
         }
 }
 
-/// The first argument that differs between what a declaration of a queue says and what is there, in RabbitMQ's words. What has
-/// no meaning for the type is not compared.
+/// The first argument that differs between what a declaration of a queue says and what is there, in
+/// RabbitMQ's words. What has no meaning for the type is not compared.
 pub(crate) fn difference(
     received: &Table,
     current: &Table,

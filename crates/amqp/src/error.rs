@@ -4,8 +4,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{ReplyCode, Table};
 use stafett_broker::Namespace;
-use stafett_broker::broker::NotStored;
 use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
+use stafett_store::NotStored;
 
 use crate::arguments::QueueType;
 use crate::equivalence;

@@ -1,4 +1,5 @@
-//! Exchanges as AMQP names them: types, arguments, the predeclared ones, and what bindings of headers ask for.
+//! Exchanges as AMQP names them: types, arguments, the predeclared ones, and what bindings of headers ask
+//! for.
 
 use std::sync::Arc;
 
@@ -138,8 +139,8 @@ fn type_name(is: &NewExchange) -> &'static str {
     }
 }
 
-/// Of the arguments, RabbitMQ compares the alternate exchange only when an exchange is declared again: the others are those of the
-/// exchange that is there.
+/// Of the arguments, RabbitMQ compares the alternate exchange only when an exchange is declared again: the
+/// others are those of the exchange that is there.
 pub(crate) fn adopt_arguments(new: &mut NewExchange, existing: &NewExchange) {
     if type_name(new) == type_name(existing) {
         new.kind = existing.kind.clone();
@@ -205,7 +206,8 @@ pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> 
     Ok(HeaderMatch { mode, pairs })
 }
 
-/// A value as routing compares it: whole numbers of all widths are one kind, and so are the two kinds of floats.
+/// A value as routing compares it: whole numbers of all widths are one kind, and so are the two kinds of
+/// floats.
 pub(crate) fn header_value(value: &Value) -> HeaderValue {
     match value {
         Value::Void => HeaderValue::Nothing,

@@ -1,5 +1,5 @@
-//! What of our properties decides where a message goes, for messages that are routed again: dead letters, delayed ones,
-//! and all after a restart.
+//! What of our properties decides where a message goes, for messages that are routed again: dead letters,
+//! delayed ones, and all after a restart.
 
 use bytes::Bytes;
 use bytestring::ByteString;

@@ -11,8 +11,8 @@
 //!                         ◀─────────────    connection.open-ok      ▶ done
 //! ```
 //!
-//! Before a client has said who it is, RabbitMQ ends the connection without a word where it cannot trust it; so is it
-//! here: [`Step::End`] with nothing to say.
+//! Before a client has said who it is, RabbitMQ ends the connection without a word where it cannot trust it;
+//! so is it here: [`Step::End`] with nothing to say.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -27,7 +27,10 @@ use crate::auth::{self, Refused};
 use crate::exception::{Exception, Scope};
 use crate::settings::AmqpSettings;
 
-/// Frames of a client that has not said who it is.
+/// The broker, and its version, whose behaviour is followed: clients decide by them which features they use.
+const FOLLOWED: (&str, &str) = ("RabbitMQ", "4.0.5");
+
+/// Largest frame of a client that has not logged in.
 pub(crate) const FRAME_BYTES_BEFORE: u32 = 64 * 1024;
 
 /// What client and server have agreed on.
@@ -88,7 +91,7 @@ pub(crate) enum Step {
 }
 
 /// What the server says of itself.
-pub(crate) fn start() -> Method {
+pub(crate) fn start(peer: IpAddr) -> Method {
     let capable = [
         "publisher_confirms",
         "exchange_exchange_bindings",
@@ -107,16 +110,21 @@ pub(crate) fn start() -> Method {
     let server_properties = TableBuilder::new()
         .with("capabilities", capabilities.finish())
         .with("cluster_name", "stafett")
-        .with("product", "Stafett")
-        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("product", FOLLOWED.0)
+        .with("version", FOLLOWED.1)
+        .with("server_product", "Stafett")
+        .with("server_version", env!("CARGO_PKG_VERSION"))
         .with("platform", "Rust")
-        .with("information", "one broker for logs, queues and live topics")
+        .with(
+            "information",
+            "Stafett: one broker for logs, queues and live topics",
+        )
         .finish();
     connection::Start {
         version_major: 0,
         version_minor: 9,
         server_properties,
-        mechanisms: Bytes::from_static(auth::MECHANISMS.as_bytes()),
+        mechanisms: Bytes::from_static(auth::mechanisms(peer).as_bytes()),
         locales: Bytes::from_static(b"en_US"),
     }
     .into()

@@ -1,5 +1,5 @@
-//! What a connection has read and not understood yet. An idle connection has no buffer: memory is taken when there is
-//! something to read.
+//! What a connection has read and not understood yet. An idle connection has no buffer: memory is taken when
+//! there is something to read.
 
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ impl Input {
         }
     }
 
-    /// Reads what is there, with the memory taken for it before; nothing at the end of the stream. Safe to cancel.
+    /// Reads what is there, with the memory taken for it before; nothing at the end of the stream. Safe to
+    /// cancel.
     pub(crate) async fn read(
         &mut self,
         stream: &ReadHalf<'_>,

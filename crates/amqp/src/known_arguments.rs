@@ -1,5 +1,5 @@
-//! Which arguments of queues have a meaning for which type, as RabbitMQ 4.0.5 knows them (the capabilities of its queue types).
-//! Those of another type are refused; those of none are kept, shown, and have no effect.
+//! Which arguments of queues have a meaning for which type, as RabbitMQ 4.0.5 knows them (the capabilities of
+//! its queue types). Those of another type are refused; those of none are kept, shown, and have no effect.
 
 use stafett_amqp_wire::Table;
 

@@ -15,14 +15,15 @@
 //! - `handshake`, `auth`: how a connection begins
 //! - `session`: what an open connection does; one file per class of methods
 //! - `content`: messages of AMQP as messages of the core, and back
-//! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them; `known_arguments`: which
-//!   argument is for which type; `equivalence`: whether a declaration means what is there
+//! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them;
+//!   `known_arguments`: which argument is for which type; `equivalence`: whether a declaration means what is
+//!   there
 //! - `facts`: what of a message decides its way when it is routed again
 //! - `exception`: what ends a channel or a connection; `error`: from every error of the core to that
 //! - `metrics`, `settings`
 //!
-//! This crate must not know files, other protocols or how the broker stores anything. It keeps no state of its own
-//! beyond connections and the addresses of direct replies: all else is the broker's.
+//! This crate must not know files, other protocols or how the broker stores anything. It keeps no state of
+//! its own beyond connections and the addresses of direct replies: all else is the broker's.
 
 mod amqp;
 mod arguments;

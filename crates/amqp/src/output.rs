@@ -1,5 +1,5 @@
-//! What a connection has to write: small things are gathered in one buffer, large bodies stay where they are, and all
-//! of it leaves with few vectored writes.
+//! What a connection has to write: small things are gathered in one buffer, large bodies stay where they are,
+//! and all of it leaves with few vectored writes.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,7 +11,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use stafett_amqp_wire::{Frame, FrameKind, Method};
 use tokio::io::AsyncWrite;
 
-/// Bodies from here on are written from where they lie; smaller ones are copied, which is cheaper than a piece.
+/// Bodies from here on are written from where they lie; smaller ones are copied, which is cheaper than a
+/// piece.
 pub(crate) const SHARED_BYTES_MIN: usize = 2048;
 /// Pieces per system call.
 const SLICES_MAX: usize = 64;

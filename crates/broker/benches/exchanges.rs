@@ -1,9 +1,9 @@
-//! What exchanges cost with few and with many bindings: binding, publishing, memory, restart, and the look-up alone.
-//! `cargo bench -p stafett-broker --bench exchanges`
+//! What exchanges cost with few and with many bindings: binding, publishing, memory, restart, and the look-up
+//! alone. `cargo bench -p stafett-broker --bench exchanges`
 //!
-//! Publishing goes through the broker into a queue on a journal in memory, in batches of 64 with keys that differ, and is the
-//! best of many rounds; binding is on a journal on disk, each binding staged when the one before is, all of them
-//! durable at the end.
+//! Publishing goes through the broker into a queue on a journal in memory, in batches of 64 with keys that
+//! differ, and is the best of many rounds; binding is on a journal on disk, each binding staged when the one
+//! before is, all of them durable at the end.
 
 #![expect(
     clippy::print_stdout,

@@ -1,8 +1,9 @@
 //! What a message costs in the core: published, stored in the journal, handed out, settled.
 //! `cargo bench -p stafett-broker --bench queues [-- NAME]`
 //!
-//! Prints messages per second through the whole of it and the processor time of all threads per message: batches of
-//! 100 messages of 100 bytes, one producer that keeps 50 batches under way, one consumer, two worker threads, a journal on disk.
+//! Prints messages per second through the whole of it and the processor time of all threads per message:
+//! batches of 100 messages of 100 bytes, one producer that keeps 50 batches under way, one consumer, two
+//! worker threads, a journal on disk.
 
 #![expect(
     clippy::print_stdout,

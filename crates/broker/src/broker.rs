@@ -1,37 +1,31 @@
 //! The broker: what front ends ask of the core.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
+use stafett_groups::registry::LoadError;
+use stafett_groups::{GroupSettings, Groups};
 use stafett_journal::{
-    Append, Bounds, Change, Frame, Journal, LogSpec, Outcome, ProducerSeen, ReadRequest, ReadTicket, Refusal,
-    Space, StateChange, StateItem, StateSpace, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket,
-    Watch,
+    Append, Bounds, Change, Frame, Journal, LogSpec, ProducerSeen, ReadRequest, ReadTicket, Refusal, Space,
+    StateChange, StateItem, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
 };
-use stafett_model::{Codec, Durability, Epoch, LogId, Offset, ProducerId};
+use stafett_model::{Codec, Durability, Epoch, LogId, Namespace, Offset, ProducerId, SharedLock};
+use stafett_store::{NotStored, only_outcome, spaces};
+use stafett_topics::{ProducerIds, Topic, TopicId, TopicSettings, Topics};
 use tokio_util::task::TaskTracker;
 
 use crate::definitions::respec;
 use crate::delayed::{Delayed, Releasing};
 use crate::exchanges::way::{Way, WayBack};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, Stored};
-use crate::groups::registry::LoadError;
-use crate::groups::{GroupSettings, Groups};
 use crate::live::{Live, LiveSettings};
-use crate::namespace::Namespace;
 use crate::overrides::Overrides;
-use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
+use crate::queues::clock::Clock;
 use crate::queues::load::LoadQueuesError;
 use crate::readers::Readers;
-use crate::topic::{Topic, TopicId, TopicSettings};
-use crate::topics::Topics;
 
-/// Definitions of topics: key topic id (big-endian), value [`Topic::encode`].
-pub(crate) const TOPIC_SPACE: StateSpace = StateSpace(1);
-/// What there is one of: the cluster's id, the block of producer ids, the settings that topics followed last.
-pub(crate) const CLUSTER_SPACE: StateSpace = StateSpace(2);
 const CLUSTER_ID_KEY: &[u8] = b"cluster-id";
 const DEFAULTS_KEY: &[u8] = b"defaults";
 /// Topics whose logs are changed together when what they follow changes.
@@ -53,7 +47,7 @@ pub struct Broker {
     /// As it was started.
     base: BrokerSettings,
     /// What holds now: those with what was set since.
-    settings: Arc<RwLock<BrokerSettings>>,
+    settings: Arc<SharedLock<BrokerSettings>>,
     pub(crate) overrides: Overrides,
     pub(crate) no_settings: Arc<TopicSettings>,
     /// Changes of definitions that are under way.
@@ -117,15 +111,6 @@ pub struct Rules {
     pub codec: Option<Codec>,
 }
 
-/// A change was not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotStored {
-    #[error(transparent)]
-    Refused(Refusal),
-    #[error("the journal stopped before it could tell whether the change was stored")]
-    Unknown,
-}
-
 /// Why a broker could not start on its journal.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
@@ -139,6 +124,22 @@ pub enum StartError {
     Queues(#[from] LoadQueuesError),
     #[error(transparent)]
     NotStored(#[from] NotStored),
+}
+
+/// Inserts a topic that was loaded. Of two with one name the later one is served: the deletion of the earlier
+/// one was lost with a part of the journal. Ids of logs rise.
+fn insert_newer(topics: &Topics, topic: Topic) {
+    let Some(other) = topics.named(&topic.name) else {
+        return topics.insert(Arc::new(topic));
+    };
+    tracing::error!(
+        topic = &*topic.name,
+        "two definitions of one topic are left: the deletion of the earlier one is lost, and the later one is served"
+    );
+    if other.log(0) < topic.log(0) {
+        topics.remove(&other);
+        topics.insert(Arc::new(topic));
+    }
 }
 
 impl Broker {
@@ -156,7 +157,7 @@ impl Broker {
         let no_settings: Arc<TopicSettings> = Arc::default();
         let topics = Arc::new(Topics::default());
         let mut unknown = None;
-        journal.load_state(TOPIC_SPACE, &mut |item| {
+        journal.load_state(spaces::TOPICS, &mut |item| {
             let StateItem::Value { key, value } = item else {
                 return;
             };
@@ -164,7 +165,7 @@ impl Broker {
                 return;
             };
             match Topic::decode(TopicId(id), value, &no_settings) {
-                Some(topic) => topics.insert(Arc::new(topic)),
+                Some(topic) => insert_newer(&topics, topic),
                 None => unknown = Some(id),
             }
         })?;
@@ -172,7 +173,7 @@ impl Broker {
             return Err(StartError::Definition(id));
         }
         let (mut cluster_id, mut defaults) = (None, None);
-        journal.load_state(CLUSTER_SPACE, &mut |item| match item {
+        journal.load_state(spaces::CLUSTER, &mut |item| match item {
             StateItem::Value {
                 key: CLUSTER_ID_KEY,
                 value,
@@ -195,7 +196,7 @@ impl Broker {
         let overrides = Overrides::load(&*journal)?;
         // Everything is loaded before anything is appended.
         let live = Arc::new(Live::open(Arc::clone(&journal), live)?);
-        let now = Arc::new(RwLock::new(overrides.over(settings)));
+        let now = Arc::new(SharedLock::new(overrides.over(settings)));
         let (way, delayed) = open_way(&journal, &topics, settings.logs.durability, &now)?;
         let broker = Self {
             readers: Readers::new(Arc::clone(&journal)),
@@ -248,7 +249,8 @@ impl Broker {
         &self.exchanges
     }
 
-    /// What is counted of messages on their way through exchanges, of those that wait there, and of those that are read.
+    /// What is counted of messages on their way through exchanges, of those that wait there, and of those
+    /// that are read.
     pub fn register_routing_metrics(&self, registry: &mut Registry) {
         self.exchanges.metrics.register(registry);
         self.delayed.metrics().register(registry);
@@ -295,7 +297,7 @@ impl Broker {
 
     /// What holds now.
     pub fn settings(&self) -> BrokerSettings {
-        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+        *self.settings.read()
     }
 
     /// What it was started with.
@@ -360,7 +362,10 @@ impl Broker {
             Append::state([Frame::Truncate { log, before }], StateWait::Synced)
         };
         let outcomes = self.journal.append(logs.iter().map(append).collect()).await;
-        outcomes.into_iter().map(|outcome| only(Some(&outcome))).collect()
+        outcomes
+            .into_iter()
+            .map(|outcome| only_outcome(Some(&outcome)))
+            .collect()
     }
 
     /// What a topic's logs promise.
@@ -371,7 +376,7 @@ impl Broker {
     /// Brings what was set while running into force.
     pub(crate) async fn apply_overrides(&self) -> Result<(), NotStored> {
         let (before, now) = (self.settings(), self.overrides.over(self.base));
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.settings.write() = now;
         if before.logs == now.logs {
             return Ok(());
         }
@@ -391,8 +396,15 @@ impl Broker {
                 let append = |topic: &Arc<Topic>| {
                     Append::state(respec(topic, self.log_spec(topic)), StateWait::Written)
                 };
-                // A topic that is being deleted has no logs to change.
-                drop(self.journal.append(topics.iter().map(append).collect()).await);
+                let outcomes = self.journal.append(topics.iter().map(append).collect()).await;
+                for outcome in &outcomes {
+                    match only_outcome(Some(outcome)) {
+                        // A topic that is being deleted has no logs to change.
+                        Ok(()) | Err(NotStored::Refused(Refusal::NoSuchLog(_))) => {}
+                        // The settings are not stored, so that the next start tries it again.
+                        Err(why) => return Err(why),
+                    }
+                }
             }
         }
         self.put(DEFAULTS_KEY, now).await
@@ -400,7 +412,7 @@ impl Broker {
 
     async fn put(&self, key: &'static [u8], value: Vec<u8>) -> Result<(), NotStored> {
         let change = StateChange {
-            space: CLUSTER_SPACE,
+            space: spaces::CLUSTER,
             key: Bytes::from_static(key),
             change: Change::Put(value.into()),
         };
@@ -409,7 +421,7 @@ impl Broker {
 
     pub(crate) async fn store(&self, frames: impl IntoIterator<Item = Frame>) -> Result<(), NotStored> {
         let append = Append::state(frames, StateWait::Synced);
-        only(self.journal.append(vec![append]).await.pop().as_ref())
+        only_outcome(self.journal.append(vec![append]).await.pop().as_ref())
     }
 }
 
@@ -418,11 +430,12 @@ fn open_way(
     journal: &Arc<dyn Journal>,
     topics: &Arc<Topics>,
     durability: Durability,
-    settings: &Arc<RwLock<BrokerSettings>>,
+    settings: &Arc<SharedLock<BrokerSettings>>,
 ) -> Result<(Way, Releasing), StartError> {
     let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
-    let delayed = Arc::new(Delayed::open(Arc::clone(journal))?);
-    let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability)?;
+    let clock = Arc::new(Clock::start());
+    let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(&clock))?);
+    let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability, clock)?;
     let way = Way {
         exchanges: Arc::new(exchanges),
         queues,
@@ -441,13 +454,4 @@ fn open_way(
 /// How what topics follow is remembered.
 fn stored_form(logs: &LogSpec) -> Vec<u8> {
     format!("{logs:?}").into_bytes()
-}
-
-/// What the outcome of an append without batches says.
-pub(crate) fn only(outcome: Option<&Outcome>) -> Result<(), NotStored> {
-    match outcome {
-        Some(Outcome::Committed(_)) => Ok(()),
-        Some(Outcome::Refused(refusal)) => Err(NotStored::Refused(*refusal)),
-        Some(Outcome::Unknown) | None => Err(NotStored::Unknown),
-    }
 }

@@ -1,22 +1,28 @@
 //! Changes of definitions: topics are created, changed, grown and deleted.
 //!
-//! Every change is a task of the broker's own: it goes on to its end when nobody waits for it any more, so that what
-//! is stored and what is known never part, and no name stays claimed. Changes of one topic come one after the other.
+//! Every change is a task of the broker's own: it goes on to its end when nobody waits for it any more, so
+//! that what is stored and what is known never part, and no name stays claimed. Changes of one topic come one
+//! after the other.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_journal::{Append, Change, Frame, LogSpec, StateChange, StateWait, Ticket};
+use stafett_journal::{Append, Change, Frame, LogSpec, Refusal, StateWait, Ticket};
 use stafett_model::{LogId, TopicName, TopicNameError};
+use stafett_store::{NotStored, only_outcome, spaces, state_frame};
+use stafett_topics::{Claim, Topic, TopicId, TopicSettings};
 use tokio::task::JoinHandle;
 
-use crate::broker::{Broker, NotStored, TOPIC_SPACE, only};
+use crate::broker::Broker;
 use crate::live::logs::{LogRule, topics_of};
-use crate::topic::{Topic, TopicId, TopicSettings};
-use crate::topics::Claim;
+use crate::queues::flush::Staged;
+
+/// The pause before a refused change of logs is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 10_000;
@@ -140,7 +146,8 @@ impl Broker {
         self.change_live_logs(&rules).await
     }
 
-    /// Puts other rules in force of what is stored behind live topics; if a stored topic cannot be made, those before stay.
+    /// Puts other rules in force of what is stored behind live topics; if a stored topic cannot be made,
+    /// those before stay.
     pub async fn change_live_logs(self: &Arc<Self>, rules: &[LogRule]) -> Result<(), CreateError> {
         let topics = topics_of(self, rules).await?;
         self.live().set_logs(topics);
@@ -178,13 +185,13 @@ impl Broker {
     }
 
     async fn settle_created(
-        &self,
+        self: &Arc<Self>,
         claimed: Vec<(Arc<Topic>, LogSpec)>,
         ticket: Ticket,
     ) -> Vec<Result<(), NotStored>> {
         let mut outcomes = ticket.await.into_iter();
         let settle = |(topic, spec): (Arc<Topic>, LogSpec)| {
-            let stored = only(outcomes.next().as_ref());
+            let stored = only_outcome(outcomes.next().as_ref());
             if stored.is_ok() {
                 self.topics.insert(Arc::clone(&topic));
                 self.catch_up(&topic, spec);
@@ -216,11 +223,28 @@ impl Broker {
         self.change(async move { broker.delete_topic_here(id).await })
     }
 
+    /// The parts of a run of logs that exist. Damage to the journal may have taken the others, and an append
+    /// that names one of them is refused.
+    fn existing(&self, (first, count): (LogId, u32)) -> Vec<(LogId, u32)> {
+        let mut parts: Vec<(LogId, u32)> = Vec::new();
+        for id in (first.0..).map(LogId).take(count as usize) {
+            if self.journal.bounds(id).is_none() {
+                continue;
+            }
+            match parts.last_mut() {
+                Some((begin, length)) if begin.0 + u64::from(*length) == id.0 => *length += 1,
+                _ => parts.push((id, 1)),
+            }
+        }
+        parts
+    }
+
     /// The same within another change, that goes on to its end.
     pub(crate) async fn delete_topic_here(&self, id: TopicId) -> Result<(), DeleteError> {
         let topic = self.topics.claim_existing(id).await;
         let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
         let mut frames: Vec<Frame> = runs(&topic)
+            .flat_map(|run| self.existing(run))
             .map(|(first, count)| Frame::DeleteLogs { first, count })
             .collect();
         frames.push(stored(id, Change::Delete));
@@ -322,12 +346,37 @@ impl Broker {
         Ok((Arc::new(altered), spec))
     }
 
-    /// Lets a topic's logs follow the broker's settings, if these changed while its definition was being stored.
-    fn catch_up(&self, topic: &Topic, stored: LogSpec) {
+    /// Lets a topic's logs follow the broker's settings, if these changed while its definition was being
+    /// stored. Refused, that is tried again until the broker stops.
+    fn catch_up(self: &Arc<Self>, topic: &Topic, stored: LogSpec) {
         let spec = self.log_spec(topic);
-        if spec != stored {
-            drop(self.append(vec![Append::state(respec(topic, spec), StateWait::Written)]));
+        if spec == stored {
+            return;
         }
+        let Staged::Refused(why) = Staged::of(&*self.journal, respec(topic, spec)) else {
+            return;
+        };
+        tracing::warn!(
+            "topic {}: its logs wait to follow the settings: {why}",
+            topic.name
+        );
+        let (broker, id, stop) = (Arc::downgrade(self), topic.id, self.queues.stopped());
+        let again = async move {
+            loop {
+                tokio::time::sleep(AGAIN).await;
+                let Some(broker) = broker.upgrade() else { return };
+                let Some(topic) = broker.topics.with_id(id) else {
+                    return;
+                };
+                let respec = respec(&topic, broker.log_spec(&topic));
+                match Staged::of(&*broker.journal, respec) {
+                    Staged::Stored | Staged::Waits(_) | Staged::Refused(Refusal::Closed) => return,
+                    Staged::Refused(_) => {}
+                }
+            }
+        };
+        self.queues
+            .spawn(async move { stop.run_until_cancelled(again).await });
     }
 
     fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
@@ -373,9 +422,9 @@ fn definition(topic: &Topic, spec: LogSpec) -> Append {
 }
 
 fn stored(id: TopicId, change: Change) -> Frame {
-    Frame::State(StateChange {
-        space: TOPIC_SPACE,
-        key: Bytes::copy_from_slice(&id.0.to_be_bytes()),
+    state_frame(
+        spaces::TOPICS,
+        Bytes::copy_from_slice(&id.0.to_be_bytes()),
         change,
-    })
+    )
 }

@@ -1,36 +1,19 @@
-//! Namespaces: isolated sets of queues and exchanges.
+//! Deletion of a namespace with everything in it.
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::broker::{Broker, NotStored};
+use stafett_model::Namespace;
+use stafett_store::NotStored;
+use stafett_topics::names::topic_prefix;
+
+use crate::broker::Broker;
 use crate::definitions::{Changing, DeleteError};
 use crate::exchanges::NamespaceError;
-use crate::names::topic_prefix;
-
-/// The name of a namespace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Namespace(Arc<str>);
-
-/// Bytes of the longest name of a namespace, an exchange or a queue, and of a binding key.
-pub const NAME_BYTES_MAX: usize = 255;
-
-impl Namespace {
-    /// The namespace that is always there.
-    pub const DEFAULT: &'static str = "/";
-
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 impl Broker {
-    /// Deletes a namespace with all that is in it: queues, topics that were declared there, exchanges and bindings. At once
-    /// nobody finds it; what was in it goes step by step until what is returned resolves, also over a crash.
+    /// Deletes a namespace with all that is in it: queues, topics that were declared there, exchanges and
+    /// bindings. At once nobody finds it; what was in it goes step by step until what is returned resolves,
+    /// also over a crash.
     pub fn delete_namespace(self: &Arc<Self>, namespace: &Namespace) -> Changing<(), NamespaceError> {
         let (broker, namespace) = (Arc::clone(self), namespace.clone());
         self.change(async move {
@@ -69,23 +52,5 @@ impl Broker {
             }
         }
         Ok(())
-    }
-}
-
-impl Default for Namespace {
-    fn default() -> Self {
-        Self::new(Self::DEFAULT)
-    }
-}
-
-impl std::borrow::Borrow<str> for Namespace {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Namespace {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
     }
 }

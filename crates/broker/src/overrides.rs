@@ -1,22 +1,23 @@
-//! Settings that are made while the broker runs, beyond those of single topics: of all brokers, of this one, of a group.
+//! Settings that are made while the broker runs, beyond those of single topics: of all brokers, of this one,
+//! of a group.
 //!
-//! They are stored as keyed state. What topics follow is the broker's settings with these over them; what only a front
-//! end knows is kept for it.
+//! They are stored as keyed state. What topics follow is the broker's settings with these over them; what
+//! only a front end knows is kept for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use stafett_journal::{Change, Frame, Journal, StateChange, StateItem, StateSpace, StateUnreadable};
+use stafett_groups::GroupOverrides;
+use stafett_journal::{Change, Frame, Journal, StateChange, StateItem, StateUnreadable};
+use stafett_model::SharedLock;
+use stafett_store::{NotStored, spaces};
+use stafett_topics::TopicSettings;
 use tokio::sync::Semaphore;
 
-use crate::broker::{Broker, BrokerSettings, NotStored};
+use crate::broker::{Broker, BrokerSettings};
 use crate::definitions::{AlterError, Changing};
-use crate::groups::GroupOverrides;
-use crate::topic::TopicSettings;
 
-/// Key: [`Scope::key`]; value: the settings as topics store theirs.
-const SPACE: StateSpace = StateSpace(10);
 /// Scopes with settings of their own.
 const SCOPES_MAX: usize = 100_000;
 
@@ -35,7 +36,7 @@ pub type ReadGroupSettings = fn(&TopicSettings) -> GroupOverrides;
 
 #[derive(Debug)]
 pub(crate) struct Overrides {
-    set: RwLock<BTreeMap<Scope, Arc<TopicSettings>>>,
+    set: SharedLock<BTreeMap<Scope, Arc<TopicSettings>>>,
     read_group: OnceLock<ReadGroupSettings>,
     /// The one permit is held while one of them is being changed.
     turn: Semaphore,
@@ -65,7 +66,7 @@ impl Overrides {
     pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
         let mut set = BTreeMap::new();
         let mut unknown = false;
-        journal.load_state(SPACE, &mut |item| {
+        journal.load_state(spaces::OVERRIDES, &mut |item| {
             if let StateItem::Value { key, mut value } = item {
                 match (Scope::of(key), TopicSettings::decode(&mut value)) {
                     (Some(scope), Some(settings)) => drop(set.insert(scope, Arc::new(settings))),
@@ -78,7 +79,7 @@ impl Overrides {
             return Err(StateUnreadable(why.to_owned()));
         }
         Ok(Self {
-            set: RwLock::new(set),
+            set: SharedLock::new(set),
             read_group: OnceLock::new(),
             turn: Semaphore::new(1),
         })
@@ -86,7 +87,7 @@ impl Overrides {
 
     /// What holds where `base` was set at the start.
     pub(crate) fn over(&self, base: BrokerSettings) -> BrokerSettings {
-        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set.read();
         [Scope::Cluster, Scope::Broker]
             .iter()
             .filter_map(|scope| set.get(scope))
@@ -106,7 +107,6 @@ impl Broker {
     /// What was set in a scope while running; nothing at first.
     pub fn scoped_settings(&self, scope: &Scope) -> Arc<TopicSettings> {
         let set = self.overrides.set.read();
-        let set = set.unwrap_or_else(PoisonError::into_inner);
         set.get(scope)
             .cloned()
             .unwrap_or_else(|| Arc::clone(&self.no_settings))
@@ -115,13 +115,11 @@ impl Broker {
     /// The scopes in which something is set.
     pub fn scopes(&self) -> Vec<Scope> {
         let set = self.overrides.set.read();
-        set.unwrap_or_else(PoisonError::into_inner)
-            .keys()
-            .cloned()
-            .collect()
+        set.keys().cloned().collect()
     }
 
-    /// Lets groups follow the settings of their scopes, as `read` reads them. The first one that is given counts.
+    /// Lets groups follow the settings of their scopes, as `read` reads them. The first one that is given
+    /// counts.
     pub fn learn_group_settings(&self, read: ReadGroupSettings) {
         let _known_already = self.overrides.read_group.set(read);
         for scope in self.scopes() {
@@ -162,7 +160,7 @@ impl Broker {
                 Change::Put(value.into())
             };
             let key = scope.key();
-            let space = SPACE;
+            let space = spaces::OVERRIDES;
             broker
                 .store([Frame::State(StateChange { space, key, change })])
                 .await?;
@@ -175,7 +173,7 @@ impl Broker {
 
 impl Overrides {
     fn put(&self, scope: Scope, settings: TopicSettings, none: &TopicSettings) {
-        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut set = self.set.write();
         if settings == *none {
             set.remove(&scope);
         } else {

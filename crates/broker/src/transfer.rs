@@ -1,14 +1,17 @@
-//! Moving what waits in one queue into another: a task of the broker's own, that ends whether or not its caller waits.
+//! Moving what waits in one queue into another: a task of the broker's own, that ends whether or not its
+//! caller waits.
 //!
-//! Some messages at a time are taken, stored where they go and settled where they were, in one append, and only then the next: a move
-//! of any length holds few of them. What cannot be stored goes back to its place, and the move ends there.
+//! Some messages at a time are taken, stored where they go and settled where they were, in one append, and
+//! only then the next: a move of any length holds few of them. What cannot be stored goes back to its place,
+//! and the move ends there.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_journal::Refusal;
+use stafett_store::NotStored;
 
-use crate::broker::{Broker, NotStored};
+use crate::broker::Broker;
 use crate::definitions::Changing;
 use crate::exchanges::Target;
 use crate::exchanges::way::Way;
@@ -50,7 +53,8 @@ pub enum Stopped {
 }
 
 impl Broker {
-    /// Moves up to `count` messages from the front of a queue into another one, whether or not anybody waits for that.
+    /// Moves up to `count` messages from the front of a queue into another one, whether or not anybody waits
+    /// for that.
     pub fn move_messages(
         &self,
         from: &Arc<Queue>,
@@ -124,6 +128,11 @@ impl Transfer {
                 Ok(()) => return Ok((taken.moved(), stopped)),
                 Err(NotMoved::Misfit { at, why }) => (why, at),
                 Err(NotMoved::All(why)) => return Err(why),
+                Err(NotMoved::TooMany) if taken.deliveries().len() > 1 => {
+                    taken.keep(taken.deliveries().len() / 2);
+                    continue;
+                }
+                Err(NotMoved::TooMany) => return Err(Stopped::TooLarge),
             };
             if fit == 0 {
                 return Err(why);
@@ -160,6 +169,7 @@ impl Transfer {
             NotTogether::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },
             NotTogether::SourceGone => NotMoved::All(Stopped::SourceGone),
             NotTogether::NotStored(NotStored::Refused(Refusal::DiskFull)) => NotMoved::All(Stopped::NoSpace),
+            NotTogether::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => NotMoved::TooMany,
             NotTogether::NotStored(NotStored::Refused(Refusal::NoSuchLog(_))) => {
                 NotMoved::All(Stopped::TargetGone)
             }
@@ -176,6 +186,8 @@ enum NotMoved {
         why: Stopped,
     },
     All(Stopped),
+    /// They do not fit into one append: segments are small.
+    TooMany,
 }
 
 fn reason(why: Refused) -> Stopped {

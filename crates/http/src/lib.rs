@@ -1,7 +1,9 @@
-//! The HTTP listener: `/health`, `/metrics`, a page that says what this is, and whatever routers are merged in.
+//! The HTTP listener: `/health`, `/metrics`, a page that says what this is, and whatever routers are merged
+//! in.
 //!
-//! It must not know what is behind those routers, nor any message protocol. Accepting, the number of connections and
-//! the graceful end are the business of `stafett-net`; here are the limits that HTTP itself needs.
+//! It must not know what is behind those routers, nor any message protocol. Accepting, the number of
+//! connections and the graceful end are the business of `stafett-net`; here are the limits that HTTP itself
+//! needs.
 //!
 //! - [`health`]: the state of the process, as one word
 //! - [`metrics`]: the registry as text

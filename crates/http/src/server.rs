@@ -96,7 +96,8 @@ impl Protocol for HttpServer {
     }
 }
 
-/// The routes, whose handlers see where to leave what the connection goes on as, and what bounds the bodies that they read.
+/// The routes, whose handlers see where to leave what the connection goes on as, and what bounds the bodies
+/// that they read.
 struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,

@@ -1,4 +1,5 @@
-//! Measures the journal alone: appends of batches to some logs at a durability level, and then reads them back.
+//! Measures the journal alone: appends of batches to some logs at a durability level, and then reads them
+//! back.
 //!
 //! `cargo run --release -p stafett-journal --example append -- DIR LEVEL BATCH_BYTES BATCHES LOGS IN_FLIGHT`
 

@@ -1,5 +1,5 @@
-//! How long small appends wait beside large ones: a thread that stores 100 bytes at a time at `sync`, one behind the other,
-//! while another stores bodies of so many MiB, with pauses between.
+//! How long small appends wait beside large ones: a thread that stores 100 bytes at a time at `sync`, one
+//! behind the other, while another stores bodies of so many MiB, with pauses between.
 //!
 //! `beside_large DIR LARGE_MIB LARGE_LEVEL PAUSE_MS SECONDS`
 #![allow(

@@ -1,19 +1,22 @@
 //! The contract of every journal: logs and offsets, never files.
 //!
-//! What was acknowledged under a level is there after that level's failure, in order, once. What was refused never
-//! appears. An append whose outcome is unknown may or may not be there after a restart, as a whole.
+//! What was acknowledged under a level is there after that level's failure, in order, once. What was refused
+//! never appears. An append whose outcome is unknown may or may not be there after a restart, as a whole.
 //!
 //! # Levels
 //!
 //! A log has a level, and an append may ask for a lower one ([`Append::level`]). Then:
 //!
-//! - It is acknowledged under its own level: at `os` it never waits for a sync, and after a loss of power it may be gone.
-//! - The order in a log stays one. A batch can be read once it has reached its own level and every batch before it in that
-//!   log can be read: behind one that waits for a sync, a lower one is acknowledged at once and is read when that one is.
-//! - What was acknowledged at a higher level keeps what lies before it: recovery goes on behind a prefix of what was
-//!   appended, so a lower batch is lost only together with everything behind it.
-//! - No offset ever names two records. Where lower batches were appended, offsets are reserved ahead, durably: the first of
-//!   them in a log since the start waits for that, and after an end that may have lost some, the log goes on behind a gap.
+//! - It is acknowledged under its own level: at `os` it never waits for a sync, and after a loss of power it
+//!   may be gone.
+//! - The order in a log stays one. A batch can be read once it has reached its own level and every batch
+//!   before it in that log can be read: behind one that waits for a sync, a lower one is acknowledged at once
+//!   and is read when that one is.
+//! - What was acknowledged at a higher level keeps what lies before it: recovery goes on behind a prefix of
+//!   what was appended, so a lower batch is lost only together with everything behind it.
+//! - No offset ever names two records. Where lower batches were appended, offsets are reserved ahead,
+//!   durably: the first of them in a log since the start waits for that, and after an end that may have lost
+//!   some, the log goes on behind a gap.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,12 +35,19 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// The start of the program under which batches are being written.
     fn epoch(&self) -> Epoch;
 
-    /// Reserves `count` ids for logs that a later [`Frame::CreateLogs`] creates: the first of a run without holes.
+    /// Reserves `count` ids for logs that a later [`Frame::CreateLogs`] creates: the first of a run without
+    /// holes.
     fn allocate(&self, count: u32) -> LogId;
 
-    /// Stages appends in the order given. Each is atomic; the ticket resolves when all of them have an outcome.
-    /// Appends to the same log are stored in the order in which they were staged.
+    /// Stages appends in the order given. Each is atomic; the ticket resolves when all of them have an
+    /// outcome. Appends to the same log are stored in the order in which they were staged.
     fn append(&self, appends: Vec<Append>) -> Ticket;
+
+    /// Bytes up to which a batch that is put together fits well. Larger ones are taken as long as they fit at
+    /// all.
+    fn batch_bytes(&self) -> usize {
+        usize::MAX
+    }
 
     /// Where the log starts and ends, or `None` if there is no such log.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
@@ -65,8 +75,8 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Whether space is short, and when it is not any more.
     fn space(&self) -> Space;
 
-    /// Visits what a space of keyed state held when the journal was opened: the values, by key, and then the deltas,
-    /// those of a key in the order in which they were appended. Call it before the first append.
+    /// Visits what a space of keyed state held when the journal was opened: the values, by key, and then the
+    /// deltas, those of a key in the order in which they were appended. Call it before the first append.
     fn load_state(
         &self,
         space: StateSpace,
@@ -85,30 +95,36 @@ pub trait Journal: Send + Sync + fmt::Debug {
 pub struct Append {
     pub frames: SmallVec<[Frame; 1]>,
     pub require: SmallVec<[Precondition; 1]>,
-    /// Who appends. It is refused if a log that it appends to or truncates has had a later owner; where it is itself later
-    /// than all before, it takes over the logs that it appends to. Without, nobody is asked.
+    /// Who appends. It is refused if a log that it appends to or truncates has had a later owner; where it is
+    /// itself later than all before, it takes over the logs that it appends to. Without, nobody is asked.
     pub owner: Option<OwnerEpoch>,
     /// Names the append, so that it can be sent again without harm: see [`RequestId`].
     pub request: Option<RequestId>,
-    /// Lowers the level of this append's batches below that of their logs; it never raises it. In logs at `os` and
-    /// `interval`, `memory` counts as `os`: their offsets outlive a killed process.
+    /// Lowers the level of this append's batches below that of their logs; it never raises it. In logs at
+    /// `os` and `interval`, `memory` counts as `os`: their offsets outlive a killed process.
     pub level: Option<Durability>,
+    /// Where space is short, an append without batches may use what is kept back: of that, half is for those
+    /// that settle or free something, which this says. Appends that truncate or delete logs, or do nothing
+    /// but delete state, need not say so.
+    pub frees_space: bool,
     /// How long an append without batches waits. One with batches waits for the strictest of its logs.
     pub state: StateWait,
     /// Bytes of the buffer that the bodies are slices of: what keeping them costs.
     pub pinned_bytes: usize,
 }
 
-/// Which of those that have owned a log one after the other: a later one has a higher epoch. A log that nobody has owned has 0.
+/// Which of those that have owned a log one after the other: a later one has a higher epoch. A log that
+/// nobody has owned has 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OwnerEpoch(pub u64);
 
 /// The name of an append, which its sender gives to no other.
 ///
-/// An append under an id that was stored before is not stored again: it is committed with the places of the first one,
-/// marked as duplicates, once that one has reached its level. Whether it is the same append is not looked at. What was refused
-/// is not remembered, and can be tried again under the same id. The ids of the last [`REQUESTS_KEPT`] appends that had
-/// one are known, however old; they outlive whatever their append outlives.
+/// An append under an id that was stored before is not stored again: it is committed with the places of the
+/// first one, marked as duplicates, once that one has reached its level. Whether it is the same append is not
+/// looked at. What was refused is not remembered, and can be tried again under the same id. The ids of the
+/// last [`REQUESTS_KEPT`] appends that had one are known, however old; they outlive whatever their append
+/// outlives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub [u8; 16]);
 

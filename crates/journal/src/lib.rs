@@ -1,7 +1,7 @@
 //! The journal: everything is written once, in arrival order, into one sequence; logs are indexes over it.
 //!
-//! The [`Journal`] trait is the contract: logs and offsets, never files. This crate knows batches only as far as
-//! their header goes, and no protocol, topic or queue at all.
+//! The [`Journal`] trait is the contract: logs and offsets, never files. This crate knows batches only as far
+//! as their header goes, and no protocol, topic or queue at all.
 //!
 //! - [`contract`]: the trait and what it speaks of
 //! - [`ticket`]: what a caller holds until the journal knows

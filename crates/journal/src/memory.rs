@@ -1,17 +1,17 @@
 //! A journal in memory: for tests of what lies above, and where nothing has to outlive the process.
 //!
-//! It does what the contract says with the simplest structures there are. Every level is reached at once, so that
-//! tickets are settled and batches visible before `append` returns. One lock over everything makes appends atomic.
-//! What it holds goes over to a new start by [`MemoryJournal::reopen`]; a failure loses it.
+//! It does what the contract says with the simplest structures there are. Every level is reached at once, so
+//! that tickets are settled and batches visible before `append` returns. One lock over everything makes
+//! appends atomic. What it holds goes over to a new start by [`MemoryJournal::reopen`]; a failure loses it.
 
 mod log;
-mod state;
+pub(crate) mod state;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
-use stafett_model::{BatchHeader, Epoch, LogId};
+use stafett_model::{BatchHeader, Epoch, Lock, LogId};
 
 use self::log::MemoryLog;
 use self::state::{KeyedState, visit_space};
@@ -20,6 +20,7 @@ use crate::contract::{
     ReadError, ReadRequest, Refusal, StateItem, StateSpace, StateUnreadable, Target, TimeQuery,
 };
 use crate::disk::producers::{Numbered, Verdict};
+use crate::disk::running::Moment;
 use crate::requests::Requests;
 use crate::space::Space;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
@@ -31,7 +32,7 @@ pub struct MemoryJournal {
     epoch: Epoch,
     /// The state that this start found.
     opened: KeyedState,
-    content: Mutex<Content>,
+    content: Lock<Content>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +54,7 @@ impl MemoryJournal {
         Self {
             epoch: Epoch(1),
             opened: KeyedState::default(),
-            content: Mutex::new(content),
+            content: Lock::new(content),
         }
     }
 
@@ -77,7 +78,7 @@ impl MemoryJournal {
         Self {
             epoch: Epoch(self.epoch.0 + 1),
             opened: taken.state.clone(),
-            content: Mutex::new(Content {
+            content: Lock::new(Content {
                 logs,
                 closed: false,
                 ..taken
@@ -86,7 +87,7 @@ impl MemoryJournal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock()
     }
 }
 
@@ -325,7 +326,7 @@ impl Content {
             };
             let base = log.push(&batch.body, &header, target.records, epoch);
             if let (1, Some(numbered)) = (batch.targets.len(), Numbered::of(&header)) {
-                log.producers.note(numbered, base, 0);
+                log.producers.note(numbered, base, Moment::default());
             }
             placed.push(Placed {
                 log: target.log,

@@ -23,6 +23,8 @@ pub struct Metrics {
     pub(crate) truncations: Counter,
     pub(crate) scrubbed_segments: Counter,
     pub(crate) damaged_segments: Counter,
+    pub(crate) missing_segments: Gauge,
+    pub(crate) unknown_logs: Gauge,
     pub(crate) segment_files: Gauge,
     pub(crate) dead_bytes: Gauge,
     pub(crate) live_bytes: Gauge,
@@ -53,6 +55,8 @@ impl Metrics {
             truncations: Counter::default(),
             scrubbed_segments: Counter::default(),
             damaged_segments: Counter::default(),
+            missing_segments: Gauge::default(),
+            unknown_logs: Gauge::default(),
             segment_files: Gauge::default(),
             dead_bytes: Gauge::default(),
             live_bytes: Gauge::default(),
@@ -131,6 +135,16 @@ impl Metrics {
             "Sealed segments found damaged",
             self.damaged_segments.clone(),
         );
+        registry.register(
+            "missing_segments",
+            "Segments that were gone at the start, though nothing replaced them",
+            self.missing_segments.clone(),
+        );
+        registry.register(
+            "unknown_logs",
+            "Logs that segments held batches of at the start and that nothing defined",
+            self.unknown_logs.clone(),
+        );
         registry.register("segments", "Segments with data", self.segment_files.clone());
         registry.register(
             "dead_bytes",
@@ -148,6 +162,10 @@ impl Metrics {
             self.tail_bytes.clone(),
         );
         registry.register("logs", "Logs", self.logs.clone());
+        self.register_times(registry);
+    }
+
+    fn register_times(&self, registry: &mut Registry) {
         registry.register(
             "write_seconds",
             "Time to write a group",

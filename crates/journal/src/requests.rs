@@ -1,8 +1,9 @@
-//! Appends that carry an id: the last of them are remembered with their outcomes, so that one that is sent again is told
-//! from a new one.
+//! Appends that carry an id: the last of them are remembered with their outcomes, so that one that is sent
+//! again is told from a new one.
 //!
-//! They are state of a space of their own: an id's value is stored with its append and deleted by the append whose id
-//! takes its place. So what is remembered survives whatever its append survives, and takes bounded space.
+//! They are state of a space of their own: an id's value is stored with its append and deleted by the append
+//! whose id takes its place. So what is remembered survives whatever its append survives, and takes bounded
+//! space.
 //!
 //! ```text
 //! key    16 bytes id
@@ -77,7 +78,8 @@ impl<W: Copy> Requests<W> {
         Some((duplicates.collect(), known.wait))
     }
 
-    /// What an append has to store besides, to be remembered under an id: two changes at most. It is remembered from now on.
+    /// What an append has to store besides, to be remembered under an id: two changes at most. It is
+    /// remembered from now on.
     pub(crate) fn note(
         &mut self,
         id: RequestId,

@@ -1,22 +1,28 @@
 //! A disk that is not there: it loses power, fails an operation, fills up and flips bits when a test says so.
 //!
-//! It keeps what programs see (the cache of an operating system) apart from what would outlive a loss of power:
+//! It keeps what programs see (the cache of an operating system) apart from what would outlive a loss of
+//! power:
 //!
-//! - What was written to a file is durable after a sync of that file. Before, any part of it may be: a loss of power
-//!   keeps what a seed decides, sector by sector, and of the file's lengths one that it had.
-//! - What was created, renamed or removed is durable after a sync of the names. Before, it may have happened or not.
-//! - A sync that fails leaves a part of what was written undone for good, though programs still see it: the next sync
-//!   says nothing of it.
+//! - What was written to a file is durable after a sync of that file. Before, any part of it may be: a loss
+//!   of power keeps what a seed decides, sector by sector, and of the file's lengths one that it had.
+//! - What was created, renamed or removed is durable after a sync of the names. Before, it may have happened
+//!   or not.
+//! - A sync that fails leaves a part of what was written undone for good, though programs still see it: the
+//!   next sync says nothing of it.
 //!
-//! A program that was killed or lost its power has handles that do nothing any more: no thread of it that is still
-//! running writes to what its successor uses.
+//! - A write ends after any byte, where the program is killed in it, the disk is full or an error ends it.
+//!
+//! A program that was killed or lost its power has handles that do nothing any more: no thread of it that is
+//! still running writes to what its successor uses.
 
 mod file;
 mod random;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
+
+use stafett_model::Lock;
 
 use self::file::FileContent;
 use self::random::Random;
@@ -24,7 +30,7 @@ use crate::disk::storage::{Storage, StorageFile};
 
 /// A disk and everything on it. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Lock<State>>);
 
 /// What goes wrong, at which change of the disk, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +43,12 @@ pub struct Fault {
 pub enum Effect {
     /// The power is gone. What the change would have done may or may not be there.
     PowerLoss,
-    /// The change fails; those behind it do not.
+    /// The program is killed: a write ends after any byte, any other change is done or not. The seed decides.
+    Kill { seed: u64 },
+    /// The change fails; those behind it do not. Any part of a write is done, from its beginning on.
     Error,
-    /// The change fails because the disk is full; those behind it do not.
+    /// The change fails because the disk is full; those behind it do not. Any part of a write is done, from
+    /// its beginning on.
     Full,
     /// From then on, all changes fail.
     Broken,
@@ -89,9 +98,22 @@ enum NameChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,
-    Failed,
-    /// It is done, but nobody hears of it and nothing comes after it.
-    Cut,
+    /// It fails; a write may have begun.
+    Failed {
+        part: Part,
+        full: bool,
+    },
+    /// The program ends in it.
+    Stopped(Part),
+}
+
+/// How much of a change is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    None,
+    Whole,
+    /// The beginning of a write, by this seed; of any other change all or nothing.
+    Beginning(u64),
 }
 
 /// The disk as one program sees it.
@@ -128,7 +150,7 @@ impl SimulatedDisk {
     pub fn fork(&self) -> Self {
         let mut state = self.lock().clone();
         state.program += 1;
-        Self(Arc::new(Mutex::new(state)))
+        Self(Arc::new(Lock::new(state)))
     }
 
     /// Stops the program that uses the disk; everything that it wrote stays.
@@ -188,7 +210,8 @@ impl SimulatedDisk {
         Some(state.files.get(state.names.get(name)?)?.bytes().to_vec())
     }
 
-    /// Damages a file: turns over the bit `bit % 8`, counted from the lowest, of byte `bit / 8`. False if there is none.
+    /// Damages a file: turns over the bit `bit % 8`, counted from the lowest, of byte `bit / 8`. False if
+    /// there is none.
     pub fn flip_bit(&self, name: &str, bit: u64) -> bool {
         let mut state = self.lock();
         let Some(id) = state.names.get(name).copied() else {
@@ -197,8 +220,16 @@ impl SimulatedDisk {
         state.files.get_mut(&id).is_some_and(|file| file.flip_bit(bit))
     }
 
+    /// Deletes a file for good, as a hand from outside does. False if there is none.
+    pub fn delete(&self, name: &str) -> bool {
+        let mut state = self.lock();
+        state.durable_names.remove(name);
+        state.pending_names.retain(|change| !change.makes(name));
+        state.names.remove(name).is_some()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -238,20 +269,31 @@ impl State {
             .fault
             .filter(|fault| fault.change == number)
             .map(|fault| fault.effect);
-        match fault {
-            _ if self.broken => Ok(Fate::Failed),
-            None => Ok(Fate::Done),
+        let failed = |full| Fate::Failed {
+            part: Part::Beginning(number),
+            full,
+        };
+        Ok(match fault {
+            _ if self.broken => Fate::Failed {
+                part: Part::None,
+                full: false,
+            },
+            None => Fate::Done,
             Some(Effect::PowerLoss) => {
                 self.powered = false;
-                Ok(Fate::Cut)
+                Fate::Stopped(Part::Whole)
             }
-            Some(Effect::Error) => Ok(Fate::Failed),
-            Some(Effect::Full) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Effect::Kill { seed }) => {
+                self.powered = false;
+                Fate::Stopped(Part::Beginning(seed))
+            }
+            Some(Effect::Error) => failed(false),
+            Some(Effect::Full) => failed(true),
             Some(Effect::Broken) => {
                 self.broken = true;
-                Ok(Fate::Failed)
+                failed(false)
             }
-        }
+        })
     }
 
     fn name_of(&self, id: FileId) -> String {
@@ -298,6 +340,14 @@ impl State {
 }
 
 impl NameChange {
+    /// Whether a file has the name after it.
+    fn makes(&self, name: &str) -> bool {
+        match self {
+            Self::Create(made, _) | Self::Rename(_, made) => made == name,
+            Self::Remove(_) => false,
+        }
+    }
+
     fn apply(&self, names: &mut BTreeMap<String, FileId>) {
         match self {
             Self::Create(name, id) => drop(names.insert(name.clone(), *id)),
@@ -315,12 +365,42 @@ fn failure(what: &str) -> io::Error {
     io::Error::other(format!("simulated: {what}"))
 }
 
-/// What a change of that fate returns.
-fn end(fate: Fate) -> io::Result<()> {
-    match fate {
-        Fate::Done => Ok(()),
-        Fate::Failed => Err(failure("an input/output error")),
-        Fate::Cut => Err(failure("the power is gone")),
+impl Fate {
+    /// Returns what the change returns.
+    fn end(self) -> io::Result<()> {
+        match self {
+            Self::Done => Ok(()),
+            Self::Failed { full: true, .. } => Err(io::ErrorKind::StorageFull.into()),
+            Self::Failed { full: false, .. } => Err(failure("an input/output error")),
+            Self::Stopped(_) => Err(failure("the program was stopped")),
+        }
+    }
+
+    /// Returns whether a change that is done as a whole or not at all is done.
+    fn is_done(self) -> bool {
+        match self {
+            Self::Done | Self::Stopped(Part::Whole) => true,
+            Self::Failed { .. } | Self::Stopped(Part::None) => false,
+            Self::Stopped(Part::Beginning(seed)) => Random::new(seed).below(2) == 0,
+        }
+    }
+
+    /// Returns how many of `bytes` that were to be written at `at` are written.
+    fn written(self, at: u64, bytes: usize) -> usize {
+        match self {
+            Self::Done => bytes,
+            Self::Failed { part, .. } | Self::Stopped(part) => part.written(at, bytes),
+        }
+    }
+}
+
+impl Part {
+    fn written(self, at: u64, bytes: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Whole => bytes,
+            Self::Beginning(seed) => Random::new(seed).cut(at, bytes),
+        }
     }
 }
 
@@ -337,10 +417,10 @@ impl Handle {
     fn change_names(&self, what: Change, name: &str, change: NameChange) -> io::Result<()> {
         let mut state = self.disk.lock();
         let fate = state.begin(self.program, what, name)?;
-        if fate != Fate::Failed {
+        if fate.is_done() {
             state.change_names(change);
         }
-        end(fate)
+        fate.end()
     }
 }
 
@@ -392,7 +472,7 @@ impl Storage for Handle {
             state.pending_names.clear();
             state.durable_names = state.names.clone();
         }
-        end(fate)
+        fate.end()
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -409,12 +489,12 @@ impl Storage for Handle {
 }
 
 impl FileHandle {
-    /// Changes the file, unless that fails or there is no space for it.
+    /// Changes the file as far as `fate` lets it, unless there is no space for it.
     fn change(
         &self,
         what: Change,
         takes: impl Fn(&FileContent) -> u64,
-        change: impl FnOnce(&mut FileContent),
+        change: impl FnOnce(&mut FileContent, Fate),
     ) -> io::Result<()> {
         let mut guard = self.disk.lock();
         let state = &mut *guard;
@@ -425,10 +505,8 @@ impl FileHandle {
         if takes(file) > free {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if fate != Fate::Failed {
-            change(file);
-        }
-        end(fate)
+        change(file, fate);
+        fate.end()
     }
 }
 
@@ -439,7 +517,10 @@ impl StorageFile for FileHandle {
         self.change(
             Change::Write,
             |file| file.needs(at, end),
-            |file| file.write(at, &bytes),
+            |file, fate| {
+                let written = fate.written(at, bytes.len());
+                file.write(at, bytes.get(..written).unwrap_or_default());
+            },
         )
     }
 
@@ -468,10 +549,10 @@ impl StorageFile for FileHandle {
         let file = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         match fate {
             Fate::Done => file.sync(),
-            Fate::Failed => file.fail_to_sync(&mut Random::new(state.changes.len() as u64)),
-            Fate::Cut => {}
+            Fate::Failed { .. } => file.fail_to_sync(&mut Random::new(state.changes.len() as u64)),
+            Fate::Stopped(_) => {}
         }
-        end(fate)
+        fate.end()
     }
 
     fn forget_unsynced(&self) -> io::Result<()> {
@@ -489,14 +570,26 @@ impl StorageFile for FileHandle {
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        self.change(Change::SetBytes, |_| 0, |file| file.set_bytes(bytes))
+        self.change(
+            Change::SetBytes,
+            |_| 0,
+            |file, fate| {
+                if fate.is_done() {
+                    file.set_bytes(bytes);
+                }
+            },
+        )
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         self.change(
             Change::Reserve,
             |file| file.needs(0, bytes),
-            |file| file.reserve(bytes),
+            |file, fate| {
+                if fate.is_done() {
+                    file.reserve(bytes);
+                }
+            },
         )
     }
 }

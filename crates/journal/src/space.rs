@@ -8,8 +8,10 @@ use tokio::sync::Notify;
 
 /// Whether space is short. Clones tell the same.
 ///
-/// It is short from the moment when no more can be taken ahead, so before anything is refused: what is on its way then
-/// still finds room, as long as nobody goes on. Deletions, settlements and other state are taken all the while.
+/// It is short from the moment when no more can be taken ahead, so before anything is refused: what is on its
+/// way then still finds room, as long as nobody goes on. Deletions, settlements and other state are taken all
+/// the while, out of what is kept back for them, of which half is for what frees space alone
+/// ([`crate::Append::frees_space`]).
 #[derive(Debug, Clone, Default)]
 pub struct Space(Arc<Shared>);
 

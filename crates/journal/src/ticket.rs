@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use stafett_model::Lock;
 use tokio::sync::oneshot;
 
 use crate::contract::{Outcome, ReadError, Run};
@@ -20,7 +21,7 @@ pub struct Ticket(Arc<Shared>);
 pub type Outcomes = SmallVec<[Outcome; 2]>;
 
 #[derive(Debug)]
-struct Shared(Mutex<State>);
+struct Shared(Lock<State>);
 
 #[derive(Debug)]
 struct State {
@@ -48,7 +49,7 @@ impl Ticket {
     /// A ticket for `appends` appends, and who settles each.
     pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = Settler>) {
         let outcomes = std::iter::repeat_n(Outcome::Unknown, appends).collect();
-        let shared = Arc::new(Shared(Mutex::new(State {
+        let shared = Arc::new(Shared(Lock::new(State {
             outcomes,
             missing: appends,
             committed: true,
@@ -94,7 +95,7 @@ impl Ticket {
 impl Glance {
     /// Whether all of it is committed; `None` while that is not decided.
     pub fn committed(&self) -> Option<bool> {
-        let state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.0.0.lock();
         (state.missing == 0).then_some(state.committed)
     }
 }
@@ -103,7 +104,7 @@ impl Future for Ticket {
     type Output = Outcomes;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcomes> {
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.0.lock();
         if state.missing == 0 {
             return Poll::Ready(std::mem::take(&mut state.outcomes));
         }
@@ -128,7 +129,7 @@ impl Settler {
     fn set(&mut self, outcome: Outcome) {
         self.settled = true;
         let waker = {
-            let mut state = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.shared.0.lock();
             state.committed &= matches!(outcome, Outcome::Committed(_));
             if let Some(slot) = state.outcomes.get_mut(self.index) {
                 *slot = outcome;

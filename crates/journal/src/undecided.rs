@@ -3,9 +3,9 @@
 //! What it has taken reaches the journal in memory behind it when it is decided, in whatever order that is.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
-use stafett_model::{Epoch, LogId};
+use stafett_model::{Epoch, Lock, LogId};
 
 use crate::contract::{
     Append, Bounds, Frame, Journal, Outcome, OwnerEpoch, ProducerSeen, ReadRequest, Refusal, StateItem,
@@ -20,22 +20,33 @@ use crate::watch::Watch;
 #[derive(Debug, Default)]
 pub struct UndecidedJournal {
     behind: Arc<MemoryJournal>,
-    taken: Mutex<Taken>,
+    taken: Lock<Taken>,
     space: Space,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
     holds: bool,
-    is_full: bool,
+    /// Of what is held, only appends with batches are.
+    holds_batches_only: bool,
+    disk: Disk,
     undecided: VecDeque<(Append, Settler)>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    #[default]
+    HasSpace,
+    Full,
+    /// What was kept back is used up as well.
+    UsedUp,
 }
 
 impl UndecidedJournal {
     pub fn over(behind: Arc<MemoryJournal>) -> Self {
         Self {
             behind,
-            taken: Mutex::default(),
+            taken: Lock::default(),
             space: Space::default(),
         }
     }
@@ -47,18 +58,37 @@ impl UndecidedJournal {
 
     /// From now on appends wait to be decided.
     pub fn hold(&self) {
-        self.lock().holds = true;
+        let mut taken = self.lock();
+        (taken.holds, taken.holds_batches_only) = (true, false);
+    }
+
+    /// From now on appends with batches wait to be decided, and no others.
+    pub fn hold_batches(&self) {
+        let mut taken = self.lock();
+        (taken.holds, taken.holds_batches_only) = (true, true);
     }
 
     /// From now on appends are decided at once again.
     pub fn let_go(&self) {
-        self.lock().holds = false;
+        let mut taken = self.lock();
+        (taken.holds, taken.holds_batches_only) = (false, false);
     }
 
-    /// As a disk that is full: batches and new logs are refused when they are appended, and nothing else is. Or no longer.
+    /// As a disk that is full: batches and new logs are refused when they are appended, and nothing else is.
+    /// Or no longer.
     pub fn set_full(&self, is_full: bool) {
-        self.lock().is_full = is_full;
-        self.set_space_short(is_full);
+        self.set_disk(if is_full { Disk::Full } else { Disk::HasSpace });
+    }
+
+    /// As a disk on which what was kept back is used up as well: everything is refused when it is appended.
+    /// Or no longer.
+    pub fn set_used_up(&self, is_used_up: bool) {
+        self.set_disk(if is_used_up { Disk::UsedUp } else { Disk::HasSpace });
+    }
+
+    fn set_disk(&self, disk: Disk) {
+        self.lock().disk = disk;
+        self.set_space_short(disk != Disk::HasSpace);
     }
 
     /// Appends that wait.
@@ -86,8 +116,13 @@ impl UndecidedJournal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
+}
+
+fn has_batches(append: &Append) -> bool {
+    let mut frames = append.frames.iter();
+    frames.any(|frame| matches!(frame, Frame::Batch(_)))
 }
 
 impl Journal for UndecidedJournal {
@@ -101,15 +136,20 @@ impl Journal for UndecidedJournal {
 
     fn append(&self, appends: Vec<Append>) -> Ticket {
         let mut taken = self.lock();
-        if !taken.holds && !taken.is_full {
+        if !taken.holds && taken.disk == Disk::HasSpace {
             return self.behind.append(appends);
         }
         let (ticket, settlers) = Ticket::new(appends.len());
         for (append, settler) in appends.into_iter().zip(settlers) {
             let takes_space = |frame: &Frame| matches!(frame, Frame::Batch(_) | Frame::CreateLogs { .. });
-            if taken.is_full && append.frames.iter().any(takes_space) {
+            let is_refused = match taken.disk {
+                Disk::HasSpace => false,
+                Disk::Full => append.frames.iter().any(takes_space),
+                Disk::UsedUp => true,
+            };
+            if is_refused {
                 settler.settle(Outcome::Refused(Refusal::DiskFull));
-            } else if taken.holds {
+            } else if taken.holds && (!taken.holds_batches_only || has_batches(&append)) {
                 taken.undecided.push_back((append, settler));
             } else {
                 let outcome = self.behind.append(vec![append]).wait().pop();

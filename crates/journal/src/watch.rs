@@ -1,9 +1,10 @@
 //! Growth as a subscription: who waits for logs to grow is told which did, and by how much.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use stafett_model::Lock;
 use tokio::sync::Notify;
 
 /// A standing interest in the growth of logs. Dropping it ends the interest.
@@ -15,7 +16,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct Shared {
     /// Tokens of the logs that grew since they were last taken.
-    grown: Mutex<HashSet<u32>>,
+    grown: Lock<HashSet<u32>>,
     /// Bytes that became visible since they were last taken.
     bytes: AtomicU64,
     notify: Notify,
@@ -38,7 +39,7 @@ impl Watch {
     pub(crate) fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
-                grown: Mutex::default(),
+                grown: Lock::default(),
                 bytes: AtomicU64::new(0),
                 notify: Notify::new(),
                 closed: AtomicBool::new(false),
@@ -59,7 +60,7 @@ impl Watch {
     /// The tokens of the logs that grew since the last call, each once.
     pub fn take(&self) -> HashSet<u32> {
         self.shared.bytes.store(0, Ordering::Release);
-        std::mem::take(&mut *self.shared.grown.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.shared.grown.lock())
     }
 
     pub(crate) fn watcher(&self, token: u32) -> Watcher {
@@ -99,11 +100,7 @@ impl Watcher {
         if self.shared.closed.load(Ordering::Acquire) {
             return false;
         }
-        self.shared
-            .grown
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(self.token);
+        self.shared.grown.lock().insert(self.token);
         self.shared.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.shared.notify.notify_one();
         true

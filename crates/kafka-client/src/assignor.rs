@@ -1,5 +1,5 @@
-//! Shares partitions out among the members of a classic group, as Kafka's `RangeAssignor` and `RoundRobinAssignor` do:
-//! whichever member leads, the others find what they expect.
+//! Shares partitions out among the members of a classic group, as Kafka's `RangeAssignor` and
+//! `RoundRobinAssignor` do: whichever member leads, the others find what they expect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ pub type Wishes = BTreeMap<Str, BTreeSet<Str>>;
 /// A member and its partitions by topic.
 pub type Shares = BTreeMap<Str, BTreeMap<Str, Vec<i32>>>;
 
-/// Neighbouring partitions of each topic to one member; the first members get one more where it does not come out even.
+/// Neighbouring partitions of each topic to one member; the first members get one more where it does not come
+/// out even.
 pub fn range(wishes: &Wishes, partitions: &BTreeMap<Str, i32>) -> Shares {
     let mut shares = nobody(wishes);
     for (topic, count) in partitions {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use stafett_model::{BatchError, BatchHeader};
 
-/// The whole batches at the front of what a partition answered; one that is cut off at the end is left out, as a
-/// broker may send it.
+/// The whole batches at the front of what a partition answered; one that is cut off at the end is left out,
+/// as a broker may send it.
 #[derive(Debug, Clone)]
 pub struct Batches {
     rest: Bytes,

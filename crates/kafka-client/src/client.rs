@@ -1,15 +1,17 @@
 //! A cluster as a client sees it: connections by broker, opened when they are needed, and retries.
 //!
-//! Requests that any broker serves go to the first one that can be reached. Those for partitions go to their leaders,
-//! those for groups to their coordinators. A connection that has ended is replaced when it is next asked for.
+//! Requests that any broker serves go to the first one that can be reached. Those for partitions go to their
+//! leaders, those for groups to their coordinators. A connection that has ended is replaced when it is next
+//! asked for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use stafett_kafka_wire::messages::metadata::MetadataResponseBroker;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use stafett_kafka_wire::{ApiKey, Request, Str};
+use stafett_model::Lock;
 use tokio::time::{Instant, sleep};
 
 use crate::connection::Connection;
@@ -30,7 +32,7 @@ pub struct Client {
 struct Shared {
     options: Options,
     servers: Vec<String>,
-    known: Mutex<Known>,
+    known: Lock<Known>,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +49,7 @@ impl Client {
             shared: Arc::new(Shared {
                 options,
                 servers: servers.to_vec(),
-                known: Mutex::default(),
+                known: Lock::default(),
             }),
         };
         client.any().await?;
@@ -59,7 +61,7 @@ impl Client {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.known.lock()
     }
 
     /// A connection to any broker.
@@ -125,8 +127,8 @@ impl Client {
         self.retrying(|| self.find_coordinator(group)).await
     }
 
-    /// From now on new connections are opened. Brokers answer the requests of one connection in their order: what must not
-    /// wait behind a request that is given up goes over another.
+    /// From now on new connections are opened. Brokers answer the requests of one connection in their order:
+    /// what must not wait behind a request that is given up goes over another.
     pub(crate) fn reconnect(&self) {
         self.known().connections.clear();
     }

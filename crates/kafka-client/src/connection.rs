@@ -1,18 +1,20 @@
 //! One connection: requests go out as they come, answers come back in their order.
 //!
-//! Two tasks own the two halves of the socket, so that a broker which stops reading until its answers are taken never
-//! stops us. The writer puts each request's waiter into a queue right before it writes; the reader gives each answer
-//! to the front of the queue. The first error ends the connection and is told to everyone who waits.
+//! Two tasks own the two halves of the socket, so that a broker which stops reading until its answers are
+//! taken never stops us. The writer puts each request's waiter into a queue right before it writes; the
+//! reader gives each answer to the front of the queue. The first error ends the connection and is told to
+//! everyone who waits.
 //!
-//! Invariants: an answer is read only up to the bound in [`Options`]; one whose correlation id is not the expected one
-//! ends the connection; the front waiter's deadline is looked at twice a second, which costs nothing per request.
+//! Invariants: an answer is read only up to the bound in [`Options`]; one whose correlation id is not the
+//! expected one ends the connection; the front waiter's deadline is looked at twice a second, which costs
+//! nothing per request.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Encoded, ErrorCode, Message as _, Request, Str, VersionRange, frame,
 };
+use stafett_model::Lock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -48,7 +51,7 @@ pub struct Connection {
     versions: Vec<(i16, VersionRange)>,
     next_id: AtomicI32,
     outgoing: mpsc::Sender<Outgoing>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Lock<Waiting>>,
     _end: DropGuard,
 }
 
@@ -142,7 +145,7 @@ impl Connection {
     fn over(stream: TcpStream, broker: Arc<str>, options: &Options) -> Self {
         let (read, write) = stream.into_split();
         let (outgoing, requests) = mpsc::channel(QUEUE_MAX);
-        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        let waiting = Arc::new(Lock::new(Waiting::default()));
         let end = CancellationToken::new();
         let tasks = TaskTracker::new();
         let (of_reader, of_writer) = (Arc::clone(&waiting), Arc::clone(&waiting));
@@ -217,8 +220,8 @@ impl Connection {
         self.send(request, version, Duration::ZERO).await?.await
     }
 
-    /// Sends a request; its answer can be waited for later, while others are sent. `wait` is how long the request
-    /// itself asks the broker to hold the answer back.
+    /// Sends a request; its answer can be waited for later, while others are sent. `wait` is how long the
+    /// request itself asks the broker to hold the answer back.
     pub async fn send<R: Request>(
         &self,
         request: &R,
@@ -296,11 +299,11 @@ impl Connection {
     }
 }
 
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(waiting: &Lock<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock()
 }
 
-fn fail_all(waiting: &Mutex<Waiting>, ended: &Ended) {
+fn fail_all(waiting: &Lock<Waiting>, ended: &Ended) {
     let queue = {
         let mut waiting = lock(waiting);
         waiting.ended.get_or_insert_with(|| ended.clone());
@@ -315,7 +318,7 @@ fn fail_all(waiting: &Mutex<Waiting>, ended: &Ended) {
 async fn write_requests(
     mut socket: OwnedWriteHalf,
     mut requests: mpsc::Receiver<Outgoing>,
-    waiting: &Mutex<Waiting>,
+    waiting: &Lock<Waiting>,
 ) -> std::io::Result<()> {
     while let Some(Outgoing { mut frame, waiter }) = requests.recv().await {
         if let Some(waiter) = waiter {
@@ -333,7 +336,7 @@ async fn write_requests(
 }
 
 /// Gives answers to who waits for them until the connection ends, and says why it did.
-async fn read_answers(mut socket: OwnedReadHalf, waiting: &Mutex<Waiting>, bytes_max: usize) -> Ended {
+async fn read_answers(mut socket: OwnedReadHalf, waiting: &Lock<Waiting>, bytes_max: usize) -> Ended {
     let mut buffer = BytesMut::new();
     let mut check = interval(DEADLINE_CHECK);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -353,7 +356,7 @@ async fn read_answers(mut socket: OwnedReadHalf, waiting: &Mutex<Waiting>, bytes
     }
 }
 
-fn give(frame: Bytes, waiting: &Mutex<Waiting>) -> Result<(), Ended> {
+fn give(frame: Bytes, waiting: &Lock<Waiting>) -> Result<(), Ended> {
     let front = lock(waiting).queue.pop_front();
     let id = frame::correlation_id(&frame);
     match front {
@@ -370,7 +373,8 @@ fn give(frame: Bytes, waiting: &Mutex<Waiting>) -> Result<(), Ended> {
     }
 }
 
-/// Why an answer of `length` bytes is not read: what begins like another protocol is that, and a port was mixed up.
+/// Why an answer of `length` bytes is not read: what begins like another protocol is that, and a port was
+/// mixed up.
 fn too_long(begins: &[u8], length: usize, bytes_max: usize) -> Arc<str> {
     let other = match begins {
         [b'A', b'M', b'Q', b'P', ..] => "AMQP",

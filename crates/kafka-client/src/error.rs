@@ -1,4 +1,5 @@
-//! What can go wrong: each error names the broker, the API and the reason, and knows whether trying again is of use.
+//! What can go wrong: each error names the broker, the API and the reason, and knows whether trying again is
+//! of use.
 
 use std::io;
 use std::sync::Arc;

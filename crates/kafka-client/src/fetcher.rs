@@ -1,8 +1,8 @@
 //! Reads partitions, as many as there are, by long polls: one request per leader on its way at any time.
 //!
-//! When an answer comes, the positions behind its batches follow from their headers, and the next request is sent
-//! before the batches are handed out: so the broker works while their records are looked at. Records are not read
-//! here, and nothing is copied.
+//! When an answer comes, the positions behind its batches follow from their headers, and the next request is
+//! sent before the batches are handed out: so the broker works while their records are looked at. Records are
+//! not read here, and nothing is copied.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -123,8 +123,8 @@ impl Fetcher {
         }
     }
 
-    /// The next answer that has batches or ends a wait; empty if nothing came in the time of one long poll, or if
-    /// all sources are stopped.
+    /// The next answer that has batches or ends a wait; empty if nothing came in the time of one long poll,
+    /// or if all sources are stopped.
     pub async fn next(&mut self) -> Result<Vec<Fetched>, ClientError> {
         if let Err(error) = self.launch().await {
             self.recover(error).await?;

@@ -1,9 +1,10 @@
-//! One partition of a producer: its batches in order, some of them on their way, and what happens when one fails.
+//! One partition of a producer: its batches in order, some of them on their way, and what happens when one
+//! fails.
 //!
-//! Answers of a connection come in the order of its requests, so waiting for the oldest batch is enough. When it fails
-//! with an error that may pass, the lane stops taking batches, looks for the leader, and sends again whatever was on
-//! its way, one by one and in order; the broker recognises what it already has. After an error that does not pass, the
-//! batches behind would leave a gap in the sequence, so they fail too.
+//! Answers of a connection come in the order of its requests, so waiting for the oldest batch is enough. When
+//! it fails with an error that may pass, the lane stops taking batches, looks for the leader, and sends again
+//! whatever was on its way, one by one and in order; the broker recognises what it already has. After an
+//! error that does not pass, the batches behind would leave a gap in the sequence, so they fail too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A client of Kafka's protocol, for tools and load generators: small, correct, and lean where it matters.
 //!
-//! It speaks to any broker of that protocol. It must not know the broker in this repository: it depends on the wire
-//! format and on the stored batch, on nothing that serves them.
+//! It speaks to any broker of that protocol. It must not know the broker in this repository: it depends on
+//! the wire format and on the stored batch, on nothing that serves them.
 //!
 //! - [`error`]: what can go wrong; every error names the broker, the API and the reason in words
 //! - [`options`]: timeouts and bounds

@@ -5,8 +5,9 @@
 //!                                              └──leave──▶ gone
 //! ```
 //!
-//! Nothing here reads records: who holds a [`Membership`] reads its partitions, calls [`Membership::beat`] at least every
-//! [`HEARTBEAT`], and joins again when it says so. All partitions are given up at each rebalance (the eager way).
+//! Nothing here reads records: who holds a [`Membership`] reads its partitions, calls [`Membership::beat`] at
+//! least every [`HEARTBEAT`], and joins again when it says so. All partitions are given up at each rebalance
+//! (the eager way).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -76,8 +77,8 @@ impl Membership {
         format!("group `{}`", self.group)
     }
 
-    /// Joins and returns what it is given: topics and partitions. Waits for the other members as long as it takes. It can
-    /// be dropped; then only [`Membership::leave`] is of use.
+    /// Joins and returns what it is given: topics and partitions. Waits for the other members as long as it
+    /// takes. It can be dropped; then only [`Membership::leave`] is of use.
     pub async fn join(&mut self) -> Result<Vec<(Str, Vec<i32>)>, ClientError> {
         self.joining = true;
         let joined = self.join_in_time().await;

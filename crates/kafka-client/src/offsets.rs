@@ -46,7 +46,8 @@ struct Question {
 }
 
 impl Client {
-    /// The offsets at `place` in all partitions of `topics`, in their order. `None` where no record is so late.
+    /// The offsets at `place` in all partitions of `topics`, in their order. `None` where no record is so
+    /// late.
     pub async fn offsets(
         &self,
         topics: &[&Topic],

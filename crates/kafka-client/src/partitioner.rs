@@ -1,5 +1,5 @@
-//! Which partition a key belongs to, as the Java client decides it (`Utils.murmur2`, `BuiltInPartitioner`), so that
-//! records of one key meet in one partition whoever sends them.
+//! Which partition a key belongs to, as the Java client decides it (`Utils.murmur2`, `BuiltInPartitioner`),
+//! so that records of one key meet in one partition whoever sends them.
 
 /// The partition of `key` among `partitions`.
 pub fn partition_of(key: &[u8], partitions: usize) -> usize {

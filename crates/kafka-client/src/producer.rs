@@ -1,13 +1,15 @@
-//! Sends records: batches per partition, in order, several on their way at once, tried again until they are stored.
+//! Sends records: batches per partition, in order, several on their way at once, tried again until they are
+//! stored.
 //!
 //! ```text
 //! push ──▶ batch of its partition ──full──▶ lane (a task per partition) ──▶ leader
 //!                                            seal, compress, send, retry ──▶ `Delivery`
 //! ```
 //!
-//! By default the producer is idempotent: the broker drops what it has already stored, so retries neither double nor
-//! reorder. Memory is bounded: batches that are on their way share [`ProducerSettings::buffer_bytes`], and `push` waits
-//! for room. Records are written into their batch at once; nothing is kept per record.
+//! By default the producer is idempotent: the broker drops what it has already stored, so retries neither
+//! double nor reorder. Memory is bounded: batches that are on their way share
+//! [`ProducerSettings::buffer_bytes`], and `push` waits for room. Records are written into their batch at
+//! once; nothing is kept per record.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,7 +61,8 @@ pub struct ProducerSettings {
     pub codec: Codec,
     /// Bytes of a batch before compression; a larger record makes a batch of its own.
     pub batch_bytes: usize,
-    /// Batches of a partition that are on their way at once. More than 1 only if idempotent, else retries reorder.
+    /// Batches of a partition that are on their way at once. More than 1 only if idempotent, else retries
+    /// reorder.
     pub in_flight_max: usize,
     /// Needs acks from all.
     pub idempotent: bool,
@@ -147,8 +150,8 @@ pub(crate) struct LaneShared {
     pub(crate) on_delivery: Box<dyn OnDelivery>,
 }
 
-/// Sends records to one topic. [`Producer::finish`] waits for the last of them; a producer that is dropped before gives
-/// up what it has not sent.
+/// Sends records to one topic. [`Producer::finish`] waits for the last of them; a producer that is dropped
+/// before gives up what it has not sent.
 pub struct Producer {
     shared: Arc<LaneShared>,
     identity: Option<(ProducerId, i16)>,
@@ -211,7 +214,8 @@ impl Producer {
         self.lanes.len()
     }
 
-    /// Records of `content` bytes (key, value, headers) that still fit the batch that is being made for a partition.
+    /// Records of `content` bytes (key, value, headers) that still fit the batch that is being made for a
+    /// partition.
     pub fn fits(&self, partition: usize, content: usize) -> bool {
         self.lanes
             .get(partition)
@@ -221,8 +225,8 @@ impl Producer {
             })
     }
 
-    /// Adds a record to the partition at place `partition`, after sending what it does not fit to. `mark` comes back in
-    /// the delivery.
+    /// Adds a record to the partition at place `partition`, after sending what it does not fit to. `mark`
+    /// comes back in the delivery.
     pub async fn push(&mut self, partition: usize, record: &Record<'_>, mark: u64) -> Result<(), BatchError> {
         let content = content(record);
         let has_batch = self
@@ -276,7 +280,8 @@ impl Producer {
         }
     }
 
-    /// Nobody answers batches that were sent without acks; the answer to a request behind them says that they were read.
+    /// Nobody answers batches that were sent without acks; the answer to a request behind them says that they
+    /// were read.
     async fn await_unanswered(&self) {
         let partitions = &self.shared.topic.partitions;
         let leaders: BTreeSet<i32> = partitions.iter().filter_map(|row| row.leader).collect();

@@ -39,8 +39,8 @@ impl Client {
         Ok(topics)
     }
 
-    /// One topic. It is never created by asking. An unknown one is an error at once; while a topic that is there has no
-    /// leaders yet, this waits for them.
+    /// One topic. It is never created by asking. An unknown one is an error at once; while a topic that is
+    /// there has no leaders yet, this waits for them.
     pub async fn topic(&self, name: &str) -> Result<Topic, ClientError> {
         // A plain loop: tasks await this, and futures of async closures are not known to be `Send`.
         let mut backoff = Backoff::new(self.options().retry_for);

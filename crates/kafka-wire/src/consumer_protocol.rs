@@ -1,7 +1,8 @@
 //! What the members of a classic consumer group tell each other inside of the opaque bytes of `JoinGroup` and
 //! `SyncGroup`: a version and a [`ConsumerProtocolSubscription`] or [`ConsumerProtocolAssignment`].
 //!
-//! As in Kafka, data of a newer version is read as the newest known one, and what follows is left alone (KIP-429).
+//! As in Kafka, data of a newer version is read as the newest known one, and what follows is left alone
+//! (KIP-429).
 
 use bytes::Bytes;
 

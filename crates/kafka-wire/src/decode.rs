@@ -1,11 +1,11 @@
 //! Reads the protocol's primitives out of a frame.
 //!
-//! Invariants: nothing is read beyond the frame or beyond the tagged field that is being read; no length or count is
-//! believed before it was held against the bytes that are left; memory for arrays is charged to a budget before it is
-//! taken. Strings and bytes are slices of the frame and cost nothing.
+//! Invariants: nothing is read beyond the frame or beyond the tagged field that is being read; no length or
+//! count is believed before it was held against the bytes that are left; memory for arrays is charged to a
+//! budget before it is taken. Strings and bytes are slices of the frame and cost nothing.
 //!
-//! Two encodings of lengths exist: `flexible` ones are unsigned varints of the length plus one, the others are
-//! big-endian integers. As in Kafka, any negative length means null.
+//! Two encodings of lengths exist: `flexible` ones are unsigned varints of the length plus one, the others
+//! are big-endian integers. As in Kafka, any negative length means null.
 
 use bytes::Bytes;
 
@@ -15,8 +15,8 @@ use crate::str::Str;
 use crate::uuid::Uuid;
 use crate::wire::Wire;
 
-/// The most memory that one byte of a frame may turn into. Holds for every struct there is, or the crate does not
-/// compile.
+/// The most memory that one byte of a frame may turn into. Holds for every struct there is, or the crate does
+/// not compile.
 const AMPLIFICATION_MAX: usize = 64;
 
 /// The longest string that the protocol carries, also where its length is a varint.
@@ -166,8 +166,8 @@ impl Decoder {
         Ok(self.opt_bytes(flexible, nullable)?.map(Records::from))
     }
 
-    /// The count of elements of at least `bytes_min` bytes each that follow, for who reads them one by one. What they take
-    /// in memory is not charged: it is up to the reader.
+    /// The count of elements of at least `bytes_min` bytes each that follow, for who reads them one by one.
+    /// What they take in memory is not charged: it is up to the reader.
     pub fn count_of(&mut self, flexible: bool, bytes_min: usize) -> Result<usize, DecodeError> {
         self.count(flexible, false, bytes_min, 0)
             .map(Option::unwrap_or_default)
@@ -238,8 +238,8 @@ impl Decoder {
         self.tags(&mut |_, _| Ok(false))
     }
 
-    /// The tagged fields of a flexible struct. `known` reads the field of that tag, or returns false to have it
-    /// skipped; it cannot read beyond the field's length, and must read all of it.
+    /// The tagged fields of a flexible struct. `known` reads the field of that tag, or returns false to have
+    /// it skipped; it cannot read beyond the field's length, and must read all of it.
     pub fn tags(
         &mut self,
         known: &mut dyn FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
@@ -362,7 +362,8 @@ impl Decoder {
         }
     }
 
-    /// Reads a count of elements that take `least` bytes each on the wire and `size` in memory, and charges them.
+    /// Reads a count of elements that take `least` bytes each on the wire and `size` in memory, and charges
+    /// them.
     fn count(
         &mut self,
         flexible: bool,

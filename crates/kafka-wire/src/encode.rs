@@ -1,7 +1,7 @@
 //! Writes the protocol's primitives into a frame.
 //!
-//! Small things go into one buffer. Byte fields of [`SPLICE_BYTES_MIN`] or more are not copied: the encoder notes where
-//! they belong, and the finished frame is a list of chunks for a vectored write.
+//! Small things go into one buffer. Byte fields of [`SPLICE_BYTES_MIN`] or more are not copied: the encoder
+//! notes where they belong, and the finished frame is a list of chunks for a vectored write.
 //!
 //! Writing never fails midway: the first thing that cannot be written is remembered and reported by
 //! [`Encoder::finish`], so that generated code is a straight line.
@@ -46,8 +46,8 @@ impl Encoder {
         Self::frame_into(BytesMut::with_capacity(256))
     }
 
-    /// A frame whose small parts go into `buffer`, which must be empty: a connection can hand in the same allocation
-    /// again and again.
+    /// A frame whose small parts go into `buffer`, which must be empty: a connection can hand in the same
+    /// allocation again and again.
     pub fn frame_into(mut buffer: BytesMut) -> Self {
         buffer.clear();
         buffer.put_bytes(0, PREFIX_BYTES);
@@ -264,8 +264,8 @@ impl Encoder {
         self.buffer.put_slice(bytes.get(..length).unwrap_or_default());
     }
 
-    /// Puts a varint in front of what was written from `from` on, which moves up. Tagged fields are small and nest two
-    /// deep at most, so this is cheaper than computing sizes ahead.
+    /// Puts a varint in front of what was written from `from` on, which moves up. Tagged fields are small and
+    /// nest two deep at most, so this is cheaper than computing sizes ahead.
     fn insert_uvarint(&mut self, from: usize, value: u32) {
         let (bytes, length) = varint(value);
         let end = self.buffer.len();

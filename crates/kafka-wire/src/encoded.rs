@@ -5,8 +5,8 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-/// Finished bytes in one or more chunks. Take the chunks one by one by iterating, or write it as a [`Buf`], which
-/// supports vectored writes.
+/// Finished bytes in one or more chunks. Take the chunks one by one by iterating, or write it as a [`Buf`],
+/// which supports vectored writes.
 #[derive(Debug, Clone)]
 pub struct Encoded {
     /// What comes first; may be empty.

@@ -1,6 +1,7 @@
 //! The protocol's error codes.
 //!
-//! Names, numbers and what may be retried are those of the protocol guide of Kafka 4.3, section "Error Codes".
+//! Names, numbers and what may be retried are those of the protocol guide of Kafka 4.3, section "Error
+//! Codes".
 
 macro_rules! error_codes {
     ($($code:literal $name:ident $retriable:literal $text:literal)*) => {

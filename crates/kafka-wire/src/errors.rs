@@ -2,11 +2,12 @@
 
 use crate::generated::api_key::ApiKey;
 
-/// Why a frame was not understood. `at` is the offset, from the frame's first byte behind its length prefix, of the
-/// length, count or value that is at fault.
+/// Why a frame was not understood. `at` is the offset, from the frame's first byte behind its length prefix,
+/// of the length, count or value that is at fault.
 ///
-/// All of these are the sender's fault, and a retry of the same bytes is of no use. After one of them the connection
-/// still stands at a frame boundary; [`DecodeError::UnsupportedVersion`] can be answered, the others end it.
+/// All of these are the sender's fault, and a retry of the same bytes is of no use. After one of them the
+/// connection still stands at a frame boundary; [`DecodeError::UnsupportedVersion`] can be answered, the
+/// others end it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("at byte {at}: {wanted} more bytes are needed, {left} are left")]

@@ -5,8 +5,8 @@
 //! response  i32 correlation id, [tags]                                        message
 //! ```
 //!
-//! A server opens a request, looks at the header, and reads the body as what the header says; a client does the same
-//! with what it remembers of the request.
+//! A server opens a request, looks at the header, and reads the body as what the header says; a client does
+//! the same with what it remembers of the request.
 
 use bytes::{Bytes, BytesMut};
 
@@ -28,9 +28,9 @@ pub fn open_request(frame: Bytes, limits: DecodeLimits) -> Result<(RequestHeader
 
 /// Reads the body of a request whose header named `R`'s API and `version`.
 ///
-/// Bytes behind the message are ignored, as Kafka does: librdkafka 2.16 sends some behind its Metadata requests. It is
-/// stricter than Kafka with texts that are not UTF-8 and with known tagged fields that are not as long as they say: here
-/// these are errors, since no client in use sends such requests.
+/// Bytes behind the message are ignored, as Kafka does: librdkafka 2.16 sends some behind its Metadata
+/// requests. It is stricter than Kafka with texts that are not UTF-8 and with known tagged fields that are
+/// not as long as they say: here these are errors, since no client in use sends such requests.
 pub fn read_request<R: Request>(mut body: Decoder, version: i16) -> Result<R, DecodeError> {
     read(&mut body, R::KEY, version)
 }

@@ -1,8 +1,8 @@
 //! The headers in front of requests and responses.
 //!
-//! Kafka's schemas for them are not generated: which header a message has depends on its API and version, and the
-//! client id keeps its two-byte length in flexible versions too (KIP-482), so that a broker can read the header of a
-//! request that is newer than itself.
+//! Kafka's schemas for them are not generated: which header a message has depends on its API and version, and
+//! the client id keeps its two-byte length in flexible versions too (KIP-482), so that a broker can read the
+//! header of a request that is newer than itself.
 
 use crate::decode::Decoder;
 use crate::encode::Encoder;
@@ -21,8 +21,8 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Reads the header of a request of any version. Fails with [`DecodeError::UnknownApi`] if no API has the key;
-    /// Kafka closes the connection then.
+    /// Reads the header of a request of any version. Fails with [`DecodeError::UnknownApi`] if no API has the
+    /// key; Kafka closes the connection then.
     pub fn decode(d: &mut Decoder) -> Result<Self, DecodeError> {
         let key = d.i16()?;
         let version = d.i16()?;

@@ -1,5 +1,5 @@
-//! The wire format of Kafka's protocol: every request that a broker of a 4.x cluster serves to clients, its response,
-//! and the frames around them, in both directions.
+//! The wire format of Kafka's protocol: every request that a broker of a 4.x cluster serves to clients, its
+//! response, and the frames around them, in both directions.
 //!
 //! - [`messages`] holds the generated structs, one module per API; `tools/kafka-codegen` writes them.
 //! - [`frame`] opens a request or response frame and closes one for sending.
@@ -7,14 +7,15 @@
 //! - [`Decoder`] and [`Encoder`] are the two ends that generated code reads from and writes to.
 //! - [`consumer_protocol`] reads and writes the metadata that classic group members send each other.
 //!
-//! Decoding copies nothing: strings, bytes and records are slices of the frame, so a decoded value that is kept for
-//! longer than its request must be copied out, or it pins the frame. Encoding does not copy large byte fields.
+//! Decoding copies nothing: strings, bytes and records are slices of the frame, so a decoded value that is
+//! kept for longer than its request must be copied out, or it pins the frame. Encoding does not copy large
+//! byte fields.
 //!
-//! What arrives is hostile: each length and count is checked against the bytes that are left and against a memory
-//! budget ([`DecodeLimits`]) before anything is allocated.
+//! What arrives is hostile: each length and count is checked against the bytes that are left and against a
+//! memory budget ([`DecodeLimits`]) before anything is allocated.
 //!
-//! This crate must not know topics, offsets, brokers or sockets: it turns bytes into structs and back. Record batches
-//! pass through as opaque bytes.
+//! This crate must not know topics, offsets, brokers or sockets: it turns bytes into structs and back. Record
+//! batches pass through as opaque bytes.
 
 mod decode;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A second implementation agrees: what is written here is read by the `kafka-protocol` crate, which writes the same
-//! bytes again, in all versions that both know. Its schemas are those of Kafka 4.1.
+//! A second implementation agrees: what is written here is read by the `kafka-protocol` crate, which writes
+//! the same bytes again, in all versions that both know. Its schemas are those of Kafka 4.1.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Encodable, Message as TheirMessage};

@@ -1,7 +1,7 @@
 //! Valid messages drawn from a seed: a decoder that makes up what it reads.
 //!
-//! A message that was decoded from draws has exactly the fields that its version has, so it can be written in that
-//! version and must come back the same. Nothing has to be generated per message for that.
+//! A message that was decoded from draws has exactly the fields that its version has, so it can be written in
+//! that version and must come back the same. Nothing has to be generated per message for that.
 
 use bytes::Bytes;
 

@@ -8,8 +8,8 @@ use crate::version::VersionRange;
 
 /// A value of the protocol that reads and writes itself in a version of the message it belongs to.
 ///
-/// The version must be one that the message has; [`crate::frame`] checks that. Fields that the version does not have
-/// are left at their default when read.
+/// The version must be one that the message has; [`crate::frame`] checks that. Fields that the version does
+/// not have are left at their default when read.
 pub trait Wire: Sized {
     /// The least number of bytes that one value takes in any version: what a count is checked with.
     const BYTES_MIN: usize;

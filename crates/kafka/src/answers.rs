@@ -1,8 +1,8 @@
 //! What a connection owes its client, in the order of the requests.
 //!
-//! An answer is there already, waits for the journal, or is a task that runs when its turn comes. Produce requests
-//! that were read together share one ticket: their answers follow each other in the queue, so the first group that is
-//! left is always the one that the next produce answer belongs to.
+//! An answer is there already, waits for the journal, or is a task that runs when its turn comes. Produce
+//! requests that were read together share one ticket: their answers follow each other in the queue, so the
+//! first group that is left is always the one that the next produce answer belongs to.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -55,8 +55,8 @@ pub(crate) enum Kind {
     Barrier(Task),
     /// A barrier that may take minutes, and has kept nothing of its request.
     Waiting(Task),
-    /// A task that ends when the token is cancelled, at the latest: when anything is asked behind it. It has kept nothing of
-    /// its request.
+    /// A task that ends when the token is cancelled, at the latest: when anything is asked behind it. It has
+    /// kept nothing of its request.
     Held(Task, CancellationToken),
 }
 
@@ -101,7 +101,8 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// Whether requests have to wait for an answer before they are looked at; for ever if it ends the connection.
+    /// Whether requests have to wait for an answer before they are looked at; for ever if it ends the
+    /// connection.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked
     }

@@ -1,7 +1,9 @@
-//! The asynchronous shell of a connection: reads what is there, has it executed, waits for answers, writes them.
+//! The asynchronous shell of a connection: reads what is there, has it executed, waits for answers, writes
+//! them.
 //!
-//! Requests go on being read while earlier ones wait, up to a bound of answers that are owed. Answers leave in order;
-//! all that are ready leave in one write. While a client does not read its answers, its requests are not read.
+//! Requests go on being read while earlier ones wait, up to a bound of answers that are owed. Answers leave
+//! in order; all that are ready leave in one write. While a client does not read its answers, its requests
+//! are not read.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,7 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use stafett_net::{Connection, Frame, FrameLimits, FrameReader, FrameWriter, Permit, Status, WriteLimits};
+use stafett_net::{
+    Connection, Frame, FrameError, FrameLimits, FrameReader, FrameWriter, Permit, Status, WriteLimits,
+};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
@@ -28,7 +32,7 @@ const KEPT: usize = 16;
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
-    Frame(#[from] stafett_net::FrameError),
+    Frame(#[from] FrameError),
     #[error(transparent)]
     Write(#[from] stafett_net::WriteError),
     #[error(transparent)]
@@ -45,6 +49,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut connection: Connection) {
         Err(Ended::Close(close)) => {
             shared.metrics.on_close(close.reason());
             tracing::debug!(%peer, id, reason = %close, "closing the connection");
+        }
+        Err(Ended::Frame(error @ FrameError::GaveWay { .. })) => {
+            tracing::warn!(%peer, id, %error, "the connection ended");
         }
         Err(error) => tracing::debug!(%peer, id, %error, "the connection ended"),
     }

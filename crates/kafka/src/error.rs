@@ -1,12 +1,13 @@
-//! From every error of the core to its code. What ends is the request or a part of it, except where a function says
+//! From every error of the core to its code. What ends is the request or a part of it, except where a
+//! function says
 //! [`Close`]: then nobody knows what became of the request, and the connection ends without an answer.
 
-use stafett_broker::broker::NotStored;
-use stafett_broker::groups::ConsumerError;
-use stafett_broker::groups::consumer::HeartbeatError;
-use stafett_broker::{AlterError, CreateError, DeleteError, GroupError, GrowError, ReadError, Refusal};
+use stafett_broker::{AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
+use stafett_groups::consumer::HeartbeatError;
+use stafett_groups::{ConsumerError, GroupError};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
+use stafett_store::NotStored;
 
 use crate::configs::BadConfig;
 use crate::session::Close;

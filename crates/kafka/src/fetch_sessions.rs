@@ -1,18 +1,20 @@
 //! Fetch sessions (KIP-227): what a client has asked for before, so that it can say only what has changed.
 //!
-//! Sessions belong to nobody: who knows the id and the next epoch may go on with one. While a request is answered, its
-//! session is taken out; if the request is dropped, so is the session, and the client starts anew. Both the number of
-//! sessions and that of their partitions are bounded: when there is no room, the session that has been idle for the
-//! longest time makes way if that was long enough, else the new client does without.
+//! Sessions belong to nobody: who knows the id and the next epoch may go on with one. While a request is
+//! answered, its session is taken out; if the request is dropped, so is the session, and the client starts
+//! anew. Both the number of sessions and that of their partitions are bounded: when there is no room, the
+//! session that has been idle for the longest time makes way if that was long enough, else the new client
+//! does without.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use stafett_kafka_wire::ErrorCode;
+use stafett_model::Lock;
 use tokio::time::Instant;
 
 use crate::fetch_state::FetchState;
@@ -30,7 +32,7 @@ pub(crate) const EPOCH_NONE: i32 = -1;
 
 #[derive(Debug)]
 pub(crate) struct FetchSessions {
-    inner: Mutex<Inner>,
+    inner: Lock<Inner>,
     sessions_max: usize,
     partitions_max: usize,
     count: Gauge,
@@ -67,7 +69,7 @@ pub(crate) struct Taken<'a> {
 impl FetchSessions {
     pub(crate) fn new(settings: &KafkaSettings, metrics: &Metrics) -> Self {
         Self {
-            inner: Mutex::default(),
+            inner: Lock::default(),
             sessions_max: settings.fetch_sessions_max,
             partitions_max: settings.fetch_session_partitions_max,
             count: metrics.fetch_sessions.clone(),
@@ -76,8 +78,8 @@ impl FetchSessions {
         }
     }
 
-    /// Begins a session with what a client asked for, unless there is no room. It is taken out until its first answer
-    /// is written.
+    /// Begins a session with what a client asked for, unless there is no room. It is taken out until its
+    /// first answer is written.
     pub(crate) fn create(
         &self,
         state: Box<FetchState>,
@@ -190,7 +192,7 @@ impl FetchSessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The partitions of a fetch, and which of them are worth a look.
 //!
-//! A fetch without a session lives for one request; one in a session is kept between requests, and a request then
-//! costs what changed, not what the session holds:
+//! A fetch without a session lives for one request; one in a session is kept between requests, and a request
+//! then costs what changed, not what the session holds:
 //!
 //! ```text
 //!            read: nothing there                answered
@@ -10,14 +10,14 @@
 //!     └──┴──────────────── the log grew, or the client asked again ◀─────────┘
 //! ```
 //!
-//! Invariant: a partition that is not active is watched, and was watched before it was read last. So nothing that
-//! became visible is missed.
+//! Invariant: a partition that is not active is watched, and was watched before it was read last. So nothing
+//! that became visible is missed.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
-use stafett_broker::{Bounds, Broker, ReadFrom, ReadRequest, Run, Watch};
+use stafett_broker::{Bounds, Broker, ReadFrom, ReadRequest, Run, Watch, is_internal};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
 
@@ -80,6 +80,8 @@ pub(crate) struct FetchState {
     active: SmallVec<[u32; 4]>,
     quiet: Vec<u32>,
     watch: Option<Watch>,
+    /// It reads the topic of commits, which is written when it is read.
+    reads_commits: bool,
     /// Deletions of topics that have been noticed.
     deletions: u64,
 }
@@ -113,6 +115,7 @@ impl FetchState {
             active: SmallVec::new(),
             quiet: Vec::new(),
             watch: None,
+            reads_commits: false,
             deletions: shared.deletions(),
         }
     }
@@ -144,7 +147,7 @@ impl FetchState {
             bounds: None,
             told: (UNTOLD, UNTOLD),
         };
-        partition.resolve(shared);
+        self.reads_commits |= partition.resolve(shared);
         self.partitions.push(partition);
         self.active.push(number);
         self.live += 1;
@@ -209,7 +212,8 @@ impl FetchState {
         }
     }
 
-    /// Watches all logs, if that has not begun. True if it has begun now: what was read before may have grown since.
+    /// Watches all logs, if that has not begun. True if it has begun now: what was read before may have grown
+    /// since.
     pub(crate) fn start_watching(&mut self, broker: &Broker) -> bool {
         if self.watch.is_some() {
             return false;
@@ -245,7 +249,7 @@ impl FetchState {
                 return false;
             }
             if partition.log.is_err() {
-                partition.resolve(shared);
+                self.reads_commits |= partition.resolve(shared);
                 self.watch_one(&shared.broker, *number);
             }
             let Some(partition) = self.partitions.get_mut(index(*number)) else {
@@ -262,6 +266,11 @@ impl FetchState {
             bytes_max,
             first_batch_whole: true,
         }
+    }
+
+    /// Whether commits are to be written before they are read.
+    pub(crate) fn reads_commits(&self) -> bool {
+        self.reads_commits
     }
 
     /// Reads every active partition, as far as the bytes go.
@@ -298,7 +307,8 @@ impl FetchState {
         round
     }
 
-    /// Adds what was read to a round, unless it is nothing; then the partition need not be read before it grows.
+    /// Adds what was read to a round, unless it is nothing; then the partition need not be read before it
+    /// grows.
     fn is_active_after(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) -> bool {
         let is_watching = self.watch.is_some();
         let Some(partition) = self.partitions.get_mut(index(number)) else {
@@ -332,8 +342,8 @@ impl FetchState {
         true
     }
 
-    /// What to tell the client of a round: of all partitions, or of those of which there is something new. Partitions
-    /// that had records are read after all others next time.
+    /// What to tell the client of a round: of all partitions, or of those of which there is something new.
+    /// Partitions that had records are read after all others next time.
     pub(crate) fn tell(&mut self, round: Round, all: bool) -> Tellings {
         let mut results = round.results;
         let numbers = |with_records| {
@@ -479,23 +489,24 @@ impl Telling {
 }
 
 impl Partition {
-    /// About how many records a run holds: those before the offset that was asked for are in its first batch too.
+    /// About how many records a run holds: those before the offset that was asked for are in its first batch
+    /// too.
     pub(crate) fn records_of(&self, run: &Run) -> u64 {
         let from = u64::try_from(self.fetch_offset).unwrap_or(0);
         run.next.0.saturating_sub(from)
     }
 
-    fn resolve(&mut self, shared: &Shared) {
-        self.log = self
-            .topic
-            .find(shared)
-            .ok_or_else(|| self.topic.unknown())
-            .and_then(|topic| {
-                let log = u32::try_from(self.number)
-                    .ok()
-                    .and_then(|number| topic.log(number));
-                log.ok_or(ErrorCode::UnknownTopicOrPartition)
-            });
+    /// Finds the log; returns whether it is one of the topic of commits.
+    fn resolve(&mut self, shared: &Shared) -> bool {
+        let topic = self.topic.find(shared);
+        let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
+        self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
+            let log = u32::try_from(self.number)
+                .ok()
+                .and_then(|number| topic.log(number));
+            log.ok_or(ErrorCode::UnknownTopicOrPartition)
+        });
+        is_of_commits
     }
 
     fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {

@@ -16,6 +16,7 @@ use crate::connection;
 use crate::fetch_sessions::FetchSessions;
 use crate::language::Consumers;
 use crate::metrics::Metrics;
+use crate::offsets_topic::OffsetsTopic;
 use crate::settings::KafkaSettings;
 
 /// Large answers in memory at once, in all connections.
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub settings: KafkaSettings,
     pub metrics: Metrics,
     pub fetch_sessions: FetchSessions,
+    pub offsets_topic: OffsetsTopic,
     pub cluster_id: Str,
     /// Who holds one of these may have an answer in memory that is much larger than its request.
     pub large_answers: Arc<Semaphore>,
@@ -55,6 +57,7 @@ impl Kafka {
             settings,
             metrics,
             fetch_sessions,
+            offsets_topic: OffsetsTopic::default(),
             cluster_id,
             large_answers,
             deletions,
@@ -96,7 +99,8 @@ impl Shared {
     }
 }
 
-/// Waits for the right to have a large answer in memory. Whoever has it needs nothing of anybody but its client.
+/// Waits for the right to have a large answer in memory. Whoever has it needs nothing of anybody but its
+/// client.
 pub(crate) async fn large_answer(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     Arc::clone(&shared.large_answers).acquire_owned().await.ok()
 }

@@ -1,8 +1,8 @@
 //! What consumers of the classic protocol tell each other, for groups that move between the protocols.
 
 use bytes::Bytes;
-use stafett_broker::groups::Language;
-use stafett_broker::groups::language::{Named, Spoken};
+use stafett_groups::Language;
+use stafett_groups::language::{Named, Spoken};
 use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use stafett_kafka_wire::messages::consumer_protocol_assignment::TopicPartition;
 use stafett_kafka_wire::{DecodeLimits, Str};

@@ -1,7 +1,7 @@
 //! From frames to answers: which request it is, whether it can be understood, and who answers it.
 //!
-//! Nothing here waits. What Kafka answers by closing the connection becomes a [`Close`] in the queue of answers, so
-//! that what was asked before is answered first.
+//! Nothing here waits. What Kafka answers by closing the connection becomes a [`Close`] in the queue of
+//! answers, so that what was asked before is answered first.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

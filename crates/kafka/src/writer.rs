@@ -1,5 +1,5 @@
-//! Writes the answers of which there are many, or that are large, straight into their bytes: their structs would take
-//! memory for every topic and partition.
+//! Writes the answers of which there are many, or that are large, straight into their bytes: their structs
+//! would take memory for every topic and partition.
 //!
 //! What is written here is read in tests by the structs that it goes around, in every version.
 

@@ -1,8 +1,9 @@
 //! The grid: every combination of the values, in an order that is shuffled and can be repeated.
 //!
-//! A repetition of all points is a block: none begins before the one before it has ended, so that what changes slowly
-//! on a machine meets all points alike. Within a block the systems come in a random order, and each system's points
-//! too, those with the same settings of the system together: a broker is not started more often than need be.
+//! A repetition of all points is a block: none begins before the one before it has ended, so that what
+//! changes slowly on a machine meets all points alike. Within a block the systems come in a random order, and
+//! each system's points too, those with the same settings of the system together: a broker is not started
+//! more often than need be.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,8 @@ pub fn order(systems: &[String], points: &[Values], repetitions: u32, seed: u64)
     order
 }
 
-/// The part of the parameters for which a system has to be started anew. Levels of durability are its topics'.
+/// The part of the parameters for which a system has to be started anew. Levels of durability are its
+/// topics'.
 fn of_system(system: &str, parameters: &Values) -> String {
     let prefix = format!("system.{system}.");
     let own: Values = parameters

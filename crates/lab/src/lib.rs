@@ -1,15 +1,16 @@
-//! The lab: runs a described workload against one or several brokers, measures honestly, and draws the result.
+//! The lab: runs a described workload against one or several brokers, measures honestly, and draws the
+//! result.
 //!
-//! It depends on wire formats and clients only, never on the broker of this repository: every system is measured from
-//! outside, with the same instrument.
+//! It depends on wire formats and clients only, never on the broker of this repository: every system is
+//! measured from outside, with the same instrument.
 //!
 //! - [`experiment`]: experiment files: what is asked, of which systems, with which load
 //! - [`factorial`]: 2^k·r designs; [`statistics`]: means, medians and ratios with their intervals
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: how messages get in and out
-//! - [`agents`]: load from several machines; [`clients`]: by the clients that users take, in a program of their own;
-//!   [`tools`]: by the load tools that the peers' own projects ship
+//! - [`agents`]: load from several machines; [`clients`]: by the clients that users take, in a program of
+//!   their own
 //! - [`measure`]: processes, the network, ceilings
 //! - [`systems`]: what is measured, started and watched; and [`environment`], the machine under it
 //! - [`run`]: all points, one after the other
@@ -29,5 +30,4 @@ pub mod results;
 pub mod run;
 pub mod statistics;
 pub mod systems;
-mod tools;
 pub mod workload;

@@ -1,7 +1,7 @@
 //! Commands, out of JSON.
 //!
-//! All have `command` and `client_id`, and may have `id`, which comes back in the answer. Fields that a command does not
-//! know are passed over. What is wrong is said with the name of the field.
+//! All have `command` and `client_id`, and may have `id`, which comes back in the answer. Fields that a
+//! command does not know are passed over. What is wrong is said with the name of the field.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,9 @@
 //! A WebSocket connection: reads, feeds its session, does the work that it gathered, writes.
 //!
-//! - What is received is read into a buffer of the thread; a connection owns one only for a frame that is not whole, and
-//!   takes that frame's bytes from the budget first.
-//! - It reads nothing while work is under way or while its peer does not read the answers: so a peer's haste stays in
-//!   its socket.
+//! - What is received is read into a buffer of the thread; a connection owns one only for a frame that is not
+//!   whole, and takes that frame's bytes from the budget first.
+//! - It reads nothing while work is under way or while its peer does not read the answers: so a peer's haste
+//!   stays in its socket.
 //! - What is sent to its clients waits in the outbox, within its bound, until the socket takes it.
 
 use std::cell::RefCell;
@@ -17,17 +17,21 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use stafett_broker::Live;
 use stafett_broker::live::{Outbox, Sent};
-use stafett_net::{Connection, Pace, Permit, turn};
+use stafett_net::{Arrival, Connection, Pace, turn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::session::{Done, FORESEEN, Session, Step};
-use crate::ws::frame::{self, Decoded, Decoder, Event, FrameError};
+use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+/// Room for the next read of a message that is not whole.
+const PARTIAL_READ_BYTES: usize = 4096;
+/// The bit of a frame's first byte that says that it is the last of its message.
+const FIN: u8 = 0x80;
 /// Bytes that are taken from the outbox at once.
 const SEND_BYTES: usize = 64 << 10;
 /// Unsent answers beyond which nothing more is read.
@@ -70,8 +74,9 @@ struct Running {
     decoder: Decoder,
     /// What was received and not looked at: the beginning of a frame, or what is behind work.
     inbound: BytesMut,
-    /// What `inbound` takes of the budget.
-    permit: Option<Permit>,
+    /// What the message that is not whole takes of the budget.
+    memory: Option<Arrival>,
+    message_bytes_max: usize,
     /// Messages that have to wait for work, or for the peer to read answers.
     held: VecDeque<Box<str>>,
     working: Option<Working>,
@@ -109,7 +114,8 @@ pub async fn run(
         session,
         decoder: Decoder::new(message_bytes_max),
         inbound,
-        permit: None,
+        memory: None,
+        message_bytes_max,
         held: VecDeque::new(),
         working: None,
         outbound: BytesMut::new(),
@@ -127,6 +133,9 @@ pub async fn run(
         .await;
     if let Some(Err(error)) = ended {
         running.connection.metrics.error(error.kind());
+        if matches!(error, Ended::GaveWay) {
+            tracing::warn!(peer = %running.connection.peer, %error, "a connection to live topics ended");
+        }
         tracing::debug!(peer = %running.connection.peer, %error, "a connection to live topics ended early");
     }
 }
@@ -148,6 +157,8 @@ enum Ended {
     Stalled,
     #[error("a message took too long to come")]
     Slow,
+    #[error("a message made way: next to nothing of it came, while others waited for memory")]
+    GaveWay,
     #[error("a frame is larger than the budget of the process")]
     Budget,
     #[error(transparent)]
@@ -160,6 +171,7 @@ impl Ended {
             Self::Idle => "idle",
             Self::Stalled => "write_stalled",
             Self::Slow => "frame_slow",
+            Self::GaveWay => "gave_way",
             Self::Budget => "budget",
             Self::Io(_) => "io",
         }
@@ -197,6 +209,11 @@ impl Running {
                 && self.working.is_none()
                 && self.held.is_empty()
                 && self.outbound.len() < UNSENT_MAX;
+            let wake_at = if may_read {
+                tick_at.min(self.window_end(tick_at))
+            } else {
+                tick_at
+            };
             let stream = &self.connection.stream;
             let outbox = self
                 .session
@@ -208,7 +225,7 @@ impl Running {
                 ready = stream.readable(), if may_read => ready.map(|()| Woken::Readable)?,
                 ready = stream.writable(), if !self.outbound.is_empty() => ready.map(|()| Woken::Go)?,
                 () = ready(outbox) => Woken::Go,
-                () = sleep_until(tick_at) => Woken::Tick,
+                () = sleep_until(wake_at) => Woken::Tick,
             };
             match woken {
                 Woken::Go => {}
@@ -224,6 +241,7 @@ impl Running {
                     self.process();
                 }
                 Woken::Drain => self.close(1001, "the broker stops"),
+                Woken::Tick if wake_at < tick_at => self.look_at_arrival()?,
                 Woken::Tick => {
                     tick_at = Instant::now() + tick_every;
                     self.tick(times.write)?;
@@ -245,7 +263,7 @@ impl Running {
                 Ok(count)
             })
         } else {
-            self.inbound.reserve(4096);
+            self.inbound.reserve(PARTIAL_READ_BYTES);
             let count = self.connection.stream.try_read_buf(&mut self.inbound);
             if count.is_ok() {
                 self.process_inbound();
@@ -289,7 +307,9 @@ impl Running {
         if inbound.is_empty() {
             // An idle connection owns no buffer.
             inbound = BytesMut::new();
-            self.permit = None;
+            if !self.decoder.is_in_message() {
+                self.memory = None;
+            }
         }
         self.inbound = inbound;
     }
@@ -352,7 +372,8 @@ impl Running {
         used
     }
 
-    /// Looks at messages that lie behind each other, several at once; gives how many bytes are done with, and the rest.
+    /// Looks at messages that lie behind each other, several at once; gives how many bytes are done with, and
+    /// the rest.
     fn look_at_texts<'a>(&mut self, bytes: &'a mut [u8]) -> (usize, &'a mut [u8]) {
         let mut texts = Vec::with_capacity(FORESEEN);
         let taken = self.decoder.texts(bytes, FORESEEN, &mut texts);
@@ -387,33 +408,62 @@ impl Running {
         !self.inbound.is_empty() || self.decoder.is_in_message()
     }
 
-    /// Takes what the rest of a frame needs from the budget, before it is read.
+    /// Takes what the rest of a message needs from the budget, before it is read.
     async fn reserve(&mut self) -> Result<(), Ended> {
         if self.working.is_some() || self.closing || self.is_behind || !self.is_partial() {
             return Ok(());
         }
-        let needed = match self.decoder.frame_bytes(&self.inbound) {
-            Some(needed) => needed + self.decoder.held_bytes(),
-            None => return Ok(()),
-        };
-        let have = self.permit.as_ref().map_or(0, Permit::bytes);
-        if needed <= have {
+        let Some(frame_bytes) = self.decoder.frame_bytes(&self.inbound) else {
             return Ok(());
-        }
-        let more = self
-            .connection
-            .budget
-            .reserve(needed - have)
-            .await
-            .map_err(|_| Ended::Budget)?;
-        match &mut self.permit {
-            Some(permit) => permit.merge(more),
-            none => *none = Some(more),
+        };
+        // Of a message in several frames it is not known before.
+        let is_one_frame =
+            !self.decoder.is_in_message() && self.inbound.first().is_some_and(|byte| byte & FIN != 0);
+        let expected = if is_one_frame {
+            frame_bytes
+        } else {
+            frame_bytes.max(self.message_bytes_max)
+        };
+        let budget = &self.connection.budget;
+        let memory = match self.memory.take().filter(|memory| memory.expected() >= expected) {
+            Some(memory) => memory,
+            None => match Arrival::try_begin(budget, expected) {
+                Some(memory) => memory,
+                None => Arrival::begin(budget, expected)
+                    .await
+                    .map_err(|_| Ended::Budget)?,
+            },
+        };
+        let memory = self.memory.insert(memory);
+        let needed = self.inbound.len() + self.decoder.held_bytes() + PARTIAL_READ_BYTES;
+        while memory.room() < needed && !memory.is_whole() {
+            if !memory.try_grow() {
+                memory.grow().await.map_err(|_| Ended::Budget)?;
+            }
         }
         Ok(())
     }
 
-    /// Sends what there is, as far as the socket takes it. One round is enough: the outbox rings again if it has more.
+    /// When to look at the message that is not whole, if there is one; else `never`.
+    fn window_end(&mut self, never: Instant) -> Instant {
+        let received = self.inbound.len() + self.decoder.held_bytes();
+        self.memory
+            .as_mut()
+            .map_or(never, |memory| memory.window_end(Instant::now(), received))
+    }
+
+    /// Ends the connection if its message does not come while others wait for memory.
+    fn look_at_arrival(&mut self) -> Result<(), Ended> {
+        let received = self.inbound.len() + self.decoder.held_bytes();
+        let memory = self.memory.as_mut();
+        if memory.is_some_and(|memory| memory.gives_way(Instant::now(), received)) {
+            return Err(Ended::GaveWay);
+        }
+        Ok(())
+    }
+
+    /// Sends what there is, as far as the socket takes it. One round is enough: the outbox rings again if it
+    /// has more.
     fn send(&mut self) -> Result<(), Ended> {
         if self.outbound.is_empty()
             && !self.closing

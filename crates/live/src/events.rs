@@ -1,9 +1,9 @@
 //! Server-sent events: what a client gets, as a stream of text that a browser's `EventSource` reads.
 //!
-//! `GET /live/events?client_id=ID&topic=NAME&topic=NAME&pattern=TEXT` subscribes to what it names, stored as any
-//! subscription, and listens until the connection ends. The id is a text, or a number if it looks like one and is not in
-//! quotes. With `from`, topics that have a log begin there: a browser that connects again asks for the same, and `resume` brings
-//! it what it has missed.
+//! `GET /live/events?client_id=ID&topic=NAME&topic=NAME&pattern=TEXT` subscribes to what it names, stored as
+//! any subscription, and listens until the connection ends. The id is a text, or a number if it looks like
+//! one and is not in quotes. With `from`, topics that have a log begin there: a browser that connects again
+//! asks for the same, and `resume` brings it what it has missed.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use stafett_broker::live::{ClientName, Format, Message, Missed, MissedWhy, Payload};
 
 use crate::fault::Fault;
-use crate::ws::frame::text_frame;
+use stafett_ws::frame::text_frame;
 
 /// `{"key": topic, "broadcast": payload}`, in a text frame.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ impl Format for JsonFormat {
     }
 }
 
-/// `{"key": topic, "broadcast": payload}`; with `broadcast_base64` for bytes, and with `offset` and `timestamp` where there
-/// is a log behind the topic.
+/// `{"key": topic, "broadcast": payload}`; with `broadcast_base64` for bytes, and with `offset` and
+/// `timestamp` where there is a log behind the topic.
 pub fn broadcast(message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(most_of(message));
     put_broadcast(message, &mut out);

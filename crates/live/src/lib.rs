@@ -1,9 +1,8 @@
 //! Live topics for browsers and scripts: JSON over WebSocket at `/live`, and the same over HTTP.
 //!
-//! The protocol is described for its users in `docs/live.md`. This crate turns it into calls of the broker's live topics;
-//! it must not know how those are kept, nor any other front end.
+//! The protocol is described for its users in `docs/live.md`. This crate turns it into calls of the broker's
+//! live topics; it must not know how those are kept, nor any other front end.
 //!
-//! - [`ws`]: WebSocket without I/O
 //! - [`command`]: commands, out of JSON
 //! - [`json`]: answers, errors and broadcasts, into JSON
 //! - [`msgpack`]: the same in MessagePack
@@ -33,7 +32,6 @@ pub mod query;
 pub mod router;
 pub mod session;
 pub mod settings;
-pub mod ws;
 
 pub use front::LiveFront;
 pub use router::router;

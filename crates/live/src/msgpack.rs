@@ -1,7 +1,8 @@
 //! MessagePack in binary frames, for those who ask for the subprotocol `stafett.live.msgpack`.
 //!
-//! Messages have the fields that they have in JSON. Bytes in a field `payload` or `broadcast` stand for what JSON calls
-//! `payload_base64` and `broadcast_base64`. What comes in is turned into JSON, so that there is one reader of commands.
+//! Messages have the fields that they have in JSON. Bytes in a field `payload` or `broadcast` stand for what
+//! JSON calls `payload_base64` and `broadcast_base64`. What comes in is turned into JSON, so that there is
+//! one reader of commands.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::Value;
 use stafett_broker::live::{Format, Message, Payload};
 
-use crate::ws::frame::{message_frame, put_binary};
+use stafett_ws::frame::{message_frame, put_binary};
 
 /// Levels of lists and maps in each other, about as in JSON.
 const DEPTH_MAX: usize = 128;

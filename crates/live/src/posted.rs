@@ -1,5 +1,5 @@
-//! The body of a request, within the bounds that hold for a message: its bytes are taken from the budget of the process before they
-//! are read, and it has to come in time.
+//! The body of a request, within the bounds that hold for a message: its bytes are taken from the budget of
+//! the process before they are kept, and it has to come in time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use stafett_net::{ByteBudget, Permit};
-use tokio::time::timeout;
+use stafett_net::{Arrival, ByteBudget, Permit};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// For all of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,32 +52,70 @@ pub(crate) async fn read(request: Request, max: usize) -> Result<Posted, Refused
         discard(&mut body).await;
         return Err(TOO_LARGE);
     }
-    let permit = match budget {
-        Some(budget) => Some(budget.reserve(announced).await.map_err(|_| TOO_LARGE)?),
+    let mut memory = match budget {
+        Some(budget) => Some(match Arrival::try_begin(&budget, announced) {
+            Some(memory) => memory,
+            None => Arrival::begin(&budget, announced).await.map_err(|_| TOO_LARGE)?,
+        }),
         None => None,
     };
-    let collected = timeout(BODY_TIMEOUT, collect(&mut body, max)).await;
+    let collected = timeout(BODY_TIMEOUT, collect(&mut body, max, memory.as_mut())).await;
     let body = collected.unwrap_or(Err(SLOW))?;
     Ok(Posted {
         body,
-        _permit: permit,
+        _permit: memory.map(Arrival::into_permit),
     })
 }
 
-async fn collect(body: &mut BodyDataStream, max: usize) -> Result<Bytes, Refused> {
+async fn collect(
+    body: &mut BodyDataStream,
+    max: usize,
+    mut memory: Option<&mut Arrival>,
+) -> Result<Bytes, Refused> {
     let mut whole = BytesMut::new();
-    while let Some(part) = next(body).await {
-        let part = part.map_err(|_| BROKEN)?;
+    while let Some(part) = next_in_time(body, memory.as_deref_mut(), whole.len()).await? {
         if whole.len() + part.len() > max {
             discard(body).await;
             return Err(TOO_LARGE);
+        }
+        if let Some(memory) = &mut memory {
+            while memory.room() < whole.len() + part.len() && !memory.is_whole() {
+                if !memory.try_grow() {
+                    memory.grow().await.map_err(|_| TOO_LARGE)?;
+                }
+            }
         }
         whole.extend_from_slice(&part);
     }
     Ok(whole.freeze())
 }
 
-/// Reads on for a while: who sends too much is still sending, and would not see the answer on a connection that is reset.
+/// The next part of a body, of which `received` bytes have come. It gives way while others wait for memory.
+async fn next_in_time(
+    body: &mut BodyDataStream,
+    memory: Option<&mut Arrival>,
+    received: usize,
+) -> Result<Option<Bytes>, Refused> {
+    let Some(memory) = memory else {
+        return next(body).await.transpose().map_err(|_| BROKEN);
+    };
+    loop {
+        let window_end = memory.window_end(Instant::now(), received);
+        if let Ok(part) = timeout_at(window_end, next(body)).await {
+            return part.transpose().map_err(|_| BROKEN);
+        }
+        if memory.gives_way(Instant::now(), received) {
+            tracing::warn!(
+                received,
+                "a posted message made way to others that wait for memory"
+            );
+            return Err(SLOW);
+        }
+    }
+}
+
+/// Reads on for a while: who sends too much is still sending, and would not see the answer on a connection
+/// that is reset.
 async fn discard(body: &mut BodyDataStream) {
     let all = async {
         let mut left = DISCARDED_MAX;
@@ -97,4 +135,60 @@ async fn next(body: &mut BodyDataStream) -> Option<Result<Bytes, axum::Error>> {
 
 fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Poll};
+
+    use axum::body::Body;
+    use stafett_net::BudgetSettings;
+
+    const MIB: usize = 1 << 20;
+
+    /// A body of which nothing more comes.
+    struct Silent(Option<Bytes>);
+
+    impl Stream for Silent {
+        type Item = Result<Bytes, std::io::Error>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.0
+                .take()
+                .map_or(Poll::Pending, |part| Poll::Ready(Some(Ok(part))))
+        }
+    }
+
+    fn request(budget: &Arc<ByteBudget>, announced: usize, body: Body) -> Request {
+        Request::builder()
+            .header(header::CONTENT_LENGTH, announced)
+            .extension(Arc::clone(budget))
+            .body(body)
+            .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_gives_way_to_one_that_waits_for_memory() {
+        let budget = ByteBudget::new(BudgetSettings { bytes: 4 * MIB });
+        let part = Bytes::from_static(b"the beginning");
+        let silent = request(&budget, MIB, Body::from_stream(Silent(Some(part))));
+        let other = request(&budget, 900_000, Body::from(vec![b'x'; 900_000]));
+        let start = Instant::now();
+        let (silent, other) = tokio::join!(read(silent, MIB), read(other, MIB));
+        assert_eq!(silent.err(), Some(SLOW));
+        assert_eq!(other.ok().map(|posted| posted.body.len()), Some(900_000));
+        assert!(start.elapsed() < Duration::from_secs(5));
+        assert_eq!(budget.in_use(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_takes_its_memory_as_it_comes() {
+        let budget = ByteBudget::new(BudgetSettings { bytes: 4 * MIB });
+        let large = request(&budget, 5 * MIB / 2, Body::from_stream(Silent(None)));
+        let mut reading = Box::pin(read(large, 3 * MIB));
+        let polled = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending())).await;
+        assert!(polled);
+        assert_eq!(budget.in_use(), MIB);
+    }
 }

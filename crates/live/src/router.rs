@@ -15,9 +15,9 @@ use crate::front::LiveFront;
 use crate::json::{self, JsonFormat};
 use crate::msgpack::{self, MsgpackFormat};
 use crate::session::{self, Dialect, Session};
-use crate::ws::frame::put_text;
-use crate::ws::handshake;
 use crate::{events, lists, origin, posted};
+use stafett_ws::frame::put_text;
+use stafett_ws::handshake;
 
 /// The name of the protocol in JSON, for those who ask for one by name.
 const JSON_PROTOCOL: &str = "stafett.live.json";

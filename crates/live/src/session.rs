@@ -1,8 +1,9 @@
-//! What a connection's commands do: a synchronous machine. It is fed messages and gives answers; what has to be stored
-//! first, it gathers as [`Work`] for the connection to do.
+//! What a connection's commands do: a synchronous machine. It is fed messages and gives answers; what has to
+//! be stored first, it gathers as [`Work`] for the connection to do.
 //!
-//! Answers come in the order of the commands. Commands behind work that is gathered wait for it, but for those that are
-//! done together with it: further changes behind changes, and further messages behind messages.
+//! Answers come in the order of the commands. Commands behind work that is gathered wait for it, but for
+//! those that are done together with it: further changes behind changes, and further messages behind
+//! messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -177,8 +178,8 @@ impl Session {
         self.on_read(command::read(text, self.bounds), out)
     }
 
-    /// Does what messages say that came together, and says how many of them are done with: the others have to be given again,
-    /// when the work gathered so far is done or `out` has become shorter than `out_max`.
+    /// Does what messages say that came together, and says how many of them are done with: the others have to
+    /// be given again, when the work gathered so far is done or `out` has become shorter than `out_max`.
     pub fn on_texts(&mut self, texts: &[&str], out_max: usize, out: &mut BytesMut) -> usize {
         let mut requests: Vec<_> = texts
             .iter()
@@ -387,8 +388,8 @@ impl Session {
         self.outbox.as_ref()
     }
 
-    /// Puts what was sent to this connection's clients into `out`; false if the connection has to end because there was
-    /// more than it may keep.
+    /// Puts what was sent to this connection's clients into `out`; false if the connection has to end because
+    /// there was more than it may keep.
     pub fn on_sent(&mut self, sent: &mut Sent, out: &mut BytesMut) -> bool {
         for client in sent.taken_over.drain(..) {
             self.clients.remove(&client);
@@ -414,7 +415,8 @@ impl Session {
         !sent.overflowed
     }
 
-    /// Writes once of what was put out. What was taken of logs may have been taken back meanwhile; all else is as it was put.
+    /// Writes once of what was put out. What was taken of logs may have been taken back meanwhile; all else
+    /// is as it was put.
     pub fn write<E>(
         &self,
         out: &mut BytesMut,

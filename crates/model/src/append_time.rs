@@ -19,8 +19,9 @@ impl SplitBatch {
     }
 }
 
-/// The batch at the front of `batch` with append time: max timestamp and timestamp type are set, the checksum follows.
-/// Base timestamp and records stay as they are, since readers use neither any more; this is what Kafka does.
+/// The batch at the front of `batch` with append time: max timestamp and timestamp type are set, the checksum
+/// follows. Base timestamp and records stay as they are, since readers use neither any more; this is what
+/// Kafka does.
 pub fn with_append_time(batch: &Bytes, now_ms: i64) -> Result<SplitBatch, BatchError> {
     let header = readable(batch)?;
     let body = batch.slice(HEADER_BYTES..header.bytes);

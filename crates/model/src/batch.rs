@@ -1,7 +1,7 @@
 //! The stored batch: one canonical layout for everything that is kept.
 //!
-//! It is bit-compatible with record batch v2 of Kafka (message format in Kafka's documentation, section 5.3.1), all
-//! integers big-endian:
+//! It is bit-compatible with record batch v2 of Kafka (message format in Kafka's documentation, section
+//! 5.3.1), all integers big-endian:
 //!
 //! ```text
 //!  0  i64 base offset          ┐ patched where the batch is stored:
@@ -124,8 +124,8 @@ impl Codec {
 }
 
 impl BatchHeader {
-    /// Reads the header at the front of `bytes`, which may go on behind the batch. Nothing is verified but that the
-    /// header is there and that the length it states holds at least a header.
+    /// Reads the header at the front of `bytes`, which may go on behind the batch. Nothing is verified but
+    /// that the header is there and that the length it states holds at least a header.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
         let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(BatchError::Truncated {
@@ -157,8 +157,8 @@ impl BatchHeader {
         })
     }
 
-    /// Reads the header of the batch that `bytes` holds and checks magic, codec and checksum, which is what has to
-    /// hold for a batch that is already stored.
+    /// Reads the header of the batch that `bytes` holds and checks magic, codec and checksum, which is what
+    /// has to hold for a batch that is already stored.
     pub fn verify(bytes: &[u8]) -> Result<Self, BatchError> {
         let header = Self::parse(bytes)?;
         let whole = bytes.get(..header.bytes).ok_or(BatchError::Truncated {
@@ -199,8 +199,8 @@ impl BatchHeader {
         out
     }
 
-    /// The header's bytes in front of `body`, the records as they are stored: its length and checksum are computed,
-    /// whatever `bytes` and `crc` say.
+    /// The header's bytes in front of `body`, the records as they are stored: its length and checksum are
+    /// computed, whatever `bytes` and `crc` say.
     pub(crate) fn seal(mut self, body: &[u8]) -> [u8; HEADER_BYTES] {
         self.bytes = HEADER_BYTES + body.len();
         let mut head = self.encode();

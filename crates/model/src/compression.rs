@@ -1,7 +1,7 @@
 //! A batch's records block, compressed and decompressed.
 //!
-//! Decompression is for hostile input: the output is bounded, and memory follows what has been decompressed, not what
-//! a header claims. The formats are those of Kafka's own clients:
+//! Decompression is for hostile input: the output is bounded, and memory follows what has been decompressed,
+//! not what a header claims. The formats are those of Kafka's own clients:
 //!
 //! | codec | read | written |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | lz4 | one LZ4 frame, blocks linked or independent | one frame, independent 64 KiB blocks |
 //! | zstd | any number of frames, windows up to 128 MiB, no dictionary | one frame, fast level |
 //!
-//! Codecs are foreign code; should one of them panic on bytes that nobody thought of, that is an error of these bytes
-//! and goes no further.
+//! Codecs are foreign code; should one of them panic on bytes that nobody thought of, that is an error of
+//! these bytes and goes no further.
 
 mod gzip;
 mod lz4;
@@ -65,8 +65,8 @@ pub fn decompress(codec: Codec, block: &[u8], bytes_max: usize) -> Result<Vec<u8
 
 /// The most bytes that one compressed byte can stand for, rounded up.
 ///
-/// Gzip: a 258-byte match in two bits. Snappy: a 64-byte copy in three bytes. LZ4: 255 more bytes of a match in each
-/// byte of its length. Zstd: a block of 128 KiB in four bytes (header and run-length byte).
+/// Gzip: a 258-byte match in two bits. Snappy: a 64-byte copy in three bytes. LZ4: 255 more bytes of a match
+/// in each byte of its length. Zstd: a block of 128 KiB in four bytes (header and run-length byte).
 pub(crate) fn ratio_max(codec: Codec) -> usize {
     match codec {
         Codec::None => 1,

@@ -1,7 +1,7 @@
 //! Rebuilds a batch with a part of another one's records.
 //!
-//! A stored batch may belong to several logs, with other records in each. A log that has all of them gets the batch
-//! as it is; one that has a part gets what is made here.
+//! A stored batch may belong to several logs, with other records in each. A log that has all of them gets the
+//! batch as it is; one that has a part gets what is made here.
 
 use std::ops::Range;
 
@@ -25,8 +25,8 @@ pub enum Selection<'a> {
 /// What offsets the selected records get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbering {
-    /// The deltas that they have in the source, holes and all: the first selected record need not be at the base
-    /// offset, and the batch takes as many offsets as the source.
+    /// The deltas that they have in the source, holes and all: the first selected record need not be at the
+    /// base offset, and the batch takes as many offsets as the source.
     Keep,
     /// 0, 1, 2, …
     Renumber,
@@ -46,9 +46,9 @@ impl Selection<'_> {
 
 /// A batch at `base` with those records of `source` that `selection` names.
 ///
-/// Codec, timestamps, producer and leader epoch are the source's; the max timestamp is that of the records selected
-/// (or the source's append time). A codec that cannot be written leaves the records uncompressed. Selecting nothing is
-/// an error: there are no batches without records.
+/// Codec, timestamps, producer and leader epoch are the source's; the max timestamp is that of the records
+/// selected (or the source's append time). A codec that cannot be written leaves the records uncompressed.
+/// Selecting nothing is an error: there are no batches without records.
 pub fn select(
     source: &Bytes,
     selection: &Selection<'_>,

@@ -1,7 +1,7 @@
 //! What every other crate speaks of: names, offsets, durability levels, batches and records.
 //!
-//! This crate is pure. It does no I/O, knows no clock, no async runtime and no protocol, and it is the only crate
-//! that reads or builds the bytes of a stored batch.
+//! This crate is pure. It does no I/O, knows no clock, no async runtime and no protocol, and it is the only
+//! crate that reads or builds the bytes of a stored batch.
 //!
 //! - [`id`]: logs, offsets, positions, epochs, as types that do not mix
 //! - [`topic_name`]: what a topic may be called
@@ -11,6 +11,8 @@
 //! - [`batch_builder`]: builds a batch out of records
 //! - [`mod@records`]: reads the records of a batch
 //! - [`message`]: what a queue stores, as a record
+//! - `lock`: locks that a panic does not poison
+//! - `namespace`: names of namespaces
 //! - [`mod@partition`]: which partition a key leads to
 //! - [`stored_message`]: a message where it lies in a stored batch
 //! - [`validate`]: what has to hold for a batch that a producer sends
@@ -19,17 +21,21 @@
 //! - [`append_time`]: gives a batch the time of its append
 //! - [`mod@recompress`]: compresses a batch anew
 //! - [`compression`]: the codecs of a batch's records, with bounded output
+//! - [`codec`]: texts and numbers of stored definitions
 //! - [`checksum`]: CRC-32C, the one checksum of every format here
 
 pub mod append_time;
 pub mod batch;
 pub mod batch_builder;
 pub mod checksum;
+pub mod codec;
 pub mod compression;
 pub mod durability;
 pub mod fan_out;
 pub mod id;
+mod lock;
 pub mod message;
+mod namespace;
 pub mod partition;
 pub mod recompress;
 pub mod record;
@@ -46,7 +52,9 @@ pub use batch_builder::BatchBuilder;
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};
+pub use lock::{Lock, SharedLock};
 pub use message::{Arrival, Death, DeathReason, MESSAGE_HEADER, Message, MessageHeaders};
+pub use namespace::{NAME_BYTES_MAX, Namespace};
 pub use partition::partition_of;
 pub use recompress::recompress;
 pub use record::{Header, Record};

@@ -1,7 +1,7 @@
 //! A message: what a queue stores, as one record of a batch.
 //!
-//! The body is the record's value; the record's headers are those of whoever published it, opaque here and given back
-//! unchanged, plus one reserved header that holds what the core acts on:
+//! The body is the record's value; the record's headers are those of whoever published it, opaque here and
+//! given back unchanged, plus one reserved header that holds what the core acts on:
 //!
 //! ```text
 //! u8      version = 1
@@ -19,8 +19,9 @@
 //!         number ms since 1970 of its first, text queue, text exchange, text routing key, number ttl + 1 (0: none)
 //! ```
 //!
-//! A number has seven bits a byte, low bits first; a text has its length in front as a number. A record without the
-//! header (a log client wrote it) reads as a message with nothing set but key, body, headers and time.
+//! A number has seven bits a byte, low bits first; a text has its length in front as a number. A record
+//! without the header (a log client wrote it) reads as a message with nothing set but key, body, headers and
+//! time.
 
 use bytes::Bytes;
 use bytestring::ByteString;

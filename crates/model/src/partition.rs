@@ -1,7 +1,7 @@
 //! Which partition of a topic a key leads to.
 //!
-//! The hash is the one that producers of logs use by default (32-bit Murmur 2, Austin Appleby, with their seed), so that
-//! records of one key meet in one partition, whoever sends them.
+//! The hash is the one that producers of logs use by default (32-bit Murmur 2, Austin Appleby, with their
+//! seed), so that records of one key meet in one partition, whoever sends them.
 
 const SEED: u32 = 0x9747_b28c;
 const M: u32 = 0x5bd1_e995;

@@ -11,8 +11,8 @@
 //!          each: varint key length, key, varint value length, -1: none, value
 //! ```
 //!
-//! Reading takes no memory and copies nothing. Kafka's broker takes every negative key or value length for "none";
-//! here only -1 is, since no producer writes another one.
+//! Reading takes no memory and copies nothing. Kafka's broker takes every negative key or value length for
+//! "none"; here only -1 is, since no producer writes another one.
 
 use crate::varint;
 

@@ -1,8 +1,8 @@
 //! Reads the records of a stored batch.
 //!
-//! Keys, values and headers are slices of the batch where it is not compressed, and of one decompressed buffer where
-//! it is; nothing is copied. The caller has verified the batch ([`BatchHeader::verify`]); nevertheless no bytes make
-//! this panic, run without end or take more memory than asked for.
+//! Keys, values and headers are slices of the batch where it is not compressed, and of one decompressed
+//! buffer where it is; nothing is copied. The caller has verified the batch ([`BatchHeader::verify`]);
+//! nevertheless no bytes make this panic, run without end or take more memory than asked for.
 //!
 //! Offsets rise but may have holes: batches are also rebuilt with a part of their records.
 
@@ -89,8 +89,8 @@ impl Records {
         &self.header
     }
 
-    /// Goes on with the first record at or behind `offset`, passing over those before it without making slices of
-    /// them. Records already returned stay behind.
+    /// Goes on with the first record at or behind `offset`, passing over those before it without making
+    /// slices of them. Records already returned stay behind.
     pub fn seek(&mut self, offset: Offset) -> Result<(), BatchError> {
         let base = i128::from(self.header.base_offset);
         loop {
@@ -188,8 +188,8 @@ pub(crate) fn timestamp(header: &BatchHeader, raw: &RawRecord<'_>) -> Option<i64
     }
 }
 
-/// The way through a records block: as many records as the header says, their offsets rising and within the batch's,
-/// and nothing behind them.
+/// The way through a records block: as many records as the header says, their offsets rising and within the
+/// batch's, and nothing behind them.
 #[derive(Debug, Clone)]
 pub(crate) struct Walk {
     index: u32,

@@ -24,7 +24,8 @@ pub fn offset_for_timestamp(
     })
 }
 
-/// The first record of `batch` that has the batch's max timestamp; with append time that is the first record at all.
+/// The first record of `batch` that has the batch's max timestamp; with append time that is the first record
+/// at all.
 pub fn max_timestamp_record(batch: &Bytes, bytes_max: usize) -> Result<Option<(Offset, i64)>, BatchError> {
     let header = readable(batch)?;
     first(&header, batch, bytes_max, |_, timestamp| {

@@ -7,10 +7,12 @@ use std::sync::Arc;
 /// Bytes of the longest name.
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 
-/// A legal topic name: 1 to 249 of the characters `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`. Cheap to clone.
+/// A legal topic name: 1 to 249 of the characters `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`. Cheap to
+/// clone.
 ///
-/// These are Kafka's rules (`org.apache.kafka.common.internals.Topic`). Kafka also refuses to create a name that
-/// differs from one there is only in `.` against `_`; whether two names may exist together is not a name's affair.
+/// These are Kafka's rules (`org.apache.kafka.common.internals.Topic`). Kafka also refuses to create a name
+/// that differs from one there is only in `.` against `_`; whether two names may exist together is not a
+/// name's affair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicName(Arc<str>);
 

@@ -1,8 +1,8 @@
 //! What has to hold for a batch that a producer sends; checked once, where it comes in.
 //!
-//! The model is the check of Kafka's broker (`LogValidator` and the append path of Kafka 4.3), and a test holds the
-//! answers of both to the same bytes side by side. What is refused there is refused here, with one exception, the
-//! first line; some more things are refused here:
+//! The model is the check of Kafka's broker (`LogValidator` and the append path of Kafka 4.3), and a test
+//! holds the answers of both to the same bytes side by side. What is refused there is refused here, with one
+//! exception, the first line; some more things are refused here:
 //!
 //! | | Kafka 4.3 | here |
 //! |---|---|---|
@@ -14,8 +14,9 @@
 //! | key or value length below -1 | taken for none | refused |
 //! | bytes behind the batch that are too few for another one | ignored | refused by [`sole_batch`] |
 //!
-//! A batch marked transactional without a producer id is refused here; Kafka refuses the request before it looks.
-//! Creation times far off the clock, and keys on compacted topics, are the topic's affair and not checked here.
+//! A batch marked transactional without a producer id is refused here; Kafka refuses the request before it
+//! looks. Creation times far off the clock, and keys on compacted topics, are the topic's affair and not
+//! checked here.
 
 use bytes::Bytes;
 
@@ -52,8 +53,8 @@ impl Default for ProduceLimits {
 
 /// Checks the one batch at the front of `bytes`, which may go on behind it.
 ///
-/// Compressed records are not looked at unless [`ProduceLimits::deep`] is set. Their count is then bounded by what
-/// so many bytes can hold at most: 7 bytes a record, at the codec's greatest possible ratio.
+/// Compressed records are not looked at unless [`ProduceLimits::deep`] is set. Their count is then bounded by
+/// what so many bytes can hold at most: 7 bytes a record, at the codec's greatest possible ratio.
 pub fn validate_produced(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader, BatchError> {
     let (header, max) = check(bytes, limits)?;
     let (base, stated) = (header.base_timestamp, header.max_timestamp);
@@ -77,11 +78,12 @@ pub fn validate_deep(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader
     )
 }
 
-/// Checks that `bytes` are one batch and nothing else, which is what a producer may send for a partition, and returns
-/// it with its header.
+/// Checks that `bytes` are one batch and nothing else, which is what a producer may send for a partition, and
+/// returns it with its header.
 ///
-/// The batch shares the bytes given, but for one case: where its max timestamp is not that of its records (some
-/// producers leave it at -1, or have that of the last record there) it is a copy in which that is put right.
+/// The batch shares the bytes given, but for one case: where its max timestamp is not that of its records
+/// (some producers leave it at -1, or have that of the last record there) it is a copy in which that is put
+/// right.
 pub fn sole_batch(bytes: &Bytes, limits: &ProduceLimits) -> Result<(Bytes, BatchHeader), BatchError> {
     let (mut header, mut max) = check(bytes, limits)?;
     if bytes.len() > header.bytes {

@@ -1,7 +1,7 @@
 //! The variable-length integers inside of records: zigzag, seven bits a byte, low bits first.
 //!
-//! Encodings longer than needed are read (some producers reserve fixed widths), but never more than 5 bytes for 32
-//! bits or 10 for 64, and no bits beyond the type's own.
+//! Encodings longer than needed are read (some producers reserve fixed widths), but never more than 5 bytes
+//! for 32 bits or 10 for 64, and no bits beyond the type's own.
 
 /// Reads a 32-bit value and returns it with the bytes behind it.
 #[inline]

@@ -1,7 +1,8 @@
 //! The accept loop.
 //!
-//! It never ends before it is told to: errors of a single connection are skipped, and when the process has run out of
-//! descriptors or the machine out of memory, it waits and tries again, longer each time. It is never busy doing so.
+//! It never ends before it is told to: errors of a single connection are skipped, and when the process has
+//! run out of descriptors or the machine out of memory, it waits and tries again, longer each time. It is
+//! never busy doing so.
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,15 +54,16 @@ impl Shared {
     }
 }
 
-/// Accepts connections and serves each in a task of its own, until the process drains; then waits for those tasks,
-/// which end by themselves or are dropped when the process aborts.
+/// Accepts connections and serves each in a task of its own, until the process drains; then waits for those
+/// tasks, which end by themselves or are dropped when the process aborts.
 pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Shared) {
     let Listener {
         socket,
         settings,
         metrics,
     } = listener;
-    // Not a token in every connection's task: that would be polled, and its lock taken, with each of their wake-ups.
+    // Not a token in every connection's task: that would be polled, and its lock taken, with each of their
+    // wake-ups.
     let mut tasks = JoinSet::new();
     let mut pause = Pause::default();
     let mut draining = pin!(shared.shutdown.draining().cancelled());

@@ -1,28 +1,41 @@
 //! The bound on bytes of requests in memory, for the whole process.
 //!
-//! Bytes are reserved *before* a payload is read, so that what peers announce never becomes memory that is not there.
-//! There are two pools, each first come, first served: one for reservations up to [`SMALL_BYTES_MAX`], one for larger
-//! ones. A small request thus does not queue behind large ones, and a large one is not starved by a stream of small
-//! ones. (The first bytes of large requests that wait for their memory are in the small pool; so many of them that it
-//! is full, and small requests wait as well, until the large ones make progress.)
+//! Bytes are reserved *before* they are read, so that what peers announce never becomes memory that is not
+//! there. There are three pools, each first come, first served, by the size of the request. None queues
+//! behind larger ones, and none is starved by a stream of smaller ones:
 //!
-//! **No deadlock.** Whoever holds bytes of the large pool must not wait for more. Whoever holds bytes of the small
-//! pool may wait for the large pool, and for nothing else. [`crate::FrameReader`] keeps to this.
+//! | pool | requests | share | reserved |
+//! |---|---|---|---|
+//! | small | up to [`SMALL_BYTES_MAX`] | a quarter | whole |
+//! | medium | up to [`MEDIUM_BYTES_MAX`] | a quarter | whole |
+//! | large | beyond | half | in steps, as bytes arrive ([`crate::Arrival`]) |
+//!
+//! The first bytes of requests that wait for their memory are in the small pool; if these fill it, small
+//! requests wait as well, until the others make progress.
+//!
+//! **No deadlock.** Holders of bytes of the medium pool wait for no more. Holders of bytes of the large pool
+//! wait for the next step of the same request only, and of those one at a time has the *overdraft*: it takes
+//! all that it lacks beyond the pool, so it waits for nothing but its peer. Holders of bytes of the small
+//! pool may wait for the other pools, and for nothing else. A request that its peer does not finish is ended
+//! by deadlines, which are short while others wait ([`crate::Arrival::gives_way`]).
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 
 /// Reservations up to this size come from the small pool.
 pub const SMALL_BYTES_MAX: usize = 64 * 1024;
+/// Reservations up to this size, or the size of the medium pool, come from the medium pool.
+pub const MEDIUM_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetSettings {
-    /// All of it. At least 1 MiB is used.
+    /// All of it, apart from the overdraft. At least 1 MiB is used.
     pub bytes: usize,
 }
 
@@ -38,26 +51,61 @@ pub enum BudgetError {
 /// The budget; shared by all listeners.
 #[derive(Debug)]
 pub struct ByteBudget {
-    small: Semaphore,
-    large: Semaphore,
-    small_bytes: usize,
-    large_bytes: usize,
+    small: Pool,
+    medium: Pool,
+    large: Pool,
+    /// A single permit: the right to take bytes beyond the large pool.
+    overdraft: Semaphore,
+    /// Bytes beyond the large pool, all of one request.
+    overdrawn: AtomicUsize,
     in_use: Gauge,
     waiting: Gauge,
 }
 
+/// Bytes for requests of one class of sizes.
+#[derive(Debug)]
+struct Pool {
+    free: Semaphore,
+    bytes: usize,
+    waiting: AtomicUsize,
+}
+
+/// The class of a request, by its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Small,
+    Medium,
+    Large,
+}
+
+impl Pool {
+    fn new(bytes: usize) -> Self {
+        Self {
+            free: Semaphore::new(bytes),
+            bytes,
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    fn in_use(&self) -> usize {
+        self.bytes - self.free.available_permits()
+    }
+}
+
 impl ByteBudget {
-    /// A quarter of the bytes, and never less than eight small reservations, is for small requests.
+    /// A quarter of the bytes, and never less than eight small reservations, is for small requests; a third
+    /// of the rest for medium ones.
     #[must_use]
     pub fn new(settings: BudgetSettings) -> Arc<Self> {
         let bytes = settings.bytes.clamp(1024 * 1024, Semaphore::MAX_PERMITS);
         let small_bytes = (bytes / 4).max(8 * SMALL_BYTES_MAX);
-        let large_bytes = bytes - small_bytes;
+        let medium_bytes = (bytes - small_bytes) / 3;
         Arc::new(Self {
-            small: Semaphore::new(small_bytes),
-            large: Semaphore::new(large_bytes),
-            small_bytes,
-            large_bytes,
+            small: Pool::new(small_bytes),
+            medium: Pool::new(medium_bytes),
+            large: Pool::new(bytes - small_bytes - medium_bytes),
+            overdraft: Semaphore::new(1),
+            overdrawn: AtomicUsize::new(0),
             in_use: Gauge::default(),
             waiting: Gauge::default(),
         })
@@ -76,7 +124,7 @@ impl ByteBudget {
             self.waiting.clone(),
         );
         let all = Gauge::<i64>::default();
-        all.set(gauge(self.small_bytes + self.large_bytes));
+        all.set(gauge(self.small.bytes + self.medium.bytes + self.large.bytes));
         registry.register(
             "request_memory_bytes_max",
             "Bytes that requests may take in memory",
@@ -88,104 +136,128 @@ impl ByteBudget {
     #[must_use]
     pub fn reservation_max(&self) -> usize {
         // The semaphore takes at most u32::MAX at once.
-        self.large_bytes.min(u32::MAX as usize)
+        (self.medium.bytes + self.large.bytes).min(u32::MAX as usize)
     }
 
     /// Bytes that are reserved now.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        (self.small_bytes - self.small.available_permits())
-            + (self.large_bytes - self.large.available_permits())
+        self.small.in_use()
+            + self.medium.in_use()
+            + self.large.in_use()
+            + self.overdrawn.load(Ordering::Relaxed)
     }
 
-    /// Reserves `bytes`, after those who asked before. Safe to cancel.
+    /// Reserves `bytes`, after earlier callers of the same class. Safe to cancel.
     ///
     /// # Errors
     /// Fails at once if there will never be as much.
     pub async fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Permit, BudgetError> {
         match self.try_reserve(bytes) {
             Some(permit) => Ok(permit),
-            None => self.wait(Pool::of(bytes), bytes).await,
+            None => self.wait(self.class(bytes), bytes, bytes).await,
         }
-    }
-
-    /// Like [`Self::reserve`], but from the large pool whatever the size: for those who hold small bytes already.
-    pub async fn reserve_large(self: &Arc<Self>, bytes: usize) -> Result<Permit, BudgetError> {
-        self.wait(Pool::Large, bytes).await
     }
 
     /// Reserves `bytes` if they are free and nobody waits for them.
     #[must_use]
     pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
-        let pool = Pool::of(bytes);
-        self.semaphore(pool)
-            .try_acquire_many(u32::try_from(bytes).ok()?)
-            .ok()?
-            .forget();
-        Some(self.granted(pool, bytes))
+        self.try_take(self.class(bytes), bytes)
     }
 
-    async fn wait(self: &Arc<Self>, pool: Pool, bytes: usize) -> Result<Permit, BudgetError> {
-        let max = self.reservation_max();
-        let asked = u32::try_from(bytes).ok().filter(|_| bytes <= max);
-        let asked = asked.ok_or(BudgetError::TooLarge { asked: bytes, max })?;
-        let waiting = Waiting::start(&self.waiting);
-        let acquired = self.semaphore(pool).acquire_many(asked).await;
-        drop(waiting);
-        acquired.map_err(|_| BudgetError::Closed)?.forget();
-        Ok(self.granted(pool, bytes))
-    }
-
-    fn granted(self: &Arc<Self>, pool: Pool, bytes: usize) -> Permit {
-        self.in_use.inc_by(gauge(bytes));
-        let (small, large) = match pool {
-            Pool::Small => (bytes, 0),
-            Pool::Large => (0, bytes),
-        };
-        Permit {
-            budget: Arc::clone(self),
-            small,
-            large,
-        }
-    }
-
-    fn semaphore(&self, pool: Pool) -> &Semaphore {
-        match pool {
-            Pool::Small => &self.small,
-            Pool::Large => &self.large,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Pool {
-    Small,
-    Large,
-}
-
-impl Pool {
-    fn of(bytes: usize) -> Self {
+    pub(crate) fn class(&self, bytes: usize) -> Class {
         if bytes <= SMALL_BYTES_MAX {
-            Self::Small
+            Class::Small
+        } else if bytes <= MEDIUM_BYTES_MAX.min(self.medium.bytes) {
+            Class::Medium
         } else {
-            Self::Large
+            Class::Large
+        }
+    }
+
+    pub(crate) fn has_waiting(&self, class: Class) -> bool {
+        self.pool(class).waiting.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn try_take(self: &Arc<Self>, class: Class, bytes: usize) -> Option<Permit> {
+        let asked = u32::try_from(bytes).ok()?;
+        self.pool(class).free.try_acquire_many(asked).ok()?.forget();
+        Some(self.granted(class, bytes, 0))
+    }
+
+    /// Waits for `bytes` of a pool or, in the large one, for the overdraft, which gives `missing` bytes.
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        class: Class,
+        bytes: usize,
+        missing: usize,
+    ) -> Result<Permit, BudgetError> {
+        let max = self.reservation_max();
+        let asked = u32::try_from(bytes).ok().filter(|_| missing <= max);
+        let asked = asked.ok_or(BudgetError::TooLarge { asked: missing, max })?;
+        let _waiting = Waiting::start(&self.waiting, &self.pool(class).waiting);
+        let closed = |_: AcquireError| BudgetError::Closed;
+        tokio::select! {
+            biased;
+            taken = self.pool(class).free.acquire_many(asked) => {
+                taken.map_err(closed)?.forget();
+                Ok(self.granted(class, bytes, 0))
+            }
+            overdraft = self.overdraft.acquire(), if class == Class::Large => {
+                overdraft.map_err(closed)?.forget();
+                self.overdrawn.store(missing, Ordering::Relaxed);
+                Ok(self.granted(class, 0, missing))
+            }
+        }
+    }
+
+    fn granted(self: &Arc<Self>, class: Class, bytes: usize, overdrawn: usize) -> Permit {
+        self.in_use.inc_by(gauge(bytes + overdrawn));
+        let mut permit = Permit {
+            budget: Arc::clone(self),
+            small: 0,
+            medium: 0,
+            large: 0,
+            overdrawn,
+        };
+        *permit.share(class) = bytes;
+        permit
+    }
+
+    fn pool(&self, class: Class) -> &Pool {
+        match class {
+            Class::Small => &self.small,
+            Class::Medium => &self.medium,
+            Class::Large => &self.large,
+        }
+    }
+
+    /// Takes bytes of the overdraft back. With the last of them another request may have it.
+    fn repay(&self, bytes: usize) {
+        if self.overdrawn.fetch_sub(bytes, Ordering::AcqRel) == bytes {
+            self.overdraft.add_permits(1);
         }
     }
 }
 
-/// Counts one who waits, also when the wait is cancelled.
-struct Waiting<'a>(&'a Gauge);
+/// Counts a waiting request, also when the wait is cancelled.
+struct Waiting<'a> {
+    all: &'a Gauge,
+    of_pool: &'a AtomicUsize,
+}
 
 impl<'a> Waiting<'a> {
-    fn start(gauge: &'a Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
+    fn start(all: &'a Gauge, of_pool: &'a AtomicUsize) -> Self {
+        all.inc();
+        of_pool.fetch_add(1, Ordering::Relaxed);
+        Self { all, of_pool }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.dec();
+        self.all.dec();
+        self.of_pool.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -194,26 +266,37 @@ impl Drop for Waiting<'_> {
 pub struct Permit {
     budget: Arc<ByteBudget>,
     small: usize,
+    medium: usize,
     large: usize,
+    overdrawn: usize,
 }
 
 impl Permit {
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.small + self.large
+        self.small + self.medium + self.large + self.overdrawn
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<ByteBudget> {
+        &self.budget
     }
 
     /// Takes `bytes` (or all that there are, if less) out of this permit into one of their own.
     #[must_use]
     pub fn split(&mut self, bytes: usize) -> Self {
-        let small = bytes.min(self.small);
-        let large = (bytes - small).min(self.large);
-        self.small -= small;
-        self.large -= large;
+        let mut left = bytes;
+        let mut take = |from: &mut usize| {
+            let taken = left.min(*from);
+            *from -= taken;
+            left -= taken;
+            taken
+        };
         Self {
             budget: Arc::clone(&self.budget),
-            small,
-            large,
+            overdrawn: take(&mut self.overdrawn),
+            small: take(&mut self.small),
+            medium: take(&mut self.medium),
+            large: take(&mut self.large),
         }
     }
 
@@ -224,13 +307,23 @@ impl Permit {
             "permits of two budgets do not mix"
         );
         self.small += mem::take(&mut other.small);
+        self.medium += mem::take(&mut other.medium);
         self.large += mem::take(&mut other.large);
+        self.overdrawn += mem::take(&mut other.overdrawn);
     }
 
     /// Gives back what is beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let over = self.bytes().saturating_sub(bytes);
         drop(self.split(over));
+    }
+
+    fn share(&mut self, class: Class) -> &mut usize {
+        match class {
+            Class::Small => &mut self.small,
+            Class::Medium => &mut self.medium,
+            Class::Large => &mut self.large,
+        }
     }
 }
 
@@ -242,10 +335,16 @@ impl Drop for Permit {
         }
         self.budget.in_use.dec_by(gauge(bytes));
         if self.small > 0 {
-            self.budget.small.add_permits(self.small);
+            self.budget.small.free.add_permits(self.small);
+        }
+        if self.medium > 0 {
+            self.budget.medium.free.add_permits(self.medium);
         }
         if self.large > 0 {
-            self.budget.large.add_permits(self.large);
+            self.budget.large.free.add_permits(self.large);
+        }
+        if self.overdrawn > 0 {
+            self.budget.repay(self.overdrawn);
         }
     }
 }
@@ -287,46 +386,68 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_requests_are_served_in_the_order_they_came() {
+    async fn requests_of_one_pool_are_served_in_the_order_they_came() {
         let budget = budget();
-        let held = budget.reserve(2 * MIB).await.unwrap();
-        let mut first = Box::pin(budget.reserve(3 * MIB));
+        let held = budget.reserve(MIB / 2).await.unwrap();
+        let mut first = Box::pin(budget.reserve(MIB));
         assert!(!is_ready(&mut first).await);
-        let mut second = Box::pin(budget.reserve(MIB));
+        let mut second = Box::pin(budget.reserve(MIB / 2));
         assert!(
             !is_ready(&mut second).await,
             "the second does not overtake, though there is room for it"
         );
-        assert!(budget.try_reserve(MIB).is_none());
+        assert!(budget.try_reserve(MIB / 2).is_none());
         drop(held);
         let first = first.await.unwrap();
         assert!(!is_ready(&mut second).await);
         drop(first);
-        assert_eq!(second.await.unwrap().bytes(), MIB);
+        assert_eq!(second.await.unwrap().bytes(), MIB / 2);
         assert_eq!(budget.in_use(), 0);
     }
 
     #[tokio::test]
-    async fn small_requests_never_starve_behind_large_ones() {
+    async fn small_and_medium_requests_never_starve_behind_large_ones() {
         let budget = budget();
-        let _all = budget.reserve(budget.reservation_max()).await.unwrap();
-        let mut next = Box::pin(budget.reserve(MIB));
+        let _all = budget.reserve(2 * MIB).await.unwrap();
+        let _more = budget.reserve(2 * MIB).await.unwrap();
+        let mut next = Box::pin(budget.reserve(2 * MIB));
         assert!(!is_ready(&mut next).await);
+        let _medium = budget.reserve(MIB).await.unwrap();
+        let mut medium = Box::pin(budget.reserve(MIB));
+        assert!(!is_ready(&mut medium).await);
         assert_eq!(budget.reserve(1000).await.unwrap().bytes(), 1000);
-        assert_eq!(budget.waiting.get(), 1);
+        assert_eq!(budget.waiting.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn of_large_requests_that_wait_one_goes_beyond_the_pool_and_the_next_when_it_is_done() {
+        let budget = budget();
+        let held = budget.reserve(2 * MIB).await.unwrap();
+        let mut first = budget.reserve(3 * MIB).await.unwrap();
+        assert_eq!((first.bytes(), budget.in_use()), (3 * MIB, 5 * MIB));
+        let mut second = Box::pin(budget.reserve(3 * MIB));
+        assert!(!is_ready(&mut second).await);
+        drop(first.split(MIB));
+        assert!(!is_ready(&mut second).await, "a part is still beyond the pool");
+        drop(first);
+        drop(second.await.unwrap());
+        drop(held);
+        assert_eq!(budget.in_use(), 0);
+        assert_eq!(budget.in_use.get(), 0);
     }
 
     #[tokio::test]
     async fn a_cancelled_wait_leaves_nothing_behind() {
         let budget = budget();
-        let held = budget.reserve(2 * MIB).await.unwrap();
-        let mut waiting = Box::pin(budget.reserve(3 * MIB));
+        let held = budget.reserve(MIB / 2).await.unwrap();
+        let mut waiting = Box::pin(budget.reserve(MIB));
         assert!(!is_ready(&mut waiting).await);
         drop(waiting);
         assert_eq!(budget.waiting.get(), 0);
+        assert!(!budget.has_waiting(Class::Medium));
         assert_eq!(
-            budget.try_reserve(MIB).unwrap().bytes(),
-            MIB,
+            budget.try_reserve(MIB / 2).unwrap().bytes(),
+            MIB / 2,
             "what it had gathered is free again"
         );
         drop(held);

@@ -26,7 +26,7 @@ pub struct Connection {
 
 /// What a listener does with its connections.
 pub trait Protocol: Send + Sync + 'static {
-    /// Serves one connection until it ends. When draining takes too long the future is dropped, at whatever point it
-    /// waits; the same happens to the memory of a connection as to its future, so keep it small.
+    /// Serves one connection until it ends. When draining takes too long the future is dropped, at whatever
+    /// point it waits; the same happens to the memory of a connection as to its future, so keep it small.
     fn connection(&self, connection: Connection) -> impl Future<Output = ()> + Send;
 }

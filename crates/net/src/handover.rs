@@ -1,8 +1,8 @@
 //! A connection that goes on under another protocol than the one that its listener speaks.
 //!
-//! The first protocol lets its requests see a [`Handover`]; who answers a request may leave in it what the connection goes
-//! on as. When that answer is sent, the first protocol gives the connection away, in the same task: so it is still counted,
-//! drained and dropped like any other.
+//! The first protocol lets its requests see a [`Handover`]; who answers a request may leave in it what the
+//! connection goes on as. When that answer is sent, the first protocol gives the connection away, in the same
+//! task: so it is still counted, drained and dropped like any other.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
-//! What every listener shares: accepting connections, their limits, the bytes of requests in memory, framing by
-//! length, writing, and a graceful end.
+//! What every listener shares: accepting connections, their limits, the bytes of requests in memory, framing
+//! by length, writing, and a graceful end.
 //!
-//! This crate knows sockets, time and bytes. It must not know any protocol, not even by name: what a frame means is
-//! the business of the [`Protocol`] that a listener is given.
+//! This crate knows sockets, time and bytes. It must not know any protocol, not even by name: what a frame
+//! means is the business of the [`Protocol`] that a listener is given.
 //!
 //! - [`listener`]: binding, and the settings of one listening socket
 //! - [`accept`]: the accept loop: limits, backing off, one task per connection
@@ -10,6 +10,7 @@
 //! - [`handover`]: a connection that goes on under another protocol
 //! - [`shutdown`]: drain first, abort later
 //! - [`budget`]: the bound on bytes of requests in memory, taken before they are read
+//! - [`arrival`]: the memory of a request while it arrives, taken in steps
 //! - [`frame`]: length-prefixed frames, read in a way that costs idle connections nothing
 //! - [`write`]: vectored writes with a limit for peers that do not read
 //! - [`stall`]: the same limit for streams that a library writes to
@@ -19,6 +20,7 @@
 //! - [`metrics`]: what is counted
 
 pub mod accept;
+pub mod arrival;
 pub mod budget;
 pub mod connection;
 pub mod frame;
@@ -33,6 +35,7 @@ pub mod turn;
 pub mod write;
 
 pub use accept::{Shared, serve};
+pub use arrival::Arrival;
 pub use budget::{BudgetError, BudgetSettings, ByteBudget, Permit};
 pub use connection::{Connection, Protocol};
 pub use frame::{Frame, FrameError, FrameLimits, FrameReader, Status};

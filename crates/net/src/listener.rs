@@ -20,7 +20,8 @@ pub struct ListenerSettings {
     pub name: &'static str,
     /// Beyond so many, a connection is closed as soon as it is accepted.
     pub connections_max: usize,
-    /// A silent peer is asked after this time whether it is still there, and given up after a third of it more.
+    /// A silent peer is asked after this time whether it is still there, and given up after a third of it
+    /// more.
     pub keepalive: Duration,
 }
 
@@ -72,10 +73,11 @@ pub async fn resolve(address: &str) -> Result<Vec<SocketAddr>, BindError> {
     Ok(resolved)
 }
 
-/// A bound listener, to be handed to [`crate::serve`].
-#[derive(Debug)]
+/// A bound listener, to be handed to [`crate::serve`]. Its socket is open until the last clone is dropped;
+/// connections that nobody accepts wait in it.
+#[derive(Debug, Clone)]
 pub struct Listener {
-    pub(crate) socket: TcpListener,
+    pub(crate) socket: Arc<TcpListener>,
     pub(crate) settings: ListenerSettings,
     pub(crate) metrics: Arc<ListenerMetrics>,
 }
@@ -95,7 +97,7 @@ impl Listener {
                 Ok(socket) => {
                     let metrics = metrics.listener(settings.name);
                     return Ok(Self {
-                        socket,
+                        socket: Arc::new(socket),
                         settings,
                         metrics,
                     });
@@ -109,6 +111,15 @@ impl Listener {
             }
         }
         Err(failed)
+    }
+
+    /// The same socket, counted in other metrics.
+    #[must_use]
+    pub fn counted_in(&self, metrics: &NetMetrics) -> Self {
+        Self {
+            metrics: metrics.listener(self.settings.name),
+            ..self.clone()
+        }
     }
 
     /// Where it listens, with the real port.

@@ -1,8 +1,10 @@
-//! Reading less often from a peer that writes all the time in small pieces, as network cards moderate their interrupts.
+//! Reading less often from a peer that writes all the time in small pieces, as network cards moderate their
+//! interrupts.
 //!
-//! A peer that writes each message by itself makes the system wake a reader for nearly every one of them, and waking costs
-//! more than the message. So a reader that was woken again and again for little, and whom nobody waits for, has the system
-//! wake it only when some messages are there (`SO_RCVLOWAT`), and looks every millisecond whether there are fewer.
+//! A peer that writes each message by itself makes the system wake a reader for nearly every one of them, and
+//! waking costs more than the message. So a reader that was woken again and again for little, and whom nobody
+//! waits for, has the system wake it only when some messages are there (`SO_RCVLOWAT`), and looks every
+//! millisecond whether there are fewer.
 //!
 //! ```text
 //!           16 small reads within 4 ms
@@ -11,8 +13,8 @@
 //!     little comes, or half as much as before, or very much, or somebody waits for an answer
 //! ```
 //!
-//! Whoever sends less because it is read later was waiting for something after all: it is left alone for twice as many
-//! reads each time, so that a client that asks and waits loses next to nothing.
+//! Whoever sends less because it is read later was waiting for something after all: it is left alone for
+//! twice as many reads each time, so that a client that asks and waits loses next to nothing.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -26,8 +28,8 @@ const READS_MAX: u32 = 4096;
 const BETWEEN: Duration = Duration::from_micros(250);
 /// … and less than this in each, are worth putting off.
 const SMALL_BYTES: u64 = 4 << 10;
-/// The system wakes a reader whose reads are put off for this much. More, and the acknowledgements that go out with reads would
-/// come too late for the sender.
+/// The system wakes a reader whose reads are put off for this much. More, and the acknowledgements that go
+/// out with reads would come too late for the sender.
 const WAKE_BYTES: libc::c_int = 2 << 10;
 /// A read is put off by this at most. Timers are no finer.
 const PUT_OFF: Duration = Duration::from_millis(1);
@@ -74,7 +76,8 @@ impl Default for Moderation {
 }
 
 impl Moderation {
-    /// When the next read is due, if they are put off; it is due earlier when the system says that something is there.
+    /// When the next read is due, if they are put off; it is due earlier when the system says that something
+    /// is there.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.put_off.map(|put_off| put_off.due)
@@ -174,7 +177,8 @@ pub enum Change {
     Off,
 }
 
-/// The system wakes a reader of `socket` only when [`WAKE_BYTES`] are there. Where it cannot, it goes on waking it.
+/// The system wakes a reader of `socket` only when [`WAKE_BYTES`] are there. Where it cannot, it goes on
+/// waking it.
 pub fn wake_late(socket: &impl AsFd) {
     set_low_water(socket, WAKE_BYTES);
 }
@@ -188,7 +192,8 @@ pub fn wake_early(socket: &impl AsFd) {
 fn set_low_water(socket: &impl AsFd, bytes: libc::c_int) {
     const LENGTH: libc::socklen_t = 4;
     const { assert!(size_of::<libc::c_int>() == 4) };
-    // SAFETY: the descriptor is open while it is borrowed, and the option's value is an `int` that lives through the call.
+    // SAFETY: the descriptor is open while it is borrowed, and the option's value is an `int` that lives
+    // through the call.
     let _ = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

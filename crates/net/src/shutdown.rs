@@ -1,5 +1,5 @@
-//! The end of a process in two steps: *drain*, in which nothing new is accepted and what was begun is finished, and
-//! *abort*, in which whatever is left is dropped.
+//! The end of a process in two steps: *drain*, in which nothing new is accepted and what was begun is
+//! finished, and *abort*, in which whatever is left is dropped.
 //!
 //! Both steps only go forward. Who decides when is not the business of this crate.
 

@@ -11,8 +11,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::metrics::ListenerMetrics;
 
-/// Fails a write with `TimedOut` when it has made no progress for the given time. The timer exists only while a write
-/// waits.
+/// Fails a write with `TimedOut` when it has made no progress for the given time. The timer exists only while
+/// a write waits.
 #[derive(Debug)]
 pub struct StallGuard<S> {
     stream: S,

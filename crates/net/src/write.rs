@@ -1,5 +1,5 @@
-//! Writing what is ready: many pieces with one system call, nothing allocated per piece, and an end for peers that do
-//! not read.
+//! Writing what is ready: many pieces with one system call, nothing allocated per piece, and an end for peers
+//! that do not read.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,8 +19,8 @@ use crate::pace::Pace;
 /// Pieces per system call.
 const SLICES_MAX: usize = 64;
 
-/// How long a peer may take to read what it is sent: `grace` without any progress, and in all what its least rate
-/// gives.
+/// How long a peer may take to read what it is sent: `grace` without any progress, and in all what its least
+/// rate gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteLimits {
     pub pace: Pace,
@@ -70,8 +70,8 @@ impl FrameWriter {
         Self { limits, metrics }
     }
 
-    /// Writes all of `chunks`, in order, and leaves them empty. When it is cancelled, `chunks` holds what was not
-    /// written.
+    /// Writes all of `chunks`, in order, and leaves them empty. When it is cancelled, `chunks` holds what was
+    /// not written.
     ///
     /// # Errors
     /// Any error ends the connection. It is counted under its kind.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// For what is expected to happen at once.
 const SOON: Duration = Duration::from_secs(20);
@@ -69,6 +69,10 @@ struct Server {
 }
 
 async fn server(connections_max: usize) -> Server {
+    server_with(connections_max, 4 << 20).await
+}
+
+async fn server_with(connections_max: usize, budget_bytes: usize) -> Server {
     let families = NetMetrics::register(&mut Registry::default());
     let addresses = resolve("127.0.0.1:0").await.unwrap();
     let listener = Listener::bind(
@@ -79,7 +83,7 @@ async fn server(connections_max: usize) -> Server {
     .unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = Shutdown::new();
-    let budget = ByteBudget::new(BudgetSettings { bytes: 4 << 20 });
+    let budget = ByteBudget::new(BudgetSettings { bytes: budget_bytes });
     let echo = Echo {
         answers: Arc::new(Semaphore::new(0)),
         received: Arc::default(),
@@ -219,4 +223,82 @@ async fn an_address_in_use_is_named() {
         resolve("nonsense").await,
         Err(BindError::Resolve { .. })
     ));
+}
+
+/// A connection that announces a frame, sends the beginning of it and falls silent.
+async fn half_a_request(server: &Server, announced: usize, sent: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let length = i32::try_from(announced).unwrap().to_be_bytes();
+    stream.write_all(&length).await.unwrap();
+    stream.write_all(&vec![0; sent]).await.unwrap();
+    stream
+}
+
+/// Waits until so many bytes in all came in.
+async fn received(server: &Server, bytes: usize) {
+    let all = async {
+        while server.metrics.received_bytes.get() < bytes as u64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, all).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hundred_half_requests_of_100_mb_do_not_hold_up_a_produce_of_900_kb() {
+    let server = server_with(1000, 256 << 20).await;
+    server.answers.add_permits(100);
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(half_a_request(&server, 100_000_000, 70_000).await);
+    }
+    received(&server, 100 * 65_536).await;
+    let mut other = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut other, &vec![7; 900_000]).await;
+    assert_eq!(answer(&mut other, 900_000).await.len(), 900_000);
+    assert!(
+        server.budget.in_use() <= 100 << 20,
+        "what is announced takes no memory before it comes"
+    );
+}
+
+/// Lets time pass faster than it does, while the sockets have theirs.
+async fn fast_forward(most: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < most {
+        for _ in 0..500 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn half_requests_that_fill_the_memory_make_way_within_seconds() {
+    // There is memory for eight silent ones of each kind.
+    for (announced, bytes, budget_bytes) in
+        [(1_000_000, 900_000, 32 << 20), (11_000_000, 5_000_000, 16 << 20)]
+    {
+        let server = server_with(1000, budget_bytes).await;
+        server.answers.add_permits(100);
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(half_a_request(&server, announced, 70_000).await);
+        }
+        received(&server, 20 * 65_536).await;
+        tokio::time::pause();
+        let start = Instant::now();
+        let produce = async {
+            let mut other = TcpStream::connect(server.address).await.unwrap();
+            other.write_all(&frame(&vec![7; bytes])).await.unwrap();
+            other.read_exact(&mut vec![0; bytes]).await.unwrap();
+        };
+        tokio::select! {
+            () = produce => {}
+            () = fast_forward(Duration::from_secs(30)) => panic!("it still waits"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+        assert!(server.metrics.errors("gave_way") >= 12);
+        tokio::time::resume();
+    }
 }

@@ -62,6 +62,73 @@ impl Changes {
         self.transient = false;
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.settled.len() + self.returned.len() + self.marks.len() + usize::from(self.transient)
+    }
+
+    /// Takes up to `count` of them out, in an order in which they can be stored.
+    #[must_use]
+    pub fn take(&mut self, count: usize) -> Self {
+        fn take<T>(from: &mut Vec<T>, count: usize) -> Vec<T> {
+            let rest = from.split_off(count.min(from.len()));
+            std::mem::replace(from, rest)
+        }
+        let settled = take(&mut self.settled, count);
+        let marks = take(&mut self.marks, count - settled.len());
+        let returned = take(&mut self.returned, count - settled.len() - marks.len());
+        Self {
+            settled,
+            returned,
+            marks,
+            transient: std::mem::take(&mut self.transient),
+        }
+    }
+
+    /// Puts earlier changes before these, without repeating what is in both.
+    pub fn put_before(&mut self, earlier: Self) {
+        let later = std::mem::replace(self, earlier);
+        self.settled.extend(later.settled);
+        self.returned.extend(later.returned);
+        self.marks.extend(later.marks);
+        self.transient |= later.transient;
+        self.compact();
+    }
+
+    /// Settlements in any order become runs, and of what came back several times the last time counts: so
+    /// what cannot be stored for long does not grow beyond the queue.
+    fn compact(&mut self) {
+        self.settled.sort_unstable();
+        let runs = std::mem::take(&mut self.settled);
+        for (lane, first, count) in runs {
+            match self.settled.last_mut() {
+                Some((known, start, had)) if *known == lane && first <= *start + *had => {
+                    *had = (*had).max(first + count - *start);
+                }
+                _ => self.settled.push((lane, first, count)),
+            }
+        }
+        self.returned.sort_by_key(|(lane, offset, _)| (*lane, *offset));
+        self.returned.dedup_by(|later, kept| {
+            let is_same = (later.0, later.1) == (kept.0, kept.1);
+            if is_same {
+                kept.2 = later.2;
+            }
+            is_same
+        });
+        // Those that are exact are the last of all; of others the highest counts, in whatever order they
+        // came.
+        self.marks.sort_by_key(|(lane, ..)| *lane);
+        self.marks.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                let below = if later.2 { later.1 } else { later.1.max(kept.1) };
+                *kept = (later.0, below, later.2);
+            }
+            is_same
+        });
+    }
+
     /// So many messages from `first` on are settled.
     pub fn settled(&mut self, lane: u32, first: u64, count: u64) {
         match self.settled.last_mut() {
@@ -170,8 +237,8 @@ impl QueueState {
         Ok(*flags == 1)
     }
 
-    /// Restores what [`Changes::encode`] made on top of what is there; true if there may be messages that do not
-    /// outlive a restart.
+    /// Restores what [`Changes::encode`] made on top of what is there; true if there may be messages that do
+    /// not outlive a restart.
     pub fn apply(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
         let (version, mut rest) = bytes.split_first().ok_or(Malformed)?;
         let lane = lane_reader(*version)?;
@@ -240,4 +307,37 @@ fn behind(first: u64, count: u64) -> Result<u64, Malformed> {
         .checked_add(count)
         .filter(|behind| i64::try_from(*behind).is_ok() && count <= RUN_MAX)
         .ok_or(Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_put_together_say_the_same_in_less() {
+        let (mut earlier, mut later) = (Changes::default(), Changes::default());
+        for offset in (0..10).rev() {
+            earlier.settled(0, offset, 1);
+            earlier.returned(1, offset, 1);
+        }
+        earlier.mark(0, 64);
+        for offset in 5..15 {
+            later.settled(0, offset, 1);
+            later.returned(1, offset, 2);
+        }
+        later.mark(0, 128);
+        later.holds_transient();
+        let (mut apart, mut together) = (QueueState::default(), QueueState::default());
+        for changes in [&earlier, &later] {
+            apart.apply(&changes.encode()).unwrap();
+        }
+        later.put_before(earlier);
+        assert_eq!(later.len(), 1 + 15 + 1 + 1);
+        while !later.is_empty() {
+            let some = later.take(4);
+            assert!(some.len() <= 5);
+            together.apply(&some.encode()).unwrap();
+        }
+        assert_eq!(together.encode(true), apart.encode(true));
+    }
 }

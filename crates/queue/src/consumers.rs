@@ -1,7 +1,7 @@
 //! Who gets the next message: consumers by priority, in turn among equals, as far as their credit goes.
 //!
-//! A consumer that cannot take any more now is not in the ring, so that choosing costs the same however many wait
-//! for credit.
+//! A consumer that cannot take any more now is not in the ring, so that choosing costs the same however many
+//! wait for credit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -71,8 +71,8 @@ impl Consumers {
         }
     }
 
-    /// Where all goes to one consumer: whether that one gives way to another of a higher priority, once it has settled what it
-    /// has; else it stays until it goes.
+    /// Where all goes to one consumer: whether that one gives way to another of a higher priority, once it
+    /// has settled what it has; else it stays until it goes.
     #[must_use]
     pub fn yielding(self, yields: bool) -> Self {
         Self { yields, ..self }
@@ -176,9 +176,19 @@ impl Consumers {
         self.list.get(&key).map(|consumer| consumer.rules)
     }
 
+    /// Messages that a consumer has and has not settled.
+    pub fn in_flight_of(&self, key: ConsumerKey) -> u32 {
+        self.list.get(&key).map_or(0, |consumer| consumer.in_flight)
+    }
+
     /// The consumer that all messages go to, where there is only one such.
     pub fn active(&self) -> Option<ConsumerKey> {
         self.active
+    }
+
+    /// Messages that each consumer has, as they are counted against its credit.
+    pub fn in_flight(&self) -> impl Iterator<Item = (ConsumerKey, u32)> {
+        self.list.iter().map(|(key, consumer)| (*key, consumer.in_flight))
     }
 
     /// Whether anybody can take a message.

@@ -3,8 +3,8 @@
 use bytestring::ByteString;
 use stafett_model::{Death, DeathReason, Message};
 
-/// Notes that a message leaves `queue` as a dead letter; where it `loses_keys`, with a key of the queue's own. Its time to live ends
-/// with it: it would expire again at once.
+/// Notes that a message leaves `queue` as a dead letter; where it `loses_keys`, with a key of the queue's
+/// own. Its time to live ends with it: it would expire again at once.
 pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, loses_keys: bool, now_ms: i64) {
     let keys_were_lost = keys_are_lost(message);
     let known = message
@@ -48,8 +48,8 @@ pub fn keys_are_lost(message: &Message) -> bool {
     deaths.any(|death| death.loses_keys || (death.is_first && death.routing_key != message.routing_key))
 }
 
-/// Whether a dead letter that goes to `queue` goes round in a circle in which nobody ever looked at it: it was in the
-/// queue before, and was not rejected by a consumer since.
+/// Whether a dead letter that goes to `queue` goes round in a circle in which nobody ever looked at it: it
+/// was in the queue before, and was not rejected by a consumer since.
 pub fn is_circle(message: &Message, queue: &str) -> bool {
     // The latest is first: what is before the queue's own entry happened since.
     let since = message.deaths.iter().position(|death| death.queue == queue);

@@ -1,7 +1,8 @@
 //! The messages of a lane that somebody has, by offset.
 //!
-//! Messages go out in order and mostly come back in order: those are a line, with what is settled at its front popped
-//! and what is settled in its middle left as a gap until there are too many. What goes out again is kept beside it.
+//! Messages go out in order and mostly come back in order: those are a line, with what is settled at its
+//! front popped and what is settled in its middle left as a gap until there are too many. What goes out again
+//! is kept beside it.
 
 use std::collections::{BTreeMap, VecDeque};
 

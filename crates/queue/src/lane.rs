@@ -6,8 +6,8 @@
 //!   |  or come back             |  without being handed out  |
 //! ```
 //!
-//! Below the head everything is settled. An offset below `next` is settled, in flight, or came back. One at or behind
-//! it waits, unless the set of settled offsets has it.
+//! Below the head everything is settled. An offset below `next` is settled, in flight, or came back. One at
+//! or behind it waits, unless the set of settled offsets has it.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,12 @@ pub struct Lane {
     returned: BTreeMap<u64, u32>,
     /// How often messages came back that wait again since a restart.
     counts: BTreeMap<u64, u32>,
-    /// Nothing at or behind it has ever been handed out, as far as is stored.
+    /// Nothing at or behind it has ever been handed out, as far as is stored or about to be.
     pub(crate) mark: u64,
+    /// The same, as far as is stored.
+    mark_stored: u64,
+    /// From here on the next mark is to be set.
+    mark_due: u64,
     /// Below this, messages were perhaps handed out before the last start.
     redelivered_below: u64,
     /// Offsets handed out since the start: marks reach further the more they are.
@@ -62,10 +66,9 @@ impl Lane {
             settled_ahead: settled.len(),
             settled,
             counts,
-            mark,
-            redelivered_below: mark,
             ..Self::default()
         };
+        lane.restore_exact_mark(mark);
         lane.pass_settled();
         lane
     }
@@ -99,8 +102,8 @@ impl Lane {
         self.end = self.end.max(end);
     }
 
-    /// The log begins here: what was before is gone. How many messages are lost that nobody had, and those that
-    /// somebody had.
+    /// The log begins here: what was before is gone. How many messages are lost that nobody had, and those
+    /// that somebody had.
     pub(crate) fn start_at(&mut self, start: u64) -> (u64, Vec<InFlight>) {
         if start <= self.head {
             return (0, Vec::new());
@@ -126,6 +129,10 @@ impl Lane {
 
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    pub(crate) fn all_in_flight(&self) -> impl Iterator<Item = (u64, InFlight)> {
+        self.in_flight.iter()
     }
 
     /// The message that is next, and whether it came back. The lowest offset is always the next one.
@@ -259,14 +266,32 @@ impl Lane {
         (purged, runs)
     }
 
-    /// Where the hand-out mark has to be set before the next message goes out, if it has to.
+    /// Where the hand-out mark is to be set before the next message goes out, if it is to. That is so while
+    /// some of the block before is left: as a rule it is stored by the time at which it is needed
+    /// ([`Self::is_marked`]).
     pub fn mark_ahead(&mut self) -> Option<u64> {
-        if self.next < self.mark {
+        if self.next < self.mark_due {
             return None;
         }
         let ahead = self.handed_out.clamp(MARK_AHEAD_MIN, MARK_AHEAD_MAX);
-        self.mark = self.next.saturating_add(ahead);
+        self.mark = self.mark.max(self.next).saturating_add(ahead);
+        self.mark_due = self.mark.saturating_sub(ahead / 4);
         Some(self.mark)
+    }
+
+    /// A mark is stored.
+    pub fn mark_is_stored(&mut self, mark: u64) {
+        self.mark_stored = self.mark_stored.max(mark);
+    }
+
+    /// Whether nothing is to be done about marks before a message is handed out.
+    pub fn is_marked_ahead(&self, at: u64) -> bool {
+        at < self.mark_stored && self.next < self.mark_due
+    }
+
+    /// Whether a message that is handed out now is known as such after a start.
+    pub fn is_marked(&self, at: u64) -> bool {
+        at < self.mark_stored
     }
 
     /// Whether anything was ever handed out, as far as is stored.
@@ -276,8 +301,9 @@ impl Lane {
 
     /// The mark as low as it may be: for a stop in good order.
     pub fn mark_exactly(&mut self) -> u64 {
-        self.mark = self.next.max(self.redelivered_below.min(self.mark));
-        self.mark
+        let mark = self.next.max(self.redelivered_below.min(self.mark));
+        (self.mark, self.mark_stored, self.mark_due) = (mark, mark, mark);
+        mark
     }
 
     fn advance(&mut self, to: u64) {
@@ -346,13 +372,12 @@ impl Lane {
 
     /// What a stored change says of the mark.
     pub(crate) fn restore_mark(&mut self, mark: u64) {
-        self.mark = self.mark.max(mark);
-        self.redelivered_below = self.mark;
+        self.restore_exact_mark(self.mark.max(mark));
     }
 
     /// A mark that was set as low as it could be, on a stop in good order.
     pub(crate) fn restore_exact_mark(&mut self, mark: u64) {
-        self.mark = mark;
+        (self.mark, self.mark_stored, self.mark_due) = (mark, mark, mark);
         self.redelivered_below = mark;
     }
 }

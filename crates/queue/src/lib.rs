@@ -1,9 +1,9 @@
-//! A queue as a pure state machine over logs: which message goes to whom next, what is in flight, what came back and
-//! what is settled.
+//! A queue as a pure state machine over logs: which message goes to whom next, what is in flight, what came
+//! back and what is settled.
 //!
-//! There is no I/O here, no clock and no protocol, and no message: only offsets. Whoever drives it reads the logs,
-//! tells it what it read, and stores the [`Changes`] that it is given. Its size depends on what is in flight and on how
-//! ragged the settled part is, never on how many messages wait.
+//! There is no I/O here, no clock and no protocol, and no message: only offsets. Whoever drives it reads the
+//! logs, tells it what it read, and stores the [`Changes`] that it is given. Its size depends on what is in
+//! flight and on how ragged the settled part is, never on how many messages wait.
 //!
 //! - [`settings`]: what a queue promises
 //! - [`offset_set`]: a set of offsets, compressed

@@ -1,6 +1,7 @@
 //! A set of offsets, compressed: at worst a bit per offset between its first and its last.
 //!
-//! Offsets are kept in chunks of 4,096. A chunk is full, or a few runs, or, once runs would take more, a bit map.
+//! Offsets are kept in chunks of 4,096. A chunk is full, or a few runs, or, once runs would take more, a bit
+//! map.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

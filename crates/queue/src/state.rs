@@ -1,5 +1,5 @@
-//! All lanes of a queue, and the order between them: the highest first, or twice as often, or each in turn; in each the
-//! lowest offset first.
+//! All lanes of a queue, and the order between them: the highest first, or twice as often, or each in turn;
+//! in each the lowest offset first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -50,8 +50,8 @@ pub enum LaneOrder {
     /// The highest that has something: lanes are priorities.
     #[default]
     HighestFirst,
-    /// Of three messages that nobody had, two are of the highest lane, as far as there are such, and one of the lowest: so
-    /// neither waits for ever. What came back goes first. See [`QueueState::passed_over`].
+    /// Of three messages that nobody had, two are of the highest lane, as far as there are such, and one of
+    /// the lowest: so neither waits for ever. What came back goes first. See [`QueueState::passed_over`].
     HighTwice,
     /// Each for some messages, then the next one: lanes are partitions.
     InTurn,
@@ -70,7 +70,8 @@ pub struct QueueState {
     order: LaneOrder,
     /// Where among the lanes the one is whose turn it is, and messages that were handed out in it.
     turn: (usize, u32),
-    /// Messages that came back, in the order in which they did, where these go first; others may be among them.
+    /// Messages that came back, in the order in which they did, where these go first; others may be among
+    /// them.
     back: VecDeque<DeliveryId>,
     pub consumers: Consumers,
     in_flight: usize,
@@ -143,6 +144,17 @@ impl QueueState {
         self.in_flight
     }
 
+    /// Messages in flight by consumer that has them, as the lanes know it; `None`: with no consumer that is
+    /// there. It looks at each of them: for tests, and for whoever checks counters.
+    pub fn holders(&self) -> BTreeMap<Option<ConsumerKey>, u32> {
+        let mut holders = BTreeMap::new();
+        for (_, entry) in self.lanes.iter().flat_map(|(_, lane)| lane.all_in_flight()) {
+            let holder = entry.consumer.filter(|key| self.consumers.rules(*key).is_some());
+            *holders.entry(holder).or_default() += 1;
+        }
+        holders
+    }
+
     /// Bytes of bodies that wait; about so after a restart, until the queue is empty once.
     pub fn bytes_ready(&self) -> u64 {
         self.bytes_ready
@@ -175,8 +187,8 @@ impl QueueState {
         first.iter().chain(later).find_map(ready_of)
     }
 
-    /// Where the lowest lane has its turn although the highest has something that nobody had: that goes first all the same if it
-    /// came first.
+    /// Where the lowest lane has its turn although the highest has something that nobody had: that goes first
+    /// all the same if it came first.
     pub fn passed_over(&self) -> Option<Ready> {
         if self.order != LaneOrder::HighTwice || self.turn.1 < HIGH_TURNS {
             return None;
@@ -238,8 +250,8 @@ impl QueueState {
         }
     }
 
-    /// The log of a lane begins at `start`: what was before is gone, and nobody has it any more. How many messages
-    /// are lost that nobody had.
+    /// The log of a lane begins at `start`: what was before is gone, and nobody has it any more. How many
+    /// messages are lost that nobody had.
     pub fn start_at(&mut self, number: u32, start: u64, changes: &mut Changes) -> u64 {
         let lane = self.lane_mut(number);
         let head = lane.head();
@@ -350,7 +362,8 @@ impl QueueState {
         Some(Returned::Waits)
     }
 
-    /// Puts a message in flight back to its place, as if nobody had taken it. False if it is not. Of several, the last goes first.
+    /// Puts a message in flight back to its place, as if nobody had taken it. False if it is not. Of several,
+    /// the last goes first.
     pub fn untake(&mut self, id: DeliveryId) -> bool {
         let Some(entry) = self.lane_mut(id.lane).untake(id.offset) else {
             return false;

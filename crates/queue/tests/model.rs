@@ -20,7 +20,8 @@ struct Naive {
     messages: BTreeMap<(std::cmp::Reverse<u32>, u64), Place>,
     ends: BTreeMap<u32, u64>,
     limit: Option<u32>,
-    /// Of three messages that nobody had one is of the lowest lane; else the highest goes first. How many were handed out.
+    /// Of three messages that nobody had one is of the lowest lane; else the highest goes first. How many
+    /// were handed out.
     high_twice: Option<u32>,
     /// What came back, in the order in which it did.
     back: Vec<DeliveryId>,
@@ -322,6 +323,8 @@ impl Both {
         assert_eq!(self.state.first_ready(), self.naive.first());
         assert_eq!(self.state.ready(), self.naive.ready());
         assert_eq!(self.state.in_flight(), self.naive.in_flight().len());
+        let held: u32 = self.state.holders().values().sum();
+        assert_eq!(usize::try_from(held), Ok(self.state.in_flight()));
         for (number, lane) in self.state.lanes() {
             let first = self
                 .naive

@@ -4,7 +4,8 @@
 //! cargo run --release -p stafett-routing --example live_lookup -- [TOPICS…]
 //! ```
 //!
-//! For each number of topics: nanoseconds for each look-up, in turn and at random, one by one and sixteen at a time.
+//! For each number of topics: nanoseconds for each look-up, in turn and at random, one by one and sixteen at
+//! a time.
 
 #![expect(
     clippy::print_stdout,

@@ -1,8 +1,10 @@
-//! A hash that stays what it is: across starts, versions and machines, as where keyed messages go depends on it.
+//! A hash that stays what it is: across starts, versions and machines, as where keyed messages go depends on
+//! it.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes 64 bits so that each of them changes half of the others (the finaliser of `SplitMix64`, Steele et al. 2014).
+/// Mixes 64 bits so that each of them changes half of the others (the finaliser of `SplitMix64`, Steele et
+/// al. 2014).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

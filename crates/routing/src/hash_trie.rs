@@ -1,16 +1,18 @@
-//! A set of values that are found by hash, as a persistent trie: a clone takes a pointer and never changes, one value more
-//! or less copies a path of some nodes.
+//! A set of values that are found by hash, as a persistent trie: a clone takes a pointer and never changes,
+//! one value more or less copies a path of some nodes.
 //!
-//! Each level takes six bits of the hash. A node has only the slots that are filled, so a table takes little more than
-//! its values; of 100,000 of them a look-up meets three nodes, of which the upper two stay in the processor's cache. (A tree in
-//! the order of keys meets 17 keys of others on its way, each somewhere else in memory.)
+//! Each level takes six bits of the hash. A node has only the slots that are filled, so a table takes little
+//! more than its values; of 100,000 of them a look-up meets three nodes, of which the upper two stay in the
+//! processor's cache. (A tree in the order of keys meets 17 keys of others on its way, each somewhere else in
+//! memory.)
 //!
 //! ```text
 //! node   filled   u64: bit n is set if the slot for the six bits n is there
 //!        slots    in the order of their bits: a value | values of one hash | a node
 //! ```
 //!
-//! The values know their keys; hashes come from outside and should not be foreseeable for whoever chooses keys.
+//! The values know their keys; hashes come from outside and should not be foreseeable for whoever chooses
+//! keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -97,8 +99,8 @@ impl<V: Clone> HashTrie<V> {
         }
     }
 
-    /// Crosses what lies near, as all look-ups do, and asks for what comes behind it. `None` where a look-up would not get
-    /// that far: as a rule, in a small table.
+    /// Crosses what lies near, as all look-ups do, and asks for what comes behind it. `None` where a look-up
+    /// would not get that far: as a rule, in a small table.
     pub(crate) fn foresee(&self, hash: u64) -> Option<Ahead<'_, V>> {
         let mut node = &self.root;
         let mut rest = hash;

@@ -7,8 +7,8 @@ use imbl::OrdMap;
 
 /// What a message can be stored in. The router only compares targets and passes them on.
 pub trait Target: Ord + Clone {
-    /// What it is called, different from every other target's: it decides which share of an exchange that spreads by
-    /// hash it gets, and so has to be the same after a restart.
+    /// What it is called, different from every other target's: it decides which share of an exchange that
+    /// spreads by hash it gets, and so has to be the same after a restart.
     fn identity(&self) -> Vec<u8>;
 }
 
@@ -22,7 +22,8 @@ pub enum Hop<T> {
 /// Hops up to which a list takes less than a tree.
 const LISTED_MAX: usize = 32;
 
-/// The hops of equal bindings: each hop once, with the number of bindings that ask for it. Mostly there is one.
+/// The hops of equal bindings: each hop once, with the number of bindings that ask for it. Mostly there is
+/// one.
 #[derive(Clone, Default)]
 pub(crate) enum Hops<T> {
     #[default]

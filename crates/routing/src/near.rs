@@ -1,4 +1,5 @@
-//! Asking the processor to bring memory near before it is needed, so that what several look-ups wait for is waited for once.
+//! Asking the processor to bring memory near before it is needed, so that what several look-ups wait for is
+//! waited for once.
 
 /// Asks for the line of the cache that a value begins in.
 #[cfg(target_arch = "x86_64")]

@@ -90,16 +90,16 @@ impl<T: Target> Router<T> {
         self.exchanges.get(name).map(|exchange| exchange.internal)
     }
 
-    /// Asks for the places in memory that messages with these keys meet first: for [`FORESEEN`] of them at a time, before they
-    /// are routed. Nothing else follows from it.
+    /// Asks for the places in memory that messages with these keys meet first: for [`FORESEEN`] of them at a
+    /// time, before they are routed. Nothing else follows from it.
     pub fn foresee<'k>(&self, exchange: &str, keys: impl Iterator<Item = &'k [u8]>) {
         if let Some(exchange) = self.exchanges.get(exchange) {
             exchange.table.foresee(keys);
         }
     }
 
-    /// Finds where a message goes that is published to an exchange. Each exchange on the way is asked once, so cycles
-    /// end; an exchange that leads nowhere hands over to its alternate, if it has one that exists.
+    /// Finds where a message goes that is published to an exchange. Each exchange on the way is asked once,
+    /// so cycles end; an exchange that leads nowhere hands over to its alternate, if it has one that exists.
     pub fn route(
         &self,
         exchange: &str,

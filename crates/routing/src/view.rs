@@ -5,7 +5,8 @@ use bytestring::ByteString;
 
 use crate::spec::Property;
 
-/// A message as exchanges see it. Headers and properties are asked for only when an exchange on the way needs them.
+/// A message as exchanges see it. Headers and properties are asked for only when an exchange on the way needs
+/// them.
 pub trait View {
     /// The routing key. It need not be text.
     fn key(&self) -> &[u8];
@@ -26,8 +27,8 @@ pub trait View {
     }
 }
 
-/// The value of a header. Two are equal if they are of one variant and hold the same: the front end decides which of
-/// its types are one variant.
+/// The value of a header. Two are equal if they are of one variant and hold the same: the front end decides
+/// which of its types are one variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeaderValue {
     Nothing,

@@ -1,17 +1,18 @@
 //! What is behind the front ends: the journal and the broker on it.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::groups::consumer::Rules;
-use stafett_broker::{Broker, BrokerSettings, GroupSettings};
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_groups::GroupSettings;
+use stafett_groups::consumer::Rules;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::front_ends::Addresses;
 use crate::live;
 use crate::serve::Process;
 
@@ -63,14 +64,14 @@ impl Core {
         })
     }
 
-    /// Opens the listeners of the message protocols.
-    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Addresses, Failure> {
-        let addresses = crate::front_ends::open(&self.broker, process).await?;
+    /// Opens the listeners of the message protocols; returns where Kafka's is.
+    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<SocketAddr, Failure> {
+        let kafka = crate::front_ends::open(&self.broker, process).await?;
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live()));
         process.admin.open(Arc::clone(&self.broker));
-        Ok(addresses)
+        Ok(kafka)
     }
 
     /// Puts the rules of `settings` in force about what is stored behind live topics.

@@ -13,18 +13,11 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::serve::Process;
 
-/// Where the listeners of the message protocols are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Addresses {
-    pub(crate) kafka: SocketAddr,
-    pub(crate) amqp: SocketAddr,
-}
-
-/// Opens them.
-pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Addresses, Failure> {
+/// Opens them; returns where Kafka's is.
+pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
     let kafka = open_kafka(broker, process).await?;
-    let amqp = open_amqp(broker, process).await?;
-    Ok(Addresses { kafka, amqp })
+    open_amqp(broker, process).await?;
+    Ok(kafka)
 }
 
 async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
@@ -46,17 +39,17 @@ async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<SocketAdd
     Ok(address)
 }
 
-async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
+async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failure> {
     let settings = &process.settings;
     let connections_max = limits::connections_max(settings.connections_max, process.descriptors);
     let limits = ListenerSettings::new("amqp", connections_max);
-    let (listener, address) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
+    let (listener, _) = process.bind("amqp.listen", &settings.amqp.listen, limits).await?;
     let amqp = {
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
         Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
     };
     process.front_ends.serve(listener, amqp);
-    Ok(address)
+    Ok(())
 }
 
 fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {

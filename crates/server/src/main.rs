@@ -1,7 +1,7 @@
 //! The binary `stafett`.
 //!
-//! This crate reads settings, starts and stops the process, and is the only place where front ends and core are put
-//! together. What they do is not its business.
+//! This crate reads settings, starts and stops the process, and is the only place where front ends and core
+//! are put together. What they do is not its business.
 //!
 //! - [`commands`]: one file per command of the command line
 //! - [`config`]: the settings: one table, from which everything about them is made

@@ -1,6 +1,7 @@
 //! Settings that are changed while the broker runs: on SIGHUP the file is read again.
 //!
-//! What cannot be changed while it runs is said in the log, and stays as it was. A file with a mistake changes nothing.
+//! What cannot be changed while it runs is said in the log, and stays as it was. A file with a mistake
+//! changes nothing.
 
 use std::io;
 

@@ -7,16 +7,20 @@
 //!   → SIGHUP                           the settings are read again
 //!   → SIGTERM or SIGINT                draining: no new connections, what was begun is finished
 //!   → core is closed → HTTP ends → exit code 0
-//!   → the journal failed               the same, and then everything from the beginning, on the same addresses:
+//!   → the journal failed               the same, and then everything from the beginning, on the same sockets:
 //!                                      what was acknowledged is recovered, and what was under way is unknown to its clients
 //! ```
 //!
+//! Listening sockets outlive a failure: clients that connect meanwhile wait, and no other program gets the
+//! port. HTTP says how things are until shortly before the next start.
+//!
 //! All of the end takes [`END_MAX`] at most; a second signal cuts the draining short.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +40,6 @@ use crate::announce;
 use crate::config::{ConfigError, Flags, Settings, definition};
 use crate::core::Core;
 use crate::failure::Failure;
-use crate::front_ends::Addresses;
 use crate::journal_routes::{self, JournalSlot};
 use crate::limits;
 use crate::live;
@@ -55,8 +58,8 @@ const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
 /// How often in a row recovery is tried after the journal has failed.
 const RECOVERIES_MAX: u32 = 5;
-/// Half of the pause before the first new start; each later one is twice as long, up to a bound, unless there was no failure
-/// for a while.
+/// Half of the pause before the first new start; each later one is twice as long, up to a bound, unless there
+/// was no failure for a while.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(3);
 const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
@@ -70,13 +73,15 @@ const LINKS: &[Link] = &[Link {
 /// How a run of the process ended.
 enum End {
     Stopped,
-    /// The journal takes nothing any more; where the listeners were.
+    /// The journal takes nothing any more.
     Failed {
         reason: String,
-        http: SocketAddr,
-        front_ends: Addresses,
     },
 }
+
+/// The listening sockets, by the settings that say where they are: opened by the first run that needs them,
+/// used by all, closed when the process is about to end.
+type Sockets = Mutex<HashMap<&'static str, Listener>>;
 
 /// Runs the broker until it is told to stop. The flags are those that the settings were read with.
 pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
@@ -91,8 +96,9 @@ pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
     ended
 }
 
-/// Runs, and starts again when the journal has failed: what failed once, a full queue of a network disk or a device that
-/// came back, may work again; what does not is told when it cannot be recovered several times in a row.
+/// Runs, and starts again when the journal has failed: what failed once, a full queue of a network disk or a
+/// device that came back, may work again; what does not is told when it cannot be recovered several times in
+/// a row.
 async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> {
     let signals = StopSignals::listen();
     let signals = if reload.has_file() {
@@ -102,27 +108,14 @@ async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> 
         signals.and_then(StopSignals::and_hangup)
     };
     let mut signals = signals.context("signals cannot be taken over")?;
-    let mut listened: Option<(SocketAddr, Addresses)> = None;
+    let sockets = Arc::<Sockets>::default();
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let mut settings = reload.settings().clone();
-        if let Some((http, front_ends)) = &listened {
-            settings.http.listen = http.to_string();
-            settings.kafka.listen = front_ends.kafka.to_string();
-            settings.amqp.listen = front_ends.amqp.to_string();
-        }
-        let failure = match Process::new(settings, descriptors)
-            .run(&mut signals, &mut reload)
-            .await
-        {
+        let process = Process::new(reload.settings().clone(), descriptors, Arc::clone(&sockets));
+        let failure = match process.run(&mut signals, &mut reload).await {
             Ok(End::Stopped) => return Ok(()),
-            Ok(End::Failed {
-                reason,
-                http,
-                front_ends,
-            }) => {
-                listened = Some((http, front_ends));
+            Ok(End::Failed { reason }) => {
                 unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
             }
@@ -145,6 +138,7 @@ async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> 
                 return Err(failure);
             }
         }
+        process.http.end(HTTP_END_MAX, pending()).await;
     }
 }
 
@@ -177,6 +171,7 @@ pub(crate) struct Process {
     pub(crate) front_ends: Listeners,
     /// The one that answers until all others are done.
     http: Listeners,
+    sockets: Arc<Sockets>,
 }
 
 /// Listeners that end together.
@@ -218,7 +213,7 @@ impl Listeners {
 }
 
 impl Process {
-    fn new(settings: Settings, descriptors: u64) -> Self {
+    fn new(settings: Settings, descriptors: u64, sockets: Arc<Sockets>) -> Self {
         let mut registry = Registry::with_prefix("stafett");
         let net = NetMetrics::register(&mut registry);
         usage::register(&mut registry);
@@ -243,28 +238,31 @@ impl Process {
             live,
             http,
             front_ends,
+            sockets,
         }
     }
 
-    async fn run(self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
+    /// Runs from the start to the end. After a failure HTTP still answers.
+    async fn run(&self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         self.health.set(State::Recovering);
         let core = tokio::select! {
-            core = Core::open(&self) => core?,
+            core = Core::open(self) => core?,
             signal = signals.next() => {
                 tracing::info!(signal, "stopped while recovering");
                 return Ok(End::Stopped);
             }
         };
-        let front_ends = match core.open_front_ends(&self).await {
-            Ok(addresses) => addresses,
+        let kafka = match core.open_front_ends(self).await {
+            Ok(kafka) => kafka,
             Err(failure) => {
+                self.front_ends.end(Duration::ZERO, pending()).await;
                 core.close().await;
                 return Err(failure);
             }
         };
         self.health.set(State::Ready);
-        announce::ready(front_ends.kafka, http);
+        announce::ready(kafka, http);
         tracing::info!(version = env!("CARGO_PKG_VERSION"), durability = %self.settings.durability, "ready");
 
         let failure = tokio::select! {
@@ -275,6 +273,10 @@ impl Process {
             reason = core.failed() => Some(reason),
             () = reload.run(&core) => None,
         };
+        if failure.is_none() {
+            // Nobody is to wait for a process that ends.
+            self.sockets().clear();
+        }
         let _guard = ExitGuard::after(END_MAX);
         self.health.set(State::Draining);
         let hurry = async {
@@ -283,18 +285,16 @@ impl Process {
         self.front_ends.end(DRAIN_MAX, hurry).await;
         self.admin.close();
         core.close().await;
+        if let Some(reason) = failure {
+            return Ok(End::Failed { reason });
+        }
         self.http.end(HTTP_END_MAX, pending()).await;
-        Ok(match failure {
-            None => {
-                tracing::info!("stopped");
-                End::Stopped
-            }
-            Some(reason) => End::Failed {
-                reason,
-                http,
-                front_ends,
-            },
-        })
+        tracing::info!("stopped");
+        Ok(End::Stopped)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, HashMap<&'static str, Listener>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts what answers from the beginning to the end.
@@ -311,7 +311,8 @@ impl Process {
         Ok(address)
     }
 
-    /// Opens a listener on the address of the setting `key`, says where, and checks that it may be there.
+    /// Opens a listener on the address of the setting `key`, unless a run before has, and says where. It
+    /// checks that it may be there.
     pub(crate) async fn bind(
         &self,
         key: &'static str,
@@ -319,6 +320,12 @@ impl Process {
         settings: ListenerSettings,
     ) -> Result<(Listener, SocketAddr), Failure> {
         let name = settings.name;
+        if let Some(listener) = self.sockets().get(key) {
+            let listener = listener.counted_in(&self.net);
+            let address = listener.local_addr().context("a listener has no address")?;
+            announce::listening(name, address);
+            return Ok((listener, address));
+        }
         let unresolved = |error: BindError| ConfigError::Unresolved {
             key,
             address: address.to_owned(),
@@ -334,6 +341,7 @@ impl Process {
         })?;
         let address = listener.local_addr().context("a listener has no address")?;
         announce::listening(name, address);
+        self.sockets().insert(key, listener.clone());
         Ok((listener, address))
     }
 }

@@ -1,5 +1,5 @@
-//! Metrics of what the process takes from the machine, read from `/proc` when they are asked for. Where that is absent
-//! (proc(5) is Linux's), so are they.
+//! Metrics of what the process takes from the machine, read from `/proc` when they are asked for. Where that
+//! is absent (proc(5) is Linux's), so are they.
 
 use std::fmt;
 use std::fs;
@@ -61,8 +61,8 @@ fn resident_bytes() -> Option<i64> {
 
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, which is in parentheses, may hold spaces; behind it, user and system time are the 12th
-    // and 13th field.
+    // The name of the program, which is in parentheses, may hold spaces; behind it, user and system time are
+    // the 12th and 13th field.
     let fields = stat.get(stat.rfind(')')? + 1..)?;
     let ticks: Option<u64> = fields
         .split_whitespace()

@@ -1,4 +1,5 @@
-//! A stopped journal with damaged files. It opens or says why not, and whatever it gives out is what was stored there.
+//! A stopped journal with damaged files. It opens or says why not, and whatever it gives out is what was
+//! stored there.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A stopped journal with files that were changed by somebody who put the checksums right. What it gives out may be
-//! anything, but it neither panics nor hangs, and its memory is bounded.
+//! A stopped journal with files that were changed by somebody who put the checksums right. What it gives out
+//! may be anything, but it neither panics nor hangs, and its memory is bounded.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

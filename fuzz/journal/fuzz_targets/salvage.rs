@@ -1,4 +1,5 @@
-//! A segment that is damaged from some byte on, behind some sequence; its checksums put right if the first byte is odd.
+//! A segment that is damaged from some byte on, behind some sequence; its checksums put right if the first
+//! byte is odd.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! A sidecar: as it is if the first byte is 0, else laid out in sound blocks from so many rows, less one, and entries.
+//! A sidecar: as it is if the first byte is 0, else laid out in sound blocks from so many rows, less one, and
+//! entries.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What a member of a classic group sends to the others: the first byte chooses what, the rest is versioned data.
+//! What a member of a classic group sends to the others: the first byte chooses what, the rest is versioned
+//! data.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! The body of a response, as our own client reads it: the first byte chooses the API, the second the version.
+//! The body of a response, as our own client reads it: the first byte chooses the API, the second the
+//! version.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -2,8 +2,8 @@
 //!
 //! - [`sender`]: publishes with confirms; [`receiver`]: consumes and acknowledges
 //!
-//! Every client has a connection with one channel. Queues, exchanges and what is said when are as the lean driver has
-//! them (`stafett_lab::drivers::amqp`).
+//! Every client has a connection with one channel. Queues, exchanges and what is said when are as the lean
+//! driver has them (`stafett_lab::drivers::amqp`).
 
 mod receiver;
 mod sender;

@@ -28,7 +28,8 @@ pub(super) struct LapinReceiver {
     settled: u64,
 }
 
-/// Tags that the caller has. Those of a channel's consumers come out of turn, and an acknowledgement is for all up to one.
+/// Tags that the caller has. Those of a channel's consumers come out of turn, and an acknowledgement is for
+/// all up to one.
 #[derive(Debug, Default)]
 struct Given {
     /// It has all up to this.

@@ -1,7 +1,8 @@
 //! Publishes: many at once, each with a future for its confirm, as lapin gives them.
 //!
-//! lapin's future of a publish ends when the message is written; whoever waited for each before the next would measure that
-//! wait. Nothing is sent again: what is not confirmed is counted, and the connection is given up.
+//! lapin's future of a publish ends when the message is written; whoever waited for each before the next
+//! would measure that wait. Nothing is sent again: what is not confirmed is counted, and the connection is
+//! given up.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -78,7 +79,8 @@ impl LapinSender {
         })
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {

@@ -48,8 +48,8 @@ pub(super) fn of_sender(server: &str, seat: &Seat) -> ClientConfig {
     config
 }
 
-/// `fetch_wait` and `fetch_bytes` of a role that receives, and its group. What a transaction left open or aborted is not
-/// given out: that is librdkafka's default.
+/// `fetch_wait` and `fetch_bytes` of a role that receives, and its group. What a transaction left open or
+/// aborted is not given out: that is librdkafka's default.
 pub(super) fn of_receiver(server: &str, seat: &Seat) -> ClientConfig {
     let role = &seat.role;
     let of_partition = role.fetch_bytes.0.clamp(1, MESSAGE_BYTES_MAX);

@@ -1,13 +1,13 @@
-//! librdkafka, by way of the crate `rdkafka`: the client under most programs that speak Kafka's protocol and are not written in
-//! Java.
+//! librdkafka, by way of the crate `rdkafka`: the client under most programs that speak Kafka's protocol and
+//! are not written in Java.
 //!
 //! - [`config`]: the workload's settings in librdkafka's words
 //! - [`ears`]: what librdkafka tells: deliveries, errors, assignments
 //! - [`sender`]: produces; [`transactions`]: produces exactly once
 //! - [`receiver`]: consumes, as a member of a group
 //!
-//! What the workload does not say is librdkafka's default. It sends again by itself what was not stored, and a batch
-//! leaves when it is full or has lingered, whatever the caller waits for.
+//! What the workload does not say is librdkafka's default. It sends again by itself what was not stored, and
+//! a batch leaves when it is full or has lingered, whatever the caller waits for.
 
 mod config;
 mod ears;

@@ -1,5 +1,5 @@
-//! Consumes as a member of a group, on a thread of its own that does nothing but ask librdkafka: so it also takes part in its
-//! group while nobody waits for messages.
+//! Consumes as a member of a group, on a thread of its own that does nothing but ask librdkafka: so it also
+//! takes part in its group while nobody waits for messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

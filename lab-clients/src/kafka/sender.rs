@@ -37,8 +37,8 @@ pub(super) struct KafkaSender {
     under_way: u64,
 }
 
-/// Starts librdkafka's threads, and waits until it knows the first topic: it connects by itself, and would not say that
-/// nobody answers.
+/// Starts librdkafka's threads, and waits until it knows the first topic: it connects by itself, and would
+/// not say that nobody answers.
 pub(super) async fn start(config: ClientConfig, seat: &Seat) -> Result<(Producer, Arc<Ears>), DriverError> {
     let first = seat.destinations.names.first().cloned();
     let started = blocking(move || {
@@ -94,7 +94,8 @@ impl KafkaSender {
         })
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {

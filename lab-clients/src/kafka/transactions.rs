@@ -4,8 +4,8 @@
 //! none ── a message ──▶ open ── its time is over, or nothing more may be sent ──▶ committing ── done ──▶ none
 //! ```
 //!
-//! A transaction that cannot be committed is aborted: its messages have failed, nobody gets them, and they are not sent
-//! again.
+//! A transaction that cannot be committed is aborted: its messages have failed, nobody gets them, and they
+//! are not sent again.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -82,7 +82,8 @@ impl Transactions {
         self.producer.as_ref().ok_or_else(closed)
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {

@@ -119,7 +119,8 @@ impl Running {
         assert!(self.process.wait().unwrap().success());
     }
 
-    /// Ends it as Ctrl-C does (`timeout` passes the signal on and waits for seconds only), and insists on success.
+    /// Ends it as Ctrl-C does (`timeout` passes the signal on and waits for seconds only), and insists on
+    /// success.
     pub(crate) fn interrupt(mut self) {
         kill_process(self.pid(), Signal::INT).unwrap();
         let status = self.process.wait().unwrap();

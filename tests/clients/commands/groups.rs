@@ -108,7 +108,8 @@ pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: 
     cli.text(&["group", "delete", "--yes", "cli.g2"]);
 }
 
-/// One member does not answer, so that the group cannot share out: another that is interrupted leaves all the same.
+/// One member does not answer, so that the group cannot share out: another that is interrupted leaves all the
+/// same.
 pub(super) fn a_member_that_waits_for_the_others_can_be_interrupted(cli: &Cli) {
     cli.text(&["topic", "create", "cli.waiting", "-p", "1"]);
     cli.produce(&["cli.waiting"], b"x");

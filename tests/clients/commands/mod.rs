@@ -1,5 +1,5 @@
-//! The daily commands against the real binary, and the same against Apache Kafka where it is present: what they do, not
-//! how their tables look (that is in `crates/server/tests/it/commands.rs`).
+//! The daily commands against the real binary, and the same against Apache Kafka where it is present: what
+//! they do, not how their tables look (that is in `crates/server/tests/it/commands.rs`).
 
 mod cli;
 mod groups;

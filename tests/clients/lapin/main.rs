@@ -1,6 +1,7 @@
 //! lapin: what a program with it does in a day, and a kill of the broker in the middle.
 //!
-//! Usage: `stafett-lapin-test HOST:PORT`. Prints `kill` when the broker may be killed, and goes on after a line on stdin.
+//! Usage: `stafett-lapin-test HOST:PORT`. Prints `kill` when the broker may be killed, and goes on after a
+//! line on stdin.
 
 use futures_lite::StreamExt;
 use lapin::message::{BasicGetMessage, Delivery};

@@ -250,7 +250,8 @@ pub(super) fn encoded<R: Request>(version: i16, request: &R) -> Vec<u8> {
         .to_vec()
 }
 
-/// The codes in a response, sorted, as its debugging output names them: Kafka answers in the order of its hash tables.
+/// The codes in a response, sorted, as its debugging output names them: Kafka answers in the order of its
+/// hash tables.
 pub(super) fn codes_of<M: Message>(response: &M) -> String {
     let shown = format!("{response:?}");
     let mut codes: Vec<&str> = shown

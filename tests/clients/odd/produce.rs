@@ -91,8 +91,9 @@ pub(super) fn cases() -> Vec<Case> {
     all
 }
 
-/// Offsets within a batch: base offset 0, length 8, leader epoch 12, magic 16, checksum 17, attributes 21, last offset delta
-/// 23, timestamps 27 and 35, producer 43, its epoch 51, sequence 53, count 57, records from 61.
+/// Offsets within a batch: base offset 0, length 8, leader epoch 12, magic 16, checksum 17, attributes 21,
+/// last offset delta 23, timestamps 27 and 35, producer 43, its epoch 51, sequence 53, count 57, records from
+/// 61.
 fn batches() -> Vec<Case> {
     vec![
         named("Produce: a good batch", send(9, "odd.p.good", || Some(batch(3)))),

@@ -87,8 +87,19 @@ def time_to_live():
 def unused():
     declare("unused", x_expires=50)
     other = connect()
-    eventually(lambda: not exists(other, "unused"))
+    confirmed = other.channel()
+    confirmed.confirm_delivery()
+    # To publish is not to use. A passive declaration would be: asked for more often than every 50 ms, the queue stays.
+    eventually(lambda: not routes(confirmed, "unused"))
     other.close()
+
+
+def routes(confirmed, queue):
+    try:
+        confirmed.basic_publish("", queue, b"", mandatory=True)
+    except pika.exceptions.UnroutableError:
+        return False
+    return True
 
 
 def exists(other, queue):

@@ -4,6 +4,10 @@ from amqp_common import AMQP, LIMIT
 from kombu import Connection, Consumer, Exchange, Queue
 
 with Connection(f"amqp://guest:guest@{AMQP}//") as connection:
+    # By the server's name and version kombu decides what a prefetch means.
+    properties = connection.connection.server_properties
+    assert (properties["product"], properties["version"]) == ("RabbitMQ", "4.0.5"), properties
+
     simple = connection.SimpleQueue("simple")
     for number in range(10):
         simple.put({"number": number})

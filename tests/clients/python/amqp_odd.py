@@ -133,6 +133,7 @@ def told(payload):
     code, length = struct.unpack(">HB", payload[4:7])
     text = payload[7 : 7 + length].decode(errors="replace")
     class_id, method_id = struct.unpack(">HH", payload[7 + length : 11 + length])
+    text = text.replace("\n", "\\n")
     text = re.sub(r"amq\.gen-[\w-]+", "amq.gen-*", text)
     return f"{code} {class_id}.{method_id} {text}"
 
@@ -246,6 +247,7 @@ OPENING = {
     "wrong password": HEADER + start_ok(b"\0guest\0wrong"),
     "wrong password, not told": HEADER + start_ok(b"\0guest\0wrong", properties=long(b"")),
     "unknown mechanism": HEADER + start_ok(mechanism="MAGIC"),
+    "anonymous, to an unknown vhost": HEADER + start_ok(b"", "ANONYMOUS") + tune_ok() + open_("nowhere"),
     "channel_max too high": HEADER + start_ok() + tune_ok(channels=4000),
     "channel_max 0": HEADER + start_ok() + tune_ok(channels=0),
     "frame_max too low": HEADER + start_ok() + tune_ok(size=100),
@@ -462,12 +464,34 @@ OPEN = {
     + publish(key=Q, properties=properties(0x0200, short("amq.rabbitmq.reply-to"))),
     "publish to a reply address that is none": CHANNEL + publish(key="amq.rabbitmq.reply-to.none", flags=1),
     "update-secret": method(0, 10, 70, long("guest") + short("renewed")),
+    "update-secret to another": method(0, 10, 70, long("another") + short("renewed")),
     "close-ok out of the blue": method(0, 10, 51),
+    "bind without a queue or a key": CHANNEL
+    + declare("odd-b") + bind("", "amq.direct") + publish("amq.direct", "odd-b", 1) + publish("amq.direct", "", 1) + get("odd-b", 1),
+    "bind without a queue that was declared": CHANNEL + bind("", "amq.direct"),
+    "unbind without a queue or a key": CHANNEL
+    + declare("odd-b2") + bind("odd-b2", "amq.direct", "odd-b2") + method(1, 50, 50, b"\0\0" + short("") + short("amq.direct") + short("") + long(b""))
+    + publish("amq.direct", "odd-b2", 1),
+    "declare a queue with line breaks in its name": CHANNEL + declare("\rodd\r\n-n\n") + declare("odd-n", 1),
+    "declare a queue with a reserved name and a line break": CHANNEL + declare("am\nq.mine"),
+    "declare passive with a line break": CHANNEL + declare("odd-n") + declare("odd-n\n", 1),
+    "bind with line breaks in names": CHANNEL + declare("odd-n") + bind("odd-n\n", "amq.\rdirect", "k"),
+    "consume from a name with a line break": CHANNEL + declare("odd-n") + consume("odd-n\n"),
+    "get from a name with a line break": CHANNEL + declare("odd-n") + get("odd-n\n"),
+    "purge a name with a line break": CHANNEL + declare("odd-n") + method(1, 50, 30, b"\0\0" + short("odd-n\n") + b"\0"),
+    "delete a queue with a line break in its name": CHANNEL + declare("odd-n") + delete("odd\n-n") + declare("odd-n", 1),
+    "declare an exchange with line breaks in its name": CHANNEL + exchange("odd-\r\ne") + exchange("odd-e", flags=1),
+    "declare the default exchange with a line break": CHANNEL + exchange("\n"),
+    "delete an exchange with a line break in its name": CHANNEL
+    + exchange("odd-e") + method(1, 40, 20, b"\0\0" + short("odd-\ne") + b"\0") + exchange("odd-e", flags=1),
+    "recover what a transaction has acknowledged": CHANNEL
+    + declare("odd-tx") + publish(key="odd-tx") + method(1, 90, 10) + get("odd-tx") + ack(1) + method(1, 60, 110, b"\1")
+    + get("odd-tx") + method(1, 90, 20),
 }
 
 
 CLEAN = ["odd-queue", "odd-again", "odd-excl", "odd-ttl", "odd-ttl2", "odd-x", "odd-deep", "odd-full", "odd-used", "odd-c",
-         "odd-c2", "odd-ack", "odd-ack2", "odd-s"]
+         "odd-c2", "odd-ack", "odd-ack2", "odd-s", "odd-b", "odd-b2", "odd-n", "odd-tx"]
 
 
 def clean(address):

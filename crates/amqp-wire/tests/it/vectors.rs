@@ -1,5 +1,5 @@
-//! What another implementation writes is read as it was meant, and written with the same bytes: `vectors/pamqp.tsv`, made
-//! by `vectors/write.py`.
+//! What another implementation writes is read as it was meant, and written with the same bytes:
+//! `vectors/pamqp.tsv`, made by `vectors/write.py`.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
-//! Messages that differ from the one before in nothing but their bodies, which is most of what publishers send: they are
-//! seen where they lie, and nothing of them is decoded, checked or looked up anew.
+//! Messages that differ from the one before in nothing but their bodies, which is most of what publishers
+//! send: they are seen where they lie, and nothing of them is decoded, checked or looked up anew.
 //!
-//! What was checked for the message before holds for them while it is still gathered: whatever could change the answer
-//! (a channel that closes, an exchange that goes, a new turn) hands what was gathered to the broker first.
+//! What was checked for the message before holds for them while it is still gathered: whatever could change
+//! the answer (a channel that closes, an exchange that goes, a new turn) hands what was gathered to the
+//! broker first.
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::publication::{self, PublicationRef};

@@ -1,5 +1,5 @@
-//! A message on its way in: `basic.publish`, then its content header, then its body in as many frames as the client
-//! likes.
+//! A message on its way in: `basic.publish`, then its content header, then its body in as many frames as the
+//! client likes.
 //!
 //! ```text
 //! Idle ── publish ──▶ Header ── header ──▶ Body ── the last byte ──▶ a message, and Idle
@@ -8,7 +8,8 @@
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Properties, ReplyCode};
-use stafett_net::Permit;
+use stafett_net::{Arrival, Permit};
+use tokio::time::Instant;
 
 use crate::exception::Exception;
 
@@ -30,14 +31,7 @@ pub(crate) struct Body {
     properties: Properties,
     received: BytesMut,
     bytes: usize,
-    memory: Option<Permit>,
-}
-
-impl Body {
-    /// Whether memory was taken for it.
-    pub(crate) fn has_memory(&self) -> bool {
-        self.memory.is_some()
-    }
+    memory: Option<Arrival>,
 }
 
 /// A message as it was published.
@@ -64,12 +58,43 @@ impl Assembly {
         }
     }
 
+    /// The memory of a large body that is not whole.
+    pub(crate) fn memory(&mut self) -> Option<&mut Arrival> {
+        match self {
+            Self::Body(body) => body.memory.as_mut(),
+            Self::Idle | Self::Header(_) => None,
+        }
+    }
+
+    /// Whether memory is to be taken before so many more bytes of the body are kept.
+    pub(crate) fn lacks_memory(&self, bytes: usize) -> bool {
+        let Self::Body(body) = self else {
+            return false;
+        };
+        let needed = body.bytes.min(body.received.len() + bytes);
+        body.memory.as_ref().is_some_and(|memory| memory.room() < needed)
+    }
+
+    /// Whether the body is to give way to others that wait for memory (see [`Arrival::gives_way`]), and when
+    /// to ask again.
+    pub(crate) fn gives_way(&mut self, now: Instant) -> (bool, Option<Instant>) {
+        let Self::Body(body) = self else {
+            return (false, None);
+        };
+        let received = body.received.len();
+        let Some(memory) = &mut body.memory else {
+            return (false, None);
+        };
+        let gives_way = memory.is_due(now) && memory.gives_way(now, received);
+        (gives_way, Some(memory.window_end(now, received)))
+    }
+
     pub(crate) fn begin(&mut self, publish: basic::Publish) {
         *self = Self::Header(publish);
     }
 
     /// The header came, and memory was taken for the body. A message without a body is complete.
-    pub(crate) fn on_header(&mut self, header: ContentHeader, memory: Option<Permit>) -> Option<Content> {
+    pub(crate) fn on_header(&mut self, header: ContentHeader, memory: Option<Arrival>) -> Option<Content> {
         let Self::Header(publish) = std::mem::take(self) else {
             return None;
         };
@@ -79,7 +104,7 @@ impl Assembly {
                 publish,
                 properties: header.properties,
                 body: Bytes::new(),
-                memory,
+                memory: memory.map(Arrival::into_permit),
             });
         }
         *self = Self::Body(Body {
@@ -126,7 +151,7 @@ impl Assembly {
             publish: body.publish,
             properties: body.properties,
             body: whole,
-            memory: body.memory,
+            memory: body.memory.map(Arrival::into_permit),
         }))
     }
 }

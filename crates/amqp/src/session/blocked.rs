@@ -1,12 +1,13 @@
-//! Who publishes while space is short waits until there is enough: nothing is read of the connection, and clients that
-//! can be told are told.
+//! A connection that publishes while space is short is blocked until there is enough: nothing is read of it,
+//! and clients with the capability are notified.
 //!
 //! ```text
 //! running ── basic.publish, space is short ──▶ blocked ── there is enough ──▶ running
 //! ```
 //!
-//! The message that begins, and what comes behind it, stays with the client: nothing of it is lost or refused. Who only
-//! consumes and settles goes on, which is what makes space. Deliveries go out all the while.
+//! The message that begins, and what comes behind it, stays with the client: nothing of it is lost or
+//! refused. Connections that only consume and settle go on, which makes space. Deliveries go out all the
+//! while.
 
 use stafett_amqp_wire::methods::connection;
 

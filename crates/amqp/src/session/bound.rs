@@ -1,5 +1,6 @@
-//! Bindings that are made and not told of yet. A client that binds much at once does not wait for each answer, and so
-//! neither does the connection: it waits for all that came together, once, before it does anything else.
+//! Bindings that are made and not told of yet. A client that binds much at once does not wait for each
+//! answer, and so neither does the connection: it waits for all that came together, once, before it does
+//! anything else.
 
 use stafett_amqp_wire::methods::{exchange, queue};
 use stafett_amqp_wire::{Frame, FrameKind};

@@ -1,6 +1,5 @@
 //! What a channel remembers.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -52,9 +51,8 @@ pub(crate) enum Mode {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub contents: Vec<Content>,
-    pub settlements: Vec<Settlement>,
-    /// The deliveries that these settle: none can be settled twice.
-    pub settled: BTreeSet<u64>,
+    /// Deliveries that it settles, by tag.
+    pub settlements: Vec<(u64, Unsettled, How)>,
     pub bytes: usize,
 }
 
@@ -83,10 +81,21 @@ pub(crate) struct Tagged {
 
 /// What a consumer takes from; dropping it ends that.
 #[derive(Debug)]
-#[expect(dead_code, reason = "they are held, and end when they are dropped")]
 pub(crate) enum Taking {
     Queue(Consumer),
+    #[expect(dead_code, reason = "it is held, and ends when it is dropped")]
     Reader(Reading),
+}
+
+impl Channel {
+    /// Lets its consumers get nothing more.
+    pub(crate) fn hold_consumers(&self) {
+        for tagged in self.consumers.values() {
+            if let Some(Taking::Queue(consumer)) = &tagged.consumer {
+                consumer.hold();
+            }
+        }
+    }
 }
 
 /// A delivery that is to be settled.
@@ -94,14 +103,29 @@ pub(crate) enum Taking {
 pub(crate) struct Unsettled {
     pub source: Source,
     pub id: DeliveryId,
-    /// Whose it is; none: it was asked for.
+    /// The consumer that it is for, if it counts in what the consumers of its channel share.
     pub token: Option<u64>,
 }
 
-impl Unsettled {
-    /// Whether it took of the credit that the consumers of its channel share.
-    pub(crate) fn takes_shared_credit(&self) -> bool {
-        self.token.is_some() && matches!(self.source, Source::Queue(_))
+impl Channel {
+    /// All deliveries that the client has and that are not settled, those of a transaction among them.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
+        let settlements = match &self.mode {
+            Mode::Transactions(transaction) => transaction.settlements.as_slice(),
+            Mode::Plain | Mode::Confirms { .. } => &[],
+        };
+        let held_back = settlements.iter().map(|(_, unsettled, _)| unsettled);
+        self.unacked.iter().chain(held_back)
+    }
+
+    /// Takes all of them out.
+    pub(crate) fn take_unsettled(&mut self) -> Vec<Unsettled> {
+        let mut all = self.unacked.take_all();
+        if let Mode::Transactions(transaction) = &mut self.mode {
+            let settlements = transaction.settlements.drain(..);
+            all.extend(settlements.map(|(_, unsettled, _)| unsettled));
+        }
+        all
     }
 }
 

@@ -1,7 +1,7 @@
 //! From what became of messages to what their publishers are told.
 //!
-//! Messages that were handed to the broker in one call form a group. Groups are told in order, so an acknowledgement may
-//! always be for all before it as well.
+//! Messages that were handed to the broker in one call form a group. Groups are told in order, so an
+//! acknowledgement may always be for all before it as well.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,7 +17,7 @@ use super::channel::Mode;
 use super::{End, Session, Trouble};
 use crate::exception::Exception;
 
-/// Who published a message, and its number if it is to be confirmed.
+/// The channel of a published message, and its number if it is to be confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub channel: u16,

@@ -5,8 +5,7 @@ use stafett_amqp_wire::methods::{Access, Connection, access, connection};
 use stafett_amqp_wire::{Method, ReplyCode};
 
 use super::{End, Session, Trouble};
-use crate::auth;
-use crate::exception::{Exception, Scope};
+use crate::exception::Exception;
 
 impl Session {
     pub(super) async fn on_connection_method(&mut self, payload: Bytes) -> Result<(), Trouble> {
@@ -20,13 +19,9 @@ impl Session {
                 self.out.send(0, connection::CloseOk {});
                 Err(End::Closed.into())
             }
-            Method::Connection(Connection::UpdateSecret(method)) => {
-                if !auth::is_secret(&method.new_secret) {
-                    return Err(Exception::refused("the new secret is not that of the user")
-                        .ending(Scope::Connection)
-                        .caused_by(id)
-                        .into());
-                }
+            Method::Connection(Connection::UpdateSecret(_)) => {
+                // A user with a password has no secret that could expire: as in RabbitMQ, any is taken and
+                // none is kept.
                 self.out.send(0, connection::UpdateSecretOk {});
                 Ok(())
             }

@@ -15,7 +15,7 @@ use crate::arguments::QueueType;
 use crate::error;
 use crate::exception::Exception;
 
-/// Who has a token: a consumer of a channel.
+/// The consumer of a channel that has a token.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder {
     pub channel: u16,
@@ -24,6 +24,8 @@ pub(crate) struct Holder {
     pub settles: bool,
     /// Its queue tells how often a message came back.
     pub counts_deliveries: bool,
+    /// What all consumers of the channel may have together binds it.
+    pub shares_credit: bool,
     /// What it reads, where that is a stream.
     pub stream: Option<StreamHolder>,
 }
@@ -47,17 +49,40 @@ impl Session {
         if method.global {
             match &prefetch.shared {
                 Some(credit) => credit.set_limit(count),
-                None => prefetch.shared = Some(Credit::new(count)),
+                None => self.share_credit(number, count),
             }
         } else {
             prefetch.each = (count > 0).then_some(count);
-            // It takes the place of what all share, as in RabbitMQ: who wants both says that after it.
+            // It replaces the shared limit, as in RabbitMQ: a client that wants both sets that afterwards.
             if let Some(credit) = &prefetch.shared {
                 credit.set_limit(0);
             }
         }
         self.out.send(number, basic::QosOk {});
         Ok(())
+    }
+
+    /// Sets the shared credit of a channel's consumers, later ones too. Deliveries that consumers hold, ended
+    /// ones too, count.
+    fn share_credit(&mut self, number: u16, count: u32) {
+        // What the client has settled does not count.
+        self.flush_settlements();
+        let credit = Credit::new(count);
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return;
+        };
+        let shares = |token: &u64| self.holders.get(token).map(|holder| holder.shares_credit);
+        let held = channel.unsettled().filter_map(|unsettled| unsettled.token);
+        let of_ended = held.filter(|token| shares(token).is_none()).count();
+        credit.add(u32::try_from(of_ended).unwrap_or(u32::MAX));
+        for tagged in channel.consumers.values() {
+            if let Some(Taking::Queue(consumer)) = &tagged.consumer
+                && shares(&tagged.token) == Some(true)
+            {
+                consumer.share(&credit);
+            }
+        }
+        channel.prefetch.shared = Some(credit);
     }
 
     pub(super) fn on_consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Trouble> {
@@ -92,12 +117,15 @@ impl Session {
         if method.exclusive && queue.settings.single_active_consumer {
             return Err(error::consume(ConsumeError::InUse, &what).into());
         }
-        let spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
+        let mut spec = self.spec(number, &method.arguments, method.no_ack, method.exclusive, &what)?;
+        let shares_credit = kind != QueueType::Quorum;
+        spec.shared_credit = spec.shared_credit.filter(|_| shares_credit);
         let holder = Holder {
             channel: number,
             tag: tag.clone(),
             settles: spec.settles,
             counts_deliveries: kind == QueueType::Quorum,
+            shares_credit,
             stream: None,
         };
         self.holders.insert(token, holder);
@@ -140,7 +168,7 @@ impl Session {
             exclusive,
             priority,
             credit: if no_ack { None } else { prefetch.each },
-            shared_credit: if no_ack { None } else { prefetch.shared.clone() },
+            shared_credit: prefetch.shared.clone(),
             owner,
         })
     }

@@ -45,7 +45,7 @@ impl Session {
                 let unsettled = Unsettled {
                     source: run.source.clone(),
                     id: delivery.id,
-                    token: Some(run.token),
+                    token: None,
                 };
                 self.settle(unsettled, How::Requeue);
             }
@@ -61,7 +61,7 @@ impl Session {
                 let unsettled = Unsettled {
                     source: run.source.clone(),
                     id: delivery.id,
-                    token: Some(run.token),
+                    token: holder.shares_credit.then_some(run.token),
                 };
                 channel.unacked.push(tag, unsettled);
             }

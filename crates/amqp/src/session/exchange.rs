@@ -18,13 +18,19 @@ use crate::exchange_kinds;
 impl Session {
     pub(super) async fn on_exchange(&mut self, number: u16, method: Exchange) -> Result<(), Trouble> {
         match method {
-            Exchange::Declare(method) => self.on_exchange_declare(number, method).await,
-            Exchange::Delete(method) => self.on_exchange_delete(number, &method).await,
+            Exchange::Declare(mut method) => {
+                method.exchange = super::one_line(method.exchange);
+                self.on_exchange_declare(number, method).await
+            }
+            Exchange::Delete(mut method) => {
+                method.exchange = super::one_line(method.exchange);
+                self.on_exchange_delete(number, &method).await
+            }
             Exchange::Bind(method) => {
                 let no_wait = method.no_wait;
-                let destination = Destination::Exchange(Arc::from(&*method.destination));
+                let destination = Destination::Exchange(Arc::from(&*super::one_line(method.destination)));
                 let binding = BindingName {
-                    source: method.source,
+                    source: super::one_line(method.source),
                     destination,
                     routing_key: method.routing_key,
                     arguments: method.arguments,
@@ -37,9 +43,9 @@ impl Session {
             }
             Exchange::Unbind(method) => {
                 let no_wait = method.no_wait;
-                let destination = Destination::Exchange(Arc::from(&*method.destination));
+                let destination = Destination::Exchange(Arc::from(&*super::one_line(method.destination)));
                 let binding = BindingName {
-                    source: method.source,
+                    source: super::one_line(method.source),
                     destination,
                     routing_key: method.routing_key,
                     arguments: method.arguments,
@@ -117,7 +123,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until a change is durable; who does not wait for an answer does not wait for that either.
+    /// Waits until a change is durable, unless the client waits for no answer.
     pub(super) async fn stored(&mut self, stored: Stored, no_wait: bool) -> Result<(), Trouble> {
         if no_wait {
             drop(stored);

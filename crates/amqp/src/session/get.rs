@@ -29,9 +29,10 @@ impl Session {
         if queue.settings.single_active_consumer && Shared::queue_type(&queue) == QueueType::Quorum {
             return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
         }
-        // What this connection has published before is to be found, and what it gave back as well.
+        // What this connection has published before is to be found, and what it gave back or rejected as
+        // well.
         self.settle_published().await?;
-        self.flush_settlements();
+        self.settle_all().await;
         let Some((delivery, remaining)) = queue.take_one(!method.no_ack).await else {
             self.out.send(number, basic::GetEmpty::default());
             return Ok(());

@@ -8,10 +8,11 @@
 //! tickets of what was published ──▶ confirms ──▶ output
 //! ```
 //!
-//! A session does no I/O: it is given frames and fills an [`Output`]. Where a method needs the broker's answer, frames
-//! behind it wait.
+//! A session does no I/O: it is given frames and fills an [`Output`]. Where a method needs the broker's
+//! answer, frames behind it wait.
 
 mod again;
+mod arriving;
 pub(crate) mod assembly;
 mod blocked;
 mod bound;
@@ -36,7 +37,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
-use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Run, Settle, Source};
+use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle, Source};
 use stafett_broker::{Namespace, Space};
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
@@ -102,7 +103,7 @@ pub(crate) struct Session {
     pub(crate) out: Output,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) replies: Arc<replies::Inbox>,
-    /// Who has a token.
+    /// Consumers by their tokens.
     holders: HashMap<u64, Holder>,
     last_token: u64,
     /// An exchange that was there when the last message came, until the turn ends.
@@ -121,11 +122,15 @@ pub(crate) struct Session {
     bound: Vec<bound::Bound>,
     /// Settled and not told to the queues yet.
     settlements: Vec<(Source, Settlements)>,
+    /// Queues whose dead letters may still be on their way, as this connection has rejected them.
+    burying: Vec<Arc<Queue>>,
     runs: Vec<Run>,
     events: Vec<Event>,
     /// Memory of what was read.
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
+    /// When to look at the large bodies that are not whole.
+    arrivals_due: Option<tokio::time::Instant>,
     pub(crate) space: Space,
     /// It published while space was short.
     blocked: bool,
@@ -133,7 +138,7 @@ pub(crate) struct Session {
     namespace_is_gone: bool,
     /// Cancelled when the virtual host is deleted.
     pub(crate) namespace_closed: CancellationToken,
-    /// Something came for which the client, or another one, may wait: anything but messages that nobody confirms.
+    /// Something came for which the client, or another one, may wait: anything but messages without confirms.
     pub(crate) is_waited_for: bool,
     /// We have closed the connection, and wait for the client to say that it knows.
     closing: bool,
@@ -164,10 +169,12 @@ impl Session {
             groups: Groups::default(),
             bound: Vec::new(),
             settlements: Vec::new(),
+            burying: Vec::new(),
             runs: Vec::new(),
             events: Vec::new(),
             memory: None,
             budget,
+            arrivals_due: None,
             space,
             blocked: false,
             namespace_is_gone: false,
@@ -283,7 +290,13 @@ impl Session {
                 if !matches!(channel.assembly, assembly::Assembly::Body(_)) {
                     return Err(unexpected_content(channel));
                 }
-                if let Some(content) = channel.assembly.on_body(frame.payload)? {
+                let whole = if channel.assembly.lacks_memory(frame.payload.len()) {
+                    self.grow_arrival(number, frame.payload.len()).await?;
+                    self.channel(number)?.assembly.on_body(frame.payload)?
+                } else {
+                    channel.assembly.on_body(frame.payload)?
+                };
+                if let Some(content) = whole {
                     self.on_content(number, content).await?;
                 }
                 Ok(())
@@ -370,7 +383,7 @@ impl Session {
             }
             Method::Queue(method) => {
                 self.settle_published().await?;
-                self.flush_settlements();
+                self.settle_all().await;
                 self.on_queue(number, method).await
             }
             Method::Channel(method) => self.on_channel_method(number, method).await,
@@ -429,7 +442,7 @@ impl Session {
         }
     }
 
-    /// A content header: memory for a large body is taken before it comes.
+    /// A content header: memory for a large body is taken before it comes, step by step.
     async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
         let channel = self.channel(number)?;
         if !matches!(channel.assembly, assembly::Assembly::Header(_)) {
@@ -446,7 +459,7 @@ impl Session {
             return Err(Exception::precondition(text).caused_by((60, 40)).into());
         }
         let memory = if header.body_size > LARGE_BODY_BYTES {
-            Some(self.reserve(header.body_size).await?)
+            Some(self.begin_arrival(number, header.body_size).await?)
         } else {
             None
         };
@@ -454,25 +467,6 @@ impl Session {
             self.on_content(number, content).await?;
         }
         Ok(())
-    }
-
-    /// Takes memory for a body. Whoever waits for it must hold none, or two could wait for each other.
-    async fn reserve(&mut self, bytes: u64) -> Result<Permit, Trouble> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if let Some(permit) = self.budget.try_reserve(bytes) {
-            return Ok(permit);
-        }
-        self.settle_published().await?;
-        self.turn_ms = None;
-        let holds = |channel: &Channel| matches!(&channel.assembly, assembly::Assembly::Body(body) if body.has_memory());
-        if self.channels.values().any(holds) {
-            let text = "no memory for two large bodies on one connection at once";
-            return Err(Exception::new(ReplyCode::ResourceError, text).into());
-        }
-        self.budget
-            .reserve_large(bytes)
-            .await
-            .map_err(|error| Exception::new(ReplyCode::ResourceError, error.to_string()).into())
     }
 
     async fn on_content(&mut self, number: u16, content: Content) -> Result<(), Trouble> {
@@ -511,7 +505,14 @@ impl Session {
         }
     }
 
+    /// Ends the consumers of a channel; its unsettled deliveries go back to their queues.
     fn let_go(&mut self, mut channel: Channel) {
+        // Unsettled deliveries go back before those in the outbox: other consumers get all of them in order.
+        channel.hold_consumers();
+        for unsettled in channel.take_unsettled() {
+            self.settle(unsettled, channel::How::Requeue);
+        }
+        self.flush_settlements();
         for (_, tagged) in channel.consumers.drain() {
             self.holders.remove(&tagged.token);
             drop(tagged.consumer);
@@ -519,15 +520,12 @@ impl Session {
         if let Some(replies) = channel.replies.take() {
             self.shared.replies.forget(&replies.address);
         }
-        for unsettled in channel.unacked.take_all() {
-            self.settle(unsettled, channel::How::Requeue);
-        }
-        self.flush_settlements();
     }
 
     /// Gives back everything that the connection has: at its end, however it comes.
     pub(crate) fn release(&mut self) {
         self.forget_block();
+        self.channels.values().for_each(Channel::hold_consumers);
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             if let Some(channel) = self.channels.remove(&number) {
@@ -541,7 +539,7 @@ impl Session {
 
     /// The client has gone: what it published goes its way, all else is given back.
     pub(crate) fn abandon(&mut self) {
-        // An outcome that nobody knows is told nobody.
+        // The outcome is unknown, and there is no client to tell.
         drop(self.flush_published());
         self.release();
     }
@@ -559,7 +557,23 @@ impl Session {
     }
 }
 
-/// A name that nobody has.
+impl Drop for Session {
+    /// However a connection ends, it leaves nothing in flight.
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// A name without its line breaks, which RabbitMQ takes out of names that are declared, bound or deleted.
+fn one_line(name: ByteString) -> ByteString {
+    if name.contains(['\r', '\n']) {
+        name.replace(['\r', '\n'], "").into()
+    } else {
+        name
+    }
+}
+
+/// Returns an unused name.
 fn generated(prefix: &str) -> ByteString {
     format!("{prefix}{}", uuid::Uuid::new_v4().simple()).into()
 }

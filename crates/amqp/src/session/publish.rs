@@ -1,5 +1,5 @@
-//! What a client publishes: gathered while frames come in, handed to the broker per exchange, and remembered until the
-//! broker says what became of it.
+//! What a client publishes: gathered while frames come in, handed to the broker per exchange, and remembered
+//! until the broker says what became of it.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
@@ -45,7 +45,8 @@ impl Session {
         let channel = self.channel(number)?;
         if let Mode::Transactions(transaction) = &mut channel.mode {
             transaction.bytes += content.body.len();
-            // What waits for a commit has a bound of its own: who holds memory must not wait for more.
+            // Content that waits for a commit has a bound of its own: a holder of memory must not wait for
+            // more.
             transaction.contents.push(Content {
                 memory: None,
                 ..content

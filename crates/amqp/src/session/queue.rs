@@ -20,7 +20,10 @@ use crate::exception::Exception;
 impl Session {
     pub(super) async fn on_queue(&mut self, number: u16, method: QueueMethod) -> Result<(), Trouble> {
         match method {
-            QueueMethod::Declare(method) => self.on_declare(number, method).await,
+            QueueMethod::Declare(mut method) => {
+                method.queue = super::one_line(method.queue);
+                self.on_declare(number, method).await
+            }
             QueueMethod::Bind(method) => self.on_bind(number, method),
             QueueMethod::Unbind(method) => self.on_unbind(number, method).await,
             QueueMethod::Purge(method) => self.on_purge(number, method),
@@ -40,6 +43,10 @@ impl Session {
         let (name, found) = if method.passive {
             let name = self.queue_name(number, method.queue.clone())?;
             let found = self.found(&name)?;
+            if let Found::Queue(queue) = &found {
+                // A passive declaration counts as use, as in RabbitMQ.
+                self.shared.broker.queues().use_now(queue);
+            }
             (name, found)
         } else {
             let name = if method.queue.is_empty() {
@@ -144,11 +151,11 @@ impl Session {
     }
 
     fn on_bind(&mut self, number: u16, method: queue::Bind) -> Result<(), Trouble> {
-        let name = self.queue_name(number, method.queue)?;
+        let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
         let binding = BindingName {
-            source: method.exchange,
+            source: super::one_line(method.exchange),
             destination: self.destination(&name, &method.arguments)?,
-            routing_key: method.routing_key,
+            routing_key,
             arguments: method.arguments,
         };
         let stored = self.bind(&binding)?;
@@ -158,7 +165,22 @@ impl Session {
         Ok(())
     }
 
-    /// What a binding leads to: a queue that this connection may use, or a stored topic where the arguments say so.
+    /// The queue that is bound or unbound, and the key: where both are empty, the key is the queue's name as
+    /// well.
+    fn bound_name(
+        &mut self,
+        number: u16,
+        queue: ByteString,
+        routing_key: ByteString,
+    ) -> Result<(ByteString, ByteString), Trouble> {
+        let both_empty = queue.is_empty() && routing_key.is_empty();
+        let name = self.queue_name(number, super::one_line(queue))?;
+        let key = if both_empty { name.clone() } else { routing_key };
+        Ok((name, key))
+    }
+
+    /// What a binding leads to: a queue that this connection may use, or a stored topic where the arguments
+    /// say so.
     fn destination(&self, name: &str, arguments: &Table) -> Result<Destination, Exception> {
         if leads_to_topic(arguments) {
             return Ok(Destination::Topic(Arc::from(name)));
@@ -170,7 +192,7 @@ impl Session {
     }
 
     async fn on_unbind(&mut self, number: u16, method: queue::Unbind) -> Result<(), Trouble> {
-        let name = self.queue_name(number, method.queue)?;
+        let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
         let is_queue = !leads_to_topic(&method.arguments);
         let exists = || {
             let queues = self.shared.broker.queues();
@@ -178,9 +200,9 @@ impl Session {
         };
         if !is_queue || exists() {
             let binding = BindingName {
-                source: method.exchange,
+                source: super::one_line(method.exchange),
                 destination: self.destination(&name, &method.arguments)?,
-                routing_key: method.routing_key,
+                routing_key,
                 arguments: method.arguments,
             };
             self.unbind(&binding, false).await?;
@@ -206,7 +228,7 @@ impl Session {
     }
 
     async fn on_delete(&mut self, number: u16, method: queue::Delete) -> Result<(), Trouble> {
-        let name = self.queue_name(number, method.queue.clone())?;
+        let name = self.queue_name(number, super::one_line(method.queue.clone()))?;
         let vhost = self.namespace.clone();
         let mut message_count = 0;
         if let Some(topic) = self.stream(&name) {
@@ -239,7 +261,8 @@ impl Session {
         Ok(())
     }
 
-    /// The pseudo queue of direct replies is always there, and so are the addresses of those who wait.
+    /// Declares the pseudo queue of direct replies, which is always there, or an address of replies, which is
+    /// there while its consumer is.
     fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), Trouble> {
         let is_there =
             method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
@@ -302,7 +325,7 @@ fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<()
     }
 }
 
-/// A queue may be declared again by whoever means the same.
+/// Checks that a declaration says the same as the one that made the queue.
 fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Result<(), Exception> {
     let properties = [
         ("durable", method.durable, queue.durable),

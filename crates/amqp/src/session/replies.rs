@@ -1,17 +1,18 @@
-//! Direct replies: a client consumes from the pseudo queue `amq.rabbitmq.reply-to`, publishes requests with that as
-//! `reply-to`, and whoever answers publishes to the address that it was given in its place. The answer goes straight to
-//! the client's connection, through no queue.
+//! Direct replies: a client consumes from the pseudo queue `amq.rabbitmq.reply-to`, publishes requests with
+//! that as `reply-to`, and the responder publishes to the address that it was given in its place. The answer
+//! goes straight to the client's connection, through no queue.
 //!
-//! An address is drawn anew for each consumer, too long to be guessed. What nobody takes is bounded and then dropped,
-//! like a message that leads nowhere.
+//! An address is drawn anew for each consumer, too long to be guessed. Replies that are not taken are bounded
+//! and then dropped, like a message that leads nowhere.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::Properties;
 use stafett_amqp_wire::methods::basic;
-use std::collections::HashMap;
+use stafett_model::Lock;
 use tokio::sync::Notify;
 
 use super::channel::Replies;
@@ -29,7 +30,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// Answers that wait for a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    waiting: Mutex<Waiting>,
+    waiting: Lock<Waiting>,
     wake: Notify,
 }
 
@@ -49,7 +50,7 @@ struct Reply {
 
 /// All addresses of the process.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses(Mutex<HashMap<ByteString, (u16, Weak<Inbox>)>>);
+pub(crate) struct Addresses(Lock<HashMap<ByteString, (u16, Weak<Inbox>)>>);
 
 /// Whether a message is an answer to a request, for a client that waits without a queue.
 pub(super) fn is_direct_reply(incoming: &Incoming) -> bool {
@@ -76,7 +77,7 @@ impl Addresses {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ByteString, (u16, Weak<Inbox>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -87,7 +88,7 @@ impl Inbox {
     }
 
     fn put(&self, reply: Reply) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.bytes >= BYTES_MAX {
             return false;
         }
@@ -99,7 +100,7 @@ impl Inbox {
     }
 
     fn take(&self) -> Vec<Reply> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.bytes = 0;
         std::mem::take(&mut waiting.replies)
     }

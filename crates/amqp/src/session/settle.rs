@@ -1,4 +1,7 @@
-//! `basic.ack`, `basic.nack`, `basic.reject`, `basic.recover`: gathered while frames come in, told to each queue once.
+//! `basic.ack`, `basic.nack`, `basic.reject`, `basic.recover`: gathered while frames come in, told to each
+//! queue once.
+
+use std::sync::Arc;
 
 use stafett_amqp_wire::methods::basic;
 use stafett_broker::queues::Settle;
@@ -9,6 +12,8 @@ use crate::exception::Exception;
 
 /// Without order among queues, a list is faster than a table up to about so many.
 const QUEUES_MAX: usize = 64;
+/// Queues beyond which those whose dead letters have arrived are forgotten.
+const BURYING_MAX: usize = 16;
 
 pub(super) fn ack(method: &basic::Ack) -> Settlement {
     Settlement {
@@ -48,40 +53,53 @@ fn unknown_tag(tag: u64) -> Exception {
 
 impl Session {
     pub(super) fn on_settlement(&mut self, number: u16, settlement: Settlement) -> Result<(), Trouble> {
+        let Settlement { tag, multiple, how } = settlement;
         let Channel { mode, unacked, .. } = self.channel(number)?;
         if let Mode::Transactions(transaction) = mode {
-            let Settlement { tag, multiple, .. } = settlement;
-            let tags = unacked.tags(tag, multiple).map_err(|_| unknown_tag(tag))?;
-            if tag != 0 && transaction.settled.contains(&tag) {
-                return Err(unknown_tag(tag).into());
-            }
-            transaction.settled.extend(tags);
-            transaction.settlements.push(settlement);
+            let settlements = &mut transaction.settlements;
+            unacked
+                .take(tag, multiple, |tag, unsettled| {
+                    settlements.push((tag, unsettled, how));
+                })
+                .map_err(|_| unknown_tag(tag))?;
             return self.check_transaction(number);
         }
-        self.settle_by_tag(number, settlement)
-    }
-
-    pub(super) fn settle_by_tag(&mut self, number: u16, settlement: Settlement) -> Result<(), Trouble> {
-        let Settlement { tag, multiple, how } = settlement;
         let mut taken: smallvec::SmallVec<[Unsettled; 4]> = smallvec::SmallVec::new();
-        let found = self
-            .channel(number)?
-            .unacked
-            .take(tag, multiple, |unsettled| taken.push(unsettled));
-        if found.is_err() {
-            return Err(unknown_tag(tag).into());
-        }
+        unacked
+            .take(tag, multiple, |_, unsettled| taken.push(unsettled))
+            .map_err(|_| unknown_tag(tag))?;
         self.shared.metrics.settled.inc_by(taken.len() as u64);
-        let count = taken
-            .iter()
-            .filter(|unsettled| unsettled.takes_shared_credit())
-            .count();
-        if let Some(credit) = &self.channel(number)?.prefetch.shared {
-            credit.release(u32::try_from(count).unwrap_or(u32::MAX));
-        }
+        self.give_credit_back(number, taken.iter())?;
         for unsettled in taken {
             self.settle(unsettled, how);
+        }
+        Ok(())
+    }
+
+    /// Settles what a transaction has held back.
+    pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), Trouble> {
+        let Mode::Transactions(transaction) = &mut self.channel(number)?.mode else {
+            return Ok(());
+        };
+        let settlements = std::mem::take(&mut transaction.settlements);
+        self.shared.metrics.settled.inc_by(settlements.len() as u64);
+        self.give_credit_back(number, settlements.iter().map(|(_, unsettled, _)| unsettled))?;
+        for (_, unsettled, how) in settlements {
+            self.settle(unsettled, how);
+        }
+        self.flush_settlements();
+        Ok(())
+    }
+
+    /// Gives back what deliveries have taken of the credit that the consumers of a channel share.
+    fn give_credit_back<'a>(
+        &mut self,
+        number: u16,
+        settled: impl Iterator<Item = &'a Unsettled>,
+    ) -> Result<(), Trouble> {
+        if let Some(credit) = &self.channel(number)?.prefetch.shared {
+            let count = settled.filter(|unsettled| unsettled.token.is_some()).count();
+            credit.release(u32::try_from(count).unwrap_or(u32::MAX));
         }
         Ok(())
     }
@@ -109,7 +127,24 @@ impl Session {
     /// Tells the queues.
     pub(crate) fn flush_settlements(&mut self) {
         for (source, entries) in self.settlements.drain(..) {
-            source.settle(&entries);
+            let Some(queue) = source.settle(&entries) else {
+                continue;
+            };
+            if self.burying.len() >= BURYING_MAX {
+                self.burying.retain(|queue| queue.is_burying());
+            }
+            if !self.burying.iter().any(|known| Arc::ptr_eq(known, queue)) {
+                self.burying.push(Arc::clone(queue));
+            }
+        }
+    }
+
+    /// Tells the queues, and waits until what this connection has rejected is where dead letters go, so that
+    /// what comes behind finds it there.
+    pub(super) async fn settle_all(&mut self) {
+        self.flush_settlements();
+        for queue in std::mem::take(&mut self.burying) {
+            queue.buried().await;
         }
     }
 
@@ -118,13 +153,7 @@ impl Session {
             return Err(Exception::new(stafett_amqp_wire::ReplyCode::NotImplemented, "requeue=false").into());
         }
         let all = self.channel(number)?.unacked.take_all();
-        let count = all
-            .iter()
-            .filter(|unsettled| unsettled.takes_shared_credit())
-            .count();
-        if let Some(credit) = &self.channel(number)?.prefetch.shared {
-            credit.release(u32::try_from(count).unwrap_or(u32::MAX));
-        }
+        self.give_credit_back(number, all.iter())?;
         for unsettled in all {
             self.settle(unsettled, How::Requeue);
         }

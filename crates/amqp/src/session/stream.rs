@@ -1,5 +1,5 @@
-//! Stored topics as streams: declared, described, consumed. A stream is the stored topic that the virtual host has under
-//! its name ([`stafett_broker::names`]); a queue of that name goes first.
+//! Stored topics as streams: declared, described, consumed. A stream is the stored topic that the virtual
+//! host has under its name ([`stafett_topics::names`]); a queue of that name goes first.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use bytestring::ByteString;
 use stafett_amqp_wire::methods::{basic, queue};
 use stafett_amqp_wire::{ReplyCode, Table};
 use stafett_broker::definitions::CreateError;
-use stafett_broker::names::topic_name;
 use stafett_broker::queues::Queue;
 use stafett_broker::readers::ReaderSpec;
 use stafett_broker::{NewTopic, Topic, TopicSettings};
+use stafett_topics::names::topic_name;
 
 use super::channel::{Tagged, Taking};
 use super::consume::{Holder, StreamHolder};
@@ -82,7 +82,7 @@ impl Session {
             match broker.create_topics(vec![new]).await.pop() {
                 Some(Ok(topic)) => return Ok(topic),
                 Some(Err(CreateError::Changing)) => broker.topics().settled(&topic).await,
-                // Somebody was faster.
+                // Another declaration was faster.
                 Some(Err(CreateError::Exists)) if self.stream(name).is_some() => {}
                 Some(Err(CreateError::NotStored(cause))) => {
                     return Err(error::not_stored(&cause, &what).into());
@@ -175,6 +175,7 @@ impl Session {
             tag: tag.clone(),
             settles: true,
             counts_deliveries: false,
+            shares_credit: false,
             stream: Some(StreamHolder {
                 name,
                 has_partitions: topic.partitions() > 1,

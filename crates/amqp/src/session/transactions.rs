@@ -27,20 +27,21 @@ impl Session {
                 Ok(())
             }
             Tx::Commit(_) => {
-                let transaction = self.take_transaction(number)?;
-                for content in transaction.contents {
+                let transaction = self.transaction(number)?;
+                transaction.bytes = 0;
+                for content in std::mem::take(&mut transaction.contents) {
                     self.publish(number, content).await?;
                 }
                 self.settle_published().await?;
-                for settlement in transaction.settlements {
-                    self.settle_by_tag(number, settlement)?;
-                }
-                self.flush_settlements();
+                self.settle_held_back(number)?;
                 self.out.send(number, tx::CommitOk {});
                 Ok(())
             }
             Tx::Rollback(_) => {
-                drop(self.take_transaction(number)?);
+                let transaction = std::mem::take(self.transaction(number)?);
+                let settlements = transaction.settlements.into_iter();
+                let deliveries = settlements.map(|(tag, unsettled, _)| (tag, unsettled));
+                self.channel(number)?.unacked.put_back(deliveries);
                 self.out.send(number, tx::RollbackOk {});
                 Ok(())
             }
@@ -50,9 +51,9 @@ impl Session {
         }
     }
 
-    fn take_transaction(&mut self, number: u16) -> Result<Transaction, Trouble> {
+    fn transaction(&mut self, number: u16) -> Result<&mut Transaction, Trouble> {
         match &mut self.channel(number)?.mode {
-            Mode::Transactions(transaction) => Ok(std::mem::take(transaction)),
+            Mode::Transactions(transaction) => Ok(transaction),
             Mode::Plain | Mode::Confirms { .. } => {
                 Err(Exception::precondition("channel is not transactional").into())
             }
@@ -64,8 +65,7 @@ impl Session {
         let Mode::Transactions(transaction) = &self.channel(number)?.mode else {
             return Ok(());
         };
-        let settled = transaction.settlements.len().max(transaction.settled.len());
-        let operations = transaction.contents.len() + settled;
+        let operations = transaction.contents.len() + transaction.settlements.len();
         if transaction.bytes > BYTES_MAX || operations > OPERATIONS_MAX {
             let text =
                 format!("a transaction holds at most {BYTES_MAX} bytes and {OPERATIONS_MAX} operations");

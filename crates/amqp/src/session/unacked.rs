@@ -37,23 +37,8 @@ impl<T> Unacked<T> {
         self.count
     }
 
-    /// The tags that [`Self::take`] would take out.
-    pub(crate) fn tags(&self, tag: u64, multiple: bool) -> Result<Vec<u64>, UnknownTag> {
-        let waiting = self.entries.iter().filter(|(_, delivery)| delivery.is_some());
-        let waiting = waiting.map(|(tag, _)| *tag);
-        if multiple && tag == 0 {
-            return Ok(waiting.collect());
-        }
-        let at = self.entries.binary_search_by_key(&tag, |(tag, _)| *tag);
-        let entry = at.ok().and_then(|at| self.entries.get(at));
-        entry
-            .filter(|(_, delivery)| delivery.is_some())
-            .ok_or(UnknownTag)?;
-        Ok(if multiple {
-            waiting.take_while(|known| *known <= tag).collect()
-        } else {
-            vec![tag]
-        })
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|(_, delivery)| delivery.as_ref())
     }
 
     /// Takes the delivery of a tag out; with `multiple` also all before it, and all at tag 0.
@@ -61,7 +46,7 @@ impl<T> Unacked<T> {
         &mut self,
         tag: u64,
         multiple: bool,
-        mut taken: impl FnMut(T),
+        mut taken: impl FnMut(u64, T),
     ) -> Result<(), UnknownTag> {
         let index = if tag == 0 && multiple {
             self.entries.len()
@@ -72,16 +57,18 @@ impl<T> Unacked<T> {
             if entry.1.is_none() {
                 return Err(UnknownTag);
             }
-            if !multiple {
-                entry.1.take().map(&mut taken);
+            if !multiple && let Some(delivery) = entry.1.take() {
+                taken(tag, delivery);
                 self.count -= 1;
             }
             index + 1
         };
         if multiple {
-            for delivery in self.entries.drain(..index).filter_map(|(_, delivery)| delivery) {
-                taken(delivery);
-                self.count -= 1;
+            for (tag, delivery) in self.entries.drain(..index) {
+                if let Some(delivery) = delivery {
+                    taken(tag, delivery);
+                    self.count -= 1;
+                }
             }
         }
         while self
@@ -95,6 +82,21 @@ impl<T> Unacked<T> {
             self.entries = VecDeque::new();
         }
         Ok(())
+    }
+
+    /// Puts deliveries back that were taken out.
+    pub(crate) fn put_back(&mut self, deliveries: impl IntoIterator<Item = (u64, T)>) {
+        let kept = std::mem::take(&mut self.entries).into_iter();
+        let back = deliveries
+            .into_iter()
+            .map(|(tag, delivery)| (tag, Some(delivery)));
+        let mut all: Vec<_> = kept
+            .filter(|(_, delivery)| delivery.is_some())
+            .chain(back)
+            .collect();
+        all.sort_unstable_by_key(|(tag, _)| *tag);
+        self.count = all.len();
+        self.entries = all.into();
     }
 
     /// Takes all out.
@@ -121,7 +123,7 @@ mod tests {
 
     fn take(unacked: &mut Unacked<u64>, tag: u64, multiple: bool) -> Result<Vec<u64>, UnknownTag> {
         let mut taken = Vec::new();
-        unacked.take(tag, multiple, |delivery| taken.push(delivery))?;
+        unacked.take(tag, multiple, |_, delivery| taken.push(delivery))?;
         Ok(taken)
     }
 
@@ -151,16 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_taken_is_told_without_taking_it() {
+    fn deliveries_that_are_put_back_are_at_their_tags() {
         let mut unacked = of(1..=5);
-        take(&mut unacked, 3, false).unwrap();
-        assert_eq!(unacked.tags(4, true), Ok(vec![1, 2, 4]));
-        assert_eq!(unacked.tags(4, false), Ok(vec![4]));
-        assert_eq!(unacked.tags(0, true), Ok(vec![1, 2, 4, 5]));
-        for (tag, multiple) in [(3, false), (3, true), (9, true), (0, false)] {
-            assert_eq!(unacked.tags(tag, multiple), Err(UnknownTag));
-        }
-        assert_eq!(unacked.len(), 4);
+        let mut taken = Vec::new();
+        unacked
+            .take(4, false, |tag, delivery| taken.push((tag, delivery)))
+            .unwrap();
+        unacked
+            .take(2, true, |tag, delivery| taken.push((tag, delivery)))
+            .unwrap();
+        assert_eq!(taken, [(4, 40), (1, 10), (2, 20)]);
+        unacked.put_back(taken);
+        assert_eq!(unacked.len(), 5);
+        assert_eq!(take(&mut unacked, 4, false), Ok(vec![40]));
+        assert_eq!(take(&mut unacked, 0, true), Ok(vec![10, 20, 30, 50]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A client that writes each message by itself, and waits for nothing, is read less often: it misses nothing by that.
-//! One that sends faster than its frames are dealt with does not keep others from their turn.
+//! A client that writes each message by itself, and waits for nothing, is read less often: it misses nothing
+//! by that. One that sends faster than its frames are dealt with does not keep others from their turn.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -73,7 +73,8 @@ async fn a_client_that_leaves_in_the_middle_of_a_flood_has_sent_what_it_sent() {
     assert_eq!(purge(&mut other).await, FLOOD);
 }
 
-/// Sends the protocol's header and then one heartbeat after another, from a thread of its own, until nobody reads them.
+/// Sends the protocol's header and then one heartbeat after another, from a thread of its own, until nobody
+/// reads them.
 fn flood_before_login(address: SocketAddr) -> JoinHandle<()> {
     const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
     std::thread::spawn(move || {

@@ -3,8 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod again;
+mod as_rabbitmq;
 mod blocked;
 mod bound;
 mod deleted_hosts;
+mod ends;
 mod flood;
+mod global_prefetch;
+mod half_messages;
+mod heartbeats;
+mod rejected;
 mod support;

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use prometheus_client::registry::Registry;
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_amqp_wire::methods::{
-    Basic, Channel, Connection, Queue, basic, channel, confirm, connection, queue,
+    Basic, Channel, Connection, Queue, Tx, basic, channel, confirm, connection, queue, tx,
 };
 use stafett_amqp_wire::{
     ContentHeader, Encoder, Frame, FrameKind, Method, Properties, TableBuilder, Value, frame,
@@ -92,16 +92,25 @@ impl Server {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) buffer: BytesMut,
+    /// Deliveries that came before the answer to a method.
+    pub(crate) delivered: Vec<basic::Deliver>,
 }
 
 impl Client {
     /// An open connection with channel 1.
     pub(crate) async fn open(address: SocketAddr, can_be_told: bool, virtual_host: &'static str) -> Self {
+        Self::open_with(address, can_be_told, virtual_host, 0).await
+    }
+
+    /// The same, with an interval of heartbeats in seconds.
+    pub(crate) async fn open_with(
+        address: SocketAddr,
+        can_be_told: bool,
+        virtual_host: &'static str,
+        heartbeat: u16,
+    ) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        let mut client = Self {
-            stream,
-            buffer: BytesMut::new(),
-        };
+        let mut client = Self::over(stream);
         client.stream.write_all(&frame::PROTOCOL_HEADER).await.unwrap();
         client.method().await;
         let capabilities = TableBuilder::new()
@@ -118,7 +127,7 @@ impl Client {
         let tune = connection::TuneOk {
             channel_max: 10,
             frame_max: 131_072,
-            heartbeat: 0,
+            heartbeat,
         };
         client.send(0, tune).await;
         let open = connection::Open {
@@ -158,17 +167,7 @@ impl Client {
 
     /// Declares the queue `q`; how many messages wait in it.
     pub(crate) async fn waiting(&mut self) -> u32 {
-        let declare = queue::Declare {
-            queue: "q".into(),
-            durable: true,
-            ..queue::Declare::default()
-        };
-        self.send(1, declare).await;
-        let declared = self.method().await;
-        let Method::Queue(Queue::DeclareOk(declared)) = declared else {
-            panic!("{declared:?}");
-        };
-        declared.message_count
+        self.declare("q").await.message_count
     }
 
     pub(crate) async fn want_confirms(&mut self) {
@@ -179,21 +178,34 @@ impl Client {
 
     /// Publishes to `q`, all at once.
     pub(crate) async fn publish(&mut self, bodies: &[&'static str]) {
-        let mut out = BytesMut::new();
-        for body in bodies {
-            let publish = basic::Publish {
-                routing_key: "q".into(),
-                ..basic::Publish::default()
-            };
-            Method::from(publish).encode(1, &mut out);
-            let header = ContentHeader {
-                body_size: body.len() as u64,
-                properties: Properties::NONE,
-            };
-            Encoder::frame(&mut out, FrameKind::Header, 1, |e| header.encode(e));
-            Encoder::frame(&mut out, FrameKind::Body, 1, |e| e.raw(body.as_bytes()));
-        }
+        self.publish_all("", "q", bodies).await;
+    }
+
+    pub(crate) async fn publish_through(
+        &mut self,
+        exchange: &'static str,
+        key: &'static str,
+        body: &'static str,
+    ) {
+        self.publish_all(exchange, key, &[body]).await;
+    }
+
+    async fn publish_all(&mut self, exchange: &'static str, key: &'static str, bodies: &[&'static str]) {
+        let out = publications(exchange, key, bodies);
         self.stream.write_all(&out).await.unwrap();
+    }
+
+    /// Publishes to a queue and asks for the message, in one piece: it is not to be had.
+    pub(crate) async fn publish_and_get(&mut self, name: &'static str) {
+        let mut out = publications("", name, &["x"]);
+        let get = basic::Get {
+            queue: name.into(),
+            ..basic::Get::default()
+        };
+        Method::from(get).encode(1, &mut out);
+        self.stream.write_all(&out).await.unwrap();
+        let got = self.answer().await;
+        assert!(matches!(got, Method::Basic(Basic::GetEmpty(_))), "{got:?}");
     }
 
     /// Waits until so many messages are confirmed.
@@ -234,4 +246,169 @@ impl Client {
         }
         self.stream.write_all(&out).await.unwrap();
     }
+}
+
+/// What tests look at of a channel with consumers: deliveries come between the answers to methods.
+impl Client {
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            delivered: Vec::new(),
+        }
+    }
+
+    /// The answer to a method; deliveries before it are kept.
+    async fn answer(&mut self) -> Method {
+        loop {
+            let method = self.method().await;
+            let Method::Basic(Basic::Deliver(delivery)) = method else {
+                return method;
+            };
+            self.content().await;
+            self.delivered.push(delivery);
+        }
+    }
+
+    /// Passes over a content header and a body.
+    async fn content(&mut self) {
+        self.frame().await;
+        self.frame().await;
+    }
+
+    /// The next delivery.
+    pub(crate) async fn delivery(&mut self) -> basic::Deliver {
+        if !self.delivered.is_empty() {
+            return self.delivered.remove(0);
+        }
+        let method = self.method().await;
+        let Method::Basic(Basic::Deliver(delivery)) = method else {
+            panic!("{method:?}");
+        };
+        self.content().await;
+        delivery
+    }
+
+    pub(crate) async fn declare(&mut self, name: &'static str) -> queue::DeclareOk {
+        let declare = queue::Declare {
+            queue: name.into(),
+            durable: true,
+            ..queue::Declare::default()
+        };
+        self.send(1, declare).await;
+        let declared = self.answer().await;
+        let Method::Queue(Queue::DeclareOk(declared)) = declared else {
+            panic!("{declared:?}");
+        };
+        declared
+    }
+
+    pub(crate) async fn bind(&mut self, name: &'static str, exchange: &'static str, key: &'static str) {
+        let bind = queue::Bind {
+            queue: name.into(),
+            exchange: exchange.into(),
+            routing_key: key.into(),
+            ..queue::Bind::default()
+        };
+        self.send(1, bind).await;
+        let bound = self.answer().await;
+        assert!(matches!(bound, Method::Queue(Queue::BindOk(_))), "{bound:?}");
+    }
+
+    pub(crate) async fn publish_to(&mut self, name: &'static str, body: &'static str) {
+        self.publish_through("", name, body).await;
+    }
+
+    pub(crate) async fn consume(&mut self, name: &'static str, tag: &'static str, no_ack: bool) {
+        let consume = basic::Consume {
+            queue: name.into(),
+            consumer_tag: tag.into(),
+            no_ack,
+            ..basic::Consume::default()
+        };
+        self.send(1, consume).await;
+        let consumes = self.answer().await;
+        assert!(
+            matches!(consumes, Method::Basic(Basic::ConsumeOk(_))),
+            "{consumes:?}"
+        );
+    }
+
+    pub(crate) async fn cancel(&mut self, tag: &'static str) {
+        let cancel = basic::Cancel {
+            consumer_tag: tag.into(),
+            no_wait: false,
+        };
+        self.send(1, cancel).await;
+        let cancelled = self.answer().await;
+        assert!(
+            matches!(cancelled, Method::Basic(Basic::CancelOk(_))),
+            "{cancelled:?}"
+        );
+    }
+
+    /// Asks for a message that is to be settled.
+    pub(crate) async fn get(&mut self, name: &'static str) -> Option<basic::GetOk> {
+        let get = basic::Get {
+            queue: name.into(),
+            ..basic::Get::default()
+        };
+        self.send(1, get).await;
+        let answer = self.answer().await;
+        if let Method::Basic(Basic::GetOk(got)) = answer {
+            self.content().await;
+            return Some(got);
+        }
+        assert!(matches!(answer, Method::Basic(Basic::GetEmpty(_))), "{answer:?}");
+        None
+    }
+
+    pub(crate) async fn ack(&mut self, delivery_tag: u64) {
+        let ack = basic::Ack {
+            delivery_tag,
+            multiple: false,
+        };
+        self.send(1, ack).await;
+    }
+
+    pub(crate) async fn want_transactions(&mut self) {
+        self.send(1, tx::Select {}).await;
+        let selected = self.answer().await;
+        assert!(matches!(selected, Method::Tx(Tx::SelectOk(_))), "{selected:?}");
+    }
+
+    pub(crate) async fn commit(&mut self) {
+        self.send(1, tx::Commit {}).await;
+        let committed = self.answer().await;
+        assert!(matches!(committed, Method::Tx(Tx::CommitOk(_))), "{committed:?}");
+    }
+
+    pub(crate) async fn close_channel(&mut self) {
+        self.send(1, channel::Close::default()).await;
+        let closed = self.answer().await;
+        assert!(
+            matches!(closed, Method::Channel(Channel::CloseOk(_))),
+            "{closed:?}"
+        );
+    }
+}
+
+/// Messages as their publisher sends them on channel 1.
+fn publications(exchange: &'static str, key: &'static str, bodies: &[&'static str]) -> BytesMut {
+    let mut out = BytesMut::new();
+    for body in bodies {
+        let publish = basic::Publish {
+            exchange: exchange.into(),
+            routing_key: key.into(),
+            ..basic::Publish::default()
+        };
+        Method::from(publish).encode(1, &mut out);
+        let header = ContentHeader {
+            body_size: body.len() as u64,
+            properties: Properties::NONE,
+        };
+        Encoder::frame(&mut out, FrameKind::Header, 1, |e| header.encode(e));
+        Encoder::frame(&mut out, FrameKind::Body, 1, |e| e.raw(body.as_bytes()));
+    }
+    out
 }

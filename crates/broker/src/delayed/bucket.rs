@@ -10,14 +10,11 @@
 //!
 //! A number has seven bits a byte, low bits first.
 
-use std::sync::{Mutex, PoisonError};
-
 use bytes::Bytes;
-use stafett_journal::{Change, Frame, StateChange};
-use stafett_model::{LogId, read_number, write_number};
+use stafett_journal::{Change, Frame};
+use stafett_model::{Lock, LogId, read_number, write_number};
 use stafett_queue::OffsetSet;
-
-use crate::exchanges::EXCHANGE_SPACE;
+use stafett_store::{spaces, state_frame};
 
 pub(crate) const BUCKET_TAG: u8 = 2;
 const VERSION: u8 = 1;
@@ -31,7 +28,7 @@ pub(crate) struct Minute(u64);
 pub(crate) struct Bucket {
     pub(crate) log: LogId,
     /// What was released before the start of the program; taken out when the bucket is opened.
-    done: Mutex<OffsetSet>,
+    done: Lock<OffsetSet>,
 }
 
 impl Minute {
@@ -58,7 +55,7 @@ impl Bucket {
     pub(crate) fn new(log: LogId) -> Self {
         Self {
             log,
-            done: Mutex::default(),
+            done: Lock::default(),
         }
     }
 
@@ -77,7 +74,7 @@ impl Bucket {
 
     /// Adds what a delta says is done.
     pub(crate) fn add_done(&mut self, mut delta: &[u8]) -> Option<()> {
-        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let done = self.done.get_mut();
         let mut at = 0_u64;
         while !delta.is_empty() {
             let (skipped, rest) = read_number(delta)?;
@@ -91,7 +88,7 @@ impl Bucket {
     }
 
     pub(crate) fn take_done(&self) -> OffsetSet {
-        std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.done.lock())
     }
 }
 
@@ -119,11 +116,7 @@ pub(crate) fn done(offsets: &mut [u64]) -> Bytes {
 pub(crate) fn frame(minute: Minute, change: Change) -> Frame {
     let mut key = vec![BUCKET_TAG];
     key.extend_from_slice(&minute.0.to_be_bytes());
-    Frame::State(StateChange {
-        space: EXCHANGE_SPACE,
-        key: key.into(),
-        change,
-    })
+    state_frame(spaces::EXCHANGES, key, change)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Messages that wait for their time before they are routed.
 //!
-//! A message waits in the log of the minute in which its time comes: its *bucket*. Of a bucket whose minute is far away
-//! nothing is in memory but its name, however much waits in it. Shortly before its minute the bucket is *opened*: the times
-//! of its messages are read into memory, and the task of this module releases them, in the order of their times. A
-//! release is one append that holds the messages, for wherever they are routed now, and what of the bucket is done; so
-//! a crash repeats nothing and loses nothing. A bucket that is empty when its minute is over is deleted.
+//! A message waits in the log of the minute in which its time comes: its *bucket*. Of a bucket whose minute
+//! is far away nothing is in memory but its name, however much waits in it. Shortly before its minute the
+//! bucket is *opened*: the times of its messages are read into memory, and the task of this module releases
+//! them, in the order of their times. A release is one append that holds the messages, for wherever they are
+//! routed now, and what of the bucket is done; so a crash repeats nothing and loses nothing. A bucket that is
+//! empty when its minute is over is deleted.
 //!
 //! - [`bucket`]: a bucket and how it is stored
 //! - `note`: what a waiting message has written on it
@@ -20,7 +21,7 @@ mod release;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytestring::ByteString;
@@ -28,22 +29,21 @@ use stafett_journal::{
     Append, Change, Frame, Journal, LogSpec, Outcome, Refusal, Retention, StateItem, StateUnreadable,
     StateWait,
 };
-use stafett_model::{Durability, LogId, Message};
+use stafett_model::{Durability, Lock, LogId, Message, Namespace};
+use stafett_store::spaces;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::exchanges::EXCHANGE_SPACE;
 use crate::exchanges::space::SpaceId;
 use crate::exchanges::way::WayBack;
-use crate::namespace::Namespace;
-use crate::queues::clock::WallClock;
+use crate::queues::clock::Clock;
 use bucket::{Bucket, Minute};
-pub use metrics::DelayedMetrics;
 use note::Note;
+use release::run;
 
 pub(crate) use bucket::BUCKET_TAG;
-use release::run;
+pub use metrics::DelayedMetrics;
 
 /// The longest that a message can wait.
 pub const DELAY_MS_MAX: u64 = u32::MAX as u64;
@@ -52,8 +52,8 @@ pub const DELAY_MS_MAX: u64 = u32::MAX as u64;
 #[derive(Debug)]
 pub(crate) struct Delayed {
     journal: Arc<dyn Journal>,
-    clock: WallClock,
-    buckets: Mutex<BTreeMap<Minute, Arc<Bucket>>>,
+    clock: Arc<Clock>,
+    buckets: Lock<BTreeMap<Minute, Arc<Bucket>>>,
     /// Rings when a bucket is made.
     made: Notify,
     metrics: DelayedMetrics,
@@ -110,10 +110,10 @@ impl Drop for Releasing {
 
 impl Delayed {
     /// Loads what is stored. Call it before anything is appended.
-    pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
+    pub(crate) fn open(journal: Arc<dyn Journal>, clock: Arc<Clock>) -> Result<Self, StateUnreadable> {
         let mut buckets: BTreeMap<Minute, Bucket> = BTreeMap::new();
         let mut is_known = true;
-        journal.load_state(EXCHANGE_SPACE, &mut |item| {
+        journal.load_state(spaces::EXCHANGES, &mut |item| {
             let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
             let Some((&BUCKET_TAG, key)) = key.split_first() else {
                 return;
@@ -137,8 +137,8 @@ impl Delayed {
             .into_iter()
             .map(|(minute, bucket)| (minute, Arc::new(bucket)));
         Ok(Self {
-            clock: WallClock::start(),
-            buckets: Mutex::new(buckets.collect()),
+            clock,
+            buckets: Lock::new(buckets.collect()),
             made: Notify::new(),
             metrics: DelayedMetrics::default(),
             journal,
@@ -157,8 +157,7 @@ impl Delayed {
         if delay_ms > DELAY_MS_MAX {
             return Err(CannotWait::TooLong);
         }
-        let now_ms = self.clock.now_ms();
-        let due_ms = now_ms.saturating_add_unsigned(delay_ms);
+        let due_ms = self.clock.wall_ms().saturating_add_unsigned(delay_ms);
         let bucket = self.bucket(Minute::of(due_ms)).map_err(CannotWait::Journal)?;
         let note = Note {
             namespace: namespace.clone(),
@@ -175,7 +174,8 @@ impl Delayed {
         })
     }
 
-    /// The bucket of a minute; it is made if there is none. Appends to it are behind its making in the journal.
+    /// The bucket of a minute; it is made if there is none. Appends to it are behind its making in the
+    /// journal.
     fn bucket(&self, minute: Minute) -> Result<Arc<Bucket>, Refusal> {
         let mut buckets = self.lock();
         if let Some(bucket) = buckets.get(&minute) {
@@ -222,6 +222,6 @@ impl Delayed {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Minute, Arc<Bucket>>> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buckets.lock()
     }
 }

@@ -4,18 +4,17 @@
 //! u64 id of its namespace; i64 when it goes on, ms since 1970; text namespace, text exchange; further routing keys, each: text
 //! ```
 //!
-//! By its id the namespace is told from a later one of the same name, into which the message does not go. In the header of earlier
-//! versions, which is still read, that is missing: its namespace is one without an id.
+//! By its id the namespace is told from a later one of the same name, into which the message does not go. In
+//! the header of earlier versions, which is still read, that is missing: its namespace is one without an id.
 //!
 //! A text has its length in front, as u32; numbers are little-endian.
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_model::{Message, StoredMessage};
+use stafett_model::codec::{get, get_text, put_text};
+use stafett_model::{Message, Namespace, StoredMessage};
 
-use crate::exchanges::codec::{get, get_text, put_text};
 use crate::exchanges::space::SpaceId;
-use crate::namespace::Namespace;
 
 const HEADER: &str = "stafett.delayed-2";
 const HEADER_WITHOUT_ID: &str = "stafett.delayed";

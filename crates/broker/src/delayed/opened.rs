@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use stafett_journal::{Journal, ReadFrom, ReadRequest, Run};
-use stafett_model::{BatchHeader, Offset, StoredMessage, records};
+use stafett_model::{BatchHeader, Epoch, Offset, StoredMessage, records};
 use stafett_queue::OffsetSet;
 
 use super::bucket::{Bucket, Minute};
 use super::note::Note;
+use crate::queues::clock::Clock;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
@@ -26,7 +27,7 @@ pub(super) struct Opened {
     pub(super) bucket: Arc<Bucket>,
     done: OffsetSet,
     read_to: u64,
-    /// When each message goes on, and its offset.
+    /// When each message goes on, by the steady time, and its offset.
     due: BTreeSet<(i64, u64)>,
 }
 
@@ -55,8 +56,14 @@ impl Opened {
         self.due.first().map(|(due_ms, _)| *due_ms)
     }
 
+    /// Forgets the times of all messages: the wall clock was set.
+    pub(super) fn forget(&mut self) {
+        self.due.clear();
+        self.read_to = 0;
+    }
+
     /// Reads the times of messages that are new. False if the log could not be read.
-    pub(super) async fn catch_up(&mut self, journal: &dyn Journal) -> bool {
+    pub(super) async fn catch_up(&mut self, journal: &dyn Journal, clock: &Clock) -> bool {
         let log = self.bucket.log;
         while let Some(bounds) = journal.bounds(log)
             && self.read_to < bounds.end.0
@@ -65,10 +72,21 @@ impl Opened {
                 return false;
             };
             let next = run.next.0;
-            each_message(run, self.read_to, |offset, message| {
+            let this_run = journal.epoch();
+            each_message(run, self.read_to, |offset, message, stored_by| {
                 if !self.done.contains(offset) {
-                    // Without its note nobody knows where it was to go: it goes nowhere, at once.
-                    let due_ms = Note::of(&message).map_or(i64::MIN, |note| note.due_ms);
+                    // Without its note it is not known where it was to go: it goes nowhere, at once.
+                    let due_ms = Note::of(&message).map_or(i64::MIN, |note| {
+                        let delay_ms = message.delay_ms().unwrap_or(0);
+                        if stored_by == this_run {
+                            // It waits for as long as it was to wait.
+                            clock
+                                .arrival(message.arrived_ms(), true)
+                                .saturating_add_unsigned(delay_ms)
+                        } else {
+                            clock.steady_ms(note.due_ms)
+                        }
+                    });
                     self.due.insert((due_ms, offset));
                 }
             });
@@ -96,7 +114,7 @@ impl Opened {
         let mut found = HashMap::with_capacity(offsets.len());
         while let Some(first) = wanted.first().copied() {
             let run = read(journal, self.bucket.log, first, LOOK_BYTES).await?;
-            each_message(run, first, |offset, message| {
+            each_message(run, first, |offset, message, _| {
                 if wanted.remove(&offset) {
                     found.insert(offset, message);
                 }
@@ -129,19 +147,20 @@ async fn read(journal: &dyn Journal, log: stafett_model::LogId, from: u64, bytes
 }
 
 /// Visits the messages at and behind an offset.
-fn each_message(run: Run, from: u64, mut visit: impl FnMut(u64, StoredMessage)) {
+fn each_message(run: Run, from: u64, mut visit: impl FnMut(u64, StoredMessage, Epoch)) {
     let mut bytes = whole(run.pieces);
     while let Ok(header) = BatchHeader::parse(&bytes) {
         if header.bytes == 0 || header.bytes > bytes.len() {
             return;
         }
+        let stored_by = Epoch(u32::try_from(header.leader_epoch).unwrap_or(0));
         let batch = bytes.split_to(header.bytes);
         let Ok(mut records) = records(&batch, BATCH_BYTES_MAX) else {
             continue;
         };
         while let Some(Ok((offset, message))) = records.next_message() {
             if offset.0 >= from {
-                visit(offset.0, message);
+                visit(offset.0, message, stored_by);
             }
         }
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use stafett_journal::{Append, Change, Frame, Outcome, Precondition, StateWait};
 use stafett_model::StoredMessage;
+use stafett_store::NotStored;
 use tokio_util::sync::CancellationToken;
 
 use super::Delayed;
 use super::bucket::{Minute, done, frame};
 use super::note::{Note, without};
 use super::opened::Opened;
-use crate::broker::NotStored;
 use crate::exchanges::way::{Way, WayBack, route_in};
 use crate::queues::{NotTogether, Publication};
 
@@ -40,13 +40,17 @@ enum Released {
 pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationToken) {
     let watch = delayed.journal.watch();
     let mut opened: BTreeMap<Minute, Opened> = BTreeMap::new();
+    let mut steps = delayed.clock.steps();
     loop {
         let made = delayed.made.notified();
         watch.take();
         let (mut busy, mut well) = (false, true);
+        if std::mem::replace(&mut steps, delayed.clock.steps()) != steps {
+            opened.values_mut().for_each(Opened::forget);
+        }
         delayed.open_buckets(&mut opened, &watch);
         for bucket in opened.values_mut() {
-            well &= bucket.catch_up(&*delayed.journal).await;
+            well &= bucket.catch_up(&*delayed.journal, &delayed.clock).await;
         }
         {
             let Some(way) = way.way() else { return };
@@ -83,6 +87,7 @@ pub(crate) async fn run(delayed: Arc<Delayed>, way: WayBack, stop: CancellationT
             () = stop.cancelled() => return,
             () = sleep => {}
             () = made => {}
+            () = delayed.clock.stepped() => {}
             () = watch.grown() => {}
         }
     }
@@ -94,7 +99,7 @@ impl Delayed {
         let soon = self.clock.now_ms().saturating_add(AHEAD_MS);
         let mut last = None;
         while let Some((minute, bucket)) = self.first_bucket(last) {
-            if minute.start_ms() > soon {
+            if self.clock.earliest_ms(minute.start_ms()) > soon {
                 return;
             }
             opened.entry(minute).or_insert_with(|| {
@@ -108,12 +113,14 @@ impl Delayed {
     /// When there is something to do next, unless something changes.
     fn next_time(&self, opened: &BTreeMap<Minute, Opened>) -> Option<tokio::time::Instant> {
         let due = opened.values().filter_map(Opened::next_ms).min();
-        let over = opened.values().map(|bucket| bucket.minute.end_ms());
+        let over = opened
+            .values()
+            .map(|bucket| self.clock.steady_ms(bucket.minute.end_ms()));
         let over = over.filter(|end| *end > self.clock.now_ms()).min();
         let last = opened.keys().next_back().copied();
         let opens = self
             .first_bucket(last)
-            .map(|(minute, _)| minute.start_ms() - AHEAD_MS);
+            .map(|(minute, _)| self.clock.earliest_ms(minute.start_ms()) - AHEAD_MS);
         let next = [due, over, opens].into_iter().flatten().min()?;
         Some(self.clock.instant(next))
     }
@@ -198,7 +205,10 @@ impl Delayed {
 
     async fn store(&self, way: &Way, publication: Publication, done: Frame) -> Released {
         if publication.is_empty() {
-            let append = Append::state([done], StateWait::Written);
+            let append = Append {
+                frees_space: true,
+                ..Append::state([done], StateWait::Written)
+            };
             return match self.journal.append(vec![append]).await.pop() {
                 Some(Outcome::Committed(_)) => Released::Some,
                 Some(Outcome::Refused(stafett_journal::Refusal::Closed) | Outcome::Unknown) | None => {
@@ -225,7 +235,7 @@ impl Delayed {
 
     /// Deletes buckets whose minute is over and in which nothing waits.
     async fn delete_empty(&self, opened: &mut BTreeMap<Minute, Opened>) {
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.clock.wall_ms();
         let over = opened
             .values()
             .filter(|bucket| bucket.is_empty() && bucket.minute.end_ms() <= now_ms);

@@ -8,18 +8,18 @@
 //! a value  0 any value will do; 1 nothing; 2 u8 bool; 3 i128; 4 u64 bits of a double; 5 bytes text; 6 bytes other
 //! ```
 //!
-//! Texts and bytes have their length in front, as u32; numbers are little-endian. The key is what makes bindings
-//! different: the same once more is the same binding.
+//! Texts and bytes have their length in front, as u32; numbers are little-endian. The key is what makes
+//! bindings different: the same once more is the same binding.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use stafett_model::Namespace;
+use stafett_model::codec::{get, get_bytes, get_text, put_bytes, put_text};
 use stafett_routing::{HeaderMatch, HeaderValue, Hop, Mode, Pattern};
 
-use super::codec::{get, get_bytes, get_text, put_bytes, put_text};
 use super::target::Target;
-use crate::namespace::Namespace;
 
 /// What a binding leads to, by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

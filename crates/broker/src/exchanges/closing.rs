@@ -1,23 +1,23 @@
-//! A namespace that is being deleted: at once nobody finds it any more, and what is stored of it goes step by step, so that others
-//! have their turns in between.
+//! A namespace that is being deleted: at once nobody finds it any more, and what is stored of it goes step by
+//! step, so that others have their turns in between.
 //!
-//! First it is marked, which decides it; the mark goes last. So a crash in between leaves a marked namespace: the next start takes
-//! nothing of it in, and finishes. Until then nobody makes one of that name.
+//! First it is marked, which decides it; the mark goes last. So a crash in between leaves a marked namespace:
+//! the next start takes nothing of it in, and finishes. Until then nobody makes one of that name.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use stafett_journal::Change;
+use stafett_model::{Lock, Namespace};
+use stafett_store::{NotStored, Stored, stage};
 
 use super::error::NamespaceError;
 use super::space::{Space, SpaceId};
-use super::stored::{Stored, stage};
 use super::tables::Tables;
 use super::{Exchanges, namespace_frame};
-use crate::broker::NotStored;
-use crate::namespace::Namespace;
 
-/// What is stored of a namespace that is there: this, and its id as u64, little-endian, which earlier versions did not give.
+/// What is stored of a namespace that is there: this, and its id as u64, little-endian, which earlier
+/// versions did not give.
 const THERE: u8 = 1;
 /// What is stored of one that is being deleted.
 const CLOSING: u8 = 2;
@@ -51,7 +51,7 @@ impl Mark {
 
 /// The namespaces that are being deleted.
 #[derive(Debug, Default)]
-pub(super) struct Closing(Mutex<Vec<Namespace>>);
+pub(super) struct Closing(Lock<Vec<Namespace>>);
 
 /// What was in a namespace that is closed.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct Closed {
 
 impl Closing {
     pub(super) fn new(namespaces: Vec<Namespace>) -> Self {
-        Self(Mutex::new(namespaces))
+        Self(Lock::new(namespaces))
     }
 
     pub(super) fn has(&self, namespace: &Namespace) -> bool {
@@ -70,7 +70,7 @@ impl Closing {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Namespace>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -85,7 +85,7 @@ impl Exchanges {
         if namespace.as_str() == Namespace::DEFAULT {
             return Err(NamespaceError::IsDefault);
         }
-        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self.spaces.write();
         if self.closing.has(namespace) {
             return Err(NamespaceError::Closing);
         }
@@ -113,8 +113,8 @@ impl Exchanges {
 }
 
 impl Closed {
-    /// Deletes what was in the namespace, a step at a time: each is stored before the next is begun, so that what others store does
-    /// not wait behind all of them.
+    /// Deletes what was in the namespace, a step at a time: each is stored before the next is begun, so that
+    /// what others store does not wait behind all of them.
     pub(crate) async fn forget(self) -> Result<(), NotStored> {
         let Self { space, mut tables } = self;
         while let Some(stored) = space.forget_step_of(&mut tables)? {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use stafett_routing::BadPattern;
+use stafett_store::NotStored;
 
 use super::exchange::{Difference, Exchange};
-use crate::broker::NotStored;
 
 /// Why an exchange was not declared.
 #[derive(Debug, Clone, thiserror::Error)]

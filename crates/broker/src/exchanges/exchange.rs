@@ -15,10 +15,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use stafett_model::Namespace;
+use stafett_model::codec::{get, get_text, put_text};
 use stafett_routing::{HashOn, Kind, Property, Spec};
-
-use super::codec::{get, get_text, put_text};
-use crate::namespace::Namespace;
 
 /// What an exchange is declared as.
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
@@ -143,7 +142,8 @@ impl Exchange {
         out.into()
     }
 
-    /// Reads a stored definition, whose key's tag was taken. `None` if this version of the program does not know it.
+    /// Reads a stored definition, whose key's tag was taken. `None` if this version of the program does not
+    /// know it.
     pub(crate) fn decode(mut key: &[u8], mut value: &[u8]) -> Option<(Namespace, Self)> {
         let namespace = Namespace::new(get_text(&mut key)?);
         let name = Arc::from(get_text(&mut key)?);

@@ -1,7 +1,8 @@
 //! What a message says about itself beyond what the core acts on, for exchanges that route by it.
 //!
-//! A front end keeps its own form of headers and properties in a record header of the message. It says here once how to
-//! read it; so a dead letter, or a message that waited over a restart, is routed as a fresh one is.
+//! A front end keeps its own form of headers and properties in a record header of the message. It says here
+//! once how to read it; so a dead letter, or a message that waited over a restart, is routed as a fresh one
+//! is.
 
 use std::fmt;
 use std::sync::Arc;

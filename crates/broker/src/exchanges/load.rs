@@ -1,21 +1,21 @@
 //! Exchanges and bindings as they come back at a start.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+use stafett_model::codec::get_text;
+use stafett_model::{Namespace, SharedLock};
+use stafett_store::{spaces, stage, state_frame};
 use tokio_util::task::TaskTracker;
 
 use super::binding::{Binding, Destination};
 use super::closing::{Closing, Mark};
-use super::codec::get_text;
 use super::exchange::{EXCHANGE_TAG, Exchange};
 use super::metrics::ExchangeMetrics;
-use super::space::{Space, SpaceId, state};
-use super::stored::stage;
-use super::{BINDING_SPACE, EXCHANGE_SPACE, Exchanges, NAMESPACE_TAG};
+use super::space::{Space, SpaceId};
+use super::{Exchanges, NAMESPACE_TAG};
 use crate::delayed::BUCKET_TAG;
-use crate::namespace::Namespace;
 
 const UNKNOWN: &str = "an exchange or a binding is of a format that this version does not know";
 
@@ -29,7 +29,8 @@ pub(crate) struct Left {
 }
 
 impl Exchanges {
-    /// Loads what is stored, and what a crash left of things that were being deleted, for [`Exchanges::clean`].
+    /// Loads what is stored, and what a crash left of things that were being deleted, for
+    /// [`Exchanges::clean`].
     pub(crate) fn open(journal: Arc<dyn Journal>) -> Result<(Self, Left), StateUnreadable> {
         let mut spaces: HashMap<Namespace, Arc<Space>> = HashMap::new();
         let (mut exchanges, mut closing) = (Vec::new(), Vec::new());
@@ -37,7 +38,7 @@ impl Exchanges {
         let space = |name: &Namespace, id| Arc::new(Space::new(name.clone(), id, Arc::clone(&journal)));
         let default = Namespace::default();
         spaces.insert(default.clone(), space(&default, SpaceId::default()));
-        journal.load_state(EXCHANGE_SPACE, &mut |item| {
+        journal.load_state(spaces::EXCHANGES, &mut |item| {
             let StateItem::Value { key, value } = item else {
                 return;
             };
@@ -63,15 +64,15 @@ impl Exchanges {
         for (namespace, exchange) in exchanges {
             match spaces.get(&namespace) {
                 Some(space) => space.load(|tables| tables.add_exchange(Arc::new(exchange))),
-                None => left.frames.push(state(
-                    EXCHANGE_SPACE,
+                None => left.frames.push(state_frame(
+                    spaces::EXCHANGES,
                     Exchange::key(&namespace, &exchange.name),
                     Change::Delete,
                 )),
             }
         }
         let mut bindings: HashMap<Namespace, Vec<Binding>> = HashMap::new();
-        journal.load_state(BINDING_SPACE, &mut |item| {
+        journal.load_state(spaces::BINDINGS, &mut |item| {
             if let StateItem::Value { key, value } = item {
                 match Binding::decode(key, value) {
                     Some((namespace, binding)) => bindings.entry(namespace).or_default().push(binding),
@@ -87,9 +88,9 @@ impl Exchanges {
         }
         let loaded = Self {
             journal,
-            spaces: RwLock::new(spaces),
+            spaces: SharedLock::new(spaces),
             closing: Closing::new(closing),
-            facts: RwLock::default(),
+            facts: SharedLock::default(),
             metrics: ExchangeMetrics::default(),
             progress: Arc::default(),
             tasks: TaskTracker::new(),
@@ -97,8 +98,8 @@ impl Exchanges {
         Ok((loaded, left))
     }
 
-    /// Removes what was left over, and bindings to what is not there any more. Should that not be stored, the next start
-    /// does it.
+    /// Removes what was left over, and bindings to what is not there any more. Should that not be stored, the
+    /// next start does it.
     pub(crate) fn clean(&self, left: Left, exists: impl Fn(&Namespace, &Destination) -> bool) {
         // As long as the bindings that they had are stored, the next start knows of them as well.
         for (namespace, names) in left.unbound {
@@ -132,7 +133,8 @@ impl Exchanges {
 }
 
 fn load_bindings(namespace: &Namespace, space: Option<&Arc<Space>>, bindings: Vec<Binding>, left: &mut Left) {
-    let delete = |binding: &Binding| state(BINDING_SPACE, binding.state_key(namespace), Change::Delete);
+    let delete =
+        |binding: &Binding| state_frame(spaces::BINDINGS, binding.state_key(namespace), Change::Delete);
     let Some(space) = space else {
         left.frames.extend(bindings.iter().map(delete));
         return;

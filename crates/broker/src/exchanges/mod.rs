@@ -1,12 +1,13 @@
 //! Exchanges and bindings: what is declared, stored and looked up, namespace by namespace.
 //!
-//! What is durable is keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A change is in
-//! force when the call returns and durable when its [`Stored`] resolves, so that a connection can make many and wait
-//! once.
+//! What is durable is keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A
+//! change is in force when the call returns and durable when its [`Stored`] resolves, so that a connection
+//! can make many and wait once.
 //!
 //! - `space`: one namespace; every change is planned, staged and applied under its lock
 //! - `tables`: what is in a namespace, in the orders in which it is asked for
-//! - [`publish`]: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by names
+//! - [`publish`]: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by
+//!   names
 //! - [`facts`]: what of a message exchanges can see
 //! - `partition`: which partition of a topic
 //! - `exchange`, `binding`: definitions and their stored form
@@ -15,7 +16,6 @@
 
 pub mod binding;
 mod closing;
-pub(crate) mod codec;
 pub mod error;
 pub mod exchange;
 pub mod facts;
@@ -25,17 +25,24 @@ mod partition;
 mod plan;
 pub mod publish;
 pub(crate) mod space;
-mod stored;
 mod tables;
 mod target;
 pub(crate) mod way;
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use stafett_journal::{Change, Frame, Journal, StateSpace};
+use stafett_journal::{Change, Frame, Journal};
+use stafett_model::codec::put_text;
+use stafett_model::{NAME_BYTES_MAX, Namespace, SharedLock};
+use stafett_store::{Progress, spaces, stage, state_frame};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use closing::{Closing, there};
+use facts::Facts;
+use metrics::ExchangeMetrics;
+use space::{Space, SpaceId};
 
 pub use binding::{Binding, Destination};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
@@ -43,29 +50,18 @@ pub use exchange::{Difference, Exchange, NewExchange};
 pub use facts::ReadFacts;
 pub use publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
 pub use space::{NewBinding, Unbind};
-pub use stored::Stored;
+pub use stafett_store::Stored;
 pub(crate) use target::Target;
 
-use crate::namespace::{NAME_BYTES_MAX, Namespace};
-use closing::{Closing, there};
-use codec::put_text;
-use facts::Facts;
-use metrics::ExchangeMetrics;
-use space::{Space, SpaceId, state};
-use stored::{Progress, stage};
-
-/// Namespaces (tag 0; see `closing`), exchanges (tag 1) and buckets of delayed messages (tag 2).
-pub(crate) const EXCHANGE_SPACE: StateSpace = StateSpace(7);
-pub(crate) const BINDING_SPACE: StateSpace = StateSpace(8);
 const NAMESPACE_TAG: u8 = 0;
 
 #[derive(Debug)]
 pub struct Exchanges {
     journal: Arc<dyn Journal>,
-    spaces: RwLock<HashMap<Namespace, Arc<Space>>>,
+    spaces: SharedLock<HashMap<Namespace, Arc<Space>>>,
     /// Looked at under the lock of `spaces` by whoever makes one.
     closing: Closing,
-    facts: RwLock<Facts>,
+    facts: SharedLock<Facts>,
     pub(crate) metrics: ExchangeMetrics,
     /// Of namespaces.
     progress: Arc<Progress>,
@@ -76,7 +72,7 @@ pub struct Exchanges {
 impl Exchanges {
     /// The namespaces, by name.
     pub fn namespaces(&self) -> Vec<Namespace> {
-        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let spaces = self.spaces.read();
         let mut names: Vec<_> = spaces.keys().cloned().collect();
         names.sort_unstable();
         names
@@ -101,7 +97,7 @@ impl Exchanges {
         if namespace.as_str().is_empty() || namespace.as_str().len() > NAME_BYTES_MAX {
             return Err(NamespaceError::BadName);
         }
-        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self.spaces.write();
         if self.closing.has(namespace) {
             return Err(NamespaceError::Closing);
         }
@@ -161,8 +157,9 @@ impl Exchanges {
             .read(|tables| tables.exchange(name).cloned())
     }
 
-    /// Deletes an exchange with the bindings from and to it. Nothing takes its way any more when this returns; where there are
-    /// very many bindings, they go one after the other until what is returned resolves. Called within a runtime.
+    /// Deletes an exchange with the bindings from and to it. Nothing takes its way any more when this
+    /// returns; where there are very many bindings, they go one after the other until what is returned
+    /// resolves. Called within a runtime.
     pub fn delete(&self, namespace: &Namespace, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
         let space = self.space(namespace).ok_or(DeleteError::NoSuchNamespace)?;
         let (stored, has_more) = space.delete(name, if_unused)?;
@@ -207,7 +204,7 @@ impl Exchanges {
 
     /// Lets exchanges see what a front end keeps in its messages; once, before its messages come.
     pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
-        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = self.facts.write();
         *facts = facts.with(reader);
     }
 
@@ -218,11 +215,11 @@ impl Exchanges {
     }
 
     pub(crate) fn facts(&self) -> Facts {
-        self.facts.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.facts.read().clone()
     }
 
     pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<Space>> {
-        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let spaces = self.spaces.read();
         spaces.get(namespace).cloned()
     }
 }
@@ -230,5 +227,5 @@ impl Exchanges {
 fn namespace_frame(namespace: &Namespace, change: Change) -> Frame {
     let mut key = vec![NAMESPACE_TAG];
     put_text(namespace.as_str(), &mut key);
-    state(EXCHANGE_SPACE, key.into(), change)
+    state_frame(spaces::EXCHANGES, key, change)
 }

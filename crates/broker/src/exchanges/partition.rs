@@ -1,11 +1,10 @@
 //! Which partition of a stored topic a message goes to.
 //!
-//! The one that its key leads to; without a key, the one that its routing key leads to. So what belongs together stays in
-//! order, and messages of one key are where producers of logs put records of that key.
+//! The one that its key leads to; without a key, the one that its routing key leads to. So what belongs
+//! together stays in order, and messages of one key are where producers of logs put records of that key.
 
 use stafett_model::{LogId, Message, partition_of};
-
-use crate::topic::Topic;
+use stafett_topics::Topic;
 
 pub(crate) fn log_of(topic: &Topic, message: &Message) -> Option<LogId> {
     let partitions = topic.partitions();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytestring::ByteString;
 use smallvec::SmallVec;
-use stafett_model::LogId;
+use stafett_model::{LogId, Namespace};
 use stafett_routing::{DependsOn, Router, Routes};
 
 use super::Target;
@@ -13,7 +13,6 @@ use super::publish::{Publish, PublishError, PublishRefusal, PublishTicket, Publi
 use super::space::SpaceId;
 use super::way::{Places, Way, by_name};
 use crate::delayed::Waiting;
-use crate::namespace::Namespace;
 use crate::queues::{Publication, RouteIndex, Targets};
 
 pub(super) struct Plan<'a> {

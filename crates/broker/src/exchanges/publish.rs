@@ -6,13 +6,12 @@ use std::task::{Context, Poll};
 
 use bytestring::ByteString;
 use stafett_journal::Refusal;
-use stafett_model::Message;
+use stafett_model::{Message, Namespace};
 use stafett_routing::FORESEEN;
 
 use super::plan::Plan;
 use crate::broker::Broker;
 use crate::delayed::{CannotWait, DELAY_MS_MAX};
-use crate::namespace::Namespace;
 use crate::queues::{AppendTicket, Appended, Refused};
 
 /// A message to be published.
@@ -151,8 +150,8 @@ fn worse(published: Published, appended: Appended) -> Published {
 }
 
 impl Broker {
-    /// Routes messages from one exchange, all against the same state of the bindings, and stores them. Where one went
-    /// nowhere is known when this returns; whether the others are stored, when the ticket resolves.
+    /// Routes messages from one exchange, all against the same state of the bindings, and stores them. Where
+    /// one went nowhere is known when this returns; whether the others are stored, when the ticket resolves.
     pub fn publish(
         &self,
         namespace: &Namespace,

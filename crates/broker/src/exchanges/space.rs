@@ -1,28 +1,28 @@
 //! One namespace: its exchanges and bindings behind a lock, and the router that publishes see.
 //!
-//! A change is planned, staged in the journal, applied and published under one lock: so the journal has the changes in
-//! their order, and two that exclude each other are decided once. Publishing takes no part in that lock.
+//! A change is planned, staged in the journal, applied and published under one lock: so the journal has the
+//! changes in their order, and two that exclude each other are decided once. Publishing takes no part in that
+//! lock.
 //!
-//! What goes with very many bindings is taken away at once, and they follow in steps, each under the lock by itself: others have their
-//! turns in between, and no message takes the way of a binding that is still to be removed. A crash in between leaves bindings that
-//! lead from or to nowhere, which the next start removes; so nothing of that name is made before the last of them is gone.
+//! What goes with very many bindings is taken away at once, and they follow in steps, each under the lock by
+//! itself: others have their turns in between, and no message takes the way of a binding that is still to be
+//! removed. A crash in between leaves bindings that lead from or to nowhere, which the next start removes; so
+//! nothing of that name is made before the last of them is gone.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
-use stafett_journal::{Change, Frame, Journal, StateChange};
+use stafett_journal::{Change, Frame, Journal};
+use stafett_model::{Lock, NAME_BYTES_MAX, Namespace, SharedLock};
 use stafett_routing::{HeaderMatch, Router};
+use stafett_store::{NotStored, Progress, Stored, spaces, stage, stage_unwatched, state_frame};
 use tokio_util::sync::CancellationToken;
 
 use super::binding::{Binding, Destination};
 use super::error::{BindError, DeclareError, DeleteError, UnbindError};
 use super::exchange::{Exchange, NewExchange};
-use super::stored::{Progress, Stored, stage, stage_unwatched};
 use super::tables::{Going, Tables};
 use super::target::Target;
-use super::{BINDING_SPACE, EXCHANGE_SPACE};
-use crate::broker::NotStored;
-use crate::namespace::{NAME_BYTES_MAX, Namespace};
 
 /// Bindings that are removed together.
 pub(crate) const STEP: usize = 256;
@@ -34,14 +34,14 @@ pub(crate) struct Space {
     /// Cancelled when it is closed.
     pub(crate) closed: CancellationToken,
     journal: Arc<dyn Journal>,
-    tables: Mutex<Tables>,
+    tables: Lock<Tables>,
     /// As `tables` has it; a clone never changes.
-    router: RwLock<Router<Target>>,
+    router: SharedLock<Router<Target>>,
     progress: Arc<Progress>,
 }
 
-/// Tells a namespace from others that had its name before. That which is always there has 0, as have those that versions made
-/// which gave none.
+/// Tells a namespace from others that had its name before. That which is always there has 0, as have those
+/// that versions made which gave none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SpaceId(pub(crate) u64);
 
@@ -80,15 +80,15 @@ impl Space {
             id,
             closed: CancellationToken::new(),
             journal,
-            router: RwLock::new(tables.router().clone()),
-            tables: Mutex::new(tables),
+            router: SharedLock::new(tables.router().clone()),
+            tables: Lock::new(tables),
             progress: Arc::default(),
         }
     }
 
     /// What publishes route against, as it is now.
     pub(crate) fn router(&self) -> Router<Target> {
-        self.router.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.router.read().clone()
     }
 
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Tables) -> R) -> R {
@@ -233,7 +233,8 @@ impl Space {
         Ok(self.remove(&mut tables, &going)?)
     }
 
-    /// Removes every binding to a destination that is gone. What is not stored of that, the next start removes.
+    /// Removes every binding to a destination that is gone. What is not stored of that, the next start
+    /// removes.
     pub(crate) fn forget(&self, destination: &Destination) {
         while self.forget_step(destination).unwrap_or(false) {}
     }
@@ -247,8 +248,9 @@ impl Space {
         Ok(!is_last)
     }
 
-    /// Removes bindings to a destination that is going, and exchanges that go with their last binding. `append` stores that together
-    /// with what the caller does itself, while nobody can make any of it anew. True if more are left, for [`Space::forget_step`].
+    /// Removes bindings to a destination that is going, and exchanges that go with their last binding.
+    /// `append` stores that together with what the caller does itself, while nobody can make any of it anew.
+    /// True if more are left, for [`Space::forget_step`].
     pub(crate) fn forget_with(&self, destination: &Destination, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
         let mut tables = self.lock();
         let mut bindings: Vec<_> = tables.bindings_to(destination).take(STEP + 1).cloned().collect();
@@ -287,7 +289,8 @@ impl Space {
         self.stage(frames).map(Some)
     }
 
-    /// Removes exchanges that go with their last binding and have none left. What is not stored of that, the next start removes.
+    /// Removes exchanges that go with their last binding and have none left. What is not stored of that, the
+    /// next start removes.
     pub(crate) fn forget_unbound(&self, names: &[Arc<str>]) -> Result<(), NotStored> {
         let mut tables = self.lock();
         for name in names {
@@ -336,16 +339,16 @@ impl Space {
 
     fn delete_exchange(&self, exchange: &Exchange) -> Frame {
         let key = Exchange::key(&self.name, &exchange.name);
-        state(EXCHANGE_SPACE, key, Change::Delete)
+        state_frame(spaces::EXCHANGES, key, Change::Delete)
     }
 
     fn binding_frame(&self, binding: &Binding) -> Option<Frame> {
         let key = binding.durable.then(|| binding.state_key(&self.name))?;
-        Some(state(BINDING_SPACE, key, Change::Delete))
+        Some(state_frame(spaces::BINDINGS, key, Change::Delete))
     }
 
-    /// What exists may have been declared a moment ago by somebody else, and not be durable yet: it is stored once
-    /// more, as whoever hears that it exists may rely on it.
+    /// What exists may have been declared a moment ago by somebody else, and not be durable yet: it is stored
+    /// once more, as whoever hears that it exists may rely on it.
     fn unless_durable(&self, is_stored: bool, put: impl FnOnce() -> Frame) -> Vec<Frame> {
         if is_stored && !self.progress.is_durable() {
             vec![put()]
@@ -356,30 +359,27 @@ impl Space {
 
     fn put_exchange(&self, exchange: &Exchange) -> Frame {
         let key = Exchange::key(&self.name, &exchange.name);
-        state(EXCHANGE_SPACE, key, Change::Put(exchange.encode()))
+        state_frame(spaces::EXCHANGES, key, Change::Put(exchange.encode()))
     }
 
     fn put_binding(&self, binding: &Binding) -> Frame {
         let key = binding.state_key(&self.name);
-        state(BINDING_SPACE, key, Change::Put(binding.encode()))
+        state_frame(spaces::BINDINGS, key, Change::Put(binding.encode()))
     }
 
     fn stage(&self, frames: Vec<Frame>) -> Result<Stored, NotStored> {
         stage(&*self.journal, &self.progress, frames)
     }
 
-    /// Lets publishes see what there is now; gives what they saw before, which may be the last that holds a whole table.
+    /// Lets publishes see what there is now; gives what they saw before, which may be the last that holds a
+    /// whole table.
     fn show(&self, tables: &Tables) -> Router<Target> {
         let now = tables.router().clone();
-        let mut router = self.router.write().unwrap_or_else(PoisonError::into_inner);
+        let mut router = self.router.write();
         std::mem::replace(&mut *router, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock()
     }
-}
-
-pub(crate) fn state(space: stafett_journal::StateSpace, key: Bytes, change: Change) -> Frame {
-    Frame::State(StateChange { space, key, change })
 }

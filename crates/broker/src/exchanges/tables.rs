@@ -17,7 +17,8 @@ pub(crate) struct Tables {
     from: BTreeSet<From>,
     to: BTreeSet<To>,
     router: Router<Target>,
-    /// Exchanges that are gone, with bindings that are still to be removed. Nobody takes their names meanwhile.
+    /// Exchanges that are gone, with bindings that are still to be removed. Nobody takes their names
+    /// meanwhile.
     leaving: BTreeSet<Arc<str>>,
     /// The namespace is gone; whoever still holds it finds nothing, and adds nothing.
     closed: bool,
@@ -182,7 +183,8 @@ impl Tables {
         self.leaving.remove(exchange);
     }
 
-    /// Adds a binding that is not there yet. The router has taken it before this returns, or nothing is changed.
+    /// Adds a binding that is not there yet. The router has taken it before this returns, or nothing is
+    /// changed.
     pub(crate) fn add_binding(&mut self, binding: Binding) -> Result<(), stafett_routing::BindError> {
         let pattern = binding.pattern();
         self.router
@@ -193,8 +195,8 @@ impl Tables {
         Ok(())
     }
 
-    /// What goes if these bindings and this exchange go: exchanges that are deleted with their last binding, and all
-    /// bindings from and to an exchange that goes.
+    /// What goes if these bindings and this exchange go: exchanges that are deleted with their last binding,
+    /// and all bindings from and to an exchange that goes.
     pub(crate) fn going(
         &self,
         bindings: impl IntoIterator<Item = Arc<Binding>>,

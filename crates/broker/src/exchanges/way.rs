@@ -1,13 +1,14 @@
 //! From routes to where messages are stored: queues and logs of topics, found by name.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use bytestring::ByteString;
 use smallvec::SmallVec;
 use stafett_journal::Frame;
 use stafett_model::batch::HEADER_BYTES;
-use stafett_model::{LogId, Message};
+use stafett_model::{LogId, Message, Namespace, SharedLock};
 use stafett_routing::Routes;
+use stafett_topics::{Topic, Topics};
 
 use super::binding::Destination;
 use super::facts::Seen;
@@ -16,11 +17,8 @@ use super::space::Space;
 use super::{Exchanges, Target};
 use crate::broker::BrokerSettings;
 use crate::delayed::Delayed;
-use crate::namespace::Namespace;
 use crate::queues::registry::Route;
 use crate::queues::{Queue, Queues, Targets};
-use crate::topic::Topic;
-use crate::topics::Topics;
 
 /// What routing a message needs to know.
 #[derive(Debug, Clone)]
@@ -29,7 +27,7 @@ pub(crate) struct Way {
     pub(crate) queues: Arc<Queues>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) delayed: Arc<Delayed>,
-    pub(crate) settings: Arc<RwLock<BrokerSettings>>,
+    pub(crate) settings: Arc<SharedLock<BrokerSettings>>,
 }
 
 /// Where messages of one set of targets go.
@@ -66,7 +64,7 @@ impl Way {
             }
         }
         if !places.topics.is_empty() {
-            let settings = *self.settings.read().unwrap_or_else(PoisonError::into_inner);
+            let settings = *self.settings.read();
             for topic in &places.topics {
                 let rules = settings.rules(topic);
                 let bytes_max = usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX);
@@ -126,7 +124,8 @@ pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u
     }
 }
 
-/// Routes one message that was published before: a dead letter, or one whose time has come. It does not wait (again).
+/// Routes one message that was published before: a dead letter, or one whose time has come. It does not wait
+/// (again).
 pub(crate) fn route_again(
     way: &Way,
     namespace: &Namespace,
@@ -183,7 +182,7 @@ pub(crate) struct WayBack {
     queues: Weak<Queues>,
     topics: Arc<Topics>,
     delayed: Arc<Delayed>,
-    settings: Arc<RwLock<BrokerSettings>>,
+    settings: Arc<SharedLock<BrokerSettings>>,
 }
 
 impl WayBack {

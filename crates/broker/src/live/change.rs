@@ -1,9 +1,10 @@
 //! Subscribing and unsubscribing.
 //!
-//! Changes come in groups, such as those that one connection has sent ahead; what a group changes of a client is stored as
-//! one row, and all rows of a group with one append. Under the turn of its client a change takes effect at once and is
-//! taken back if it is not stored; whoever asked is answered when it is. So a subscription that was acknowledged is stored,
-//! and a second change of the same client never builds on one that is not.
+//! Changes come in groups, such as those that one connection has sent ahead; what a group changes of a client
+//! is stored as one row, and all rows of a group with one append. Under the turn of its client a change takes
+//! effect at once and is taken back if it is not stored; whoever asked is answered when it is. So a
+//! subscription that was acknowledged is stored, and a second change of the same client never builds on one
+//! that is not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use stafett_journal::{Append, Frame, Outcome, StateWait};
 use stafett_model::Offset;
 use stafett_routing::live::Pattern;
+use stafett_store::{NotStored, only_outcome};
 use tokio::sync::SemaphorePermit;
 
 use super::clients::{Client, ClientName, ClientNumber, Rows};
@@ -19,7 +21,6 @@ use super::hub::{Live, TooManyClients};
 use super::logs::{From, LiveLogs};
 use super::outbox::Outbox;
 use super::stored::{RowBuilder, RowKey, Step, client_frame};
-use crate::broker::{NotStored, only};
 
 /// Names that are changed under one lock.
 const NAMES_AT_ONCE: usize = 512;
@@ -110,8 +111,8 @@ struct Part {
 }
 
 impl Live {
-    /// Makes changes, in their order; what each changed is durable when this returns. Says for each how many subscriptions
-    /// it added or took away.
+    /// Makes changes, in their order; what each changed is durable when this returns. Says for each how many
+    /// subscriptions it added or took away.
     ///
     /// They go on to their end also when nobody waits for them any more.
     pub async fn change(
@@ -134,8 +135,8 @@ impl Live {
         self.changes.wait().await;
     }
 
-    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs is delivered
-    /// first, and then what comes, without a gap or a double.
+    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs
+    /// is delivered first, and then what comes, without a gap or a double.
     ///
     /// It goes on to its end also when nobody waits for it any more.
     pub async fn subscribe_from(
@@ -224,7 +225,8 @@ impl Live {
         results
     }
 
-    /// The turns of all clients concerned, always in the same order, so that no two groups wait for each other.
+    /// The turns of all clients concerned, always in the same order, so that no two groups wait for each
+    /// other.
     async fn take_turns(&self, parts: &[Part]) -> Vec<SemaphorePermit<'_>> {
         let turn_of = |part: &Part| usize::try_from(part.number.0).unwrap_or(0) % self.turns.len();
         let places: BTreeSet<usize> = parts.iter().map(turn_of).collect();
@@ -458,7 +460,7 @@ impl Live {
         }
         let outcomes = self.journal.append(appends).await;
         for ((mut part, rows, rest), outcome) in stale.into_iter().zip(outcomes) {
-            match only(Some(&outcome)) {
+            match only_outcome(Some(&outcome)) {
                 Ok(()) => {
                     if let Some(client) = self.clients_mut().get_mut(part.number) {
                         client.rows = rows;
@@ -480,7 +482,8 @@ impl Live {
         }
     }
 
-    /// What stores a client as it is now, its rows then, and rows that remain to be deleted. `None` if nothing changed.
+    /// What stores a client as it is now, its rows then, and rows that remain to be deleted. `None` if
+    /// nothing changed.
     fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, Rows, Option<Stale>)> {
         let clients = self.clients();
         let client = clients.get(number)?;
@@ -517,7 +520,8 @@ impl Live {
         Some((frames, rows, None))
     }
 
-    /// Deletes rows that nothing refers to; what is left of them after a failure is deleted at the next start.
+    /// Deletes rows that nothing refers to; what is left of them after a failure is deleted at the next
+    /// start.
     pub(crate) async fn delete_rows(&self, stale: Stale) {
         let mut rest = Some(stale);
         while let Some(stale) = rest {

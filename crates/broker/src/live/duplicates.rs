@@ -1,19 +1,21 @@
-//! The duplicate filter: of messages that are the same, published within a window by whomever, only the first is delivered.
+//! The duplicate filter: of messages that are the same, published within a window by whomever, only the first
+//! is delivered.
 //!
-//! It is off where no rule says otherwise, and lets pass whatever it cannot compare. A message is remembered by 128 bits
-//! of two keyed hashes. Memory is two tables per shard: what was seen lately goes into the young one; when that is full, or
-//! as old as the longest window, the old one is dropped and the young one takes its place.
+//! It is off where no rule says otherwise, and lets pass whatever it cannot compare. A message is remembered
+//! by 128 bits of two keyed hashes. Memory is two tables per shard: what was seen lately goes into the young
+//! one; when that is full, or as old as the longest window, the old one is dropped and the young one takes
+//! its place.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
+use stafett_model::{Lock, SharedLock};
 
 use super::message::{Message, Payload};
 
@@ -42,11 +44,11 @@ const SHARDS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Duplicates {
-    rules: RwLock<Rules>,
+    rules: SharedLock<Rules>,
     /// Whether there are any.
     is_on: AtomicBool,
     hashes: [RandomState; 2],
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Lock<Shard>]>,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,8 @@ struct Shard {
 /// When a message was seen last.
 type Table = HashMap<u128, u64, BuildHasherDefault<Upper>>;
 
-/// Keys are hashes already, which nobody can foresee: their upper half is taken as it is. The lower half has chosen the shard.
+/// Keys are hashes already, which nobody can foresee: their upper half is taken as it is. The lower half has
+/// chosen the shard.
 #[derive(Debug, Default)]
 struct Upper(u64);
 
@@ -113,22 +116,23 @@ impl Duplicates {
     pub(crate) fn new(rules: Vec<DuplicateRule>, entries_max: usize) -> Self {
         Self {
             is_on: AtomicBool::new(!rules.is_empty()),
-            rules: RwLock::new(Rules::new(rules, entries_max)),
+            rules: SharedLock::new(Rules::new(rules, entries_max)),
             hashes: [RandomState::new(), RandomState::new()],
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Lock::default()).collect(),
         }
     }
 
-    /// Puts other rules in force. What was seen is remembered: under a rule that compares the same, within its window.
+    /// Puts other rules in force. What was seen is remembered: under a rule that compares the same, within
+    /// its window.
     pub(crate) fn change(&self, rules: Vec<DuplicateRule>, entries_max: usize) {
         let is_on = !rules.is_empty();
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Rules::new(rules, entries_max);
+        *self.rules.write() = Rules::new(rules, entries_max);
         self.is_on.store(is_on, Ordering::Release);
     }
 
     /// Looks a message up and remembers it; `now_ms` never goes back.
     pub(crate) fn see(&self, message: &Message<'_>, now_ms: u64) -> Seen {
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.rules.read();
         let Some(rule) = rules
             .ordered
             .iter()
@@ -143,7 +147,7 @@ impl Duplicates {
         let Some(shard) = self.shards.get(shard) else {
             return Seen::New;
         };
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = shard.lock();
         let forgotten = shard.make_room(rules.table_max, rules.window_ms_max, now_ms);
         let Shard { young, old, .. } = &mut *shard;
         let is_within = |at: &u64| now_ms.saturating_sub(*at) < rule.window_ms;
@@ -181,8 +185,8 @@ impl Duplicates {
             (SameBy::Field(_), Payload::Bytes(_)) => return None,
         };
         let is_json = matches!(message.payload, Payload::Json(_));
-        // In one piece, which is hashed faster than many small ones. Rules may change, and what one compares is not what
-        // another does.
+        // In one piece, which is hashed faster than many small ones. Rules may change, and what one compares
+        // is not what another does.
         let mut text = Whole::default();
         message.topic.hash(&mut text);
         rule.by.hash(&mut text);
@@ -350,7 +354,7 @@ mod tests {
         let kept: usize = filter
             .shards
             .iter()
-            .map(|shard| shard.lock().unwrap())
+            .map(|shard| shard.lock())
             .map(|shard| shard.young.len() + shard.old.len())
             .sum();
         assert!(kept <= 320, "{kept}");

@@ -1,11 +1,11 @@
 //! The whole of live topics: publishing, and listening.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use stafett_journal::Journal;
-use stafett_model::Offset;
+use stafett_model::{Offset, SharedLock};
 use stafett_routing::live::Patterns;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -28,16 +28,16 @@ pub struct Live {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) settings: LiveSettings,
     pub(crate) topics: TopicShards,
-    patterns: RwLock<Patterns>,
+    patterns: SharedLock<Patterns>,
     any_patterns: AtomicBool,
-    clients: RwLock<Clients>,
+    clients: SharedLock<Clients>,
     /// By client number: who listens.
-    listeners: RwLock<Vec<Option<Arc<Outbox>>>>,
+    listeners: SharedLock<Vec<Option<Arc<Outbox>>>>,
     duplicates: Duplicates,
     /// One permit each: held by who changes what a client has, until that is stored.
     pub(crate) turns: Box<[Semaphore]>,
     /// The logs behind them, once there is a rule.
-    pub(crate) logs: RwLock<Option<Arc<LiveLogs>>>,
+    pub(crate) logs: SharedLock<Option<Arc<LiveLogs>>>,
     /// Counts changes of the rules; 0 as long as there was never one.
     pub(crate) logs_version: AtomicU64,
     pub(crate) positions: Positions,
@@ -71,13 +71,13 @@ impl Live {
             journal,
             settings,
             topics: TopicShards::default(),
-            patterns: RwLock::default(),
+            patterns: SharedLock::default(),
             any_patterns: AtomicBool::new(false),
-            clients: RwLock::default(),
-            listeners: RwLock::default(),
+            clients: SharedLock::default(),
+            listeners: SharedLock::default(),
             duplicates,
             turns: (0..TURNS).map(|_| Semaphore::new(1)).collect(),
-            logs: RwLock::default(),
+            logs: SharedLock::default(),
             logs_version: AtomicU64::new(0),
             positions: Positions::default(),
             changes: TaskTracker::new(),
@@ -96,15 +96,16 @@ impl Live {
         self.duplicates.change(rules, entries_max);
     }
 
-    /// Sends a message to whoever subscribes to its topic and listens; if there is a log behind the topic, it is added to
-    /// what is staged for [`Live::store`].
+    /// Sends a message to whoever subscribes to its topic and listens; if there is a log behind the topic, it
+    /// is added to what is staged for [`Live::store`].
     pub fn publish(&self, message: Message<'_>, staged: &mut Staged) -> Published {
         let hash = self.topics.hash(message.topic);
         self.publish_foreseen(hash, message, staged)
     }
 
-    /// Begins to look for a topic that is published to soon. Who has several messages foresees all of their topics, then each a
-    /// second time with [`Live::foresee_topic`], and publishes then: so what they wait for, they wait for together.
+    /// Begins to look for a topic that is published to soon. Who has several messages foresees all of their
+    /// topics, then each a second time with [`Live::foresee_topic`], and publishes then: so what they wait
+    /// for, they wait for together.
     pub fn foresee(&self, topic: &str) -> TopicHash {
         let hash = self.topics.hash(topic);
         self.topics.foresee(hash);
@@ -148,7 +149,8 @@ impl Live {
         }
     }
 
-    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and who is behind.
+    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and who is
+    /// behind.
     pub(crate) fn fan_out(
         &self,
         hash: TopicHash,
@@ -198,7 +200,8 @@ impl Live {
         receivers
     }
 
-    /// Lets a client listen with an outbox. If it listened with another one, that is told and gets nothing more.
+    /// Lets a client listen with an outbox. If it listened with another one, that is told and gets nothing
+    /// more.
     pub fn listen(&self, name: &ClientName, outbox: &Arc<Outbox>) -> Result<ClientNumber, TooManyClients> {
         let number = {
             let mut clients = self.clients_mut();
@@ -253,8 +256,8 @@ impl Live {
         before
     }
 
-    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes. `is_gone` says that
-    /// nothing more is written to its connection.
+    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes.
+    /// `is_gone` says that nothing more is written to its connection.
     pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) {
         if self.give_up_place(number, outbox, is_gone) {
             self.metrics.listening.dec();
@@ -293,19 +296,19 @@ impl Live {
     }
 
     pub(crate) fn clients(&self) -> RwLockReadGuard<'_, Clients> {
-        self.clients.read().unwrap_or_else(PoisonError::into_inner)
+        self.clients.read()
     }
 
     pub(crate) fn clients_mut(&self) -> RwLockWriteGuard<'_, Clients> {
-        self.clients.write().unwrap_or_else(PoisonError::into_inner)
+        self.clients.write()
     }
 
     pub(crate) fn listeners(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
-        self.listeners.read().unwrap_or_else(PoisonError::into_inner)
+        self.listeners.read()
     }
 
     fn listeners_mut(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Outbox>>>> {
-        self.listeners.write().unwrap_or_else(PoisonError::into_inner)
+        self.listeners.write()
     }
 
     /// How many of a client's patterns match a topic.
@@ -321,12 +324,12 @@ impl Live {
     }
 
     pub(crate) fn patterns(&self) -> RwLockReadGuard<'_, Patterns> {
-        self.patterns.read().unwrap_or_else(PoisonError::into_inner)
+        self.patterns.read()
     }
 
     /// Lets `edit` change the patterns.
     pub(crate) fn edit_patterns<R>(&self, edit: impl FnOnce(&mut Patterns) -> R) -> R {
-        let mut patterns = self.patterns.write().unwrap_or_else(PoisonError::into_inner);
+        let mut patterns = self.patterns.write();
         let edited = edit(&mut patterns);
         self.any_patterns.store(!patterns.is_empty(), Ordering::Release);
         edited

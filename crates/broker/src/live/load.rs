@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use stafett_journal::{Append, Journal, StateItem, StateUnreadable, StateWait};
 use stafett_routing::live::Pattern;
+use stafett_store::spaces;
 
 use super::change::live_bytes;
 use super::clients::{Client, ClientNumber, Rows};
 use super::hub::Live;
 use super::logs::Positions;
 use super::settings::LiveSettings;
-use super::stored::{CLIENT_SPACE, ROW_SPACE, RowKey, Step, read_client, read_row};
+use super::stored::{RowKey, Step, read_client, read_row};
 
 /// Rows left behind that are deleted with one append.
 const DELETES_AT_ONCE: usize = 1000;
@@ -42,7 +43,7 @@ impl Live {
 
     fn load_clients(&self, unknown: &mut Option<&'static str>) -> Result<(), StateUnreadable> {
         let mut clients = self.clients_mut();
-        self.journal.load_state(CLIENT_SPACE, &mut |item| {
+        self.journal.load_state(spaces::LIVE_CLIENTS, &mut |item| {
             let StateItem::Value { key, value } = item else {
                 return;
             };
@@ -66,7 +67,7 @@ impl Live {
     fn load_rows(&self, unknown: &mut Option<&'static str>) -> Result<Vec<RowKey>, StateUnreadable> {
         let mut clients = self.clients_mut();
         let mut stale = Vec::new();
-        self.journal.load_state(ROW_SPACE, &mut |item| {
+        self.journal.load_state(spaces::LIVE_ROWS, &mut |item| {
             let StateItem::Value { key, value } = item else {
                 return;
             };

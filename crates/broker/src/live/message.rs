@@ -35,7 +35,8 @@ pub struct Message<'a> {
 /// Formats that there may be.
 pub(crate) const FORMATS: usize = 4;
 
-/// How a front end writes messages. A message is written once in each format that some receiver wants, and shared.
+/// How a front end writes messages. A message is written once in each format that some receiver wants, and
+/// shared.
 pub trait Format: Send + Sync + std::fmt::Debug {
     /// Tells formats apart: less than 4, another one for each.
     fn number(&self) -> usize;

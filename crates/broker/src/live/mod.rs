@@ -1,11 +1,12 @@
 //! Live topics: whoever subscribes and is connected gets what is published, and then it is forgotten.
 //!
-//! A *client* is an id that its owner chose; it has subscriptions, which are stored, whether or not it is connected. A
-//! connected client *listens* with an outbox. A publish finds the subscribers of its topic by one hash, is serialised once
-//! per format, and goes into the outboxes of those who listen.
+//! A *client* is an id that its owner chose; it has subscriptions, which are stored, whether or not it is
+//! connected. A connected client *listens* with an outbox. A publish finds the subscribers of its topic by
+//! one hash, is serialised once per format, and goes into the outboxes of those who listen.
 //!
-//! Locks, in the order in which they may be taken: clients → logs → topics (one shard) → patterns → listeners → outbox. None
-//! is held across an await. Changes of one client's subscriptions follow each other: they hold its turn until they are stored.
+//! Locks, in the order in which they may be taken: clients → logs → topics (one shard) → patterns → listeners
+//! → outbox. None is held across an await. Changes of one client's subscriptions follow each other: they hold
+//! its turn until they are stored.
 //!
 //! - [`hub`]: the whole; publishing, listening
 //! - [`presence`]: who is there, and who subscribes to what

@@ -1,9 +1,10 @@
 //! What waits to be sent to one connection, within a bound.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
+use stafett_model::Lock;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -46,9 +47,9 @@ type Message = (Bytes, Option<Mark>);
 #[derive(Debug)]
 pub struct Outbox {
     format: &'static dyn Format,
-    waiting: Mutex<Waiting>,
+    waiting: Lock<Waiting>,
     /// What of logs was taken and is not written. Taken before the lock of what waits.
-    sending: Mutex<Sending>,
+    sending: Lock<Sending>,
     ready: Notify,
     /// Rings when something was taken, or when a client is no longer here.
     moved: Notify,
@@ -81,7 +82,8 @@ pub(crate) enum Offered {
 pub struct Sent {
     /// In their order.
     pub messages: Vec<Bytes>,
-    /// Some of them are from logs: they are to be written with [`Outbox::write`], or [`Outbox::on_all_sent`] is to be called.
+    /// Some of them are from logs: they are to be written with [`Outbox::write`], or [`Outbox::on_all_sent`]
+    /// is to be called.
     pub from_logs: bool,
     /// How many were dropped before (the oldest policy) or behind them.
     pub dropped: u64,
@@ -97,7 +99,7 @@ impl Outbox {
     pub fn new(format: &'static dyn Format, bound: OutboxBound, metrics: Arc<LiveMetrics>) -> Arc<Self> {
         Arc::new(Self {
             format,
-            waiting: Mutex::new(Waiting {
+            waiting: Lock::new(Waiting {
                 bound,
                 messages: VecDeque::new(),
                 bytes: 0,
@@ -106,7 +108,7 @@ impl Outbox {
                 taken_over: Vec::new(),
                 missed: Vec::new(),
             }),
-            sending: Mutex::default(),
+            sending: Lock::default(),
             ready: Notify::new(),
             moved: Notify::new(),
             metrics,
@@ -126,8 +128,8 @@ impl Outbox {
         self.ready.notified().await;
     }
 
-    /// Takes messages of about `bytes_max` bytes, and all else that is to be told. More may be left. What was taken before is
-    /// written.
+    /// Takes messages of about `bytes_max` bytes, and all else that is to be told. More may be left. What was
+    /// taken before is written.
     pub fn take(&self, bytes_max: usize, sent: &mut Sent) {
         let mut sending = self.sending();
         let mut waiting = self.lock();
@@ -163,8 +165,8 @@ impl Outbox {
         self.sending().move_back(bytes);
     }
 
-    /// Writes once, with `write`, of an output that begins with what was taken: as far as that was not taken back meanwhile
-    /// because its client listens elsewhere.
+    /// Writes once, with `write`, of an output that begins with what was taken: as far as that was not taken
+    /// back meanwhile because its client listens elsewhere.
     pub fn write<E>(
         &self,
         output: &mut BytesMut,
@@ -250,8 +252,8 @@ impl Outbox {
         waiting.bytes * 4 <= waiting.bound.bytes
     }
 
-    /// Adds a message of those that a client catches up with. They take one half: the other is for what comes live, and
-    /// nothing is dropped for them.
+    /// Adds a message of those that a client catches up with. They take one half: the other is for what comes
+    /// live, and nothing is dropped for them.
     pub(crate) fn offer(&self, message: Bytes, mark: Mark) -> Offered {
         let cost = message.len() + MESSAGE_OVERHEAD;
         let mut waiting = self.lock();
@@ -289,8 +291,8 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// Takes out what of logs waits for a client that listens here no more, and gives the marks of all that it was not sent.
-    /// `is_gone` says that nothing more is written on this connection.
+    /// Takes out what of logs waits for a client that listens here no more, and gives the marks of all that
+    /// it was not sent. `is_gone` says that nothing more is written on this connection.
     pub(crate) fn forget(&self, client: ClientNumber, is_gone: bool) -> Vec<Mark> {
         let mut unsent = Vec::new();
         let mut sending = self.sending();
@@ -311,11 +313,11 @@ impl Outbox {
     }
 
     fn sending(&self) -> MutexGuard<'_, Sending> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sending.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

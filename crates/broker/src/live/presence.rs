@@ -1,7 +1,7 @@
 //! Who is there, and who subscribes to what: counts, and pages of lists.
 //!
-//! A page is bounded in items and in bytes, and in what it looks at to find them; so one may be short, or even empty, and not
-//! the last. Items that are there throughout are in exactly one page.
+//! A page is bounded in items and in bytes, and in what it looks at to find them; so one may be short, or
+//! even empty, and not the last. Items that are there throughout are in exactly one page.
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
 use super::hub::Live;

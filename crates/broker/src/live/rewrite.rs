@@ -1,7 +1,9 @@
-//! Keeping what is stored in proportion to what there is: a client whose rows are mostly in vain gets new ones.
+//! Keeping what is stored in proportion to what there is: a client whose rows are mostly in vain gets new
+//! ones.
 //!
-//! The new rows are of another generation, and count once the client's own value names it; the old ones are deleted then.
-//! Whatever is left in between by a crash is of a generation that no client names, and is deleted at the next start.
+//! The new rows are of another generation, and count once the client's own value names it; the old ones are
+//! deleted then. Whatever is left in between by a crash is of a generation that no client names, and is
+//! deleted at the next start.
 
 use stafett_journal::{Append, Frame, Outcome, StateWait};
 

@@ -1,4 +1,5 @@
-//! What a connection has taken of logs and not written yet: who leaves, or is taken over, has been given exactly what is written.
+//! What a connection has taken of logs and not written yet: who leaves, or is taken over, has been given
+//! exactly what is written.
 //!
 //! ```text
 //! the connection's output:  ▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░
@@ -81,8 +82,8 @@ impl Sending {
         *self = Self::default();
     }
 
-    /// A client leaves: gives the marks of what it was not given. If the connection `is_gone`, that is all that is not written
-    /// whole; else what was begun is still written, and the rest is taken back.
+    /// A client leaves: gives the marks of what it was not given. If the connection `is_gone`, that is all
+    /// that is not written whole; else what was begun is still written, and the rest is taken back.
     pub(super) fn leave(&mut self, client: ClientNumber, is_gone: bool, unsent: &mut Vec<Mark>) {
         let written = self.written;
         for piece in &mut self.pieces {

@@ -7,17 +7,16 @@
 //! change:   u8 (1 subscribe, 2 unsubscribe, 3 subscribe to a pattern, 4 unsubscribe from a pattern), varint bytes, UTF-8
 //! ```
 //!
-//! Keys are big-endian, so that they are read in order; values little-endian. Each stored change is a row of its own,
-//! which is never written again: what a change costs does not depend on how much the client has. Rows of another
-//! generation than that of their client are what a rewrite left behind.
+//! Keys are big-endian, so that they are read in order; values little-endian. Each stored change is a row of
+//! its own, which is never written again: what a change costs does not depend on how much the client has.
+//! Rows of another generation than that of their client are what a rewrite left behind.
 
 use bytes::Bytes;
-use stafett_journal::{Change, Frame, StateChange, StateSpace};
+use stafett_journal::{Change, Frame};
+use stafett_store::{spaces, state_frame};
 
 use super::clients::{ClientName, ClientNumber};
 
-pub(crate) const CLIENT_SPACE: StateSpace = StateSpace(9);
-pub(crate) const ROW_SPACE: StateSpace = StateSpace(11);
 const VERSION: u8 = 1;
 
 /// What one change does to one name.
@@ -146,11 +145,11 @@ pub(crate) fn client_frame(number: ClientNumber, client: Option<(&ClientName, u3
             Change::Put(value.into())
         }
     };
-    Frame::State(StateChange {
-        space: CLIENT_SPACE,
-        key: Bytes::copy_from_slice(&number.0.to_be_bytes()),
+    state_frame(
+        spaces::LIVE_CLIENTS,
+        Bytes::copy_from_slice(&number.0.to_be_bytes()),
         change,
-    })
+    )
 }
 
 /// A stored client: its number, its name, its generation.
@@ -182,11 +181,7 @@ impl RowKey {
         for part in [self.client.0, self.generation, self.row] {
             key.extend_from_slice(&part.to_be_bytes());
         }
-        Frame::State(StateChange {
-            space: ROW_SPACE,
-            key: key.into(),
-            change: row.map_or(Change::Delete, Change::Put),
-        })
+        state_frame(spaces::LIVE_ROWS, key, row.map_or(Change::Delete, Change::Put))
     }
 
     pub(crate) fn read(key: &[u8]) -> Option<Self> {
@@ -205,7 +200,7 @@ mod tests {
     use super::*;
 
     fn value(frame: Frame) -> (Bytes, Bytes) {
-        let Frame::State(StateChange {
+        let Frame::State(stafett_journal::StateChange {
             key,
             change: Change::Put(value),
             ..

@@ -2,8 +2,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
+use stafett_model::SharedLock;
 use stafett_routing::live::{IdSet, Slot, TopicTable};
 
 const SHARD_BITS: u32 = 6;
@@ -24,7 +25,7 @@ const NEAR_MAX: usize = 16_384;
 
 #[derive(Debug)]
 pub(crate) struct TopicShards {
-    shards: Box<[RwLock<TopicTable>]>,
+    shards: Box<[SharedLock<TopicTable>]>,
     hash: RandomState,
     /// There are so many topics that it pays to foresee them.
     is_large: AtomicBool,
@@ -33,7 +34,7 @@ pub(crate) struct TopicShards {
 impl Default for TopicShards {
     fn default() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            shards: (0..SHARDS).map(|_| SharedLock::default()).collect(),
             hash: RandomState::new(),
             is_large: AtomicBool::new(false),
         }
@@ -101,8 +102,8 @@ impl TopicShards {
         shard.name(Slot(id.0 >> SHARD_BITS)).map(visit)
     }
 
-    /// Visits topics from a place on, with how many subscribe to them, as long as `visit` says so; gives where the next begins.
-    /// A place is a shard, and then a slot of it.
+    /// Visits topics from a place on, with how many subscribe to them, as long as `visit` says so; gives
+    /// where the next begins. A place is a shard, and then a slot of it.
     pub(crate) fn each_from(&self, from: u64, mut visit: impl FnMut(&str, usize) -> bool) -> Option<u64> {
         let (mut shard, mut first) = (from >> 32, u32::try_from(from & u64::from(u32::MAX)).unwrap_or(0));
         // Places of topics that are gone cost time, too.
@@ -126,10 +127,7 @@ impl TopicShards {
 
     /// Topics, and subscriptions to them.
     pub(crate) fn count(&self) -> (usize, usize) {
-        let shards = self
-            .shards
-            .iter()
-            .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner));
+        let shards = self.shards.iter().map(|shard| shard.read());
         let count = shards.fold((0, 0), |(topics, subscriptions), shard| {
             (topics + shard.len(), subscriptions + shard.subscriptions())
         });
@@ -140,16 +138,12 @@ impl TopicShards {
 
     #[expect(clippy::indexing_slicing, reason = "the shard is a hash modulo their number")]
     fn read(&self, shard: u32) -> RwLockReadGuard<'_, TopicTable> {
-        self.shards[shard as usize]
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard as usize].read()
     }
 
     #[expect(clippy::indexing_slicing, reason = "the shard is a hash modulo their number")]
     fn write(&self, shard: u32) -> RwLockWriteGuard<'_, TopicTable> {
-        self.shards[shard as usize]
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard as usize].write()
     }
 }
 

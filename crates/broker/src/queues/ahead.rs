@@ -1,5 +1,5 @@
-//! What a queue has read ahead of its lanes: a place in each of the lanes that were read last, so that lanes that take turns
-//! are not read again with each.
+//! What a queue has read ahead of its lanes: a place in each of the lanes that were read last, so that lanes
+//! that take turns are not read again with each.
 
 use std::sync::Arc;
 

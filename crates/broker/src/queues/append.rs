@@ -8,7 +8,6 @@ use stafett_model::Message;
 use stafett_queue::{Changes, Overflow};
 
 use super::publication::{AppendTicket, Counted, Publication, Refused, Targets, Unit, Verdict};
-use super::pump::state_frame;
 use super::queue::Queue;
 use super::registry::Queues;
 
@@ -24,7 +23,8 @@ struct Judge<'a> {
 }
 
 impl Queues {
-    /// Appends messages; resolves to what became of each. Per batch: no lock and no allocation is per message.
+    /// Appends messages; resolves to what became of each. Per batch: no lock and no allocation is per
+    /// message.
     pub fn append(self: &Arc<Self>, publication: Publication) -> AppendTicket {
         self.append_with(publication, SmallVec::new())
     }
@@ -47,7 +47,10 @@ impl Queues {
     ) -> AppendTicket {
         let mut frames = SmallVec::new();
         if source.outlives() && !changes.is_empty() {
-            frames.push(state_frame(source, Change::Delta(changes.encode().into())));
+            frames.push(super::pump::delivery_frame(
+                source,
+                Change::Delta(changes.encode().into()),
+            ));
         }
         self.stage(publication, frames, Some(source))
     }
@@ -71,8 +74,9 @@ impl Queues {
             return publication.into_nothing();
         }
         let (appends, ticket) = publication.into_appends(
-            self.clock.now_ms(),
+            self.clock.wall_ms(),
             &self.arrivals,
+            self.batch_bytes,
             |message, targets| judge.judge(message, targets),
             frames,
         );
@@ -114,8 +118,9 @@ impl Queues {
                 .is_none_or(|max| bytes <= max || goes(waiting + 1))
     }
 
-    /// Notes what a queue has to know of a message that is appended to it. True if it has to hear that it was not stored.
-    fn count_in(&self, queue: &Queue, message: &Message) -> bool {
+    /// Notes what a queue has to know of a message that is appended to it. True if it has to hear that it was
+    /// not stored.
+    fn count_in(&self, queue: &Arc<Queue>, message: &Message) -> bool {
         let settings = &queue.settings;
         let is_last_run = !message.persistent && queue.outlives() && !settings.keeps_transient;
         if message.ttl_ms.is_none() && !settings.has_limits() && !is_last_run {
@@ -123,6 +128,7 @@ impl Queues {
         }
         let mut inner = queue.lock();
         inner.may_expire |= message.ttl_ms.is_some();
+        inner.has_new_transient |= is_last_run;
         if is_last_run && !inner.holds_transient {
             inner.note_transient(self, queue);
         }
@@ -171,7 +177,8 @@ impl Judge<'_> {
             }
             return Verdict::Refused(Refused::QueueFull);
         }
-        // The others get it all the same. What follows from it is stored with it, or it would be lost in between.
+        // The others get it all the same. What follows from it is stored with it, or it would be lost in
+        // between.
         let mut others = targets.clone();
         others.queues.retain(|queue| !Arc::ptr_eq(queue, full));
         let mut parts = Vec::new();

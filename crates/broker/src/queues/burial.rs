@@ -1,9 +1,9 @@
 //! Burying: the dead letters of a queue go where they go, in the order in which they died.
 //!
-//! One task per queue that has some takes as many as fit into an append, so more at a time the slower appends are. They stay in
-//! flight until that is stored. What their targets refuse is dropped; but where the journal refuses (the disk is full), nothing is: they
-//! wait until it takes them, and a restart finds them in the queue. While many wait the queue hands out nothing that would have to
-//! die first.
+//! One task per queue that has some takes as many as fit into an append, so more at a time the slower appends
+//! are. They stay in flight until that is stored. What their targets refuse is dropped; but where the journal
+//! refuses (the disk is full), nothing is: they wait until it takes them, and a restart finds them in the
+//! queue. While many wait the queue hands out nothing that would have to die first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use std::time::Duration;
 use stafett_journal::Refusal;
 use stafett_model::{DeathReason, StoredMessage};
 use stafett_queue::DeliveryId;
+use stafett_store::NotStored;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::cursor::Cursor;
@@ -19,7 +21,6 @@ use super::moving::Found;
 use super::publication::NotTogether;
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
-use crate::broker::NotStored;
 
 /// Dead letters of one append, and bytes of them; the last may go beyond.
 const TOGETHER_MAX: usize = 1024;
@@ -49,6 +50,11 @@ pub(super) struct Dying {
     runs: bool,
     /// It waits until the journal takes something.
     is_held_up: bool,
+    /// How many have died, and how many of them are buried.
+    died: u64,
+    buried: u64,
+    /// Those who wait until as many are buried.
+    mourners: Vec<(u64, oneshot::Sender<()>)>,
 }
 
 /// What became of some of them.
@@ -65,7 +71,31 @@ impl Dying {
     /// Adds a message in flight.
     pub(super) fn add(&mut self, id: DeliveryId, reason: DeathReason, message: Option<StoredMessage>) {
         self.bytes += bytes_of(message.as_ref());
+        self.died += 1;
         self.waiting.push_back(Dead { id, reason, message });
+    }
+
+    /// Whether some are on their way that need not wait for the journal.
+    fn is_busy(&self) -> bool {
+        self.runs && !self.is_held_up && self.buried < self.died
+    }
+
+    /// Messages that have died and are not buried.
+    pub(super) fn count(&self) -> usize {
+        usize::try_from(self.died.saturating_sub(self.buried)).unwrap_or(usize::MAX)
+    }
+
+    /// Lets those go on that waited for no more than is buried by now.
+    fn on_buried(&mut self, count: usize) {
+        self.buried += count as u64;
+        let buried = self.buried;
+        // Dropping a sender wakes its receiver.
+        self.mourners.retain(|(wanted, _)| *wanted > buried);
+    }
+
+    /// Lets all go on that wait.
+    pub(super) fn dismiss(&mut self) {
+        self.mourners.clear();
     }
 
     /// Whether so many wait that nothing more may die by itself.
@@ -128,8 +158,13 @@ async fn run(queue: Arc<Queue>) {
         if taken.is_empty() {
             return;
         }
+        let before = taken.len();
         let burial = queue.bury(&hub, &mut taken).await;
-        queue.lock().dying.put_back(taken);
+        {
+            let dying = &mut queue.lock().dying;
+            dying.on_buried(before - taken.len());
+            dying.put_back(taken);
+        }
         match burial {
             Burial::Done => {
                 count = TOGETHER_MAX;
@@ -143,7 +178,10 @@ async fn run(queue: Arc<Queue>) {
                     return;
                 }
             }
-            Burial::Over => return,
+            Burial::Over => {
+                queue.lock().dying.dismiss();
+                return;
+            }
         }
     }
 }
@@ -157,6 +195,7 @@ async fn held_up(queue: &Queue, hub: Arc<Queues>) -> bool {
         let mut inner = queue.lock();
         inner.dying.is_held_up = true;
         inner.dying.forget_messages();
+        inner.dying.dismiss();
         // Who asks for a message that is behind these would wait with them.
         inner.getters.clear();
     }
@@ -170,6 +209,27 @@ async fn held_up(queue: &Queue, hub: Arc<Queues>) -> bool {
 }
 
 impl Queue {
+    /// Whether dead letters of the queue are on their way.
+    pub fn is_burying(&self) -> bool {
+        self.lock().dying.is_busy()
+    }
+
+    /// Resolves when the messages that have died so far are where dead letters go, or when they have to wait
+    /// for space.
+    pub async fn buried(&self) {
+        let buried = {
+            let dying = &mut self.lock().dying;
+            if !dying.is_busy() {
+                return;
+            }
+            let (sender, receiver) = oneshot::channel();
+            dying.mourners.push((dying.died, sender));
+            receiver
+        };
+        // The sender is dropped, and sends nothing.
+        let _ = buried.await;
+    }
+
     /// Buries messages in flight.
     pub(super) fn bury_all(self: &Arc<Self>, hub: &Arc<Queues>, dead: Vec<(DeliveryId, DeathReason)>) {
         let mut inner = self.lock();

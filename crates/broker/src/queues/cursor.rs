@@ -1,4 +1,5 @@
-//! What was read of a log and not yet handed out: batches as they are, read message by message as they are wanted.
+//! What was read of a log and not yet handed out: batches as they are, read message by message as they are
+//! wanted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -110,7 +111,8 @@ impl Cursor {
         }
     }
 
-    /// The first message at or behind an offset that is left. Batches that are not sound have none, nor do those that only steer.
+    /// The first message at or behind an offset that is left. Batches that are not sound have none, nor do
+    /// those that only steer.
     fn read_next(&mut self, wanted: u64) -> Option<(u64, StoredMessage, Epoch)> {
         loop {
             if let Some((batch, epoch)) = &mut self.batch {

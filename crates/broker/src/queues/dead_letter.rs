@@ -1,4 +1,5 @@
-//! Dead letters: where a message goes that leaves its queue, and with what history. How it gets there is in `burial`.
+//! Dead letters: where a message goes that leaves its queue, and with what history. How it gets there is in
+//! `burial`.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use super::queue::Queue;
 use super::registry::{Queues, Route};
 
 impl Queues {
-    /// What is published of messages that leave a queue as dead letters. What their targets do not take goes by those.
+    /// What is published of messages that leave a queue as dead letters. What their targets do not take goes
+    /// by those.
     pub(super) fn dead_letters(
         &self,
         queue: &Queue,
@@ -37,7 +39,8 @@ impl Queues {
         dead
     }
 
-    /// Messages that a queue refused go where its dead letters go. Whoever published them knows that they were refused.
+    /// Messages that a queue refused go where its dead letters go. Whoever published them knows that they
+    /// were refused.
     pub(super) fn dead_letter_refused(self: &Arc<Self>, refused: Vec<(Arc<Queue>, Message)>) {
         let mut publication = Publication::default();
         for (queue, message) in refused {
@@ -65,7 +68,13 @@ impl Queues {
         } = queue.settings.dead_letter.as_ref()?;
         // A key of the queue's own replaces all that a message came with, for good.
         let loses_keys = routing_key.is_some();
-        deaths::note(&mut message, &queue.name, reason, loses_keys, self.clock.now_ms());
+        deaths::note(
+            &mut message,
+            &queue.name,
+            reason,
+            loses_keys,
+            self.clock.wall_ms(),
+        );
         let by_more_keys = !deaths::keys_are_lost(&message);
         message.exchange = exchange.clone();
         if let Some(key) = routing_key {

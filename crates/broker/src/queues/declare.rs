@@ -2,20 +2,19 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use stafett_journal::{Append, Change, Frame, Outcome, StateWait, Ticket};
-use stafett_model::LogId;
+use stafett_model::{LogId, Namespace};
+use stafett_store::{NotStored, only_outcome};
+use stafett_topics::Topic;
 
 use super::definition::{Declare, QueueId};
+use super::lanes::LaneLog;
 use super::publication::Refused;
-use super::queue::{Inner, LaneLog, Queue};
+use super::queue::{Inner, Queue};
 use super::registry::{Queues, definition_frame, is};
-use crate::broker::{NotStored, only};
-use crate::namespace::Namespace;
-use crate::topic::Topic;
 
 /// Why a queue was not declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +104,7 @@ impl Queues {
         self.lay_over(&queue);
         self.show(&queue, &queue.lock());
         if let Some(owner) = queue.exclusive {
-            let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut owned = self.owned.lock();
             owned.entry(owner).or_default().push(Arc::clone(&queue));
         }
         self.use_now(&queue);
@@ -201,11 +200,11 @@ impl Future for Declaring {
             let Poll::Ready(mut outcomes) = Pin::new(ticket).poll(context) else {
                 return Poll::Pending;
             };
-            match only(outcomes.pop().as_ref()) {
+            match only_outcome(outcomes.pop().as_ref()) {
                 Ok(()) => queue.stored.store(true, Ordering::Release),
                 Err(why) => {
                     // It was never there; what was put into it goes with it.
-                    drop(this.queues.remove(queue, false, false));
+                    drop(this.queues.remove(queue, |_| Ok(())));
                     this.result = Err(why.into());
                 }
             }

@@ -1,7 +1,7 @@
 //! What a queue is declared as, and how that is stored.
 //!
-//! Key: the queue's id (u64 big-endian), which is the id of its first log. Numbers have seven bits a byte, low bits
-//! first; texts and bytes have their length in front as a number.
+//! Key: the queue's id (u64 big-endian), which is the id of its first log. Numbers have seven bits a byte,
+//! low bits first; texts and bytes have their length in front as a number.
 //!
 //! ```text
 //! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic), text namespace, text name
@@ -13,11 +13,9 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_model::{LogId, read_number, write_number};
+use stafett_model::{LogId, Namespace, read_number, write_number};
 use stafett_queue::{DeadLetter, Overflow, QueueSettings};
-
-use crate::namespace::Namespace;
-use crate::topic::TopicId;
+use stafett_topics::TopicId;
 
 /// Whoever has something for itself alone: a connection. Never used twice while the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +58,8 @@ impl Declare {
     }
 }
 
-/// The stored topic that a queue lies over: the queue has no messages of its own, and changes nothing of the topic's.
+/// The stored topic that a queue lies over: the queue has no messages of its own, and changes nothing of the
+/// topic's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
     pub topic: TopicId,

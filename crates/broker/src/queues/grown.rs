@@ -1,5 +1,5 @@
-//! Which logs of a queue may have something new. A queue over a topic has as many as the topic has partitions: it looks at those
-//! that it was told of, and at all of them where nobody could have told it.
+//! Which logs of a queue may have something new. A queue over a topic has as many as the topic has
+//! partitions: it looks at those that it was told of, and at all of them where nobody could have told it.
 
 use smallvec::SmallVec;
 

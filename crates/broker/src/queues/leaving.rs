@@ -1,18 +1,19 @@
-//! Queues to which very much led: they are gone at once, and what led to them is forgotten step by step, so that others have their
-//! turns in between.
+//! Queues to which very much led: they are gone at once, and what led to them is forgotten step by step, so
+//! that others have their turns in between.
 //!
-//! Until that is done, a queue of the same name would get what is not for it. So whoever declares one does the rest first.
+//! Until that is done, a queue of the same name would get what is not for it. So whoever declares one does
+//! the rest first.
 
-use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
 use hashbrown::HashTable;
 use stafett_journal::Ticket;
+use stafett_model::Namespace;
+use stafett_store::{NotStored, only_outcome};
 use tokio::task::JoinHandle;
 
 use super::queue::Queue;
 use super::registry::{Queues, is};
-use crate::broker::{NotStored, only};
-use crate::namespace::Namespace;
 
 /// The deletion of a queue that is gone. It ends by itself if this is dropped.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Removing {
             Some(ticket) => ticket.await.pop(),
             None => None,
         };
-        only(outcome.as_ref())?;
+        only_outcome(outcome.as_ref())?;
         match self.rest {
             Some(rest) => rest.await.map_err(|_| NotStored::Unknown),
             None => Ok(()),
@@ -94,6 +95,6 @@ impl Queues {
     }
 
     pub(super) fn leaving(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leaving.lock()
     }
 }

@@ -1,16 +1,19 @@
-//! After a start: queues come back with what is unsettled; those that end with a run of the program are deleted.
+//! After a start: queues come back with what is unsettled; those that end with a run of the program are
+//! deleted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use stafett_journal::{Append, Change, Frame, StateChange, StateItem, StateUnreadable, StateWait};
-use stafett_model::Durability;
+use bytestring::ByteString;
+use stafett_journal::{Append, Change, Frame, StateItem, StateUnreadable, StateWait};
+use stafett_model::{Durability, LogId, Namespace};
+use stafett_store::{spaces, state_frame};
 
 use super::definition::{Definition, QueueId};
 use super::queue::{Inner, Queue};
-use super::registry::{QUEUE_SPACE, Queues, STATE_SPACE, definition_frame};
+use super::registry::{Queues, definition_frame};
 
 /// Frames that are stored together.
 const FRAMES_MAX: usize = 500;
@@ -28,40 +31,12 @@ pub enum LoadQueuesError {
 
 impl Queues {
     pub(super) fn load(self: &Arc<Self>) -> Result<(), LoadQueuesError> {
-        let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
         let mut gone: Vec<Frame> = Vec::new();
+        let found = self.load_definitions(&mut gone)?;
         // State of queues that are no more.
         let mut left_over: BTreeSet<Bytes> = BTreeSet::new();
-        let (mut unknown, mut malformed) = (None, None);
-        let now_ms = self.clock.now_ms();
-        self.journal.load_state(QUEUE_SPACE, &mut |item| {
-            let StateItem::Value { key, value } = item else {
-                return;
-            };
-            let id = key.try_into().map_or(0, u64::from_be_bytes);
-            let Some(definition) = Definition::decode(value) else {
-                unknown = Some(id);
-                return;
-            };
-            match self.topic_of(&definition) {
-                Ok(topic) if definition.durable && !definition.exclusive => {
-                    let queue = Queue::new(Arc::downgrade(self), definition, topic.as_deref(), None, now_ms);
-                    queue.stored.store(true, Ordering::Release);
-                    found.insert(id, Arc::new(queue));
-                }
-                Ok(_) | Err(_) => {
-                    gone.extend(definition.logs.iter().map(|(_, log)| Frame::DeleteLogs {
-                        first: *log,
-                        count: 1,
-                    }));
-                    gone.push(definition_frame(QueueId(id), Change::Delete));
-                }
-            }
-        })?;
-        if let Some(id) = unknown {
-            return Err(LoadQueuesError::Definition(id));
-        }
-        self.journal.load_state(STATE_SPACE, &mut |item| {
+        let mut malformed = None;
+        self.journal.load_state(spaces::DELIVERIES, &mut |item| {
             let (StateItem::Value { key, .. } | StateItem::Delta { key, .. }) = item;
             let Some(queue) = key
                 .try_into()
@@ -84,18 +59,70 @@ impl Queues {
         if let Some(name) = malformed {
             return Err(LoadQueuesError::Queue(name));
         }
-        gone.extend(left_over.into_iter().map(|key| {
-            Frame::State(StateChange {
-                space: STATE_SPACE,
-                key,
-                change: Change::Delete,
-            })
-        }));
+        gone.extend(
+            left_over
+                .into_iter()
+                .map(|key| state_frame(spaces::DELIVERIES, key, Change::Delete)),
+        );
         for queue in found.into_values() {
             self.adopt(&queue);
         }
         self.free(gone);
         Ok(())
+    }
+
+    /// Loads the queues that outlive a run of the program, by id. Frames that delete the others go to `gone`.
+    fn load_definitions(
+        self: &Arc<Self>,
+        gone: &mut Vec<Frame>,
+    ) -> Result<HashMap<u64, Arc<Queue>>, LoadQueuesError> {
+        let mut found: HashMap<u64, Arc<Queue>> = HashMap::new();
+        let mut by_name: HashMap<(Namespace, ByteString), u64> = HashMap::new();
+        let mut unknown = None;
+        let now_ms = self.clock.now_ms();
+        self.journal.load_state(spaces::QUEUES, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            let id = key.try_into().map_or(0, u64::from_be_bytes);
+            let Some(definition) = Definition::decode(value) else {
+                unknown = Some(id);
+                return;
+            };
+            match self.topic_of(&definition) {
+                Ok(topic) if definition.durable && !definition.exclusive => {
+                    let queue = Queue::new(Arc::downgrade(self), definition, topic.as_deref(), None, now_ms);
+                    queue.stored.store(true, Ordering::Release);
+                    // Ids rise. The deletion of the earlier queue was lost with a part of the journal.
+                    let name = (queue.namespace.clone(), queue.name.clone());
+                    if let Some(earlier) = by_name.insert(name, id).and_then(|id| found.remove(&id)) {
+                        tracing::error!(
+                            queue = &*earlier.name,
+                            "two definitions of one queue are left: the deletion of the earlier one is lost, and is done again"
+                        );
+                        let own = earlier.own_logs(&earlier.lock());
+                        gone.extend(self.deletion(earlier.id, own.into_iter().map(|(_, log)| log)));
+                    }
+                    found.insert(id, Arc::new(queue));
+                }
+                Ok(_) | Err(_) => {
+                    gone.extend(self.deletion(QueueId(id), definition.logs.iter().map(|(_, log)| *log)));
+                }
+            }
+        })?;
+        if let Some(id) = unknown {
+            return Err(LoadQueuesError::Definition(id));
+        }
+        Ok(found)
+    }
+
+    /// Frames that delete a queue. Logs that damage to the journal took are left out: naming one refuses the
+    /// append.
+    pub(super) fn deletion(&self, queue: QueueId, logs: impl Iterator<Item = LogId>) -> Vec<Frame> {
+        let logs = logs.filter(|log| self.journal.bounds(*log).is_some());
+        let deletions = logs.map(|first| Frame::DeleteLogs { first, count: 1 });
+        let definition = definition_frame(queue, Change::Delete);
+        deletions.chain([definition]).collect()
     }
 
     /// Frees what is left of queues that are no more.

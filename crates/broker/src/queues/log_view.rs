@@ -1,22 +1,24 @@
-//! A queue as a topic: clients that read logs see its messages under a name of its own, one partition per priority.
+//! A queue as a topic: clients that read logs see its messages under a name of its own, one partition per
+//! priority.
 //!
-//! The queue `orders` is the topic `queue.orders`; that of another namespace is `queue-NAMESPACE.orders`. Bytes that a topic's name
-//! cannot have are `_` and two hexadecimal digits; so is a `_` that two such digits follow. Reading settles nothing. A topic
-//! that has the name already keeps it, and a name that would be too long is none. Settled messages may still be seen,
-//! as far as the log is not freed yet; what log clients produce into it are messages with nothing set.
+//! The queue `orders` is the topic `queue.orders`; that of another namespace is `queue-NAMESPACE.orders`.
+//! Bytes that a topic's name cannot have are `_` and two hexadecimal digits; so is a `_` that two such digits
+//! follow. Reading settles nothing. A topic that has the name already keeps it, and a name that would be too
+//! long is none. Settled messages may still be seen, as far as the log is not freed yet; what log clients
+//! produce into it are messages with nothing set.
 
 use std::sync::Arc;
 
-use stafett_model::{LogId, TopicName};
+use stafett_model::{LogId, Namespace, TopicName};
+use stafett_topics::names::escape;
+use stafett_topics::{Topic, TopicId};
 
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
-use crate::names::escape;
-use crate::namespace::Namespace;
-use crate::topic::{Topic, TopicId};
 
 impl Queue {
-    /// The topic that it is for clients that read logs, if it is one; what lies over a topic is there already.
+    /// The topic that it is for clients that read logs, if it is one; what lies over a topic is there
+    /// already.
     pub fn topic_name(&self) -> Option<String> {
         if !self.outlives() || self.over.is_some() {
             return None;

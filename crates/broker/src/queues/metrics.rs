@@ -90,11 +90,12 @@ impl Collector for Standing {
         let Some(queues) = self.0.upgrade() else {
             return Ok(());
         };
-        let (mut ready, mut in_flight, mut consumers) = (0_u64, 0_usize, 0_usize);
+        let (mut ready, mut in_flight, mut dying, mut consumers) = (0_u64, 0_usize, 0_usize, 0_usize);
         for queue in queues.all() {
             let counts = queue.counts();
             ready = ready.saturating_add(counts.ready);
-            in_flight += counts.in_flight;
+            in_flight += counts.in_flight - counts.dying;
+            dying += counts.dying;
             consumers += counts.consumers;
         }
         let gauges = [
@@ -104,6 +105,11 @@ impl Collector for Standing {
                 "queues_in_flight",
                 "Messages that consumers have",
                 in_flight as u64,
+            ),
+            (
+                "queues_dying",
+                "Messages that have died and are not yet where dead letters go",
+                dying as u64,
             ),
             ("queues_consumers", "Consumers", consumers as u64),
         ];

@@ -1,19 +1,19 @@
 //! Messages in flight that go elsewhere: read again, and settled here by the append that stores them there.
 //!
-//! Until the journal has answered they stay in flight. Refused, they are as they were; so nothing is settled that is not
-//! stored, whatever happens in between.
+//! Until the journal has answered they stay in flight. Refused, they are as they were; so nothing is settled
+//! that is not stored, whatever happens in between.
 
 use std::sync::Arc;
 
 use stafett_journal::{ReadError, ReadFrom, ReadRequest};
 use stafett_model::{Offset, StoredMessage};
 use stafett_queue::{Changes, DeliveryId};
+use stafett_store::NotStored;
 
 use super::cursor::{Cursor, Look};
 use super::publication::{Appended, NotTogether, Publication};
 use super::queue::Queue;
 use super::registry::Queues;
-use crate::broker::NotStored;
 
 /// Bytes of one read of messages in flight.
 const READ_BYTES: usize = 64 << 10;
@@ -29,8 +29,8 @@ pub(super) enum Found {
 }
 
 impl Queue {
-    /// Publishes what was made of messages in flight, and settles these with it, in one append. What of `ids` is not in flight any more
-    /// is passed over.
+    /// Publishes what was made of messages in flight, and settles these with it, in one append. What of `ids`
+    /// is not in flight any more is passed over.
     pub(crate) async fn store_moved(
         self: &Arc<Self>,
         hub: &Arc<Queues>,

@@ -1,11 +1,12 @@
 //! Where deliveries wait for their connection to take them: bounded in bytes, one wake-up per batch.
 //!
-//! A queue that finds an outbox full passes its consumers over and leaves word; taking what is there wakes it.
+//! A queue that finds an outbox full passes its consumers over and leaves word; taking what is there wakes
+//! it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
-use stafett_model::StoredMessage;
+use stafett_model::{Lock, StoredMessage};
 use stafett_queue::DeliveryId;
 use tokio::sync::Notify;
 
@@ -34,6 +35,14 @@ pub struct Run {
     pub deliveries: Vec<Delivery>,
 }
 
+/// Deliveries that were taken back from an outbox.
+#[derive(Debug)]
+pub(crate) struct Withdrawn {
+    pub(crate) deliveries: Vec<Delivery>,
+    /// Consumers for which there is room now; to be told without any lock held.
+    pub(crate) waiting: Vec<Waiter>,
+}
+
 /// What a consumer is told beside deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -44,7 +53,7 @@ pub enum Event {
 /// The deliveries of one connection or channel that wait to be written.
 #[derive(Debug)]
 pub struct Outbox {
-    content: Mutex<Content>,
+    content: Lock<Content>,
     bytes: AtomicUsize,
     bytes_max: usize,
     wake: Arc<Notify>,
@@ -67,7 +76,7 @@ impl Outbox {
     /// One of several outboxes that wake the same task.
     pub fn with_wake(bytes_max: usize, wake: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self {
-            content: Mutex::default(),
+            content: Lock::default(),
             bytes: AtomicUsize::new(0),
             bytes_max: bytes_max.max(1),
             wake,
@@ -91,6 +100,28 @@ impl Outbox {
         for waiter in waiting {
             waiter.go_on();
         }
+    }
+
+    /// Takes out what waits for one consumer. Those that found the outbox full are to be told
+    /// ([`Withdrawn::waiting`]).
+    pub(crate) fn withdraw(&self, token: u64) -> Withdrawn {
+        let mut content = self.lock();
+        let mut deliveries = Vec::new();
+        content.runs.retain_mut(|run| {
+            let is_its = run.token == token;
+            if is_its {
+                deliveries.append(&mut run.deliveries);
+            }
+            !is_its
+        });
+        let bytes = deliveries.iter().map(Delivery::bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let waiting = if deliveries.is_empty() {
+            Vec::new()
+        } else {
+            std::mem::take(&mut content.waiting)
+        };
+        Withdrawn { deliveries, waiting }
     }
 
     /// Bytes that wait, about.
@@ -147,7 +178,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock()
     }
 }
 

@@ -1,21 +1,22 @@
 //! Queues over stored topics: a queue whose messages are those of a topic, each settled by itself.
 //!
-//! The queue has delivery state and nothing else: a lane per partition. It changes nothing of the topic, so any number of
-//! queues, readers and groups share one. What the topic no longer keeps is lost to the queue, and counted. What is published
-//! to the queue goes into the topic. The queue goes with its topic.
+//! The queue has delivery state and nothing else: a lane per partition. It changes nothing of the topic, so
+//! any number of queues, readers and groups share one. What the topic no longer keeps is lost to the queue,
+//! and counted. What is published to the queue goes into the topic. The queue goes with its topic.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use stafett_journal::{Change, Frame};
 use stafett_model::{LogId, Message};
 use stafett_queue::deaths;
+use stafett_topics::{Topic, TopicId};
 
 use super::definition::Definition;
-use super::pump::state_frame;
-use super::queue::{Inner, LaneLog, Queue};
+use super::lanes::LaneLog;
+use super::pump::delivery_frame;
+use super::queue::{Inner, Queue};
 use super::registry::Queues;
-use crate::topic::{Topic, TopicId};
 
 /// The topic of a stored queue is gone.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Queues {
         }
         // The whole has it all.
         changes.clear();
-        state_frame(queue, Change::Put(state.encode(false).into()))
+        delivery_frame(queue, Change::Put(state.encode(false).into()))
     }
 
     /// Lets a queue, that is there by now, know what becomes of its topic.
@@ -54,7 +55,7 @@ impl Queues {
         // What became of it meanwhile, nobody could tell the queue.
         match self.topics.with_id(id) {
             Some(topic) => self.follow(queue, &topic),
-            None => drop(self.remove(queue, false, false)),
+            None => drop(self.remove(queue, |_| Ok(()))),
         }
     }
 
@@ -81,7 +82,7 @@ impl Queues {
     pub(crate) fn on_topic_deleted(self: &Arc<Self>, topic: TopicId) {
         for queue in self.all_over(topic) {
             // It may be gone by now.
-            drop(self.remove(&queue, false, false));
+            drop(self.remove(&queue, |_| Ok(())));
         }
     }
 
@@ -117,6 +118,6 @@ impl Queues {
     }
 
     fn over(&self) -> MutexGuard<'_, HashMap<TopicId, Vec<Arc<Queue>>>> {
-        self.over.lock().unwrap_or_else(PoisonError::into_inner)
+        self.over.lock()
     }
 }

@@ -14,8 +14,8 @@ use super::queue::Queue;
 const TURN_MESSAGES: usize = 256;
 
 impl Queue {
-    /// Visits messages that wait, lane by lane, in the order in which each hands out, until `visit` has enough or there are no more.
-    /// Nothing happens to any of them.
+    /// Visits messages that wait, lane by lane, in the order in which each hands out, until `visit` has
+    /// enough or there are no more. Nothing happens to any of them.
     pub async fn peek(
         self: &Arc<Self>,
         mut visit: impl FnMut(DeliveryId, &StoredMessage) -> ControlFlow<()> + Send,

@@ -1,9 +1,10 @@
 //! Messages that are published together, and what became of each.
 //!
-//! Messages with the same targets share a batch, and a batch with several targets is stored once. The order in which
-//! messages were pushed is kept in every target.
+//! Messages with the same targets share a batch, and a batch with several targets is stored once. The order
+//! in which messages were pushed is kept in every target.
 //!
-//! Some publications are one append ([`Unit`]): then what a queue refuses either goes by it alone, or lets all of it fail.
+//! Some publications are one append ([`Unit`]): then what a queue refuses either goes by it alone, or lets
+//! all of it fail.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,11 +16,11 @@ use std::task::{Context, Poll, Waker, ready};
 use smallvec::SmallVec;
 use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, StateWait, Target, Ticket};
 use stafett_model::{Arrival, BatchBuilder, Codec, Durability, LogId, Message, with_append_time};
+use stafett_store::NotStored;
 
 use super::queue::Queue;
-use crate::broker::NotStored;
 
-/// Bytes of a batch beyond which the next message begins another one.
+/// Bytes of a batch beyond which the next message begins another one, where segments are large.
 const BATCH_BYTES: usize = 128 << 10;
 /// Logs that one stored batch goes to.
 const TARGETS_MAX: usize = 4096;
@@ -191,18 +192,20 @@ impl Publication {
         &self.routes
     }
 
-    /// Makes appends of it. `judge` says of each message what its queues say; `frames` are stored together with what is
-    /// stored together.
+    /// Makes appends of it. `judge` says of each message what its queues say; `frames` are stored together
+    /// with what is stored together.
     pub(super) fn into_appends(
         mut self,
         arrived_ms: i64,
         arrivals: &AtomicU64,
+        batch_bytes: usize,
         mut judge: impl FnMut(&Message, &Targets) -> Verdict,
         frames: SmallVec<[Frame; 1]>,
     ) -> (Vec<Append>, AppendTicket) {
         let mut results = vec![Appended::Stored; self.messages.len()];
         let mut groups = Groups {
             left: self.messages.len(),
+            batch_bytes: batch_bytes.min(BATCH_BYTES),
             ..Groups::default()
         };
         let mut at = 0;
@@ -271,14 +274,14 @@ struct Key {
     route: RouteIndex,
     /// 0 where no target has priorities.
     priority: u8,
-    /// True also where no target is a durable queue, where one keeps them all, and where one is a topic: that keeps its own
-    /// promise.
+    /// True also where no target is a durable queue, where one keeps them all, and where one is a topic: that
+    /// keeps its own promise.
     persistent: bool,
     append_time: bool,
 }
 
-/// The batches of a publication. A message joins the last batch of its kind only if none of its targets has got
-/// anything since.
+/// The batches of a publication. A message joins the last batch of its kind only if none of its targets has
+/// got anything since.
 #[derive(Debug, Default)]
 struct Groups {
     list: Vec<Group>,
@@ -287,6 +290,8 @@ struct Groups {
     last_of_log: HashMap<LogId, usize>,
     /// Messages that are still to come, about.
     left: usize,
+    /// Bytes of a batch beyond which the next message begins another one.
+    batch_bytes: usize,
 }
 
 impl Groups {
@@ -319,7 +324,7 @@ impl Groups {
         let group = self.list.get_mut(at).ok_or(Refused::TooLarge)?;
         let bytes = message.bytes();
         self.left = self.left.saturating_sub(1);
-        let group = if group.batch.bytes() + bytes > BATCH_BYTES && !group.batch.is_empty() {
+        let group = if group.batch.bytes() + bytes > self.batch_bytes && !group.batch.is_empty() {
             let logs = group.logs.clone();
             let at = self.begin(key, logs, bytes);
             self.list.get_mut(at).ok_or(Refused::TooLarge)?
@@ -362,7 +367,8 @@ impl Groups {
         Ok(self.begin(key, logs, message.bytes()))
     }
 
-    /// Begins a batch. The first has room for all messages that are left if they are as large as its own first.
+    /// Begins a batch. The first has room for all messages that are left if they are as large as its own
+    /// first.
     fn begin(&mut self, key: Key, logs: SmallVec<[LogId; 1]>, message_bytes: usize) -> usize {
         let at = self.list.len();
         let expected = if at == 0 { self.left + 1 } else { 4 };
@@ -370,7 +376,7 @@ impl Groups {
         self.list.push(Group {
             key,
             logs,
-            batch: BatchBuilder::with_capacity(Codec::None, room.min(BATCH_BYTES.max(message_bytes))),
+            batch: BatchBuilder::with_capacity(Codec::None, room.min(self.batch_bytes.max(message_bytes))),
             members: Vec::with_capacity(expected.min(1024)),
         });
         if at > 0 {

@@ -1,23 +1,24 @@
-//! Handing out: reads a queue's logs ahead of its consumers and gives them what they can take, a batch at a time.
+//! Handing out: reads a queue's logs ahead of its consumers and gives them what they can take, a batch at a
+//! time.
 //!
-//! Whoever has cause hands out: a log that grew (by way of its shard), a consumer that settled or came. One at a time
-//! does it; who comes meanwhile leaves word. What is in memory is handed out on the spot; a read of the disk is
-//! waited for by a task of its own.
+//! Whoever has cause use hands out: a log that grew (by way of its shard), a consumer that settled or came.
+//! One at a time does it; who comes meanwhile leaves word. What is in memory is handed out on the spot; a
+//! read of the disk is waited for by a task of its own.
 
 use std::sync::Arc;
 
-use stafett_journal::{
-    Append, Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicket, StateChange, StateWait,
-};
+use stafett_journal::{Change, Frame, ReadError, ReadFrom, ReadRequest, ReadTicket};
 use stafett_model::{DeathReason, Epoch, Offset, StoredMessage};
-use stafett_queue::expiry::expires_at;
+use stafett_queue::expiry::lifetime_ms;
 use stafett_queue::{Changes, DeliveryId, Ready};
+use stafett_store::{spaces, state_frame};
 
 use super::ahead::ReadAhead;
 use super::cursor::Look;
+use super::marking::{Marked, Marking};
 use super::outbox::Delivery;
 use super::queue::{Inner, Queue};
-use super::registry::{Queues, STATE_SPACE};
+use super::registry::Queues;
 use super::source::{Source, Waiter};
 
 /// Bytes of one read: more where consumers take all they can get.
@@ -62,6 +63,8 @@ enum Step {
         from: u64,
         bytes: usize,
     },
+    /// The hand-out mark has to be stored first.
+    Mark(Marking),
 }
 
 impl Queue {
@@ -95,6 +98,17 @@ impl Queue {
                 Step::Idle => return,
                 Step::More => {
                     hub.wake(self);
+                    return;
+                }
+                Step::Mark(marking) => {
+                    let (queue, hub) = (Arc::clone(self), Arc::clone(hub));
+                    hub.clone().tasks.spawn(async move {
+                        let decided = marking.decided(&hub, &queue);
+                        match hub.stopped().run_until_cancelled(decided).await {
+                            Some(()) => queue.pump_on(&hub),
+                            None => queue.lock().pumping = false,
+                        }
+                    });
                     return;
                 }
                 Step::Read {
@@ -197,6 +211,9 @@ impl Inner {
     /// Does what is to be done with the next message; or says why there is nothing to be done with it now.
     fn hand_out_one(&mut self, turn: &mut Turn<'_>) -> Option<Step> {
         if turn.left == 0 {
+            for getter in &mut self.getters {
+                getter.has_waited = true;
+            }
             return Some(Step::More);
         }
         let Some(ready) = self.state.first_ready() else {
@@ -278,9 +295,14 @@ impl Inner {
             state.drop_ready(ready.id, bytes, changes);
             return None;
         }
-        let expires = expires_at(settings, message.arrived_ms(), message.ttl_ms());
+        let lifetime = lifetime_ms(settings, message.ttl_ms());
+        let expires = lifetime.map(|ms| {
+            let clock = &turn.hub.clock;
+            let arrived = clock.arrival(message.arrived_ms(), found.stored_by == turn.hub.epoch);
+            arrived.saturating_add(ms)
+        });
         // What may not wait at all is for who waits already: who asks now comes too late.
-        let has_no_time = expires == Some(message.arrived_ms()) && !ready.came_back;
+        let has_no_time = lifetime == Some(0) && !ready.came_back;
         let at_once = has_no_time && wanted && state.consumers.any_ready();
         let reason = match expires {
             Some(at) if at <= turn.now_ms && !at_once => Some(DeathReason::Expired),
@@ -312,6 +334,18 @@ impl Inner {
             self.put_back(ready, found.message, found.stored_by);
             return Some(Step::Idle);
         }
+        match self.marked(turn.hub, turn.queue, ready.id.lane, ready.id.offset) {
+            Marked::Yes => {}
+            Marked::After(marking) => {
+                self.put_back(ready, found.message, found.stored_by);
+                return Some(Step::Mark(marking));
+            }
+            Marked::No => {
+                self.put_back(ready, found.message, found.stored_by);
+                self.stall(turn.hub, turn.queue);
+                return Some(Step::Idle);
+            }
+        }
         match self.give(turn.queue, ready, found.message, bytes) {
             Ok(()) => turn.delivered += 1,
             Err(message) => self.put_back(ready, *message, found.stored_by),
@@ -319,7 +353,8 @@ impl Inner {
         None
     }
 
-    /// Gives a message to whoever is next; back comes one that nobody took.
+    /// Gives a message to the next consumer that can take it, else to a request for one; back comes a message
+    /// that stays.
     fn give(
         &mut self,
         queue: &Arc<Queue>,
@@ -328,17 +363,22 @@ impl Inner {
         bytes: u32,
     ) -> Result<(), Box<StoredMessage>> {
         let id = ready.id;
-        if let Some(getter) = self.getters.pop_front() {
-            let delivery = self.take(queue, id, None, getter.settles, message, bytes);
+        let consumers = &self.state.consumers;
+        let consumer = consumers
+            .next()
+            .filter(|_| self.state.in_flight() < IN_FLIGHT_MAX);
+        // Consumers that never have enough must not keep a request waiting for ever.
+        let is_getters = consumer.is_none() || self.getters.front().is_some_and(|getter| getter.has_waited);
+        if is_getters && let Some(getter) = self.getters.pop_front() {
+            let delivery = self.take(id, None, getter.settles, message, bytes);
             let ready = self.state.ready();
             if getter.sender.send(Some((delivery, ready))).is_err() && getter.settles {
-                // Whoever asked has gone.
-                let Self { state, changes, .. } = self;
-                let _ = state.requeue(id, changes);
+                // Whoever asked has gone, and never had it.
+                self.state.untake(id);
             }
             return Ok(());
         }
-        let Some(key) = self.state.consumers.next() else {
+        let Some(key) = consumer else {
             return Err(Box::new(message));
         };
         let Some(link) = self.links.get_mut(&key) else {
@@ -355,13 +395,13 @@ impl Inner {
             return Err(Box::new(message));
         }
         if let Some(credit) = &link.credit
-            && !credit.take(|| Waiter::consumer(queue, key))
+            && !credit.take(link.settles, || Waiter::consumer(queue, key))
         {
             self.state.consumers.block(key);
             return Err(Box::new(message));
         }
         let settles = link.settles;
-        let delivery = self.take(queue, id, Some(key), settles, message, bytes);
+        let delivery = self.take(id, Some(key), settles, message, bytes);
         if let Some(link) = self.links.get_mut(&key) {
             link.pending_bytes += delivery.bytes();
             link.pending.push(delivery);
@@ -386,22 +426,12 @@ impl Inner {
 
     fn take(
         &mut self,
-        queue: &Arc<Queue>,
         id: DeliveryId,
         consumer: Option<stafett_queue::ConsumerKey>,
         settles: bool,
         message: StoredMessage,
         bytes: u32,
     ) -> Delivery {
-        if queue.outlives()
-            && let Some(mark) = self.state.lane_mut(id.lane).mark_ahead()
-            && let Some(hub) = queue.hub.upgrade()
-        {
-            // How far messages are handed out from now on, before the first of them is.
-            let mut changes = Changes::default();
-            changes.mark(id.lane, mark);
-            self.store_at_once(&hub, queue, &changes);
-        }
         let Self { state, changes, .. } = self;
         let handed = state.hand_out(id, consumer, settles, bytes, changes);
         Delivery {
@@ -412,23 +442,14 @@ impl Inner {
         }
     }
 
-    /// Stores that messages are about to be there that end with this run of the program, before the first of them.
-    pub(super) fn note_transient(&mut self, hub: &Queues, queue: &Queue) {
+    /// Stores that messages are about to be there that end with this run of the program, before the first of
+    /// them.
+    pub(super) fn note_transient(&mut self, hub: &Queues, queue: &Arc<Queue>) {
         self.holds_transient = true;
         let mut changes = Changes::default();
         changes.holds_transient();
-        self.store_at_once(hub, queue, &changes);
-    }
-
-    /// Stores a change before anything that is stored later.
-    fn store_at_once(&mut self, hub: &Queues, queue: &Queue, changes: &Changes) {
-        let delta = changes.encode();
-        self.changed_bytes += delta.len();
-        let frame = state_frame(queue, Change::Delta(delta.into()));
-        drop(
-            hub.journal
-                .append(vec![Append::state([frame], StateWait::Written)]),
-        );
+        // Refused, it is stored with what is stored next.
+        let _ = self.store_at_once(hub, queue, changes);
     }
 
     /// Whether there are more messages than there may be, and the oldest has to go.
@@ -487,7 +508,8 @@ impl Inner {
             Some(Ok(run)) if run.next.0 > from => {
                 self.read_of(missing).fill(&hub.kept, lane, from, run);
             }
-            // The log goes on behind a gap after a start that may have lost something, and nothing is behind it yet.
+            // The log goes on behind a gap after a start that may have lost something, and nothing is behind
+            // it yet.
             Some(Ok(run)) if run.bounds.is_some_and(|bounds| bounds.end.0 > from) => {
                 let end = run.bounds.map_or(from, |bounds| bounds.end.0);
                 if is_wanted {
@@ -499,21 +521,31 @@ impl Inner {
                     hub.metrics.lost.inc_by(state.start_at(lane, start.0, changes));
                 }
             }
-            Some(Err(ReadError::Damaged { log, to, .. })) if to.0 > from => {
-                tracing::error!("queue {}: {log} is damaged from {from} to {to}", queue.name);
+            Some(Err(ReadError::Damaged {
+                log,
+                from: damaged,
+                to,
+            })) if to.0 > from => {
+                tracing::error!("queue {}: {log} is damaged from {damaged} to {to}", queue.name);
                 if is_wanted {
-                    hub.metrics.lost.inc_by(to.0 - from);
+                    // Between the two may be a hole, where there never was anything.
+                    hub.metrics.lost.inc_by(to.0.saturating_sub(damaged.0.max(from)));
                     state.skip(missing, to.0, changes);
                 }
             }
             Some(Ok(_) | Err(_)) | None => {
                 tracing::error!("queue {} cannot be read at {from}: it is tried again", queue.name);
-                self.forget_read();
-                self.getters.clear();
-                self.stalled_until = hub.clock.now_ms() + STALLED_MS;
-                self.wake_at(hub, queue, self.stalled_until);
+                self.stall(hub, queue);
             }
         }
+    }
+
+    /// Hands out nothing for a while.
+    fn stall(&mut self, hub: &Queues, queue: &Arc<Queue>) {
+        self.forget_read();
+        self.getters.clear();
+        self.stalled_until = hub.clock.now_ms() + STALLED_MS;
+        self.wake_at(hub, queue, self.stalled_until);
     }
 
     /// Puts what was handed out where it is taken from.
@@ -534,10 +566,10 @@ impl Inner {
 }
 
 /// A change of a queue's stored state.
-pub(super) fn state_frame(queue: &Queue, change: Change) -> Frame {
-    Frame::State(StateChange {
-        space: STATE_SPACE,
-        key: bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()),
+pub(super) fn delivery_frame(queue: &Queue, change: Change) -> Frame {
+    state_frame(
+        spaces::DELIVERIES,
+        bytes::Bytes::copy_from_slice(&queue.id.0.to_be_bytes()),
         change,
-    })
+    )
 }

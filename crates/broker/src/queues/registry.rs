@@ -3,47 +3,39 @@
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use hashbrown::HashTable;
 use prometheus_client::registry::Registry;
-use stafett_journal::{
-    Append, Change, Frame, Journal, LogSpec, Retention, Space, StateChange, StateSpace, StateWait, Ticket,
-};
-use stafett_model::{Durability, Epoch, Message};
+use stafett_journal::{Append, Change, Frame, Journal, LogSpec, Retention, Space, StateWait, Ticket};
+use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
+use stafett_store::{NotStored, spaces, state_frame};
+use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::clock::WallClock;
+use super::clock::Clock;
 use super::cursor::Kept;
 use super::definition::{OwnerId, QueueId};
 use super::flush::{self, Dirty};
 use super::leaving::Removing;
-pub use super::load::LoadQueuesError;
 use super::metrics::{QueueMetrics, Standing};
 use super::publication::Targets;
-use super::queue::Queue;
+use super::queue::{Inner, Queue};
 use super::shard::{self, Shards};
 use super::timer::{self, Timer};
-use crate::broker::NotStored;
-use crate::namespace::Namespace;
-use crate::topic::{TopicId, TopicSettings};
-use crate::topics::Topics;
 
-/// Definitions of queues: key queue id (big-endian), value [`Definition::encode`].
-pub(super) const QUEUE_SPACE: StateSpace = StateSpace(5);
-/// What of them is settled: key queue id (big-endian), as `stafett_queue::change` has it.
-pub(super) const STATE_SPACE: StateSpace = StateSpace(6);
+pub use super::load::LoadQueuesError;
 
 /// Queues of a namespace that are deleted before others have their turn.
 const DELETED_TOGETHER: usize = 64;
 
 /// Finds out where a message goes. Implemented by who knows exchanges and bindings.
 pub trait Route: Send + Sync + std::fmt::Debug {
-    /// Where a message goes that is published to an exchange; where `by_more_keys`, by the further routing keys as well
-    /// that it came with.
+    /// Where a message goes that is published to an exchange; where `by_more_keys`, by the further routing
+    /// keys as well that it came with.
     fn targets(
         &self,
         namespace: &Namespace,
@@ -56,8 +48,8 @@ pub trait Route: Send + Sync + std::fmt::Debug {
     /// Whether there is such a namespace.
     fn has_namespace(&self, namespace: &Namespace) -> bool;
 
-    /// Forgets what leads to a queue: calls `append` once, with what is to be stored together with the queue's deletion. True if
-    /// that is not all: then [`Route::forget_more`] goes on once the queue is gone.
+    /// Forgets what leads to a queue: calls `append` once, with what is to be stored together with the
+    /// queue's deletion. True if that is not all: then [`Route::forget_more`] goes on once the queue is gone.
     fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
 
     /// Forgets some more of what led to a queue that is gone. False if that was all.
@@ -74,23 +66,26 @@ pub struct Queues {
     pub(super) topics: Arc<Topics>,
     pub(super) no_settings: Arc<TopicSettings>,
     pub(super) epoch: Epoch,
-    pub(super) clock: WallClock,
+    pub(super) clock: Arc<Clock>,
     pub(super) metrics: QueueMetrics,
     pub(super) router: OnceLock<Arc<dyn Route>>,
     pub(super) kept: Arc<Kept>,
     pub(super) dirty: Dirty,
     pub(super) timer: Timer,
     pub(super) tasks: TaskTracker,
-    table: RwLock<HashTable<Arc<Queue>>>,
+    table: SharedLock<HashTable<Arc<Queue>>>,
     hash: RandomState,
-    pub(super) owned: Mutex<HashMap<OwnerId, Vec<Arc<Queue>>>>,
-    pub(super) over: Mutex<HashMap<TopicId, Vec<Arc<Queue>>>>,
-    /// Held for reading while appends are staged, so that no queue goes between being looked at and being written to.
-    going: RwLock<()>,
+    pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
+    pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
+    /// Held for reading while appends are staged, so that no queue goes between being looked at and being
+    /// written to.
+    going: SharedLock<()>,
     /// Queues that are gone, with something left that led to them. Nobody takes their names meanwhile.
-    pub(super) leaving: Mutex<Vec<Arc<Queue>>>,
+    pub(super) leaving: Lock<Vec<Arc<Queue>>>,
     pub(super) shards: Shards,
     durability: Durability,
+    /// Bytes of a batch, as the journal wants it.
+    pub(super) batch_bytes: usize,
     last_owner: AtomicU64,
     /// Messages that came and were numbered, in this run of the program.
     pub(super) arrivals: AtomicU64,
@@ -114,30 +109,33 @@ pub enum DeleteQueueError {
 }
 
 impl Queues {
-    /// Loads what is stored and starts to keep time. Call it within a runtime. What does not outlive a restart is freed.
+    /// Loads what is stored and starts to keep time. Call it within a runtime. What does not outlive a
+    /// restart is freed.
     pub(crate) fn open(
         journal: Arc<dyn Journal>,
         topics: Arc<Topics>,
         durability: Durability,
+        clock: Arc<Clock>,
     ) -> Result<Arc<Self>, LoadQueuesError> {
         let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let queues = Arc::new(Self {
             epoch: journal.epoch(),
-            clock: WallClock::start(),
+            clock,
             metrics: QueueMetrics::default(),
             router: OnceLock::new(),
             kept: Arc::default(),
             dirty: Dirty::default(),
             timer: Timer::default(),
             tasks: TaskTracker::new(),
-            table: RwLock::default(),
+            table: SharedLock::default(),
             hash: RandomState::new(),
-            owned: Mutex::default(),
-            over: Mutex::default(),
-            going: RwLock::default(),
-            leaving: Mutex::default(),
+            owned: Lock::default(),
+            over: Lock::default(),
+            going: SharedLock::default(),
+            leaving: Lock::default(),
             shards: Shards::new(&*journal, parallel),
             durability,
+            batch_bytes: journal.batch_bytes(),
             last_owner: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
             count: AtomicUsize::new(0),
@@ -195,7 +193,8 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
-    /// The first `count` queues by namespace and name, of one namespace or of all, behind the one that `after` names.
+    /// The first `count` queues by namespace and name, of one namespace or of all, behind the one that
+    /// `after` names.
     pub fn page(
         &self,
         only: Option<&Namespace>,
@@ -221,7 +220,7 @@ impl Queues {
     }
 
     /// The queue is used now: its time without use begins anew.
-    pub(super) fn use_now(&self, queue: &Arc<Queue>) {
+    pub fn use_now(&self, queue: &Arc<Queue>) {
         if queue.settings.expires_ms.is_some() {
             let mut inner = queue.lock();
             inner.used_ms = self.clock.now_ms();
@@ -244,7 +243,15 @@ impl Queues {
         if queue.exclusive.is_some_and(|known| known != owner) {
             return Err(DeleteQueueError::Locked);
         }
-        let (ready, removing) = self.remove(&queue, if_unused, if_empty)?;
+        let (ready, removing) = self.remove(&queue, |inner| {
+            if if_unused && !inner.state.consumers.is_empty() {
+                Err(DeleteQueueError::InUse)
+            } else if if_empty && inner.state.ready() > 0 {
+                Err(DeleteQueueError::NotEmpty)
+            } else {
+                Ok(())
+            }
+        })?;
         removing.stored().await?;
         Ok(ready)
     }
@@ -257,7 +264,7 @@ impl Queues {
             // One may be gone by now.
             let removing = some
                 .iter()
-                .filter_map(|queue| self.remove(queue, false, false).ok());
+                .filter_map(|queue| self.remove(queue, |_| Ok(())).ok());
             let removing: Vec<_> = removing.map(|(_, removing)| removing).collect();
             for removing in removing {
                 removing.stored().await?;
@@ -269,60 +276,52 @@ impl Queues {
 
     /// Deletes what an owner had for itself.
     pub fn close_owner(self: &Arc<Self>, owner: OwnerId) {
-        let had = self
-            .owned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&owner);
+        let had = self.owned.lock().remove(&owner);
         for queue in had.unwrap_or_default() {
             // It may be gone by now.
-            drop(self.remove(&queue, false, false));
+            drop(self.remove(&queue, |_| Ok(())));
         }
     }
 
-    /// Deletes a queue that nobody uses any more, if that is still so.
-    pub(super) fn delete_soon(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let unused = {
-            let inner = queue.lock();
-            let idle = queue.unused_at(&inner);
-            inner.state.consumers.is_empty()
-                && ((queue.auto_delete && inner.had_consumer)
-                    || idle.is_some_and(|at| at <= self.clock.now_ms()))
-        };
-        if unused {
-            drop(self.remove(queue, true, false));
-        }
+    /// Deletes a queue that is not used any more. If it was used meanwhile, the timer looks at it again.
+    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let now_ms = self.clock.now_ms();
+        let removed = self.remove(queue, |inner| {
+            let is_left = inner.state.consumers.is_empty() && queue.auto_delete && inner.had_consumer;
+            match queue.unused_at(inner) {
+                _ if is_left => Ok(()),
+                Some(at) if at <= now_ms => Ok(()),
+                Some(at) => {
+                    inner.wake_at(self, queue, at);
+                    Err(DeleteQueueError::InUse)
+                }
+                None => Err(DeleteQueueError::InUse),
+            }
+        });
+        // What is refused is tried again by the task that stores.
+        drop(removed);
     }
 
+    /// Deletes a queue, if `check` has nothing against it under the queue's lock.
     pub(super) fn remove(
         self: &Arc<Self>,
         queue: &Arc<Queue>,
-        if_unused: bool,
-        if_empty: bool,
+        check: impl FnOnce(&mut Inner) -> Result<(), DeleteQueueError>,
     ) -> Result<(u64, Removing), DeleteQueueError> {
         let router = self.router.get();
         let (ready, ticket, has_more) = {
-            let _alone = self.going.write().unwrap_or_else(PoisonError::into_inner);
+            let _alone = self.going.write();
             let mut inner = queue.lock();
             if queue.is_deleted() {
                 return Err(DeleteQueueError::NoSuchQueue);
             }
-            if if_unused && !inner.state.consumers.is_empty() {
-                return Err(DeleteQueueError::InUse);
-            }
             inner.look_at_logs(self);
+            check(&mut inner)?;
             let ready = inner.state.ready();
-            if if_empty && ready > 0 {
-                return Err(DeleteQueueError::NotEmpty);
-            }
             queue.end(&mut inner);
             let own = queue.own_logs(&inner);
-            let logs = own
-                .into_iter()
-                .map(|(_, first)| Frame::DeleteLogs { first, count: 1 });
-            let mut frames: Vec<Frame> = logs.collect();
-            frames.push(definition_frame(queue.id, Change::Delete));
-            frames.push(super::pump::state_frame(queue, Change::Delete));
+            let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
+            frames.push(super::pump::delivery_frame(queue, Change::Delete));
             drop(inner);
             let (ticket, has_more) = self.store_removal(queue, frames);
             let hash = self.hash_queue(queue);
@@ -339,7 +338,7 @@ impl Queues {
         self.hide(queue);
         self.lift(queue);
         if let Some(owner) = queue.exclusive {
-            let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut owned = self.owned.lock();
             if let Some(queues) = owned.get_mut(&owner) {
                 queues.retain(|known| !Arc::ptr_eq(known, queue));
                 if queues.is_empty() {
@@ -367,8 +366,12 @@ impl Queues {
         };
         let mut ticket = None;
         let mut append = |forget: Vec<Frame>| {
-            let frames = frames.drain(..).chain(forget);
-            ticket = Some(self.journal.append(vec![Append::state(frames, wait)]));
+            let frames: Vec<Frame> = frames.drain(..).chain(forget).collect();
+            let staged = self.journal.append(vec![Append::state(frames.clone(), wait)]);
+            if staged.glance().committed() == Some(false) {
+                self.dirty.push_refused(frames);
+            }
+            ticket = Some(staged);
         };
         let has_more = if let Some(router) = self.router.get() {
             router.forget(queue, &mut append)
@@ -381,7 +384,7 @@ impl Queues {
 
     /// While this is held, no queue and no log of one goes.
     pub(super) fn there(&self) -> std::sync::RwLockReadGuard<'_, ()> {
-        self.going.read().unwrap_or_else(PoisonError::into_inner)
+        self.going.read()
     }
 
     /// Lets a queue hand out soon.
@@ -394,7 +397,7 @@ impl Queues {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.flush_all();
+        self.flush_all().await;
     }
 
     pub(crate) fn stopped(&self) -> CancellationToken {
@@ -443,11 +446,11 @@ impl Queues {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, HashTable<Arc<Queue>>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
+        self.table.read()
     }
 
     pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
-        self.table.write().unwrap_or_else(PoisonError::into_inner)
+        self.table.write()
     }
 }
 
@@ -491,9 +494,9 @@ pub(super) fn is(queue: &Queue, namespace: &Namespace, name: &str) -> bool {
 }
 
 pub(super) fn definition_frame(id: QueueId, change: Change) -> Frame {
-    Frame::State(StateChange {
-        space: QUEUE_SPACE,
-        key: Bytes::copy_from_slice(&id.0.to_be_bytes()),
+    state_frame(
+        spaces::QUEUES,
+        Bytes::copy_from_slice(&id.0.to_be_bytes()),
         change,
-    })
+    )
 }

@@ -1,5 +1,5 @@
-//! After a start: what is left of messages that ended with the run of the program before, and holes in the logs, is
-//! taken out of the counts. It goes on beside everything else, a read at a time.
+//! After a start: what is left of messages that ended with the run of the program before, and holes in the
+//! logs, is taken out of the counts. It goes on beside everything else, a read at a time.
 
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ impl Queues {
 
 async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
     let lanes = queue.lock().logs.clone();
+    let mut is_complete = true;
     for lane in lanes {
         let (mut at, end) = {
             let inner = queue.lock();
@@ -62,7 +63,10 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
                         break;
                     }
                     // What cannot be read is the business of whoever hands it out.
-                    _ => break,
+                    _ => {
+                        is_complete = false;
+                        break;
+                    }
                 },
                 Err(_) => return,
             };
@@ -74,7 +78,11 @@ async fn scan(hub: &Arc<Queues>, queue: &Arc<Queue>) {
             tokio::task::yield_now().await;
         }
     }
-    queue.lock().holds_transient = false;
+    {
+        let mut inner = queue.lock();
+        // What has come since the start may not end with it, nor what could not be read.
+        inner.holds_transient = inner.has_new_transient || !is_complete;
+    }
     queue.pump();
 }
 

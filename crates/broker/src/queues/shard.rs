@@ -1,9 +1,9 @@
 //! Lets queues know that their logs grew, or that they may go on: some tasks, each for a part of the queues.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use stafett_journal::{Journal, Watch};
-use stafett_model::LogId;
+use stafett_model::{Lock, LogId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -20,8 +20,8 @@ pub(super) struct Shards {
 #[derive(Debug)]
 pub(super) struct Shard {
     watch: Watch,
-    queues: Mutex<Watched>,
-    woken: Mutex<Vec<Arc<Queue>>>,
+    queues: Lock<Watched>,
+    woken: Lock<Vec<Arc<Queue>>>,
     wake: Notify,
 }
 
@@ -39,8 +39,8 @@ impl Shards {
         let shard = |_| {
             Arc::new(Shard {
                 watch: journal.watch(),
-                queues: Mutex::default(),
-                woken: Mutex::default(),
+                queues: Lock::default(),
+                woken: Lock::default(),
                 wake: Notify::new(),
             })
         };
@@ -63,11 +63,7 @@ impl Shards {
     /// Lets a queue hand out soon.
     pub(super) fn wake(&self, queue: &Arc<Queue>) {
         let Some(shard) = self.of(queue) else { return };
-        shard
-            .woken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(queue));
+        shard.woken.lock().push(Arc::clone(queue));
         shard.wake.notify_one();
     }
 
@@ -113,11 +109,11 @@ impl Watched {
 
 impl Shard {
     fn lock_queues(&self) -> std::sync::MutexGuard<'_, Watched> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 
     fn take_woken(&self) -> Vec<Arc<Queue>> {
-        std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.woken.lock())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Messages that somebody takes without being a consumer, and what becomes of them if he goes away in the middle.
+//! Messages that somebody takes without being a consumer, and what becomes of them if he goes away in the
+//! middle.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.receiver.close();
-        // What was given to him and he never saw goes back. It may have been settled with that: then it is gone.
+        // What was given to him and he never saw goes back. It may have been settled with that: then it is
+        // gone.
         if let Ok(Some((delivery, _))) = self.receiver.try_recv() {
             self.queue.untake(&[delivery.id]);
         }
@@ -73,7 +75,8 @@ fn give_back(queue: &Arc<Queue>, deliveries: &[Delivery]) {
 }
 
 impl Queue {
-    /// Takes up to `count` messages from the front, and no more than `bytes_max` of them; the last may go beyond.
+    /// Takes up to `count` messages from the front, and no more than `bytes_max` of them; the last may go
+    /// beyond.
     pub(crate) async fn take_some(self: &Arc<Self>, count: usize, bytes_max: usize) -> Taken {
         let mut taken = Taken {
             queue: Arc::clone(self),

@@ -2,18 +2,23 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
+use std::time::Duration;
 
+use stafett_model::Lock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::queue::{Inner, Queue};
 use super::registry::Queues;
 
+/// From one look at the system's clock to the next.
+const FOLLOW: Duration = Duration::from_secs(1);
+
 /// When queues want to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    entries: Mutex<BinaryHeap<Entry>>,
+    entries: Lock<BinaryHeap<Entry>>,
     wake: Arc<Notify>,
 }
 
@@ -60,7 +65,7 @@ impl Timer {
         }
     }
 
-    fn pop_due(&self, now_ms: i64) -> Option<Weak<Queue>> {
+    pub(super) fn pop_due(&self, now_ms: i64) -> Option<Weak<Queue>> {
         let mut entries = self.lock();
         if entries.peek()?.at_ms > now_ms {
             return None;
@@ -73,7 +78,7 @@ impl Timer {
     }
 
     fn lock(&self) -> MutexGuard<'_, BinaryHeap<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 
@@ -107,7 +112,7 @@ impl Queue {
             }
         };
         if unused {
-            hub.delete_soon(self);
+            hub.delete_unused(self);
         } else {
             self.pump();
         }
@@ -124,18 +129,34 @@ impl Queue {
     }
 }
 
+impl Queues {
+    /// Looks at all heads again: messages of earlier runs expire by the wall clock.
+    fn on_clock_set(&self) {
+        for queue in self.all() {
+            let mut inner = queue.lock();
+            inner.head_expires = None;
+            if inner.may_expire && inner.state.ready() > 0 {
+                self.wake(&queue);
+            }
+        }
+    }
+}
+
 /// Runs until the queues are dropped or stopped.
 pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
     let Some((wake, clock)) = queues
         .upgrade()
-        .map(|queues| (Arc::clone(&queues.timer.wake), queues.clock))
+        .map(|queues| (Arc::clone(&queues.timer.wake), Arc::clone(&queues.clock)))
     else {
         return;
     };
     loop {
         let first = {
             let Some(queues) = queues.upgrade() else { return };
-            let now_ms = queues.clock.now_ms();
+            if clock.follow() {
+                queues.on_clock_set();
+            }
+            let now_ms = clock.now_ms();
             while let Some(queue) = queues.timer.pop_due(now_ms) {
                 if let Some(queue) = queue.upgrade() {
                     queue.tick(&queues);
@@ -143,16 +164,12 @@ pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
             }
             queues.timer.first()
         };
-        let due = async {
-            match first {
-                Some(at) => tokio::time::sleep_until(clock.instant(at)).await,
-                None => std::future::pending().await,
-            }
-        };
+        let look = tokio::time::Instant::now() + FOLLOW;
+        let due = first.map_or(look, |at| clock.instant(at).min(look));
         tokio::select! {
             () = stop.cancelled() => return,
             () = wake.notified() => {}
-            () = due => {}
+            () = tokio::time::sleep_until(due) => {}
         }
     }
 }

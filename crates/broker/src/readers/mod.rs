@@ -1,7 +1,9 @@
-//! Readers: whoever goes through a stored topic from a place of its own and is given its messages as credit allows.
+//! Readers: whoever goes through a stored topic from a place of its own and is given its messages as credit
+//! allows.
 //!
-//! Reading changes nothing: any number of readers share a topic, each with its own place, and what one is given all others
-//! are given too. A place is not stored; whoever wants to go on later says from which offset.
+//! Reading changes nothing: any number of readers share a topic, each with its own place, and what one is
+//! given all others are given too. A place is not stored; whoever wants to go on later says from which
+//! offset.
 //!
 //! ```text
 //!            ┌ the log grew          (watch)
@@ -21,18 +23,20 @@ pub mod start;
 pub mod wanted;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use stafett_journal::Journal;
+use stafett_model::Lock;
+use stafett_topics::{Topic, TopicId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::queues::Outbox;
 use crate::queues::cursor::Kept;
-use crate::topic::{Topic, TopicId};
+
 pub use reader::{Reader, ReaderSpec, Reading};
 pub use start::Start;
 pub use wanted::Wanted;
@@ -41,7 +45,7 @@ pub use wanted::Wanted;
 #[derive(Debug)]
 pub struct Readers {
     journal: Arc<dyn Journal>,
-    by_topic: Mutex<HashMap<TopicId, Vec<Weak<Reader>>>>,
+    by_topic: Lock<HashMap<TopicId, Vec<Weak<Reader>>>>,
     kept: Arc<Kept>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -59,7 +63,7 @@ impl Readers {
     pub(crate) fn new(journal: Arc<dyn Journal>) -> Arc<Self> {
         Arc::new(Self {
             journal,
-            by_topic: Mutex::default(),
+            by_topic: Lock::default(),
             kept: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -145,7 +149,7 @@ impl Readers {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TopicId, Vec<Weak<Reader>>>> {
-        self.by_topic.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_topic.lock()
     }
 }
 

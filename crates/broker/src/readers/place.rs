@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use stafett_journal::{Bounds, Journal};
 use stafett_model::LogId;
+use stafett_topics::Topic;
 
 use super::reader::ReaderSpec;
 use super::start::{self, Start};
-use crate::topic::Topic;
 
 /// A partition that is read.
 #[derive(Debug, Clone, Copy)]

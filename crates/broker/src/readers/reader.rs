@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use stafett_model::StoredMessage;
+use stafett_model::{Lock, StoredMessage};
+use stafett_topics::{Topic, TopicId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,6 @@ use super::Readers;
 use super::start::Start;
 use super::wanted::Wanted;
 use crate::queues::outbox::{Event, Outbox};
-use crate::topic::{Topic, TopicId};
 
 /// What a reader wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,7 +37,7 @@ pub struct Reader {
     pub(super) wake: Notify,
     pub(super) ended: CancellationToken,
     /// The topic as it has become since it was last looked at.
-    grown: Mutex<Option<Arc<Topic>>>,
+    grown: Lock<Option<Arc<Topic>>>,
 }
 
 /// A reader's life; dropping it ends the reader.
@@ -58,7 +58,7 @@ impl Reader {
             in_flight: AtomicU32::new(0),
             wake: Notify::new(),
             ended: CancellationToken::new(),
-            grown: Mutex::default(),
+            grown: Lock::default(),
         })
     }
 
@@ -93,13 +93,13 @@ impl Reader {
     }
 
     pub(super) fn follow(&self, topic: &Arc<Topic>) {
-        *self.grown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(topic));
+        *self.grown.lock() = Some(Arc::clone(topic));
         self.go_on();
     }
 
     /// The topic, if it has grown since this was last asked.
     pub(super) fn take_grown(&self) -> Option<Arc<Topic>> {
-        self.grown.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.grown.lock().take()
     }
 
     /// Its topic is gone, and whoever listens is told.

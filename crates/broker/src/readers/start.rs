@@ -18,7 +18,8 @@ pub enum Start {
     Next,
     /// At an offset; with the nearest one where that is not, or not yet, there.
     Offset(u64),
-    /// With the first message of this time or a later one, ms since 1970; if there is none, with what comes from now on.
+    /// With the first message of this time or a later one, ms since 1970; if there is none, with what comes
+    /// from now on.
     Time(i64),
 }
 

@@ -1,11 +1,12 @@
-//! What is read of a group's commits is what is stored, and nothing else, in whatever order the journal decides.
+//! What is read of a group's commits is what is stored, and nothing else, in whatever order the journal
+//! decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stafett_broker::groups::{CommittedBy, Committing, NewCommit};
-use stafett_broker::{Broker, BrokerSettings, GroupError, Groups, NewTopic, TopicId, TopicSettings};
+use stafett_broker::{Broker, BrokerSettings, NewTopic, TopicId, TopicSettings};
+use stafett_groups::{CommittedBy, Committing, GroupError, Groups, NewCommit};
 use stafett_journal::{Journal, MemoryJournal, UndecidedJournal};
 
 const NOBODY: CommittedBy<'static> = CommittedBy {

@@ -8,18 +8,25 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use stafett_broker::{
-    AlterError, Broker, BrokerSettings, CreateError, DeleteError, GrowError, NewTopic, Scope, Topic,
+    AlterError, Broker, BrokerSettings, CreateError, DeleteError, GrowError, NewTopic, Scope, Topic, TopicId,
     TopicSettings,
 };
-use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
+use stafett_journal::{
+    Append, Change, DiskJournal, Frame, Journal, LogSpec, MemoryJournal, Metrics, Outcome, Settings,
+    StateChange, StateSpace, StateWait, UndecidedJournal,
+};
+use stafett_model::Durability;
 
-async fn start(folder: &Path) -> Arc<Broker> {
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         segment_bytes: 4 << 20,
         disk_free_bytes_min: 0,
         ..Settings::default()
-    };
-    let journal: Arc<dyn Journal> = Arc::new(DiskJournal::open(folder, settings, Metrics::new()).unwrap());
+    }
+}
+
+async fn start(folder: &Path) -> Arc<Broker> {
+    let journal: Arc<dyn Journal> = Arc::new(DiskJournal::open(folder, settings(), Metrics::new()).unwrap());
     Arc::new(Broker::start(journal, BrokerSettings::default()).await.unwrap())
 }
 
@@ -152,4 +159,105 @@ async fn settings_of_a_scope_are_forgotten_with_the_last_of_them() {
     let broker = start(folder.path()).await;
     assert_eq!(broker.scopes(), []);
     stop(broker).await;
+}
+
+/// A deletion can be lost with a part of the journal. The topic that took the name since then keeps it,
+/// whatever its id is.
+#[tokio::test]
+async fn of_two_definitions_with_one_name_the_later_one_is_served() {
+    for ids in [[1, 2], [2, 1]] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = DiskJournal::open(folder.path(), settings(), Metrics::new()).unwrap();
+        let logs = ids.map(|_| journal.allocate(1));
+        for (id, first) in ids.into_iter().zip(logs) {
+            let topic = Topic::new(TopicId(id), "name".into(), first, 1, Arc::default());
+            let put = StateChange {
+                space: StateSpace(1),
+                key: id.to_be_bytes().to_vec().into(),
+                change: Change::Put(topic.encode().into()),
+            };
+            let create = Frame::CreateLogs {
+                first,
+                count: 1,
+                spec: LogSpec::default(),
+            };
+            let append = Append::state([create, Frame::State(put)], StateWait::Synced);
+            let outcomes = journal.append(vec![append]).await;
+            assert!(matches!(outcomes[..], [Outcome::Committed(_)]));
+        }
+        drop(journal);
+        let broker = start(folder.path()).await;
+        assert_eq!(broker.topics().named("name").unwrap().log(0), Some(logs[1]));
+        stop(broker).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_is_created_while_settings_change_follows_them_once_there_is_space_to_store_that() {
+    let journal = Arc::new(UndecidedJournal::default());
+    let shared: Arc<dyn Journal> = Arc::<UndecidedJournal>::clone(&journal);
+    let broker = Broker::start(shared, BrokerSettings::default()).await;
+    let broker = Arc::new(broker.unwrap());
+    let level = |settings: &TopicSettings| {
+        Ok::<_, Infallible>(TopicSettings {
+            durability: Some(Durability::Os),
+            ..settings.clone()
+        })
+    };
+    journal.hold();
+    let decide = async {
+        while journal.undecided() < 2 {
+            tokio::task::yield_now().await;
+        }
+        // The settings first, with all that follows from them.
+        for _ in 0..100 {
+            journal.commit(1);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(broker.settings().logs.durability, Durability::Os);
+        journal.set_used_up(true);
+        journal.commit(0);
+    };
+    let work = async {
+        tokio::join!(
+            create(&broker, "t"),
+            broker.alter_scope(Scope::Cluster, level),
+            decide
+        )
+    };
+    let (created, altered, ()) = work.await;
+    assert!(created.is_ok() && altered.is_ok());
+    assert_eq!(journal.undecided(), 0, "refused");
+    journal.set_used_up(false);
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert_eq!(journal.undecided(), 1, "tried again");
+    journal.let_go();
+    journal.commit(0);
+}
+
+#[tokio::test]
+async fn a_topic_some_of_whose_logs_are_gone_can_be_deleted_and_made_again() {
+    let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
+    let broker = Arc::new(
+        Broker::start(Arc::clone(&journal), BrokerSettings::default())
+            .await
+            .unwrap(),
+    );
+    let wanted = || NewTopic {
+        partitions: Some(5),
+        ..new("t")
+    };
+    let topic = broker.create_topics(vec![wanted()]).await.remove(0).unwrap();
+    for partition in [0, 3] {
+        let first = topic.log(partition).unwrap();
+        let delete = Frame::DeleteLogs { first, count: 1 };
+        journal
+            .append(vec![Append::state([delete], StateWait::Written)])
+            .await;
+    }
+    broker.delete_topic(topic.id).await.unwrap();
+    for partition in 0..5 {
+        assert_eq!(journal.bounds(topic.log(partition).unwrap()), None);
+    }
+    broker.create_topics(vec![wanted()]).await.remove(0).unwrap();
 }

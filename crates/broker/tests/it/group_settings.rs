@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_broker::groups::GroupOverrides;
-use stafett_broker::groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
 use stafett_broker::{Broker, BrokerSettings, Scope, TopicSettings};
+use stafett_groups::GroupOverrides;
+use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
 use stafett_journal::{Journal, MemoryJournal};
 
 const SESSION: &str = "session";

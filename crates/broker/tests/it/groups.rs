@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_broker::groups::classic::{Join, Joined, Leave, NotJoined, Strategy, Sync};
-use stafett_broker::groups::{CommittedBy, NewCommit};
-use stafett_broker::{
-    Broker, BrokerSettings, GroupError, GroupSettings, Groups, NewTopic, Topic, TopicId, TopicSettings,
-};
+use stafett_broker::{Broker, BrokerSettings, NewTopic, Topic, TopicId, TopicSettings};
+use stafett_groups::classic::{Join, Joined, Leave, NotJoined, Strategy, Sync};
+use stafett_groups::{CommittedBy, GroupError, GroupSettings, Groups, NewCommit};
 use stafett_journal::{Journal, MemoryJournal};
 
 async fn start(journal: &Arc<MemoryJournal>, groups: GroupSettings) -> Arc<Broker> {

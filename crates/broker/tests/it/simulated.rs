@@ -1,4 +1,5 @@
-//! A broker on a disk that loses its power when a test says so, in time that stands still until everything waits for it.
+//! A broker on a disk that loses its power when a test says so, in time that stands still until everything
+//! waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,16 +1,18 @@
 //! A backup of a journal while it runs, and the way back.
 //!
-//! The segment that is being written is sealed, a checkpoint is stored, and then every segment is linked into the
-//! target and the checkpoint is copied there: no data is read or written. A file that a backup shares is never
-//! recycled. Backups and checkpoints take turns, and so do backups and the release of replaced segments.
+//! The segment that is being written is sealed, a checkpoint is stored, and then every segment is linked into
+//! the target and the checkpoint is copied there: no data is read or written, but for the front of the
+//! segment that is being written now, up to the position that the checkpoint covers. A file that a backup
+//! shares is never recycled. Backups and checkpoints take turns, and so do backups and the release of
+//! replaced segments.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::checkpoint::FILE as CHECKPOINT_FILE;
 use super::core::Core;
 use super::keeper;
-use super::real::{OpenDirectoryError, copy_into, link_into};
+use super::real::{OpenDirectoryError, copy_front, copy_into, link_into};
 use super::recovery::OpenError;
 use super::segment::{FileRole, SegmentKind};
 
@@ -26,6 +28,10 @@ pub struct BackupReport {
 pub enum BackupError {
     #[error("{0} exists: a backup is made into a new directory")]
     Exists(String),
+    #[error(
+        "{0} exists: a backup that was cut short has left it there; remove it, its files are links or copies"
+    )]
+    Unfinished(String),
     #[error("the backup could not be written: {0}")]
     Io(#[from] io::Error),
     #[error("the journal could not be brought into order for a backup: {0}")]
@@ -39,23 +45,68 @@ pub(crate) fn backup(core: &Core, source: &Path, target: &Path) -> Result<Backup
     // Until the files are linked, no later checkpoint is stored, and no segment is replaced or let go.
     let _turn = core.checkpoint.turn();
     keeper::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
+    let partial = partial_of(target)?;
+    let report = fill(core, source, &partial).and_then(|report| {
+        std::fs::rename(&partial, target)?;
+        sync_parent(target)?;
+        Ok(report)
+    });
+    if report.is_err() && partial.exists() {
+        // Its files are links: removing them takes nothing from the journal.
+        std::fs::remove_dir_all(&partial)?;
+    }
+    report
+}
+
+/// Makes the directory in which a backup is made until it is whole. One that is there is never used: its
+/// files may be those of the journal, which nothing may be written to.
+fn partial_of(target: &Path) -> Result<PathBuf, BackupError> {
     let partial = target.with_extension("partial");
-    std::fs::create_dir_all(&partial)?;
+    if let Some(parent) = partial.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::create_dir(&partial) {
+        Ok(()) => Ok(partial),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(BackupError::Unfinished(partial.display().to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes what a directory is called outlive a loss of power.
+fn sync_parent(directory: &Path) -> io::Result<()> {
+    match directory.parent() {
+        Some(parent) if parent != Path::new("") => std::fs::File::open(parent)?.sync_all(),
+        _ => std::fs::File::open(".")?.sync_all(),
+    }
+}
+
+/// Links the segments and copies the checkpoint. For who holds the turn.
+fn fill(core: &Core, source: &Path, partial: &Path) -> Result<BackupReport, BackupError> {
     let mut report = BackupReport::default();
+    // Appends went on: what the checkpoint covers may lie in a segment that is still being written.
+    let position = core.checkpointed();
     for segment in core.segments.all() {
-        let sidecar = segment.sidecar_role().name();
-        // Without a sidecar it is the segment that is being written now, which the checkpoint does not need.
-        if !source.join(&sidecar).exists() {
+        let (name, sidecar) = (segment.role().name(), segment.sidecar_role().name());
+        let is_arrival = segment.kind == SegmentKind::Arrival;
+        if is_arrival && segment.id > position.segment {
             continue;
         }
-        link_into(source, &segment.role().name(), &partial)?;
-        link_into(source, &sidecar, &partial)?;
+        let is_sealed = source.join(&sidecar).exists();
+        if is_sealed {
+            link_into(source, &sidecar, partial)?;
+        }
+        if is_arrival && segment.id == position.segment && !is_sealed {
+            copy_front(source, &name, partial, position.byte.into())?;
+        } else {
+            link_into(source, &name, partial)?;
+        }
         report.segments += 1;
-        report.bytes += std::fs::metadata(source.join(segment.role().name()))?.len();
+        report.bytes += std::fs::metadata(partial.join(&name))?.len();
     }
-    copy_into(source, CHECKPOINT_FILE, &partial)?;
-    std::fs::File::open(&partial)?.sync_all()?;
-    std::fs::rename(&partial, target)?;
+    copy_into(source, CHECKPOINT_FILE, partial)?;
+    std::fs::File::open(partial)?.sync_all()?;
     Ok(report)
 }
 
@@ -78,6 +129,8 @@ pub fn restore(backup: &Path, target: &Path) -> Result<super::check::CheckReport
             copy_into(backup, &name, target)?;
         }
     }
+    std::fs::File::open(target)?.sync_all()?;
+    sync_parent(target)?;
     super::check::check(target).map_err(|error| match error {
         OpenError::Directory(OpenDirectoryError::Io { error, .. }) | OpenError::Io(error) => {
             BackupError::Io(error)

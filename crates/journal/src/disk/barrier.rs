@@ -1,23 +1,43 @@
 //! What the engine itself puts into the queue: control frames, and waiting until everything before is synced.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
 use super::control::Control;
 use super::core::Core;
 use super::group::GROUP_HEAD_BYTES;
+use super::pool::Share;
 use super::prepare::control_frame;
 use super::queue::{Staged, StagedFrame, Wait};
 use super::stage::STATE_SYNC_WITHIN_MS;
 use crate::contract::Outcome;
 use crate::ticket::Ticket;
 
-/// Stages control frames that nobody waits for.
-pub(crate) fn append_control(core: &Core, control: Control) {
+/// Begins the run: its first frame says so. False if there is no segment for it, and no space to make one:
+/// then nothing is written, and every append is refused, until this is tried again and there is.
+pub(crate) fn begin_run(core: &Core) -> bool {
+    if let Err(error) = core.pool.ensure_spare() {
+        tracing::debug!(%error, "there is no segment to begin with");
+        return false;
+    }
+    let (boot, at) = (core.settings.boot, core.now_ms());
+    let epoch = core.epoch;
+    let is_staged = append_control(core, Control::Run { epoch, boot, at });
+    // Nothing is staged before that frame.
+    core.begun.store(is_staged, Ordering::Release);
+    is_staged
+}
+
+/// Stages control frames that nobody waits for. False if there is no space for them, or nothing is taken any
+/// more.
+pub(crate) fn append_control(core: &Core, control: Control) -> bool {
     let frame = control_frame(control);
     let bytes = frame.head.frame_bytes() + GROUP_HEAD_BYTES;
-    let charge = core.pool.take_space(bytes, true).unwrap_or(0);
+    let Some(charge) = core.pool.take_space(bytes, Share::Engine) else {
+        return false;
+    };
     let staged = Staged {
         frames: SmallVec::from_buf([frame]),
         settler: None,
@@ -32,9 +52,11 @@ pub(crate) fn append_control(core: &Core, control: Control) {
         charge,
         pinned_bytes: 0,
     };
-    if core.queue.push(staged) {
+    let is_staged = core.queue.push(staged);
+    if is_staged {
         core.queue.wake();
     }
+    is_staged
 }
 
 /// Stages a control frame and waits until it is synced. False if it may not be.
@@ -52,15 +74,23 @@ pub(crate) fn seal_synced(core: &Core) -> bool {
     stage_and_wait(core, SmallVec::new(), true)
 }
 
-/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may not be.
+/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may
+/// not be.
 fn stage_and_wait(core: &Core, frames: SmallVec<[StagedFrame; 1]>, seals: bool) -> bool {
+    if !core.has_begun() {
+        // Everything that there is was synced by recovery.
+        return frames.is_empty();
+    }
     let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {
         0 => 0,
         bytes => bytes + GROUP_HEAD_BYTES,
     };
     let charge = match bytes {
         0 => 0,
-        bytes => core.pool.take_space(bytes, true).unwrap_or(0),
+        bytes => match core.pool.take_space(bytes, Share::Engine) {
+            Some(charge) => charge,
+            None => return false,
+        },
     };
     let (ticket, settlers) = Ticket::new(1);
     for (settler, frames) in settlers.zip([frames]) {

@@ -1,23 +1,27 @@
 //! Looks through a stopped journal and says what it found; changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{self, Checkpoint, CheckpointError, SegmentState};
 use super::chunk::Table;
 use super::codec::usize_of;
 use super::control::Control;
+use super::dates;
 use super::frame::Kind;
 use super::index::{Indexer, sort};
 use super::position::{Position, SegmentId};
 use super::real::Directory;
 use super::recovery::OpenError;
-use super::scan::{Chain, EndReason, ScanEnd, ScannedGroup, scan};
+use super::scan::{Chain, EndReason, ScanEnd, ScannedFrame, ScannedGroup, scan};
 use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
 use super::sidecar::{EntryCursor, Sidecar, SidecarError};
 use super::storage::{Storage, StorageFile};
+use stafett_model::LogId;
+
 use crate::contract::{Change, Selection};
 
 /// What a look through a journal found.
@@ -32,6 +36,22 @@ pub struct CheckReport {
     /// Logs and pieces of state in the checkpoint.
     pub logs: u64,
     pub checkpoint: Option<String>,
+    /// Files of arrival segments that are gone, though nothing replaced them.
+    pub missing: Vec<String>,
+    /// Frames of logs that nothing defines.
+    pub unknown_frames: u64,
+}
+
+/// What the checkpoint says has to be there, and what the segments say beside that.
+#[derive(Debug, Default)]
+struct Known {
+    arrivals: BTreeSet<SegmentId>,
+    replaced: BTreeSet<SegmentId>,
+    next_log: u64,
+    position: Position,
+    /// Frames by log, of logs that the checkpoint does not know to have been.
+    beyond: BTreeMap<LogId, u64>,
+    created: BTreeSet<LogId>,
 }
 
 /// What was found in one segment.
@@ -72,6 +92,8 @@ impl CheckReport {
     /// Whether everything is as it should be.
     pub fn is_sound(&self) -> bool {
         self.checkpoint.is_none()
+            && self.missing.is_empty()
+            && self.unknown_frames == 0
             && self.segments.iter().all(|segment| {
                 segment.damage.is_none() && !matches!(segment.sidecar, SidecarReport::Damaged(_))
             })
@@ -102,6 +124,12 @@ impl fmt::Display for CheckReport {
         if let Some(damage) = &self.checkpoint {
             writeln!(f, "CHECKPOINT DAMAGED: {damage}")?;
         }
+        for file in &self.missing {
+            writeln!(f, "{file}  MISSING")?;
+        }
+        if self.unknown_frames > 0 {
+            writeln!(f, "{} frames of logs that nothing defines", self.unknown_frames)?;
+        }
         let (segments, spares) = (self.segments.len(), self.spares);
         writeln!(
             f,
@@ -119,7 +147,9 @@ impl fmt::Display for CheckReport {
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     let storage: Arc<dyn Storage> = Arc::new(Directory::open_existing(path)?);
     let mut report = CheckReport::default();
-    match look_at_checkpoint(&storage) {
+    let mut known = Known::default();
+    let mut behind: Option<(SegmentId, Chain)> = None;
+    match look_at_checkpoint(&storage, &mut known) {
         Ok(logs) => report.logs = logs,
         Err(error) => report.checkpoint = Some(error),
     }
@@ -129,13 +159,56 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
             report.spares += 1;
             continue;
         };
-        let segment = check_segment(&*storage, &*file, &name, (id, kind), chain)?;
+        known.arrivals.remove(&id);
+        // Up to its position the checkpoint lists what has to be there; behind, each segment follows the one
+        // before.
+        let follows = match behind {
+            Some((before, end)) => before < known.position.segment || end == chain,
+            None => known.position != Position::default() || chain == Chain::default(),
+        };
+        if kind == SegmentKind::Arrival && id > known.position.segment && !follows {
+            report.missing.push(format!("a segment before {name}"));
+        }
+        let (segment, end) = check_segment(&*storage, &*file, &name, (id, kind), chain, &mut known)?;
+        if kind == SegmentKind::Arrival {
+            behind = Some((id, end));
+        }
         report.groups += segment.groups;
         report.frames += segment.frames;
         report.bytes += segment.bytes;
         report.segments.push(segment);
     }
+    let missing = known.arrivals.difference(&known.replaced);
+    let missing = missing.map(|id| FileRole::Segment(SegmentKind::Arrival, *id).name());
+    report.missing.extend(missing);
+    let unknown = known
+        .beyond
+        .iter()
+        .filter(|(log, _)| !known.created.contains(log));
+    report.unknown_frames = unknown.map(|(_, frames)| frames).sum();
     Ok(report)
+}
+
+impl Known {
+    /// Notes which logs a frame is of, which it creates, and which segments it replaces.
+    fn note(&mut self, frame: &ScannedFrame) {
+        for entry in &frame.head.entries {
+            if entry.log.0 >= self.next_log {
+                *self.beyond.entry(entry.log).or_default() += 1;
+            }
+        }
+        if frame.head.kind != Kind::Control {
+            return;
+        }
+        match Control::decode(&frame.body) {
+            Some(Control::CreateLogs { first, count, .. }) => {
+                self.created
+                    .extend((first.0..first.0 + u64::from(count)).map(LogId));
+            }
+            Some(Control::Segments { removed, .. }) => self.replaced.extend(removed),
+            _ => {}
+        }
+    }
 }
 
 /// Visits the frames of the stopped journal in a directory, segment by segment, from a position on.
@@ -177,12 +250,25 @@ fn segments_of(storage: &dyn Storage) -> io::Result<Vec<(String, SegmentId, Segm
     Ok(segments)
 }
 
-fn look_at_checkpoint(storage: &Arc<dyn Storage>) -> Result<u64, String> {
+fn look_at_checkpoint(storage: &Arc<dyn Storage>, known: &mut Known) -> Result<u64, String> {
+    let names = storage.list().map_err(|error| error.to_string())?;
+    if !names.iter().any(|name| name == checkpoint::FILE) {
+        return Err("it is not there: the next start can only know what the segments say".into());
+    }
     let checkpoint = Checkpoint::open(Arc::clone(storage)).map_err(|error| error.to_string())?;
     let mut logs = 0;
     checkpoint
         .for_each_log(|_, _| logs += 1)
         .map_err(|error| error.to_string())?;
+    let rows = (|| Ok((checkpoint.meta()?, checkpoint.arrivals()?, checkpoint.segments()?)))();
+    let (meta, arrivals, segments) = rows.map_err(|error: CheckpointError| error.to_string())?;
+    known.next_log = meta.next_log;
+    known.position = meta.position;
+    known.arrivals.extend(arrivals.unwrap_or_default());
+    let removed = segments
+        .iter()
+        .filter(|(_, state)| *state == SegmentState::Removed);
+    known.replaced.extend(removed.map(|(id, _)| *id));
     Ok(logs)
 }
 
@@ -209,7 +295,8 @@ fn check_segment(
     name: &str,
     (id, kind): (SegmentId, SegmentKind),
     chain: Chain,
-) -> Result<SegmentReport, OpenError> {
+    known: &mut Known,
+) -> Result<(SegmentReport, Chain), OpenError> {
     let mut indexer = Indexer::new(id, chain);
     let (mut groups, mut frames) = (0, 0);
     let mut mark = Position::default();
@@ -218,6 +305,7 @@ fn check_segment(
         groups += 1;
         frames += group.frames.len() as u64;
         mark = mark.max(group.head.synced);
+        group.frames.iter().for_each(|frame| known.note(frame));
         if !indexer.group(&group) {
             not_whole.get_or_insert(group.byte);
         }
@@ -237,14 +325,15 @@ fn check_segment(
         not_whole.map(|byte| format!("a chunk of a batch in the group at byte {byte} is missing"))
     });
     let bytes = u64::from(end.byte).saturating_sub(SEGMENT_HEAD_BYTES as u64);
-    Ok(SegmentReport {
+    let report = SegmentReport {
         file: name.to_owned(),
         groups,
         frames,
         bytes,
         damage,
         sidecar,
-    })
+    };
+    Ok((report, end.chain))
 }
 
 /// A scan that ends before the sidecar says, or before what was synced, met damage.
@@ -304,7 +393,9 @@ fn dumped(name: &str, group: &ScannedGroup) -> Vec<DumpedFrame> {
                 } else {
                     fields.push(("body_bytes", frame.head.body_bytes.to_string()));
                 }
-                fields.push(("latest", frame.head.max_timestamp.to_string()));
+                let date = frame.head.date;
+                fields.push(("latest", dates::timestamp(date).to_string()));
+                fields.extend(dates::appended(date).map(|at| ("appended", at.to_string())));
             }
             Kind::Control => match Control::decode(&frame.body) {
                 Some(Control::State(change)) => {

@@ -1,10 +1,13 @@
-//! The checkpoint: what the journal would otherwise have to replay from its beginning, in an embedded database that is
-//! written behind. Nothing is acknowledged because of it. Each of its transactions stores the position that it covers.
+//! The checkpoint: what the journal would otherwise have to replay from its beginning, in an embedded
+//! database that is written behind. Nothing is acknowledged because of it. Each of its transactions stores
+//! the position that it covers.
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `meta` | name | bytes |
-//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers, epoch of its owner |
+//! | `meta` | `journal` | position, next log, next segment, the last run |
+//! | `meta` | `arrivals` | the arrival segments in force up to the position, 4 bytes each, little-endian |
+//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers (of earlier programs), epoch of its owner |
+//! | `producers` | log, producer | its last batches, and when it was seen (`producers.rs`) |
 //! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still be there |
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
@@ -12,16 +15,16 @@
 use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard};
 
-use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
-use stafett_model::{LogId, Offset};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction};
+use stafett_model::{Lock, LogId, Offset};
 
 use super::codec::{Reader, u32_of};
 use super::control::{decode_offset, decode_spec, encode_spec};
 use super::log::LogState;
 use super::position::{Position, SegmentId};
-use super::producers::Producers;
+use super::producers::{Changed, Producers};
 use super::storage::{Storage, StorageFile, read_exact_at};
 use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, StateSpace, StateUnreadable};
 
@@ -32,6 +35,8 @@ const CACHE_BYTES: usize = 4 << 20;
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LOGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("logs");
+/// Earlier programs had none.
+const PRODUCERS: TableDefinition<'_, (u64, i64), &[u8]> = TableDefinition::new("producers");
 const SEGMENTS: TableDefinition<'_, u32, u8> = TableDefinition::new("segments");
 const STATE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("state");
 const DELTAS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("deltas");
@@ -43,9 +48,12 @@ const REMOVED: u8 = 2;
 pub(crate) struct Checkpoint {
     storage: Arc<dyn Storage>,
     /// Gone after an error, until it could be opened again.
-    database: Mutex<Option<Database>>,
-    /// Held from gathering the changes to having stored them: checkpoints are stored in the order of their positions.
-    turn: Mutex<()>,
+    database: Lock<Option<Database>>,
+    /// The database was made by this start: there was none.
+    is_new: bool,
+    /// Held from gathering the changes to having stored them: checkpoints are stored in the order of their
+    /// positions.
+    turn: Lock<()>,
 }
 
 /// The checkpoint could not be read or stored.
@@ -58,8 +66,11 @@ pub(crate) struct CheckpointError(String);
 pub(crate) struct Changes {
     pub(crate) meta: Meta,
     pub(crate) logs: Vec<(LogId, Vec<u8>)>,
+    pub(crate) producers: Vec<(LogId, Vec<Changed>)>,
     pub(crate) deleted_logs: Vec<LogId>,
     pub(crate) state: Vec<StateAt>,
+    /// All arrival segments in force up to the position.
+    pub(crate) arrivals: Vec<SegmentId>,
     pub(crate) segments_added: Vec<SegmentId>,
     pub(crate) segments_removed: Vec<SegmentId>,
     /// Removed segments whose files are gone.
@@ -83,6 +94,8 @@ pub(crate) struct Meta {
     pub(crate) next_segment: u32,
     /// The last start of the program, and whether it ended with nothing left to write.
     pub(crate) run: RunInfo,
+    /// For how long it has been running in all ([`super::running`]).
+    pub(crate) running_ms: i64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -118,29 +131,32 @@ pub(crate) enum SegmentState {
 
 impl Checkpoint {
     pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<Self, CheckpointError> {
+        let is_new = !storage.list().map_err(failed)?.iter().any(|name| name == FILE);
         let database = open_database(&storage)?;
         Ok(Self {
             storage,
-            database: Mutex::new(Some(database)),
-            turn: Mutex::default(),
+            database: Lock::new(Some(database)),
+            is_new,
+            turn: Lock::default(),
         })
     }
 
+    /// Whether there was no checkpoint before this start.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     /// The turn, if nobody has it.
     pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.turn.try_lock() {
-            Ok(turn) => Some(turn),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.turn.try_lock()
     }
 
     pub(crate) fn store(&self, changes: &Changes) -> Result<(), CheckpointError> {
-        let mut slot = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.database.lock();
         let database = match slot.take() {
             Some(database) => database,
             None => open_database(&self.storage)?,
@@ -152,17 +168,31 @@ impl Checkpoint {
     }
 
     pub(crate) fn meta(&self) -> Result<Meta, CheckpointError> {
+        self.meta_row("journal", |bytes| match bytes {
+            None => Ok(Meta::default()),
+            Some(bytes) => Meta::decode(bytes).ok_or_else(|| failed("its meta row is malformed")),
+        })
+    }
+
+    /// Returns the arrival segments that have to be there; `None` if the program that stored the checkpoint
+    /// did not say.
+    pub(crate) fn arrivals(&self) -> Result<Option<Vec<SegmentId>>, CheckpointError> {
+        self.meta_row("arrivals", |bytes| Ok(bytes.map(decode_arrivals)))
+    }
+
+    fn meta_row<R>(
+        &self,
+        name: &str,
+        decode: impl FnOnce(Option<&[u8]>) -> Result<R, CheckpointError>,
+    ) -> Result<R, CheckpointError> {
         self.read(|database| {
             let table = database
                 .begin_read()
                 .map_err(failed)?
                 .open_table(META)
                 .map_err(failed)?;
-            let bytes = table.get("journal").map_err(failed)?;
-            match bytes {
-                None => Ok(Meta::default()),
-                Some(bytes) => Meta::decode(bytes.value()).ok_or_else(|| failed("its meta row is malformed")),
-            }
+            let bytes = table.get(name).map_err(failed)?;
+            decode(bytes.as_ref().map(redb::AccessGuard::value))
         })
     }
 
@@ -178,6 +208,30 @@ impl Checkpoint {
                 let row = LogRow::decode(bytes.value())
                     .ok_or_else(|| failed(format!("the row of log {} is malformed", id.value())))?;
                 visit(LogId(id.value()), row);
+            }
+            Ok(())
+        })
+    }
+
+    /// Visits the rows of producers until `visit` finds one malformed.
+    pub(crate) fn for_each_producer(
+        &self,
+        mut visit: impl FnMut(LogId, i64, &[u8]) -> bool,
+    ) -> Result<(), CheckpointError> {
+        self.read(|database| {
+            let table = match database.begin_read().map_err(failed)?.open_table(PRODUCERS) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
+                Err(error) => return Err(failed(error)),
+            };
+            for row in table.iter().map_err(failed)? {
+                let (key, bytes) = row.map_err(failed)?;
+                let (log, id) = key.value();
+                if !visit(LogId(log), id, bytes.value()) {
+                    return Err(failed(format!(
+                        "the row of producer {id} of log {log} is malformed"
+                    )));
+                }
             }
             Ok(())
         })
@@ -217,11 +271,13 @@ impl Checkpoint {
         &self,
         read: impl FnOnce(&Database) -> Result<R, CheckpointError>,
     ) -> Result<R, CheckpointError> {
-        let slot = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        read(
-            slot.as_ref()
-                .ok_or_else(|| failed("it was closed by an earlier error"))?,
-        )
+        let mut slot = self.database.lock();
+        let database = match slot.take() {
+            Some(database) => database,
+            // An earlier error closed it.
+            None => open_database(&self.storage)?,
+        };
+        read(slot.insert(database))
     }
 }
 
@@ -235,7 +291,8 @@ fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError
         create_database(storage, &names)?;
     }
     let file = storage.open(FILE).map_err(failed)?;
-    // The database has to find what is on the disk: what a failed sync left would be gone after a loss of power.
+    // The database has to find what is on the disk: what a failed sync left would be gone after a loss of
+    // power.
     file.forget_unsynced().map_err(failed)?;
     build(file)
 }
@@ -279,6 +336,9 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
         table
             .insert("journal", changes.meta.encode().as_slice())
             .map_err(failed)?;
+        table
+            .insert("arrivals", encode_arrivals(&changes.arrivals).as_slice())
+            .map_err(failed)?;
     }
     {
         let mut table = transaction.open_table(LOGS).map_err(failed)?;
@@ -289,6 +349,7 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
             table.remove(id.0).map_err(failed)?;
         }
     }
+    store_producers(&transaction, changes)?;
     {
         let mut table = transaction.open_table(SEGMENTS).map_err(failed)?;
         for id in &changes.segments_added {
@@ -335,6 +396,27 @@ fn store(database: &Database, changes: &Changes) -> Result<(), CheckpointError> 
     transaction.commit().map_err(failed)
 }
 
+fn store_producers(transaction: &WriteTransaction, changes: &Changes) -> Result<(), CheckpointError> {
+    if changes.producers.is_empty() && changes.deleted_logs.is_empty() {
+        return Ok(());
+    }
+    let mut table = transaction.open_table(PRODUCERS).map_err(failed)?;
+    for (log, changed) in &changes.producers {
+        for (id, row) in changed {
+            match row {
+                Some(row) => drop(table.insert((log.0, *id), row.as_slice()).map_err(failed)?),
+                None => drop(table.remove((log.0, *id)).map_err(failed)?),
+            }
+        }
+    }
+    for log in &changes.deleted_logs {
+        table
+            .retain_in((log.0, i64::MIN)..=(log.0, i64::MAX), |_, _| false)
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
 fn load_state(
     database: &Database,
     space: StateSpace,
@@ -371,6 +453,15 @@ fn load_state(
     Ok(())
 }
 
+fn encode_arrivals(ids: &[SegmentId]) -> Vec<u8> {
+    ids.iter().flat_map(|id| id.0.to_le_bytes()).collect()
+}
+
+fn decode_arrivals(bytes: &[u8]) -> Vec<SegmentId> {
+    let (ids, _) = bytes.as_chunks();
+    ids.iter().map(|id| SegmentId(u32::from_le_bytes(*id))).collect()
+}
+
 fn state_name(space: StateSpace, key: &[u8]) -> Vec<u8> {
     [&space.0.to_be_bytes(), key].concat()
 }
@@ -396,6 +487,7 @@ impl Meta {
         out.extend_from_slice(&self.run.epoch.to_le_bytes());
         out.extend_from_slice(&self.run.boot);
         out.push(self.run.ended.into());
+        out.extend_from_slice(&self.running_ms.to_le_bytes());
         out
     }
 
@@ -408,11 +500,13 @@ impl Meta {
             boot: reader.bytes16()?,
             ended: reader.u8()? != 0,
         };
+        let running_ms = reader.i64().unwrap_or(0);
         Some(Self {
             position,
             next_log,
             next_segment,
             run,
+            running_ms,
         })
     }
 }
@@ -432,12 +526,9 @@ impl LogRow {
             out.extend_from_slice(&to.0.to_le_bytes());
         }
         let is_owned = state.owner > OwnerEpoch::default();
-        match &state.producers {
-            Some(producers) => producers.encode(&mut out),
-            None if is_owned => Producers::default().encode(&mut out),
-            None => {}
-        }
         if is_owned {
+            // Where earlier programs had producers.
+            out.extend_from_slice(&0_u32.to_le_bytes());
             out.extend_from_slice(&state.owner.0.to_le_bytes());
         }
         out

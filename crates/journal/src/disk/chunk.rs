@@ -1,6 +1,7 @@
-//! Bodies that are cut: a batch that is larger than a write group goes ahead in chunks, frames of their own, so that
-//! nobody waits behind a large message. Frames of other logs may stand between them. It is there once its last frame is,
-//! which carries its entries and says where the chunks are: all of them lie before it, in the same segment.
+//! Bodies that are cut: a batch that is larger than a write group goes ahead in chunks, frames of their own,
+//! so that nobody waits behind a large message. Frames of other logs may stand between them. It is there once
+//! its last frame is, which carries its entries and says where the chunks are: all of them lie before it, in
+//! the same segment.
 //!
 //! ```text
 //! chunk        a frame without entries whose body is a part of the batch
@@ -87,7 +88,7 @@ pub(crate) fn cut(body: &Bytes, chunk_bytes: usize) -> impl Iterator<Item = Stag
             more: false,
             body_bytes: chunk.len(),
             body_checksum: crc32c(&chunk),
-            max_timestamp: 0,
+            date: 0,
             span: 0,
             entries: SmallVec::new(),
         };
@@ -177,7 +178,8 @@ impl Table {
         }
     }
 
-    /// Puts the batch together from its segment and verifies it; returns it with the head that it would have uncut.
+    /// Puts the batch together from its segment and verifies it; returns it with the head that it would have
+    /// uncut.
     pub(crate) fn assemble(&self, file: &dyn StorageFile, head: &Head) -> Result<(Head, Bytes), NotWhole> {
         // What a damaged table asks for is not taken before the file is known to have it.
         let there = file.bytes().map_err(NotWhole::Io)?;
@@ -216,7 +218,8 @@ pub(crate) fn last_frame(bytes: &[u8]) -> Option<(Head, Table)> {
 pub(crate) struct Chunks(HashMap<u32, u32>);
 
 impl Chunks {
-    /// Notes a sound frame that starts at `byte`. False if it is the last frame of a batch of which a chunk is missing.
+    /// Notes a sound frame that starts at `byte`. False if it is the last frame of a batch of which a chunk
+    /// is missing.
     pub(crate) fn note(&mut self, byte: u32, head: &Head, body: &[u8]) -> bool {
         match head.kind {
             Kind::Chunk => drop(self.0.insert(byte, u32_of(head.body_bytes))),
@@ -265,7 +268,7 @@ mod tests {
             more: false,
             body_bytes: 0,
             body_checksum: 0,
-            max_timestamp: 5,
+            date: 5,
             span: 1,
             entries: SmallVec::from_buf([entry]),
         }

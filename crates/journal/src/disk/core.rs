@@ -1,10 +1,10 @@
 //! What the threads of the engine share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError};
 
-use stafett_model::{Epoch, LogId};
+use stafett_model::{Epoch, Lock, LogId, SharedLock};
 
 use super::checkpoint::{Checkpoint, RunInfo, StateAt};
 use super::files::Files;
@@ -13,6 +13,7 @@ use super::pool::Pool;
 use super::position::{Position, SegmentId};
 use super::queue::{Queue, Wait};
 use super::read_buffers::ReadBuffers;
+use super::running::{Moment, Running};
 use super::segment::Segment;
 use super::settings::Settings;
 use super::storage::Storage;
@@ -34,9 +35,9 @@ pub(crate) struct Core {
     pub(crate) tail: TailCache,
     pub(crate) read_buffers: Arc<ReadBuffers>,
     pub(crate) segments: SegmentTable,
-    pub(crate) pending: Mutex<Pending>,
+    pub(crate) pending: Lock<Pending>,
     pub(crate) sync: SyncGate,
-    pub(crate) writer: Mutex<Writer>,
+    pub(crate) writer: Lock<Writer>,
     pub(crate) chores: Chores,
     pub(crate) checkpoint: Checkpoint,
     /// The position that the last stored checkpoint covers.
@@ -44,11 +45,14 @@ pub(crate) struct Core {
     /// Counts truncations and deletions.
     pub(crate) freed: AtomicU64,
     pub(crate) rewriting: Bell,
+    /// A frame that says that this run began is staged: before, nothing is written.
+    pub(crate) begun: AtomicBool,
     /// It takes no more appends, no thread is at work, and everything that was taken is synced.
     pub(crate) drained: AtomicBool,
     /// Taken before any log is locked, by appends that have an id alone.
-    pub(crate) requests: Mutex<Requests<Wait>>,
+    pub(crate) requests: Lock<Requests<Wait>>,
     pub(crate) epoch: Epoch,
+    pub(crate) running: Running,
     pub(crate) failure: OnceLock<String>,
     pub(crate) metrics: Metrics,
 }
@@ -71,13 +75,15 @@ pub(crate) struct Pending {
 
 /// The segments that can be read.
 #[derive(Debug, Default)]
-pub(crate) struct SegmentTable(RwLock<BTreeMap<SegmentId, Arc<Segment>>>);
+pub(crate) struct SegmentTable(SharedLock<BTreeMap<SegmentId, Arc<Segment>>>);
 
 /// What waits for the thread that keeps house.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
-    state: Mutex<ChoreList>,
+    state: Lock<ChoreList>,
     wake: Condvar,
+    /// Sealed segments that get no sidecar: nothing in them was readable when there was no space for one.
+    dead: Lock<BTreeSet<SegmentId>>,
 }
 
 #[derive(Debug, Default)]
@@ -111,8 +117,13 @@ impl Core {
         self.failure.get().is_some()
     }
 
+    /// Whether there was space to begin with.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
     pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Lets the next checkpoint store a log's row.
@@ -132,6 +143,14 @@ impl Core {
         self.settings.clock.now_ms()
     }
 
+    /// Now, for what is forgotten when it was not used for long.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            clock: self.now_ms(),
+            running: self.running.ms(),
+        }
+    }
+
     pub(crate) fn allocate(&self, count: u32) -> LogId {
         LogId(self.next_log.fetch_add(count.into(), Ordering::Relaxed))
     }
@@ -140,55 +159,43 @@ impl Core {
 /// Lets a thread wait until it is told to end.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    closed: Mutex<bool>,
+    closed: Lock<bool>,
     wake: Condvar,
 }
 
 impl Bell {
     /// Waits; false if the bell was rung.
     pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
-        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = self.closed.lock();
         let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
         !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub(crate) fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.closed.lock() = true;
         self.wake.notify_all();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.closed.lock()
     }
 }
 
 impl SegmentTable {
     pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-            .cloned()
+        self.0.read().get(&id).cloned()
     }
 
     pub(crate) fn insert(&self, segment: Segment) {
-        self.0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(segment.id, Arc::new(segment));
+        self.0.write().insert(segment.id, Arc::new(segment));
     }
 
     pub(crate) fn remove(&self, id: SegmentId) -> Option<Arc<Segment>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.0.write().remove(&id)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.0.read().values().cloned().collect()
     }
 }
 
@@ -203,10 +210,11 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's batches in
-    /// sidecars up to some segment, and in memory behind it.
+    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's
+    /// batches in sidecars up to some segment, and in memory behind it.
     pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
         self.lock().late = sealed;
+        self.wake.notify_all();
     }
 
     /// Notes that a sealed segment has its sidecar.
@@ -215,15 +223,23 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    /// Returns when every segment that was sealed has its sidecar.
-    pub(crate) fn wait_until_sealed(&self) {
+    /// Returns when every segment that was sealed has its sidecar. False if one could not be written, or it
+    /// is closed.
+    pub(crate) fn wait_until_sealed(&self) -> bool {
         let state = self.lock();
-        let busy = |state: &mut ChoreList| state.unfinished > 0 && !state.closed;
-        drop(
-            self.wake
-                .wait_while(state, busy)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let busy = |state: &mut ChoreList| state.unfinished > 0 && state.late.is_empty() && !state.closed;
+        let state = self.wake.wait_while(state, busy);
+        state.unwrap_or_else(PoisonError::into_inner).unfinished == 0
+    }
+
+    /// Whether every segment that was sealed has its sidecar.
+    pub(crate) fn is_all_sealed(&self) -> bool {
+        self.lock().unfinished == 0
+    }
+
+    /// The sealed segments that get no sidecar.
+    pub(crate) fn dead(&self) -> MutexGuard<'_, BTreeSet<SegmentId>> {
+        self.dead.lock()
     }
 
     pub(crate) fn want_checkpoint(&self) {
@@ -257,6 +273,6 @@ impl Chores {
     }
 
     fn lock(&self) -> MutexGuard<'_, ChoreList> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use stafett_model::Lock;
 
 use super::segment::FileRole;
 use super::storage::{Storage, StorageFile};
@@ -13,7 +15,7 @@ const OPEN_FILES_MAX: usize = 48;
 #[derive(Debug)]
 pub(crate) struct Files {
     storage: Arc<dyn Storage>,
-    open: Mutex<Open>,
+    open: Lock<Open>,
 }
 
 #[derive(Debug, Default)]
@@ -26,14 +28,14 @@ impl Files {
     pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
         Self {
             storage,
-            open: Mutex::default(),
+            open: Lock::default(),
         }
     }
 
     /// The file of that role, which has to be there.
     pub(crate) fn get(&self, role: FileRole) -> io::Result<Arc<dyn StorageFile>> {
         let name = role.name();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.uses += 1;
         let now = open.uses;
         if let Some((file, used)) = open.files.get_mut(&name) {
@@ -48,15 +50,11 @@ impl Files {
 
     /// Forgets a file that is about to get another name, or to go.
     pub(crate) fn forget(&self, role: FileRole) {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .files
-            .remove(&role.name());
+        self.open.lock().files.remove(&role.name());
     }
 
     fn put(&self, name: String, file: Arc<dyn StorageFile>) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.files.len() >= OPEN_FILES_MAX
             && let Some(oldest) = open
                 .files

@@ -1,4 +1,4 @@
-//! The time index: sidecar rows and entries carry the latest timestamp of what they list.
+//! The time index: sidecar rows and entries carry the latest timestamp of what they list (`dates.rs`).
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use bytes::Bytes;
 use stafett_model::{LogId, Offset};
 
 use super::core::Core;
+use super::dates;
 use super::position::SegmentId;
 use super::read::{Failed, on_reading_thread, read_frames, with_sidecar};
 use super::sidecar::IndexEntry;
@@ -55,7 +56,7 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
     for run in &runs {
         let segment = core.segments.get(run.segment).ok_or(Failed::Moved)?;
         with_sidecar(core, id, segment.sidecar_role(), |sidecar| {
-            let Some(row) = sidecar.row(id)?.filter(|row| best.wants(row.max_timestamp)) else {
+            let Some(row) = sidecar.row(id)?.filter(|row| best.wants(row.date)) else {
                 return Ok(());
             };
             sidecar.entries_from(&row, start, |entry| {
@@ -94,18 +95,19 @@ struct Best {
 }
 
 impl Best {
-    fn wants(&self, max_timestamp: i64) -> bool {
+    fn wants(&self, date: i64) -> bool {
+        let latest = dates::timestamp(date);
         match self.query {
-            TimeQuery::AtOrAfter(time) => max_timestamp >= time,
+            TimeQuery::AtOrAfter(time) => latest >= time,
             TimeQuery::Latest => self
                 .found
-                .is_none_or(|(_, best)| max_timestamp > best.max_timestamp),
+                .is_none_or(|(_, best)| latest > dates::timestamp(best.date)),
         }
     }
 
     fn consider(&mut self, segment: SegmentId, entry: IndexEntry) {
         let visible = entry.end() > self.start && entry.end() <= self.end;
-        if visible && !self.is_done() && self.wants(entry.max_timestamp) {
+        if visible && !self.is_done() && self.wants(entry.date) {
             self.found = Some((segment, entry));
         }
     }

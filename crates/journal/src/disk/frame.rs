@@ -7,7 +7,7 @@
 //!  6  u16 entries
 //!  8  u32 body bytes
 //! 12  u32 body checksum      of a batch (kind 1): the batch's own, which covers its bytes from 21 on
-//! 16  i64 latest timestamp   of a batch, ms
+//! 16  i64 date               of a batch: its latest timestamp, ms, or when it was appended (`dates.rs`)
 //! 24  u32 offsets            that the whole batch spans
 //! 28  u32 0
 //! 32  entries of 32 bytes:
@@ -20,8 +20,8 @@
 //!     body, then zeros up to a multiple of 8
 //! ```
 //!
-//! The offsets live in the entries. The body of a batch with one whole entry also carries its placement, so that a
-//! reader gets it as it lies; in any other body the placement is zero and a reader gets a rebuilt one.
+//! The offsets live in the entries. The body of a batch with one whole entry also carries its placement, so
+//! that a reader gets it as it lies; in any other body the placement is zero and a reader gets a rebuilt one.
 
 use bytes::BytesMut;
 use smallvec::SmallVec;
@@ -71,7 +71,8 @@ pub(crate) struct Head {
     pub(crate) more: bool,
     pub(crate) body_bytes: usize,
     pub(crate) body_checksum: u32,
-    pub(crate) max_timestamp: i64,
+    /// The latest timestamp, or when it was appended ([`super::dates`]).
+    pub(crate) date: i64,
     pub(crate) span: u32,
     pub(crate) entries: SmallVec<[Entry; 1]>,
 }
@@ -101,6 +102,13 @@ impl Head {
         frame_bytes(self.entries.len(), self.body_bytes)
     }
 
+    /// The offsets that the frame takes in each of its logs.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (LogId, Offset, Offset)> {
+        self.entries
+            .iter()
+            .map(|entry| (entry.log, entry.base, entry.end()))
+    }
+
     /// Whether the body lies as its only log gets it.
     pub(crate) fn is_placed(&self) -> bool {
         matches!(self.entries.as_slice(), [only] if only.records == Selection::All)
@@ -121,7 +129,7 @@ impl Head {
         out.extend_from_slice(&entries.to_le_bytes());
         out.extend_from_slice(&u32_of(self.body_bytes).to_le_bytes());
         out.extend_from_slice(&self.body_checksum.to_le_bytes());
-        out.extend_from_slice(&self.max_timestamp.to_le_bytes());
+        out.extend_from_slice(&self.date.to_le_bytes());
         out.extend_from_slice(&self.span.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         for entry in &self.entries {
@@ -161,14 +169,13 @@ impl Head {
             _ => return Err(FrameError::Unknown),
         };
         let rest = (|| {
-            let (max_timestamp, span, _zero) = (reader.i64()?, reader.u32()?, reader.u32()?);
+            let (date, span, _zero) = (reader.i64()?, reader.u32()?, reader.u32()?);
             let entries = (0..count)
                 .map(|_| Entry::decode(&mut reader))
                 .collect::<Option<_>>()?;
-            Some((max_timestamp, span, entries))
+            Some((date, span, entries))
         })();
-        let (max_timestamp, span, entries): (_, _, SmallVec<[Entry; 1]>) =
-            rest.ok_or(FrameError::Truncated)?;
+        let (date, span, entries): (_, _, SmallVec<[Entry; 1]>) = rest.ok_or(FrameError::Truncated)?;
         if !entries.iter().all(Entry::is_possible) {
             return Err(FrameError::Offsets);
         }
@@ -177,7 +184,7 @@ impl Head {
             more: flags & MORE_BIT != 0,
             body_bytes: usize_of(body_bytes),
             body_checksum,
-            max_timestamp,
+            date,
             span,
             entries,
         };
@@ -285,7 +292,7 @@ mod tests {
             more: true,
             body_bytes: 1234,
             body_checksum: 0xdead_beef,
-            max_timestamp: -1,
+            date: -1,
             span: 9,
             entries: [
                 entry(5, Selection::All),

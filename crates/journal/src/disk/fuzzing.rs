@@ -1,8 +1,8 @@
-//! The decoders of everything that is stored, for fuzzing: each takes bytes as they may lie on a disk and asserts what
-//! has to hold of whatever it makes of them.
+//! The decoders of everything that is stored, for fuzzing: each takes bytes as they may lie on a disk and
+//! asserts what has to hold of whatever it makes of them.
 //!
-//! Random bytes hardly ever carry a right checksum. The `seal_` functions put the checksums of hostile bytes right, and
-//! nothing else, so that what lies behind the checks is reached as well.
+//! Random bytes hardly ever carry a right checksum. The `seal_` functions put the checksums of hostile bytes
+//! right, and nothing else, so that what lies behind the checks is reached as well.
 
 use std::io;
 use std::sync::Arc;
@@ -77,14 +77,8 @@ pub fn checkpoint_row(bytes: &[u8]) {
         let again = encode_row(&row);
         let again = LogRow::decode(&again).expect("what was encoded can be decoded");
         assert_eq!(
-            (
-                again.spec,
-                again.start,
-                again.next,
-                again.reserved,
-                again.producers
-            ),
-            (row.spec, row.start, row.next, row.reserved, row.producers)
+            (again.spec, again.start, again.next, again.reserved),
+            (row.spec, row.start, row.next, row.reserved)
         );
     }
     if let Some(meta) = Meta::decode(bytes) {
@@ -107,7 +101,6 @@ fn encode_row(row: &LogRow) -> Vec<u8> {
     let log = Log::new(LogId(1), Arc::new(row.spec));
     let mut state = log.lock();
     (state.start, state.next, state.reserved) = (row.start, row.next, row.reserved);
-    state.producers.clone_from(&row.producers);
     LogRow::encode(&state)
 }
 
@@ -190,7 +183,8 @@ pub fn sidecar(file: &Arc<dyn StorageFile>) {
     assert!(entries <= most, "what is read is no more than what is there");
 }
 
-/// What is found in a sound segment: the heads of its groups, its frames, and the bodies of its control frames.
+/// What is found in a sound segment: the heads of its groups, its frames, and the bodies of its control
+/// frames.
 #[derive(Debug, Default)]
 pub struct Parts {
     pub groups: Vec<Vec<u8>>,
@@ -222,8 +216,8 @@ pub fn parts(file: &dyn StorageFile) -> io::Result<Parts> {
     Ok(parts)
 }
 
-/// Puts the checksums of a frame at the front of `bytes` right, as far as it lies in them, and what its head says that
-/// its body has to start with. Returns the head's checksum and the bytes of the frame.
+/// Puts the checksums of a frame at the front of `bytes` right, as far as it lies in them, and what its head
+/// says that its body has to start with. Returns the head's checksum and the bytes of the frame.
 pub fn seal_frame(bytes: &mut [u8]) -> Option<(u32, usize)> {
     let mut reader = Reader(bytes.get(4..)?);
     let (kind, _flags, count, body_bytes) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?);
@@ -255,8 +249,8 @@ pub fn seal_group(bytes: &mut [u8]) {
     }
 }
 
-/// Puts the checksums of a segment's header, of its frames and of its groups right, and the chain of these, as far as
-/// their lengths lead.
+/// Puts the checksums of a segment's header, of its frames and of its groups right, and the chain of these,
+/// as far as their lengths lead.
 pub fn seal_segment(bytes: &mut [u8]) {
     patch(bytes, 0, b"STAFSEG\0");
     let Some(covered) = bytes.get(segment::COVERED) else {
@@ -312,7 +306,8 @@ pub fn seal_sidecar(bytes: &mut [u8]) {
     }
 }
 
-/// Lays a sidecar out in blocks: `data` is the header's fields (76 bytes), so many rows, and entries, without gaps.
+/// Lays a sidecar out in blocks: `data` is the header's fields (76 bytes), so many rows, and entries, without
+/// gaps.
 pub fn lay_out_sidecar(data: &[u8], rows: usize) -> Vec<u8> {
     let (header, rest) = data.split_at_checked(76).unwrap_or((data, &[]));
     let (rows, entries) = rest

@@ -1,4 +1,5 @@
-//! A write group: what one system call wrote, and the unit that recovery believes or not. All numbers little-endian.
+//! A write group: what one system call wrote, and the unit that recovery believes or not. All numbers
+//! little-endian.
 //!
 //! ```text
 //!  0  u32 "SGRP"

@@ -1,11 +1,11 @@
 //! Writing on the thread that stages: what a little costs is not worth waking a thread for, twice.
 //!
-//! Whoever stages something small while the writer sleeps writes it, and has its outcome before it asks for it where that
-//! takes no sync; one that takes a sync wakes the syncer alone. As soon as two do so at once, the writer is woken and gathers
-//! as ever.
+//! Whoever stages something small while the writer sleeps writes it, and has its outcome before it asks for
+//! it where that takes no sync; one that takes a sync wakes the syncer alone. As soon as two do so at once,
+//! the writer is woken and gathers as ever.
 //!
-//! The order of the queue holds: what is taken here is taken under the writer's lock while the writer is asleep, so it has
-//! taken nothing that it has not written, and whatever it takes next it writes behind this.
+//! The order of the queue holds: what is taken here is taken under the writer's lock while the writer is
+//! asleep, so it has taken nothing that it has not written, and whatever it takes next it writes behind this.
 
 use super::core::Core;
 use super::writer;
@@ -20,7 +20,7 @@ pub(super) fn write(core: &Core) -> bool {
     if !core.settings.threads || core.sync.unsynced_bytes() > CALM_BYTES {
         return false;
     }
-    let Ok(mut writer) = core.writer.try_lock() else {
+    let Some(mut writer) = core.writer.try_lock() else {
         return false;
     };
     if !writer.has_room(core, HERE_BYTES_MAX) {

@@ -1,5 +1,5 @@
-//! Makes the index of a segment by scanning it: for the segment that was being written when the program ended, and
-//! for sidecars that are damaged or missing.
+//! Makes the index of a segment by scanning it: for the segment that was being written when the program
+//! ended, and for sidecars that are damaged or missing.
 
 use std::io;
 
@@ -31,7 +31,7 @@ impl Indexer {
             first_sequence: chain.sequence + 1,
             last_sequence: chain.sequence,
             last_checksum: chain.checksum,
-            max_timestamp: i64::MIN,
+            date: i64::MIN,
             control_bytes: 0,
             runs: 0,
         };
@@ -46,25 +46,30 @@ impl Indexer {
     pub(crate) fn group(&mut self, group: &ScannedGroup) -> bool {
         let mut whole = true;
         for frame in &group.frames {
-            whole &= self.frame(frame);
+            let is_whole = self.is_whole(frame);
+            if is_whole {
+                self.frame(frame);
+            }
+            whole &= is_whole;
         }
         whole
     }
 
-    /// Indexes a frame, unless it is of a batch that is cut and a chunk of it is missing: then it is false.
-    pub(crate) fn frame(&mut self, frame: &ScannedFrame) -> bool {
+    /// Returns whether all chunks of a frame's batch came before it; notes the frame if it is a chunk itself.
+    pub(crate) fn is_whole(&mut self, frame: &ScannedFrame) -> bool {
+        self.chunks.note(frame.byte, &frame.head, &frame.body)
+    }
+
+    /// Indexes a frame that is whole.
+    pub(crate) fn frame(&mut self, frame: &ScannedFrame) {
         if frame.head.kind == Kind::Control {
             self.summary.control_bytes += frame.head.frame_bytes() as u64;
         }
-        if !self.chunks.note(frame.byte, &frame.head, &frame.body) {
-            return false;
-        }
         for entry in &frame.head.entries {
-            self.summary.max_timestamp = self.summary.max_timestamp.max(frame.head.max_timestamp);
+            self.summary.date = self.summary.date.max(frame.head.date);
             self.entries
                 .push(IndexEntry::of(&frame.head, entry, &frame.body, frame.byte));
         }
-        true
     }
 
     /// Notes where the last good group ends.

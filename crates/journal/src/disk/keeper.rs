@@ -1,20 +1,27 @@
 //! The thread that keeps house: sidecars of sealed segments, spares, checkpoints, retention.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::barrier::{append_control, seal_synced, wait_synced};
+use stafett_model::LogId;
+
+use super::barrier::{self, append_control, seal_synced, wait_synced};
 use super::checkpoint::{Changes, CheckpointError, LogRow, Meta};
 use super::control::Control;
 use super::core::{ChoreList, Core};
 use super::index::sort;
+use super::log::LogState;
+use super::position::{Position, SegmentId};
+use super::producers::Changed;
 use super::retention;
+use super::rewrite::Alive;
 use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
 use super::writer::{self, Sealed};
 
 /// How often the keeper looks for what nobody told it.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A producer that was not heard of for so long is forgotten.
+/// A producer that sent nothing while the journal was running for so long is forgotten.
 const PRODUCER_MS: i64 = 86_400_000;
 /// How often retention is looked at.
 const RETENTION_EVERY: Duration = Duration::from_secs(30);
@@ -71,12 +78,24 @@ pub(crate) fn pump(core: &Core) {
 }
 
 fn do_chores(core: &Core, chores: ChoreList) {
+    core.running.advance(core.now_ms());
     let mut sealed = chores.sealed.into_iter();
     while let Some(mut next) = sealed.next() {
-        match write_sidecar(core, &mut next) {
+        let written = match write_sidecar(core, &mut next) {
+            Err(_) if core.pool.make_way() => write_sidecar(core, &mut next),
+            written => written,
+        };
+        match written {
             Ok(()) => core.chores.on_sidecar(),
+            // Its space can be freed without.
+            Err(_) if is_dead(core, &next) => {
+                core.chores.dead().insert(next.summary.segment);
+                core.freed.fetch_add(1, Ordering::AcqRel);
+                core.chores.on_sidecar();
+            }
             Err(error) => {
-                // Its batches stay listed in memory, and those of later segments too, so that each log is in order.
+                // Its batches stay listed in memory, and those of later segments too, so that each log is in
+                // order.
                 tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
                 core.chores
                     .put_back([next].into_iter().chain(sealed.by_ref()).collect());
@@ -91,6 +110,9 @@ fn do_chores(core: &Core, chores: ChoreList) {
     if let Err(error) = refilled {
         tracing::debug!(%error, "no spare segment could be made");
     }
+    if !core.has_begun() && barrier::begin_run(core) {
+        tracing::info!("there is space: appends are taken from now on");
+    }
     core.metrics
         .space_short
         .set(i64::from(core.pool.shortage().is_short()));
@@ -100,6 +122,12 @@ fn do_chores(core: &Core, chores: ChoreList) {
     core.metrics
         .logs
         .set(i64::try_from(core.logs.len()).unwrap_or(i64::MAX));
+}
+
+/// Whether nothing of a sealed segment can be read any more.
+fn is_dead(core: &Core, sealed: &Sealed) -> bool {
+    let mut alive = Alive::new(core);
+    !sealed.index.iter().any(|entry| alive.is(entry.log, entry.end()))
 }
 
 /// Writes a sealed segment's sidecar and lets its logs find their batches there.
@@ -117,16 +145,20 @@ fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Seals the segment that is being written, waits until every sealed segment has its sidecar, and stores a checkpoint. For
-/// who holds the turn.
+/// Seals the segment that is being written, waits until every sealed segment has its sidecar, and stores a
+/// checkpoint. For who holds the turn.
 pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
     if !seal_synced(core) {
         return Err("it takes nothing any more".into());
     }
-    if core.settings.threads {
-        core.chores.wait_until_sealed();
+    let is_sealed = if core.settings.threads {
+        core.chores.wait_until_sealed()
     } else {
         pump(core);
+        core.chores.is_all_sealed()
+    };
+    if !is_sealed {
+        return Err("the index of a segment cannot be written".into());
     }
     checkpoint_in_turn(core).map_err(|error| error.to_string())
 }
@@ -154,34 +186,35 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     pending.position = taken.position;
     pending.run = taken.run;
     drop(pending);
-    // The rows may be newer than the position, which replaying the frames between makes good; but they must not be
-    // newer than what is durable.
-    let long_ago = core.now_ms().saturating_sub(PRODUCER_MS);
+    // The rows may be newer than the position, which replaying the frames between makes good; but they must
+    // not be newer than what is durable.
+    core.running.advance(core.now_ms());
+    let running_ms = core.running.ms();
     let mut logs = Vec::with_capacity(taken.dirty.len());
+    let mut producers = Vec::new();
     for log in &taken.dirty {
         let mut state = log.lock();
         state.dirty = false;
-        if let Some(producers) = &mut state.producers
-            && producers.forget_before(long_ago)
-        {
-            state.producers = None;
-        }
         if !state.deleted {
+            producers.extend(changed_producers(log.id, &mut state, running_ms));
             logs.push((log.id, LogRow::encode(&state)));
         }
     }
     let meta = Meta {
+        running_ms,
         position: taken.position,
-        next_log: core.next_log.load(std::sync::atomic::Ordering::Relaxed),
+        next_log: core.next_log.load(Ordering::Relaxed),
         next_segment: core.pool.next_id(),
         run: taken.run,
     };
-    let is_durable = wait_synced(core) || core.drained.load(std::sync::atomic::Ordering::Acquire);
+    let is_durable = wait_synced(core) || core.drained.load(Ordering::Acquire);
     let changes = Changes {
         meta,
         logs,
+        producers,
         deleted_logs: std::mem::take(&mut taken.deleted),
         state: std::mem::take(&mut taken.state),
+        arrivals: arrivals_below(core, taken.position),
         segments_added: std::mem::take(&mut taken.segments_added),
         segments_removed: std::mem::take(&mut taken.segments_removed),
         segments_forgotten: std::mem::take(&mut taken.segments_forgotten),
@@ -193,10 +226,12 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
         give_back(core, taken, changes);
         return Ok(());
     }
-    let stored = core.checkpoint.store(&changes);
+    let mut stored = core.checkpoint.store(&changes);
+    if stored.is_err() && core.pool.make_way() {
+        stored = core.checkpoint.store(&changes);
+    }
     if stored.is_ok() {
-        core.checkpointed
-            .store(meta.position.packed(), std::sync::atomic::Ordering::Release);
+        core.checkpointed.store(meta.position.packed(), Ordering::Release);
         core.metrics.checkpoints.inc();
     } else {
         give_back(core, taken, changes);
@@ -204,10 +239,36 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     stored
 }
 
+/// The arrival segments that hold something below a position. None is replaced while the turn is held.
+fn arrivals_below(core: &Core, position: Position) -> Vec<SegmentId> {
+    let all = core.segments.all();
+    let arrivals = all.iter().filter(|segment| segment.kind == SegmentKind::Arrival);
+    arrivals
+        .map(|segment| segment.id)
+        .filter(|id| *id <= position.segment)
+        .collect()
+}
+
+/// What of a log's producers the checkpoint does not have yet. Those that were idle for long are forgotten.
+fn changed_producers(id: LogId, state: &mut LogState, running_ms: i64) -> Option<(LogId, Vec<Changed>)> {
+    let producers = state.producers.as_mut()?;
+    producers.forget_before(running_ms.saturating_sub(PRODUCER_MS));
+    let changed = producers.take_changed();
+    if producers.is_empty() {
+        state.producers = None;
+    }
+    (!changed.is_empty()).then_some((id, changed))
+}
+
 /// Puts back what could not be stored, before what came since.
 fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
     for log in &taken.dirty {
-        log.lock().dirty = true;
+        let mut state = log.lock();
+        state.dirty = true;
+        // What was forgotten stays in the checkpoint until a later start forgets it again.
+        if let Some(producers) = &mut state.producers {
+            producers.change_all();
+        }
     }
     let mut pending = core.pending();
     pending.bytes += taken.bytes;
@@ -223,5 +284,9 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
 
 /// Everything is written and synced: says so, so that the next start need not suspect anything.
 pub(crate) fn end_run(core: &Core) {
-    append_control(core, Control::RunEnd { epoch: core.epoch });
+    if core.has_begun() && !append_control(core, Control::RunEnd { epoch: core.epoch }) {
+        tracing::warn!(
+            "there is no space to say that the run has ended: the next start takes it for a crash"
+        );
+    }
 }

@@ -10,7 +10,8 @@ use super::segment::{FORMAT_VERSION, FileRole, SEGMENT_HEAD_BYTES, SegmentHead, 
 use super::stepwise::{Bench, base_of, body_of, numbered_of, try_open};
 use super::{OpenError, scrub, writer};
 use crate::contract::{
-    Append, BatchFrame, Frame, Journal, ReadFrom, ReadRequest, Refusal, Selection, StateWait, Target,
+    Append, BatchFrame, Change, Frame, Journal, ReadFrom, ReadRequest, Refusal, Selection, StateChange,
+    StateSpace, StateWait, Target,
 };
 use crate::ticket::Ticket;
 
@@ -198,6 +199,64 @@ fn a_large_batch_is_found_again_by_its_producer_after_a_kill() {
     };
     assert!(placed[0].duplicate);
     assert_eq!(bench.end(log), 2);
+}
+
+/// An append that moves a message: it stores a copy in one log and notes in the state that another is rid of
+/// it.
+fn moving(log: LogId, bytes: usize) -> Append {
+    let state = StateChange {
+        space: StateSpace(9),
+        key: "moved".into(),
+        change: Change::Put("yes".into()),
+    };
+    let batch = BatchFrame {
+        targets: smallvec![Target {
+            log,
+            records: Selection::All,
+        }],
+        body: body_of(bytes),
+    };
+    Append {
+        frames: smallvec![Frame::State(state), Frame::Batch(batch)],
+        ..Append::default()
+    }
+}
+
+fn has_moved(bench: &Bench) -> bool {
+    let mut moved = false;
+    bench
+        .journal
+        .load_state(StateSpace(9), &mut |_| moved = true)
+        .unwrap();
+    moved
+}
+
+#[test]
+fn an_append_that_lost_a_part_to_damage_is_lost_as_a_whole() {
+    for (bytes, damaged) in [(50, Kind::Batch), (LARGE, Kind::Chunk), (LARGE, Kind::Cut)] {
+        let bench = Bench::new();
+        let [one, two] = [(); 2].map(|()| bench.log(Durability::Sync));
+        drop(bench.append(moving(one, bytes)));
+        drop(small(&bench, two));
+        bench.journal.pump();
+        drop(small(&bench, two));
+        bench.journal.pump();
+        let of_one = |frame: &ScannedFrame| frame.head.entries.iter().any(|entry| entry.log == one);
+        let (role, frame) = frames(&bench)
+            .into_iter()
+            .find(|(_, frame)| frame.head.kind == damaged && (damaged == Kind::Chunk || of_one(frame)))
+            .unwrap();
+        let body = u64::from(frame.byte) + frame.head.bytes() as u64;
+        assert!(bench.disk.flip_bit(&role.name(), 8 * (body + 30)));
+        let bench = bench.restart(false);
+        assert!(!has_moved(&bench), "{damaged:?}");
+        assert_eq!(
+            bench.journal.report().damaged,
+            [(one, Offset(0), Offset(1))],
+            "{damaged:?}"
+        );
+        assert_eq!((bench.end(one), bench.end(two)), (1, 2));
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::frame::{ALIGN, Head, Kind};
 use super::group::GROUP_HEAD_BYTES;
 use super::queue::Staged;
 
-/// Bodies of this size and more are written from where they lie; smaller ones are copied, so that a small message
-/// does not keep a large buffer alive.
+/// Bodies of this size and more are written from where they lie; smaller ones are copied, so that a small
+/// message does not keep a large buffer alive.
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 
 /// The bytes of a group in order, each piece with its place in the segment.

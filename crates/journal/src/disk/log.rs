@@ -7,9 +7,9 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
 
-use stafett_model::{LogId, Offset};
+use stafett_model::{Lock, LogId, Offset, SharedLock};
 
 use super::position::SegmentId;
 use super::producers::Producers;
@@ -20,7 +20,7 @@ use crate::watch::Watchers;
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) id: LogId,
-    state: Mutex<LogState>,
+    state: Lock<LogState>,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,8 @@ pub(crate) struct LogState {
     /// The latest owner that it has had.
     pub(crate) owner: OwnerEpoch,
     pub(crate) watchers: Watchers,
-    /// Ranges of batches that have reached their level behind ones that have not, by offset, with their bytes.
+    /// Ranges of batches that have reached their level behind ones that have not, by offset, with their
+    /// bytes.
     ready: Option<Box<VecDeque<Ready>>>,
     /// Ranges that were lost to damage: reads that touch them are refused.
     pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
@@ -74,7 +75,7 @@ pub(crate) struct Recent {
     pub(crate) bytes: u32,
     pub(crate) span: u32,
     pub(crate) base: Offset,
-    pub(crate) max_timestamp: i64,
+    pub(crate) date: i64,
     pub(crate) entries: u16,
     pub(crate) chunks: u16,
     pub(crate) placed: bool,
@@ -104,7 +105,7 @@ impl Recent {
             entries: self.entries,
             chunks: self.chunks,
             placed: self.placed,
-            max_timestamp: self.max_timestamp,
+            date: self.date,
         }
     }
 
@@ -115,7 +116,7 @@ impl Recent {
             bytes: entry.bytes,
             span: entry.span,
             base: entry.base,
-            max_timestamp: entry.max_timestamp,
+            date: entry.date,
             entries: entry.entries,
             chunks: entry.chunks,
             placed: entry.placed,
@@ -146,12 +147,12 @@ impl Log {
         };
         Self {
             id,
-            state: Mutex::new(state),
+            state: Lock::new(state),
         }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -288,44 +289,35 @@ impl LogState {
 
 /// All logs by id.
 #[derive(Debug, Default)]
-pub(crate) struct LogTable(RwLock<HashMap<LogId, Arc<Log>>>);
+pub(crate) struct LogTable(SharedLock<HashMap<LogId, Arc<Log>>>);
 
 impl LogTable {
     pub(crate) fn from_logs(logs: HashMap<LogId, Arc<Log>>) -> Self {
-        Self(RwLock::new(logs))
+        Self(SharedLock::new(logs))
     }
 
     pub(crate) fn get(&self, id: LogId) -> Option<Arc<Log>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&id)
-            .cloned()
+        self.0.read().get(&id).cloned()
     }
 
     pub(crate) fn insert(&self, logs: impl Iterator<Item = Log>) {
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.write();
         for log in logs {
             table.entry(log.id).or_insert_with(|| Arc::new(log));
         }
     }
 
     pub(crate) fn remove(&self, id: LogId) -> Option<Arc<Log>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.0.write().remove(&id)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.read().len()
     }
 
     /// The logs there are now, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<Log>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.0.read().values().cloned().collect()
     }
 }
 
@@ -340,7 +332,7 @@ mod tests {
             bytes: 100,
             span: 10,
             base: Offset(base),
-            max_timestamp: 0,
+            date: 0,
             entries: 1,
             chunks: 0,
             placed: true,
@@ -357,7 +349,7 @@ mod tests {
             state.next = Offset(50);
             state.show(Offset(50), 0);
         }
-        log.state.into_inner().unwrap()
+        log.state.into_inner()
     }
 
     #[test]

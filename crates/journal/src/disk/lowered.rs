@@ -1,4 +1,5 @@
-//! Tests of appends that ask for less than their log promises, with the writer and the syncer at work one step at a time.
+//! Tests of appends that ask for less than their log promises, with the writer and the syncer at work one
+//! step at a time.
 
 use stafett_model::{Durability, LogId, Offset};
 

@@ -9,11 +9,13 @@
 //! ```
 //!
 //! - [`storage`], [`real`]: what is asked of the operating system
-//! - `segment`, `group`, `frame`, `chunk`, `control`: the formats, from the outside in; `sidecar`, `checkpoint`: the indexes
-//! - `prepare`, `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: the way in; `here`: the short one
+//! - `segment`, `group`, `frame`, `chunk`, `control`: the formats, from the outside in; `sidecar`,
+//!   `checkpoint`: the indexes
+//! - `prepare`, `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: the way in; `here`: the short
+//!   one
 //! - `log`, `producers`, `tail`, `read`, `find_time`: the way out
-//! - `keeper`, `pool`, `retention`: the house
-//! - `scan`, `index`, `salvage`, `recovery`: the start
+//! - `keeper`, `pool`, `retention`, `dates`, `running`: the house
+//! - `scan`, `index`, `salvage`, `recovery`, `state`: the start
 
 pub mod backup;
 mod barrier;
@@ -23,6 +25,7 @@ mod chunk;
 pub(crate) mod codec;
 mod control;
 mod core;
+mod dates;
 mod files;
 mod find_time;
 mod frame;
@@ -30,6 +33,8 @@ mod frame;
 pub mod fuzzing;
 mod group;
 mod here;
+#[cfg(test)]
+mod house;
 mod index;
 mod keeper;
 #[cfg(test)]
@@ -51,6 +56,7 @@ pub mod real;
 mod recovery;
 mod retention;
 mod rewrite;
+pub(crate) mod running;
 mod salvage;
 mod scan;
 mod scrub;
@@ -60,6 +66,7 @@ mod sent_again;
 pub mod settings;
 mod sidecar;
 mod stage;
+mod state;
 #[cfg(test)]
 mod stepwise;
 pub mod storage;
@@ -69,44 +76,43 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
-use stafett_model::{Epoch, LogId};
+use stafett_model::{Epoch, Lock, LogId};
 
-pub use self::backup::{BackupError, BackupReport};
 use self::checkpoint::RunInfo;
-use self::control::Control;
 use self::core::{Bell, Chores, Core, Pending, SegmentTable};
 use self::files::Files;
 use self::pool::Pool;
 use self::position::Position;
-use self::queue::{Queue, Wait};
+use self::queue::Queue;
 use self::real::Directory;
-pub use self::recovery::{OpenError, RecoveryReport};
 use self::recovery::{Recovered, recover};
-pub use self::rewrite::RewritePolicy;
-pub use self::settings::{Clock, Settings};
-use self::storage::Storage;
+use self::running::Running;
+use self::storage::{Storage, is_full};
 use self::syncer::SyncGate;
 use self::tail::TailCache;
-use self::writer::Writer;
+use self::writer::{Sealed, Writer};
 use crate::contract::{
     Append, Bounds, Journal, OwnerEpoch, ProducerSeen, ReadRequest, StateItem, StateSpace, StateUnreadable,
     TimeQuery,
 };
 use crate::metrics::Metrics;
-use crate::requests::{self, Requests};
 use crate::space::Space;
 use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
+
+pub use self::backup::{BackupError, BackupReport};
+pub use self::recovery::{OpenError, RecoveryReport};
+pub use self::rewrite::RewritePolicy;
+pub use self::settings::{Clock, Settings};
 
 /// A journal in a directory.
 #[derive(Debug)]
 pub struct DiskJournal {
     core: Arc<Core>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Lock<Vec<JoinHandle<()>>>,
     /// Where it is, if that is a directory of the operating system.
     path: Option<PathBuf>,
     report: RecoveryReport,
@@ -129,15 +135,26 @@ impl DiskJournal {
     ) -> Result<Self, OpenError> {
         let recovered = recover(&storage, &settings)?;
         let report = recovered.report.clone();
+        let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        metrics
+            .missing_segments
+            .set(count(report.missing_segments.len() + report.set_aside.len()));
+        metrics.unknown_logs.set(count(report.unknown_logs.len()));
         let core = Arc::new(start(storage, settings, metrics, recovered)?);
         let threads = if core.settings.threads {
             spawn(&core)?
         } else {
             Vec::new()
         };
-        // What was replayed is in the checkpoint before anybody asks for it.
-        keeper::checkpoint(&core)?;
-        load_requests(&core)?;
+        // What was replayed is in the checkpoint before anybody asks for it, or in memory until there is
+        // space.
+        match keeper::checkpoint(&core) {
+            Err(error) if core.pool.is_disk_full() => {
+                tracing::error!(%error, "the disk is full: no checkpoint can be stored yet");
+            }
+            stored => stored?,
+        }
+        state::load_requests(&core)?;
         tracing::info!(
             clean = report.clean,
             segments = report.segments,
@@ -149,7 +166,7 @@ impl DiskJournal {
         );
         Ok(Self {
             core,
-            threads: Mutex::new(threads),
+            threads: Lock::new(threads),
             path: None,
             report,
         })
@@ -183,7 +200,8 @@ impl DiskJournal {
         steps
     }
 
-    /// Makes a backup into a directory that does not exist yet, on the same file system, while the journal runs.
+    /// Makes a backup into a directory that does not exist yet, on the same file system, while the journal
+    /// runs.
     pub fn backup(&self, target: &Path) -> Result<BackupReport, BackupError> {
         match &self.path {
             Some(source) => backup::backup(&self.core, source, target),
@@ -230,7 +248,7 @@ fn start(
         log.lock().dirty = true;
     }
     let pending = Pending {
-        position: meta.position,
+        position: meta.position.max(recovered.end),
         state: recovered.state,
         dirty: recovered.dirty,
         deleted: recovered.deleted,
@@ -240,6 +258,7 @@ fn start(
         run,
         bytes: 0,
     };
+    let running = Running::new(meta.running_ms, settings.clock.now_ms());
     let core = Core {
         files: Files::new(Arc::clone(&storage)),
         tail: TailCache::new(settings.tail_cache_bytes),
@@ -251,9 +270,9 @@ fn start(
         pool,
         queue: Queue::default(),
         segments,
-        pending: Mutex::new(pending),
+        pending: Lock::new(pending),
         sync: SyncGate::default(),
-        writer: Mutex::new(Writer {
+        writer: Lock::new(Writer {
             active: None,
             chain: recovered.chain,
             run: settings::random_u64(),
@@ -266,20 +285,34 @@ fn start(
         checkpointed: AtomicU64::new(meta.position.packed()),
         freed: AtomicU64::new(0),
         rewriting: Bell::default(),
+        begun: AtomicBool::new(false),
         drained: AtomicBool::new(false),
-        requests: Mutex::default(),
+        requests: Lock::default(),
         epoch,
+        running,
         failure: OnceLock::new(),
         metrics,
     };
-    // The first frame says that a run began; the checkpoint behind it holds everything that was replayed.
-    let (boot, at) = (core.settings.boot, core.now_ms());
-    barrier::append_control(&core, Control::Run { epoch, boot, at });
-    while writer::pump(&core) {}
-    syncer::pump(&core);
+    begin(&core, recovered.unlisted);
     match core.failure.get() {
         Some(reason) => Err(OpenError::Start(reason.clone())),
         None => Ok(core),
+    }
+}
+
+/// Writes the first frame, which says that a run began, if there is space: the checkpoint behind it holds
+/// everything that was replayed.
+fn begin(core: &Core, unlisted: Vec<Sealed>) {
+    for sealed in unlisted {
+        core.chores.add_sealed(sealed);
+    }
+    if barrier::begin_run(core) {
+        while writer::pump(core) {}
+        syncer::pump(core);
+    } else {
+        tracing::error!(
+            "the disk is full: what there is can be read, and appends are refused until there is space"
+        );
     }
 }
 
@@ -304,27 +337,15 @@ fn prepare_pool(
         recovered.meta.next_segment,
     );
     for spare in &recovered.spares {
-        pool.recycle(*spare)?;
+        match pool.recycle(*spare) {
+            Err(error) if is_full(&error) => storage.remove(&spare.name())?,
+            recycled => drop(recycled?),
+        }
     }
     storage.sync_names()?;
     // What is missing is made when there is space, and whoever asks is told that it is short.
     let _ = pool.refill();
     Ok(pool)
-}
-
-/// Remembers the appends that had ids, out of the checkpoint.
-fn load_requests(core: &Core) -> Result<(), OpenError> {
-    let mut stored = Vec::new();
-    core.checkpoint
-        .load_state(requests::SPACE, &mut |item| {
-            if let StateItem::Value { key, value } = item {
-                stored.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
-            }
-        })
-        .map_err(|error| OpenError::Checkpoint(error.to_string()))?;
-    // What recovery found is durable: nothing is waited for.
-    *core.requests.lock().unwrap_or_else(PoisonError::into_inner) = Requests::load(stored, Wait::Nothing);
-    Ok(())
 }
 
 /// A thread by its name, and what it does.
@@ -344,7 +365,8 @@ fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
             std::thread::Builder::new()
                 .name(name.into())
                 .spawn(move || {
-                    // A panic is a mistake of ours: whoever waits for the thread is told, and nothing more is taken.
+                    // A panic is a mistake of ours: whoever waits for the thread is told, and nothing more is
+                    // taken.
                     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&core)));
                     if done.is_err() {
                         core.fail(format!("the thread {name} panicked"));
@@ -366,6 +388,11 @@ impl Journal for DiskJournal {
 
     fn append(&self, appends: Vec<Append>) -> Ticket {
         stage::append(&self.core, appends)
+    }
+
+    fn batch_bytes(&self) -> usize {
+        // Half of a segment leaves room for heads, and for the next batch.
+        codec::usize_of(self.core.settings.segment_bytes / 2)
     }
 
     fn bounds(&self, log: LogId) -> Option<Bounds> {
@@ -412,7 +439,7 @@ impl Journal for DiskJournal {
         space: StateSpace,
         visit: &mut dyn FnMut(StateItem<'_>),
     ) -> Result<(), StateUnreadable> {
-        self.core.checkpoint.load_state(space, visit)
+        state::load(&self.core, space, visit)
     }
 
     fn failure(&self) -> Option<String> {
@@ -420,7 +447,7 @@ impl Journal for DiskJournal {
     }
 
     fn close(&self) {
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         // A journal that failed has closed its queue; its threads are waited for all the same.
         let is_first = !self.core.queue.is_closed();
         if is_first {
@@ -440,8 +467,10 @@ impl Journal for DiskJournal {
         if is_first && !self.core.has_failed() {
             while writer::pump(&self.core) {}
             syncer::pump(&self.core);
-            writer::write_last_mark(&self.core);
-            syncer::pump(&self.core);
+            if self.core.has_begun() {
+                writer::write_last_mark(&self.core);
+                syncer::pump(&self.core);
+            }
             self.core.drained.store(true, Ordering::Release);
             keeper::pump(&self.core);
             keeper::try_checkpoint(&self.core);
@@ -457,7 +486,74 @@ impl Drop for DiskJournal {
 
 #[cfg(test)]
 mod tests {
+    use stafett_model::{BatchBuilder, Codec, Offset, Record};
+
     use super::*;
+    use crate::contract::{Frame, LogSpec, ReadError, ReadFrom, StateWait};
+    use crate::simulated::SimulatedDisk;
+
+    #[test]
+    fn a_hole_before_a_damaged_range_is_not_taken_for_a_gap_up_to_the_end() {
+        let disk = SimulatedDisk::new();
+        let settings = Settings {
+            segment_bytes: 1 << 20,
+            disk_free_bytes_min: 0,
+            threads: false,
+            ..Settings::default()
+        };
+        let journal = DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap();
+        let log = journal.allocate(1);
+        let spec = LogSpec {
+            durability: stafett_model::Durability::Os,
+            ..LogSpec::default()
+        };
+        let create = Frame::CreateLogs {
+            first: log,
+            count: 1,
+            spec,
+        };
+        let mut appends = vec![Append::state([create], StateWait::Written)];
+        for _ in 0..3 {
+            let mut batch = BatchBuilder::with_capacity(Codec::None, 100);
+            for _ in 0..4 {
+                let record = Record {
+                    key: None,
+                    value: Some(b"value"),
+                    headers: &[],
+                    timestamp: 1,
+                };
+                batch.push(&record).unwrap();
+            }
+            appends.push(Append::batch(log, batch.finish().unwrap()));
+        }
+        drop(journal.append(appends));
+        journal.pump();
+        // Nothing whole lies between the fourth record and what was lost.
+        let state = journal.core.logs.get(log).unwrap();
+        state.lock().lose(Offset(6), Offset(8));
+        let read = |offset: u64, bytes_max: usize| {
+            let request = ReadRequest {
+                logs: vec![ReadFrom {
+                    log,
+                    offset: Offset(offset),
+                    bytes_max,
+                }],
+                bytes_max,
+                first_batch_whole: false,
+            };
+            journal.read(request).wait().unwrap().pop().unwrap()
+        };
+        let run = read(0, 1 << 20).unwrap();
+        assert_eq!(run.next, Offset(4), "what lies before is read");
+        let damaged = ReadError::Damaged {
+            log,
+            from: Offset(6),
+            to: Offset(8),
+        };
+        assert_eq!(read(4, 1 << 20), Err(damaged));
+        assert_eq!(read(8, 1 << 20).unwrap().next, Offset(12));
+        assert_eq!(read(0, 0).unwrap().next, Offset(0), "no room is no damage");
+    }
 
     #[test]
     fn the_last_epoch_that_clients_can_name_is_not_followed_by_another() {

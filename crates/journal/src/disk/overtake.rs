@@ -1,8 +1,9 @@
 //! Which appends may be written while the body of another is on its way in chunks.
 //!
-//! What is staged is written in its order, but for this: while one append goes ahead in chunks, others get into the write
-//! groups between them. The order that is left is the one that the contract promises: appends that share a log follow each
-//! other, and so do those that change anything besides batches. One body is on its way at a time.
+//! What is staged is written in its order, but for this: while one append goes ahead in chunks, others get
+//! into the write groups between them. The order that is left is the one that the contract promises: appends
+//! that share a log follow each other, and so do those that change anything besides batches. One body is on
+//! its way at a time.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -85,7 +86,8 @@ fn controls_of(staged: &Staged) -> impl Iterator<Item = &Control> {
 }
 
 impl State {
-    /// Moves what a group may hold into `out`; returns the bytes that the segment has to keep free for what is on its way.
+    /// Moves what a group may hold into `out`; returns the bytes that the segment has to keep free for what
+    /// is on its way.
     pub(super) fn take_around(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
         let mut held = Held::default();
         let mut staged = std::mem::take(&mut self.staged).into_iter();
@@ -146,8 +148,8 @@ impl State {
         promised
     }
 
-    /// Whether chunks wait until the sync that is running has ended: who waits for the next one waits for all that is
-    /// written until then.
+    /// Whether chunks wait until the sync that is running has ended: who waits for the next one waits for all
+    /// that is written until then.
     fn is_paced(&self) -> bool {
         self.sync_is_shared && self.chunks_since >= CHUNKS_PER_SYNC
     }
@@ -224,7 +226,7 @@ mod tests {
                 more: false,
                 body_bytes,
                 body_checksum: 0,
-                max_timestamp: 0,
+                date: 0,
                 span: 1,
                 entries: logs.iter().map(entry).collect(),
             },

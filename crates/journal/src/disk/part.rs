@@ -1,6 +1,7 @@
 //! What one log gets of a frame that is several logs'.
 //!
-//! The body is stored once, with a place that is nobody's; each log reads it with its own, or only its records of it.
+//! The body is stored once, with a place that is nobody's; each log reads it with its own, or only its
+//! records of it.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -76,7 +77,8 @@ pub(crate) fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Op
         .find(|entry| entry.log == log && entry.base == frame.base)
 }
 
-/// What one log gets of a frame's body: the batch as it lies if the entry covers it whole, else a rebuilt one.
+/// What one log gets of a frame's body: the batch as it lies if the entry covers it whole, else a rebuilt
+/// one.
 pub(crate) fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
     match entry.records {
         Selection::All if head.is_placed() => Some(body.clone()),

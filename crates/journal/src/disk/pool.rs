@@ -1,12 +1,15 @@
 //! Segments to come: files whose space is taken ahead, so that a staged frame never meets a full disk.
 //!
-//! A spare carries the name of the arrival segment that it will be, durably, but no header yet: taking it into use is
-//! one write. A recycled file keeps its blocks and the groups of its former life, whose segment id gives them away.
+//! A spare carries the name of the arrival segment that it will be, durably, but no header yet: taking it
+//! into use is one write. A recycled file keeps its blocks and the groups of its former life, whose segment
+//! id gives them away.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use stafett_model::Lock;
 
 use super::codec::{u32_of, usize_of};
 use super::position::SegmentId;
@@ -17,6 +20,10 @@ use crate::space::Space;
 /// Bytes of a write group in large segments, if no single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
+/// The part of what is kept back that settlements leave to truncations and deletions…
+const SETTLING_LEAVES: i64 = 16;
+/// …and that these leave to the engine.
+const FREEING_LEAVES: i64 = 32;
 /// Spares beyond those that are kept back: what is written while the next is being prepared.
 const AHEAD: usize = 2;
 /// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
@@ -30,15 +37,32 @@ const FILL_BYTES_SHARED: usize = 1 << 20;
 pub(crate) struct Pool {
     storage: Arc<dyn Storage>,
     segment_bytes: u32,
-    /// Spares that only state, deletions and rewriting may use.
+    /// Spares that only state, deletions and rewriting may use: see [`Share`].
     kept_back: usize,
     /// Growth stops when the disk has less than this left.
     free_bytes_min: u64,
     next_id: AtomicU32,
-    spares: Mutex<VecDeque<Spare>>,
+    spares: Lock<VecDeque<Spare>>,
     /// Bytes of the spares, less what is staged takes of them at most. What is kept back counts.
     space: AtomicI64,
+    /// Bytes that the segment that is being written has left, less a group.
+    active_room: AtomicI64,
     shortage: Space,
+}
+
+/// How much an append may use of what is kept back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    Nothing,
+    /// Half, and like the following the rest of the segment that is being written: state that frees nothing,
+    /// such as commits.
+    State,
+    /// All but a little: settlements.
+    Settling,
+    /// More: what does nothing but truncate and delete.
+    Freeing,
+    /// All: what the engine itself has to say, such as that a rewrite is in force.
+    Engine,
 }
 
 #[derive(Debug)]
@@ -70,8 +94,9 @@ impl Pool {
             kept_back,
             free_bytes_min,
             next_id: AtomicU32::new(next_id),
-            spares: Mutex::default(),
+            spares: Lock::default(),
             space: AtomicI64::new(0),
+            active_room: AtomicI64::new(0),
             shortage: Space::default(),
         }
     }
@@ -101,9 +126,10 @@ impl Pool {
         CHUNK_BYTES.min(self.group_bytes_max() / 4)
     }
 
-    /// What an append takes of the spares at most. A segment is sealed when the next group does not fit, and loses less
-    /// than that group: so what lies in it is charged for an end as large as a group, and an append that is larger for
-    /// the end that it may cause. What the segment that is being written has left counts for nothing.
+    /// What an append takes of the spares at most. A segment is sealed when the next group does not fit, and
+    /// loses less than that group: so what lies in it is charged for an end as large as a group, and an
+    /// append that is larger for the end that it may cause. What the segment that is being written has left
+    /// counts for nothing.
     fn charge(&self, bytes: usize) -> i64 {
         let group = self.group_bytes_max();
         let capacity = usize_of(self.segment_bytes) - SEGMENT_HEAD_BYTES;
@@ -112,17 +138,26 @@ impl Pool {
         i64::try_from(charge).unwrap_or(i64::MAX)
     }
 
-    /// Takes space for an append, and says how much. Without `kept_back`, some spares stay untouched.
-    pub(crate) fn take_space(&self, bytes: usize, kept_back: bool) -> Option<i64> {
+    /// What has to be left of the spares once an append has taken its space. Below 0, what is staged fits
+    /// into the segment that is being written.
+    fn floor(&self, share: Share) -> i64 {
+        let kept_back = self.capacity() * i64::try_from(self.kept_back).unwrap_or(0);
+        let room = || self.active_room.load(Ordering::Acquire);
+        match share {
+            Share::Nothing => kept_back,
+            Share::State => kept_back / 2 - room(),
+            Share::Settling => kept_back / SETTLING_LEAVES - room(),
+            Share::Freeing => kept_back / FREEING_LEAVES - room(),
+            Share::Engine => -room(),
+        }
+    }
+
+    /// Takes space for an append, and says how much.
+    pub(crate) fn take_space(&self, bytes: usize, share: Share) -> Option<i64> {
         let charge = self.charge(bytes);
-        let floor = if kept_back {
-            0
-        } else {
-            self.capacity() * i64::try_from(self.kept_back).unwrap_or(0)
-        };
         let taken = |space: &AtomicI64| {
             space.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| {
-                left.checked_sub(charge).filter(|rest| *rest >= floor)
+                left.checked_sub(charge).filter(|rest| *rest >= self.floor(share))
             })
         };
         // The spares may only be late: make some here before a frame is refused.
@@ -145,6 +180,58 @@ impl Pool {
     /// Gives back what was taken for appends that are written, or that will not be.
     pub(crate) fn give_space(&self, charge: i64) {
         self.space.fetch_add(charge, Ordering::AcqRel);
+    }
+
+    /// Notes how many bytes the segment that is being written has left: before what was written is given
+    /// back.
+    pub(crate) fn set_active_room(&self, left: u32) {
+        let room = usize_of(left).saturating_sub(self.group_bytes_max());
+        let room = i64::try_from(room).unwrap_or(0);
+        self.active_room.store(room, Ordering::Release);
+    }
+
+    /// Makes sure that there is a spare, out of what should stay free if need be.
+    pub(crate) fn ensure_spare(&self) -> Result<(), NoSpare> {
+        if self.lock().is_empty() {
+            self.add_spare(0)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives a spare back to a disk that is so full that an index or the checkpoint cannot be stored: without
+    /// these, nothing can be freed. False if there is space, or no spare but the last and those that were
+    /// promised.
+    pub(crate) fn make_way(&self) -> bool {
+        let is_full = self.is_disk_full();
+        let mut spares = self.lock();
+        if !is_full || spares.len() < 2 {
+            return false;
+        }
+        let unpromised = |left: i64| left.checked_sub(self.capacity()).filter(|rest| *rest >= 0);
+        let is_taken = self
+            .space
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, unpromised)
+            .is_ok();
+        let Some(spare) = is_taken.then(|| spares.pop_back()).flatten() else {
+            return false;
+        };
+        let name = FileRole::Segment(SegmentKind::Arrival, spare.id).name();
+        if let Err(error) = self.storage.remove(&name) {
+            tracing::warn!(%error, "a spare segment cannot be given back to a full disk");
+            spares.push_back(spare);
+            drop(spares);
+            self.give_space(self.capacity());
+            return false;
+        }
+        tracing::warn!("the disk is full: a spare segment makes way for indexes");
+        true
+    }
+
+    /// Whether the disk has less left than a segment.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        let free = self.storage.free_bytes();
+        free.is_ok_and(|free| free < u64::from(self.segment_bytes))
     }
 
     /// The next spare, in the order of their ids. If there is none, one is made of what should stay free.
@@ -187,8 +274,8 @@ impl Pool {
         self.lock().len() < self.kept_back + AHEAD
     }
 
-    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, if a backup
-    /// shares the file, or if there is no space to make it as long as a segment: then it is removed.
+    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, if a
+    /// backup shares the file, or if there is no space to make it as long as a segment: then it is removed.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
         let name = role.name();
         let file = self.storage.open(&name)?;
@@ -215,7 +302,8 @@ impl Pool {
         Ok(true)
     }
 
-    /// Makes a spare at once, by reserving its space alone, unless the disk would have less than so many bytes left.
+    /// Makes a spare at once, by reserving its space alone, unless the disk would have less than so many
+    /// bytes left.
     fn add_spare(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
         self.check_free(free_bytes_min)?;
         // One at a time, so that the ids in the queue rise.
@@ -236,8 +324,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a spare in peace, by writing it: a file system need not note anything when it is written again, which is
-    /// what makes a sync fast, and keeps writes from waiting for one.
+    /// Makes a spare in peace, by writing it: a file system need not note anything when it is written again,
+    /// which is what makes a sync fast, and keeps writes from waiting for one.
     fn add_written_spare(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
         self.check_free(self.free_bytes_min)?;
         let _ = self.storage.remove(UNFINISHED);
@@ -260,8 +348,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it, and not in smaller
-    /// pieces than that: each is a request to the disk, and each sync some more.
+    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it, and not
+    /// in smaller pieces than that: each is a request to the disk, and each sync some more.
     fn fill(&self, file: &dyn StorageFile, is_sync_shared: impl Fn() -> bool) -> io::Result<()> {
         let whole = usize_of(self.segment_bytes).next_multiple_of(FILL_ALIGN);
         for from in (0..whole).step_by(FILL_BYTES) {
@@ -299,6 +387,6 @@ impl Pool {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Spare>> {
-        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spares.lock()
     }
 }

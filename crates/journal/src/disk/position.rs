@@ -1,10 +1,10 @@
-//! Where a frame lies: a segment and a byte in it. Positions of one journal compare in the order of writing as long
-//! as neither frame was rewritten.
+//! Where a frame lies: a segment and a byte in it. Positions of one journal compare in the order of writing
+//! as long as neither frame was rewritten.
 
 use std::fmt;
 
-/// A segment. Ids rise and are never used again, also not by the file that a later segment recycles: the id is the
-/// generation by which a stale group is told from one that belongs.
+/// A segment. Ids rise and are never used again, also not by the file that a later segment recycles: the id
+/// is the generation by which a stale group is told from one that belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct SegmentId(pub(crate) u32);
 

@@ -1,5 +1,5 @@
-//! Preparing: everything about an append that needs no lock. Its frames are made, its logs are found, and its large bodies are
-//! cut.
+//! Preparing: everything about an append that needs no lock. Its frames are made, its logs are found, and its
+//! large bodies are cut.
 
 use std::sync::Arc;
 
@@ -17,10 +17,11 @@ use super::frame::{ENTRIES_MAX, Head, Kind, frame_bytes};
 use super::group::GROUP_HEAD_BYTES;
 use super::layout::COPY_BYTES_MAX;
 use super::log::Log;
+use super::pool::Share;
 use super::queue::StagedFrame;
 use super::segment::SEGMENT_HEAD_BYTES;
 use crate::contract::{
-    Append, BatchFrame, Frame, OwnerEpoch, Precondition, Refusal, RequestId, StateWait, Target,
+    Append, BatchFrame, Change, Frame, OwnerEpoch, Precondition, Refusal, RequestId, StateWait, Target,
 };
 use crate::requests;
 
@@ -40,8 +41,8 @@ pub(super) struct Prepared {
     pub(super) bytes: usize,
     pub(super) pinned_bytes: usize,
     pub(super) has_batches: bool,
-    /// It may use the space that is kept back.
-    pub(super) frees_space: bool,
+    /// How much it may use of what is kept back.
+    pub(super) share: Share,
 }
 
 pub(super) enum Part {
@@ -60,6 +61,10 @@ impl Prepared {
         if core.queue.is_closed() {
             return Err(Refusal::Closed);
         }
+        if !core.has_begun() {
+            return Err(Refusal::DiskFull);
+        }
+        let share = share_of(&append);
         let mut logs: SmallVec<[Arc<Log>; 1]> = SmallVec::new();
         let mut find = |id: LogId| -> Result<(), Refusal> {
             logs.push(core.logs.get(id).ok_or(Refusal::NoSuchLog(id))?);
@@ -72,12 +77,11 @@ impl Prepared {
         let mut bytes = GROUP_HEAD_BYTES;
         let mut has_batches = false;
         let mut targets = 0;
-        let mut frees_space = true;
         let mut frames: SmallVec<[Part; 1]> = SmallVec::new();
         for frame in append.frames {
             let part = match frame {
                 Frame::Batch(batch) => {
-                    (has_batches, frees_space) = (true, false);
+                    has_batches = true;
                     targets += batch.targets.len();
                     for target in &batch.targets {
                         find(target.log)?;
@@ -93,7 +97,6 @@ impl Prepared {
                 | Frame::DeleteLogs { .. }
                 | Frame::Truncate { .. }
                 | Frame::Claim { .. }) => {
-                    frees_space &= !matches!(other, Frame::CreateLogs { .. });
                     ids_of(&other).try_for_each(|id| find(LogId(id)))?;
                     let frame = control_frame(control_of(other));
                     bytes += frame.head.frame_bytes();
@@ -122,8 +125,26 @@ impl Prepared {
             bytes,
             pinned_bytes: append.pinned_bytes,
             has_batches,
-            frees_space,
+            share,
         })
+    }
+}
+
+/// What an append may use of what is kept back: what frees space comes before all other state.
+fn share_of(append: &Append) -> Share {
+    let (mut frees, mut says_more) = (append.frees_space, false);
+    for frame in &append.frames {
+        match frame {
+            Frame::Batch(_) | Frame::CreateLogs { .. } => return Share::Nothing,
+            Frame::Truncate { .. } | Frame::DeleteLogs { .. } => frees = true,
+            Frame::State(change) => says_more |= change.change != Change::Delete,
+            Frame::ChangeLogs { .. } | Frame::Claim { .. } => says_more = true,
+        }
+    }
+    match (frees, says_more) {
+        (_, false) => Share::Freeing,
+        (true, true) => Share::Settling,
+        (false, true) => Share::State,
     }
 }
 
@@ -164,8 +185,8 @@ fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
         .sum()
 }
 
-/// Cuts the bodies of an append that is too large for a write group, before any lock is taken: the checksums of their
-/// chunks are computed here. Returns what the append takes of a segment.
+/// Cuts the bodies of an append that is too large for a write group, before any lock is taken: the checksums
+/// of their chunks are computed here. Returns what the append takes of a segment.
 fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Refusal> {
     let (group_bytes_max, chunk_bytes) = (core.pool.group_bytes_max(), core.pool.chunk_bytes());
     let extra = if bytes > group_bytes_max {
@@ -230,7 +251,7 @@ pub(crate) fn control_frame(control: Control) -> StagedFrame {
         more: false,
         body_bytes: body.len(),
         body_checksum: crc32c(&body),
-        max_timestamp: 0,
+        date: 0,
         span: 0,
         entries: SmallVec::new(),
     };

@@ -1,29 +1,49 @@
 //! Idempotent producers of one log: which batches each of them sent last.
 //!
-//! A producer numbers its records per log, from 0, modulo 2^31. Its last five batches are known, which is as many as
-//! a client of Kafka keeps under way (KIP-98), so that one that is sent again is told from one that is out of order.
+//! A producer numbers its records per log, from 0, modulo 2^31. Its last five batches are known, which is as
+//! many as a client of Kafka keeps under way (KIP-98), so that one that is sent again is told from one that
+//! is out of order.
+//!
+//! A producer is known until it has sent nothing for a day of the journal's running ([`super::running`]), or
+//! until [`PRODUCERS_MAX`] others have sent since. Event times and jumps of the clock have no say in it.
 
 use smallvec::SmallVec;
 use stafett_model::{BatchHeader, Offset, ProducerId};
 
 use super::codec::Reader;
+use super::running::Moment;
 use crate::contract::ProducerSeen;
 
 const BATCHES_KEPT: usize = 5;
+/// Producers that a log knows. Where there are more, those that have sent nothing for longest are forgotten…
+pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
+/// …so many of a log's at once.
+const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 8;
 
-/// The producers of a log, sorted by id. Most logs have none, and pay a pointer.
+/// The producers of a log. Most logs have none, and pay a pointer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Producers(Vec<Producer>);
+pub(crate) struct Producers {
+    /// Sorted by id.
+    known: Vec<Producer>,
+    /// Ids of those that the checkpoint does not have as they are: what a checkpoint stores grows with these
+    /// alone.
+    changed: Vec<i64>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Producer {
     id: i64,
     epoch: i16,
-    /// When its last batch came, ms.
-    seen_at: i64,
+    /// In the list of changed ones.
+    is_changed: bool,
+    /// When its last batch came.
+    seen_at: Moment,
     /// Oldest first.
     batches: SmallVec<[Sent; 1]>,
 }
+
+/// What a checkpoint stores of a producer, by its id; `None` if it was forgotten.
+pub(crate) type Changed = (i64, Option<Vec<u8>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sent {
@@ -68,7 +88,7 @@ impl Producers {
         let Ok(index) = self.find(batch.producer) else {
             return Verdict::Next;
         };
-        let Some(known) = self.0.get(index) else {
+        let Some(known) = self.known.get(index) else {
             return Verdict::Next;
         };
         if batch.epoch < known.epoch {
@@ -104,22 +124,19 @@ impl Producers {
         }
     }
 
-    /// Notes a batch that was judged next. One that is known already changes nothing, so that frames can be replayed.
-    pub(crate) fn note(&mut self, batch: Numbered, base: Offset, now: i64) {
+    /// Notes a batch that was judged next. One that is known already changes nothing, so that frames can be
+    /// replayed.
+    pub(crate) fn note(&mut self, batch: Numbered, base: Offset, now: Moment) {
         let index = match self.find(batch.producer) {
             Ok(index) => index,
-            Err(index) => {
-                let new = Producer {
-                    id: batch.producer.0,
-                    epoch: batch.epoch,
-                    seen_at: now,
-                    batches: SmallVec::new(),
-                };
-                self.0.insert(index, new);
-                index
+            Err(index) if self.known.len() < PRODUCERS_MAX => self.insert(index, batch, now),
+            Err(_) => {
+                self.forget_idlest();
+                let index = self.find(batch.producer).unwrap_or_else(|index| index);
+                self.insert(index, batch, now)
             }
         };
-        let Some(known) = self.0.get_mut(index) else {
+        let Some(known) = self.known.get_mut(index) else {
             return;
         };
         if known.batches.last().is_some_and(|sent| sent.base >= base) {
@@ -138,77 +155,180 @@ impl Producers {
             base,
         });
         known.seen_at = now;
+        if !known.is_changed {
+            known.is_changed = true;
+            self.changed.push(known.id);
+        }
     }
 
-    /// Forgets producers that were last heard of before `time`; true if none is left.
-    pub(crate) fn forget_before(&mut self, time: i64) -> bool {
-        self.0.retain(|producer| producer.seen_at >= time);
-        self.0.is_empty()
+    fn insert(&mut self, index: usize, batch: Numbered, now: Moment) -> usize {
+        let new = Producer {
+            id: batch.producer.0,
+            epoch: batch.epoch,
+            is_changed: false,
+            seen_at: now,
+            batches: SmallVec::new(),
+        };
+        self.known.insert(index, new);
+        index
     }
 
+    /// Forgets producers that have sent nothing since `running`.
+    pub(crate) fn forget_before(&mut self, running: i64) {
+        self.retain(|producer| producer.seen_at.running >= running);
+    }
+
+    /// Forgets those that have sent nothing for longest.
+    fn forget_idlest(&mut self) {
+        let mut bases: Vec<Offset> = self.known.iter().filter_map(Producer::last_base).collect();
+        if bases.len() > FORGOTTEN_AT_ONCE {
+            let (_, base, _) = bases.select_nth_unstable(FORGOTTEN_AT_ONCE);
+            let base = *base;
+            self.retain(|producer| producer.last_base().is_some_and(|last| last >= base));
+        }
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&Producer) -> bool) {
+        let changed = &mut self.changed;
+        self.known.retain(|producer| {
+            let is_kept = is_kept(producer);
+            if !is_kept && !producer.is_changed {
+                changed.push(producer.id);
+            }
+            is_kept
+        });
+    }
+
+    /// Whether there is neither a producer nor anything that the next checkpoint has to store.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known.is_empty() && self.changed.is_empty()
     }
 
     /// All of them, by id.
     pub(crate) fn seen(&self) -> Vec<ProducerSeen> {
         let last = |producer: &Producer| producer.batches.last().map_or(-1, |sent| sent.last);
-        let all = self.0.iter();
+        let all = self.known.iter();
         all.map(|producer| ProducerSeen {
             id: ProducerId(producer.id),
             epoch: producer.epoch,
             sequence: last(producer),
-            at: producer.seen_at,
+            at: producer.seen_at.clock,
         })
         .collect()
     }
 
     fn find(&self, id: ProducerId) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&id.0, |producer| producer.id)
+        self.known.binary_search_by_key(&id.0, |producer| producer.id)
     }
 
-    /// `u32 producers, each: i64 id, i16 epoch, i64 seen, u8 batches, each: i32 first, i32 last, u64 base`
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&super::codec::u32_of(self.0.len()).to_le_bytes());
-        for producer in &self.0 {
-            out.extend_from_slice(&producer.id.to_le_bytes());
-            out.extend_from_slice(&producer.epoch.to_le_bytes());
-            out.extend_from_slice(&producer.seen_at.to_le_bytes());
-            out.push(u8::try_from(producer.batches.len()).unwrap_or(0));
-            for sent in &producer.batches {
-                out.extend_from_slice(&sent.first.to_le_bytes());
-                out.extend_from_slice(&sent.last.to_le_bytes());
-                out.extend_from_slice(&sent.base.0.to_le_bytes());
-            }
+    /// What the checkpoint does not have yet; from now on it counts as stored.
+    pub(crate) fn take_changed(&mut self) -> Vec<Changed> {
+        let ids = std::mem::take(&mut self.changed);
+        ids.into_iter()
+            .map(|id| {
+                let index = self.find(ProducerId(id)).ok();
+                let known = index.and_then(|index| self.known.get_mut(index));
+                let row = known.map(|producer| {
+                    producer.is_changed = false;
+                    producer.encode()
+                });
+                (id, row)
+            })
+            .collect()
+    }
+
+    /// Lets the next checkpoint store all of them, because one was not stored or they lie elsewhere.
+    pub(crate) fn change_all(&mut self) {
+        for producer in &mut self.known {
+            producer.is_changed = true;
         }
+        self.changed = self.known.iter().map(|producer| producer.id).collect();
     }
 
+    /// Adds a producer that a checkpoint has. False if the row is malformed.
+    pub(crate) fn restore(&mut self, id: i64, row: &[u8]) -> bool {
+        let Some(producer) = Producer::decode(id, row) else {
+            return false;
+        };
+        match self.find(ProducerId(id)) {
+            Ok(index) => drop(self.known.get_mut(index).map(|known| *known = producer)),
+            Err(index) => self.known.insert(index, producer),
+        }
+        true
+    }
+
+    /// Reads what rows of logs ended with before producers had rows of their own:
+    /// `u32 producers, each: i64 id, i16 epoch, i64 seen, u8 batches, each: i32 first, i32 last, u64 base`
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        let count = reader.u32()?;
-        let mut producers = Vec::new();
-        for _ in 0..count {
+        let mut producers = Self::default();
+        for _ in 0..reader.u32()? {
             let id = reader.i64()?;
             let epoch = reader.u16()?.cast_signed();
-            let seen_at = reader.i64()?;
-            let batches = (0..reader.u8()?)
-                .map(|_| {
-                    let (first, last) = (reader.u32()?.cast_signed(), reader.u32()?.cast_signed());
-                    Some(Sent {
-                        first,
-                        last,
-                        base: Offset(reader.u64()?),
-                    })
-                })
-                .collect::<Option<_>>()?;
-            producers.push(Producer {
+            let seen_at = Moment {
+                clock: reader.i64()?,
+                running: 0,
+            };
+            producers.known.push(Producer {
                 id,
                 epoch,
+                is_changed: false,
                 seen_at,
-                batches,
+                batches: decode_batches(reader)?,
             });
         }
-        Some(Self(producers))
+        producers.change_all();
+        Some(producers)
     }
+}
+
+impl Producer {
+    fn last_base(&self) -> Option<Offset> {
+        self.batches.last().map(|sent| sent.base)
+    }
+
+    /// `i64 seen by the clock, i64 seen by the time of running, i16 epoch, u8 batches, each: i32 first, i32
+    /// last, u64 base`
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(19 + 16 * self.batches.len());
+        out.extend_from_slice(&self.seen_at.clock.to_le_bytes());
+        out.extend_from_slice(&self.seen_at.running.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.push(u8::try_from(self.batches.len()).unwrap_or(0));
+        for sent in &self.batches {
+            out.extend_from_slice(&sent.first.to_le_bytes());
+            out.extend_from_slice(&sent.last.to_le_bytes());
+            out.extend_from_slice(&sent.base.0.to_le_bytes());
+        }
+        out
+    }
+
+    fn decode(id: i64, row: &[u8]) -> Option<Self> {
+        let mut reader = Reader(row);
+        let seen_at = Moment {
+            clock: reader.i64()?,
+            running: reader.i64()?,
+        };
+        Some(Self {
+            id,
+            epoch: reader.u16()?.cast_signed(),
+            is_changed: false,
+            seen_at,
+            batches: decode_batches(&mut reader)?,
+        })
+    }
+}
+
+fn decode_batches(reader: &mut Reader<'_>) -> Option<SmallVec<[Sent; 1]>> {
+    (0..reader.u8()?)
+        .map(|_| {
+            let (first, last) = (reader.u32()?.cast_signed(), reader.u32()?.cast_signed());
+            Some(Sent {
+                first,
+                last,
+                base: Offset(reader.u64()?),
+            })
+        })
+        .collect()
 }
 
 /// The sequence `steps` behind another: after 2^31 - 1 comes 0.
@@ -238,7 +358,7 @@ mod tests {
             producers.note(
                 batch(0, n * 10, 10),
                 Offset(100 + u64::from(n.cast_unsigned()) * 10),
-                1,
+                Moment::default(),
             );
         }
         assert_eq!(
@@ -268,7 +388,7 @@ mod tests {
     #[test]
     fn a_new_epoch_starts_at_zero_and_fences_the_old_one() {
         let mut producers = Producers::default();
-        producers.note(batch(3, 5, 1), Offset(0), 1);
+        producers.note(batch(3, 5, 1), Offset(0), Moment::default());
         assert_eq!(
             producers.judge(batch(2, 6, 1)),
             Verdict::Stale { given: 2, current: 3 }
@@ -291,34 +411,129 @@ mod tests {
     #[test]
     fn sequences_wrap_to_zero() {
         let mut producers = Producers::default();
-        producers.note(batch(0, i32::MAX - 1, 2), Offset(0), 1);
+        producers.note(batch(0, i32::MAX - 1, 2), Offset(0), Moment::default());
         assert_eq!(producers.judge(batch(0, 0, 1)), Verdict::Next);
+    }
+
+    fn sent_by(id: i64, sequence: i32) -> Numbered {
+        Numbered {
+            producer: ProducerId(id),
+            ..batch(1, sequence, 1)
+        }
+    }
+
+    fn at(running: i64) -> Moment {
+        Moment { clock: 5, running }
+    }
+
+    /// What a checkpoint holds after these changes.
+    fn store(rows: &mut std::collections::BTreeMap<i64, Vec<u8>>, producers: &mut Producers) {
+        for (id, row) in producers.take_changed() {
+            match row {
+                Some(row) => drop(rows.insert(id, row)),
+                None => drop(rows.remove(&id)),
+            }
+        }
+    }
+
+    fn load(rows: &std::collections::BTreeMap<i64, Vec<u8>>) -> Producers {
+        let mut producers = Producers::default();
+        for (id, row) in rows {
+            assert!(producers.restore(*id, row));
+        }
+        producers
     }
 
     #[test]
     fn they_read_back_as_written_and_replay_changes_nothing() {
-        let mut producers = Producers::default();
+        let (mut producers, mut rows) = (Producers::default(), <_>::default());
         for id in [4, 1, 9] {
             for n in 0..3 {
-                let sent = Numbered {
-                    producer: ProducerId(id),
-                    ..batch(1, n, 1)
-                };
-                producers.note(sent, Offset(n.cast_unsigned().into()), 5);
+                producers.note(sent_by(id, n), Offset(n.cast_unsigned().into()), at(7));
             }
         }
-        let mut bytes = Vec::new();
-        producers.encode(&mut bytes);
-        let mut read = Producers::decode(&mut Reader(&bytes)).unwrap();
+        store(&mut rows, &mut producers);
+        let mut read = load(&rows);
         assert_eq!(read, producers);
-        read.note(
-            Numbered {
-                producer: ProducerId(4),
-                ..batch(1, 1, 1)
-            },
-            Offset(1),
-            6,
+        read.note(sent_by(4, 1), Offset(1), at(8));
+        assert_eq!(read, producers);
+        for row in rows.values() {
+            for end in 0..row.len() {
+                assert!(!Producers::default().restore(1, &row[..end]), "cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_stores_those_alone_that_changed() {
+        let (mut producers, mut rows) = (Producers::default(), <_>::default());
+        for id in 0..100 {
+            producers.note(sent_by(id, 0), Offset(id.cast_unsigned()), at(id));
+        }
+        store(&mut rows, &mut producers);
+        producers.note(sent_by(50, 1), Offset(100), at(100));
+        producers.note(sent_by(50, 2), Offset(101), at(100));
+        let changed = producers.take_changed();
+        assert_eq!(changed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [50]);
+        producers.change_all();
+        producers.forget_before(90);
+        store(&mut rows, &mut producers);
+        assert_eq!(
+            rows.keys().copied().collect::<Vec<_>>(),
+            [50, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99]
         );
-        assert_eq!(read, producers);
+        assert_eq!(load(&rows), producers);
+        producers.forget_before(101);
+        assert!(!producers.is_empty(), "they have to be deleted");
+        store(&mut rows, &mut producers);
+        assert!(rows.is_empty() && producers.is_empty());
+    }
+
+    #[test]
+    fn of_too_many_those_are_forgotten_that_sent_nothing_for_longest() {
+        let mut producers = Producers::default();
+        let many = i64::try_from(PRODUCERS_MAX).unwrap();
+        for n in 0..2 * many {
+            producers.note(sent_by(n, 0), Offset(2 * n.cast_unsigned()), at(1));
+            // One that goes on.
+            let sequence = i32::try_from(n).unwrap();
+            producers.note(sent_by(-1, sequence), Offset(2 * n.cast_unsigned() + 1), at(1));
+            assert!(producers.known.len() <= PRODUCERS_MAX);
+        }
+        let ids: Vec<i64> = producers.known.iter().map(|producer| producer.id).collect();
+        assert!(ids.len() >= PRODUCERS_MAX - FORGOTTEN_AT_ONCE);
+        let newest = 2 * many - i64::try_from(ids.len() - 1).unwrap()..2 * many;
+        assert_eq!(ids, std::iter::once(-1).chain(newest).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn rows_of_earlier_programs_are_read_and_stored_anew() {
+        let mut row = 1_u32.to_le_bytes().to_vec();
+        for part in [
+            &9_i64.to_le_bytes()[..],
+            &3_i16.to_le_bytes(),
+            &77_i64.to_le_bytes(),
+            &[1],
+        ] {
+            row.extend_from_slice(part);
+        }
+        for part in [
+            &4_i32.to_le_bytes()[..],
+            &6_i32.to_le_bytes(),
+            &100_u64.to_le_bytes(),
+        ] {
+            row.extend_from_slice(part);
+        }
+        let mut producers = Producers::decode(&mut Reader(&row)).unwrap();
+        let expected = ProducerSeen {
+            id: ProducerId(9),
+            epoch: 3,
+            sequence: 6,
+            at: 77,
+        };
+        assert_eq!(producers.seen(), [expected]);
+        let mut rows = <_>::default();
+        store(&mut rows, &mut producers);
+        assert_eq!(load(&rows), producers);
     }
 }

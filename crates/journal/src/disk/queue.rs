@@ -1,11 +1,12 @@
-//! The writer's queue: what has been staged and not yet written, in the order in which it will lie in the journal.
+//! The writer's queue: what has been staged and not yet written, in the order in which it will lie in the
+//! journal.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_model::Offset;
+use stafett_model::{Lock, Offset};
 
 use super::control::Control;
 use super::frame::Head;
@@ -94,7 +95,7 @@ impl Staged {
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    state: Lock<State>,
     wake: Condvar,
 }
 
@@ -136,8 +137,8 @@ pub(crate) enum Taken {
 }
 
 impl Queue {
-    /// Puts an append behind all others. Called under the locks of its logs, so that their order is the queue's.
-    /// False if the journal takes no more; the append is dropped, which leaves its outcome unknown.
+    /// Puts an append behind all others. Called under the locks of its logs, so that their order is the
+    /// queue's. False if the journal takes no more; the append is dropped, which leaves its outcome unknown.
     pub(crate) fn push(&self, staged: Staged) -> bool {
         let mut state = self.lock();
         if state.closed || state.failed {
@@ -163,8 +164,8 @@ impl Queue {
         }
     }
 
-    /// Moves as many appends as a group holds, at least one, into `out`, or sleeps until there is reason to look again. While a
-    /// sync runs, appends that wait for one gather.
+    /// Moves as many appends as a group holds, at least one, into `out`, or sleeps until there is reason to
+    /// look again. While a sync runs, appends that wait for one gather.
     pub(crate) fn take(&self, room: Room, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
         state.group_bytes = room.group;
@@ -183,8 +184,8 @@ impl Queue {
         Taken::Woken
     }
 
-    /// Moves all that is staged into `out`, if the writer sleeps though it need not, and it is at most `bytes_max`. False if
-    /// it is for the writer, or will be once a sync has ended.
+    /// Moves all that is staged into `out`, if the writer sleeps though it need not, and it is at most
+    /// `bytes_max`. False if it is for the writer, or will be once a sync has ended.
     pub(super) fn take_asleep(&self, bytes_max: usize, out: &mut Vec<Staged>) -> bool {
         let mut state = self.lock();
         let wait = !state.asleep || state.closed || state.gathers();
@@ -198,7 +199,8 @@ impl Queue {
         true
     }
 
-    /// Like [`Queue::take`], of what is there now; returns how many bytes the segment has to keep free behind it.
+    /// Like [`Queue::take`], of what is there now; returns how many bytes the segment has to keep free behind
+    /// it.
     pub(crate) fn take_now(&self, room: Room, out: &mut Vec<Staged>) -> usize {
         self.lock().take(room, out)
     }
@@ -246,7 +248,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Reading: from the tail cache where the batches are still in memory, else from segments, on a thread that may wait.
+//! Reading: from the tail cache where the batches are still in memory, else from segments, on a thread that
+//! may wait.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::chunk::{self, NotWhole, Table, table_bytes};
 use super::codec::{u32_of, usize_of};
 use super::core::Core;
 use super::frame::{HEAD_BYTES, Head};
-use super::log::{Log, Recent};
+use super::log::{Log, LogState, Recent};
 use super::part::{self, SharedFrames, entry_of, part_of};
 use super::position::SegmentId;
 use super::read_buffers::ReadBuffers;
@@ -281,6 +282,7 @@ fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> 
     let first = state.recent.partition_point(|recent| recent.end() <= from.offset);
     let rest = state.recent.get(first..).unwrap_or_default();
     plan.add_recent(rest, &mut room, log.id);
+    plan.check_hole(&state, from, &room)?;
     Ok(Listed::Recent(plan))
 }
 
@@ -328,10 +330,12 @@ fn list_sealed(
         }
     }
     plan.add_recent(&recent, &mut room, log.id);
+    plan.check_hole(&log.lock(), from, &room).map_err(Failed::Error)?;
     Ok(plan)
 }
 
-/// Opens a segment's sidecar for a look. One that is damaged is named; it is made anew when the journal is opened.
+/// Opens a segment's sidecar for a look. One that is damaged is named; it is made anew when the journal is
+/// opened.
 pub(crate) fn with_sidecar<R>(
     core: &Core,
     log: LogId,
@@ -396,6 +400,22 @@ impl Plan {
                 return;
             }
         }
+    }
+
+    /// Where there is nothing up to a range that was lost, names that range: the log goes on behind it, so it
+    /// is not for the reader to take this for a gap up to the log's end.
+    fn check_hole(&self, state: &LogState, from: ReadFrom, room: &Room) -> Result<(), ReadError> {
+        if !self.frames.is_empty() || room.is_full || self.limit >= self.bounds.end {
+            return Ok(());
+        }
+        let damaged = state.damage_from(from.offset);
+        damaged.map_or(Ok(()), |(start, to)| {
+            Err(ReadError::Damaged {
+                log: from.log,
+                from: start,
+                to,
+            })
+        })
     }
 
     /// Adds a frame if it fits; false if nothing more does.

@@ -1,10 +1,12 @@
 //! Memory for reads from segments, used again once nobody holds what was read.
 //!
-//! A fresh buffer costs about as much as the read: the system clears its pages, or the allocator clears them again.
+//! A fresh buffer costs about as much as the read: the system clears its pages, or the allocator clears them
+//! again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use stafett_model::Lock;
 
 /// Sizes of buffers that are kept: powers of two from here on.
 const BYTES_MIN: usize = 16 << 10;
@@ -14,7 +16,7 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// Buffers that are kept.
 #[derive(Debug, Default)]
-pub(crate) struct ReadBuffers(Mutex<Kept>);
+pub(crate) struct ReadBuffers(Lock<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -48,7 +50,7 @@ impl ReadBuffers {
             };
         };
         let kept = {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.0.lock();
             let buffer = kept.by_size.get_mut(place).and_then(Vec::pop);
             kept.bytes -= buffer.as_ref().map_or(0, |buffer| buffer.len());
             buffer
@@ -85,7 +87,7 @@ impl Drop for ReadBuffer {
         let Some((home, place)) = self.home.take().zip(size_for(self.buffer.len())) else {
             return;
         };
-        let mut kept = home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = home.0.lock();
         let bytes = kept.bytes + self.buffer.len();
         if let Some(same) = kept.by_size.get_mut(place).filter(|_| bytes <= KEPT_BYTES_MAX) {
             same.push(std::mem::take(&mut self.buffer));
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_once_nobody_holds_a_part_of_it() {
         let buffers = Arc::<ReadBuffers>::default();
-        let kept = || buffers.0.lock().unwrap().bytes;
+        let kept = || buffers.0.lock().bytes;
         let mut first = buffers.take(40_000);
         first.as_mut().fill(7);
         let bytes = first.freeze();
@@ -121,7 +123,7 @@ mod tests {
         for bytes in [0, 1, BYTES_MIN / 2, (1 << 20) + 1, 5 << 20] {
             assert_eq!(buffers.take(bytes).as_ref().len(), bytes);
         }
-        let kept = || buffers.0.lock().unwrap().bytes;
+        let kept = || buffers.0.lock().bytes;
         assert_eq!(kept(), 0);
         for bytes in [BYTES_MIN, 1 << 20] {
             let many: Vec<_> = (0..KEPT_BYTES_MAX / bytes + 3)

@@ -1,7 +1,7 @@
 //! The storage of the real operating system: a directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use rustix::fs::{
 use rustix::io::{pread, pwritev};
 use smallvec::SmallVec;
 
+use super::segment::FileRole;
 use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
 /// A directory that no second process can use.
@@ -41,19 +42,28 @@ const _: () = assert!(align_of::<Zeros>() == FILL_ALIGN);
 
 /// The file whose lock says who uses the directory.
 const LOCK_FILE: &str = "lock";
-/// How long to wait for it: a process that was killed has the directory until the system has taken its memory apart.
+/// How long to wait for it: a process that was killed has the directory until the system has taken its memory
+/// apart.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Directory {
     /// Opens a directory that has to be there.
     pub fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
-        match path.join(super::checkpoint::FILE).try_exists() {
-            Ok(true) => Self::open(path),
-            Ok(false) => Err(OpenDirectoryError::NotThere(path.to_owned())),
-            Err(error) => Err(OpenDirectoryError::Io {
+        let is_of_journal = |name: &str| name == super::checkpoint::FILE || FileRole::of(name).is_some();
+        let names = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        match names {
+            Ok(entries)
+                if entries
+                    .iter()
+                    .any(|entry| entry.file_name().to_str().is_some_and(is_of_journal)) =>
+            {
+                Self::open(path)
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(OpenDirectoryError::Io {
                 path: path.to_owned(),
                 error,
             }),
+            Ok(_) | Err(_) => Err(OpenDirectoryError::NotThere(path.to_owned())),
         }
     }
 
@@ -90,15 +100,32 @@ impl Directory {
     }
 }
 
-/// Gives a file a second name in another directory of the same file system; copies it where that is not possible.
+/// Gives a file a second name in another directory of the same file system; copies it where that is not
+/// possible.
 pub(crate) fn link_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
-    std::fs::hard_link(from.join(name), to.join(name)).or_else(|_| copy_into(from, name, to))
+    match std::fs::hard_link(from.join(name), to.join(name)) {
+        // What is there may be this file.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => copy_into(from, name, to),
+        linked => linked,
+    }
 }
 
-/// Copies a file into another directory, durably.
+/// Copies a file into another directory, durably. Nothing may have its name there.
 pub(crate) fn copy_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
-    std::fs::copy(from.join(name), to.join(name))?;
-    File::open(to.join(name))?.sync_all()
+    let mut source = File::open(from.join(name))?;
+    let mut copy = File::create_new(to.join(name))?;
+    io::copy(&mut source, &mut copy)?;
+    copy.sync_all()
+}
+
+/// Copies the first bytes of a file into another directory, durably.
+pub(crate) fn copy_front(from: &Path, name: &str, to: &Path, bytes: u64) -> io::Result<()> {
+    let mut copy = File::create_new(to.join(name))?;
+    let copied = io::copy(&mut File::open(from.join(name))?.take(bytes), &mut copy)?;
+    if copied < bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    copy.sync_all()
 }
 
 impl Storage for Directory {
@@ -211,8 +238,8 @@ impl StorageFile for RealFile {
         Ok(fdatasync(&self.0)?)
     }
 
-    /// Linux marks the pages of a failed sync as clean (Rebello and others, "Can Applications Recover from fsync
-    /// Failures?", 2020): clean pages are what this advice drops.
+    /// Linux marks the pages of a failed sync as clean (Rebello and others, "Can Applications Recover from
+    /// fsync Failures?", 2020): clean pages are what this advice drops.
     fn forget_unsynced(&self) -> io::Result<()> {
         Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
     }

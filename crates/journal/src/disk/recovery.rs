@@ -1,14 +1,17 @@
 //! Recovery: from what lies on the disk to where the program goes on.
 //!
 //! 1. The checkpoint says what was known, and up to which position.
-//! 2. Arrival segments are taken in order. One with a sidecar that the checkpoint covers is believed; every other is
-//!    scanned, and what lies behind the checkpoint is replayed.
-//! 3. The first bad group at or above the highest synced mark is the end of the journal. What lies behind it is
-//!    thrown away, and the segment is never written again: a new one starts under an id that nothing ever had.
+//! 2. Arrival segments are taken in order. One with a sidecar that the checkpoint covers is believed; every
+//!    other is scanned, and what lies behind the checkpoint is replayed.
+//! 3. The first bad group at or above the highest synced mark is the end of the journal. What lies behind it
+//!    is thrown away, and the segment is never written again: a new one starts under an id that nothing ever
+//!    had.
 //! 4. A bad group below the mark is damage: what it held is named and fenced, and the scan goes on behind it.
-//! 5. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
+//! 5. A segment that should be there and is not is named, and what it held is fenced as far as it is known.
+//! 6. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
 
 mod arrivals;
+mod missing;
 mod replay;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,14 +21,16 @@ use std::sync::Arc;
 use stafett_model::{Durability, LogId, Offset};
 
 use super::checkpoint::{Checkpoint, CheckpointError, Meta, SegmentState, StateAt};
-use super::index::index_segment;
-use super::log::{Log, LogTable, RunRef};
+use super::index::{Indexer, index_segment};
+use super::log::{Log, LogTable, Recent, RunRef};
 use super::position::{Position, SegmentId};
+use super::running::Moment;
 use super::scan::{Chain, LaterGroups, LaterMark};
 use super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::settings::Settings;
 use super::sidecar::{self, Row, Sidecar, Summary};
-use super::storage::Storage;
+use super::storage::{Storage, is_full};
+use super::writer::Sealed;
 use crate::contract::LogSpec;
 
 /// Why a journal could not be opened.
@@ -49,8 +54,12 @@ impl From<CheckpointError> for OpenError {
     }
 }
 
-/// What recovery found out, for the log and for who asks.
+/// The findings of recovery, for the log and for callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that do not depend on each other"
+)]
 pub struct RecoveryReport {
     /// The program had stopped with nothing left to write.
     pub clean: bool,
@@ -60,26 +69,42 @@ pub struct RecoveryReport {
     pub scanned_segments: usize,
     pub replayed_frames: u64,
     pub logs: usize,
-    /// Something lay behind the end of the journal that was not whole and was thrown away: a write that was under way
-    /// when the program stopped, or damage to the last write.
+    /// Something lay behind the end of the journal that was not whole and was thrown away: a write that was
+    /// under way when the program stopped, or damage to the last write.
     pub torn: bool,
     /// Segments behind the end of the journal, or replaced by a rewrite, that were thrown away.
     pub dropped_segments: usize,
-    /// Write groups that had been durable and are damaged. What they held is below, as far as it is known; state may
-    /// be lost too.
+    /// Write groups that had been durable and are damaged. What they held is below, as far as it is known;
+    /// state may be lost too.
     pub damaged_groups: usize,
     /// Ranges of logs that were lost to damage.
     pub damaged: Vec<(LogId, Offset, Offset)>,
-    /// Logs of which nobody knows whether they lost something: they take no appends.
+    /// Logs that may have lost something unnoticed: they take no appends.
     pub fenced: Vec<LogId>,
+    /// Arrival segments that are gone, though nothing replaced them: each by the name of its file, or by what
+    /// it lay behind if that is all that is known. State may be lost too.
+    pub missing_segments: Vec<String>,
+    /// There was no checkpoint beside the segments. What the segments left do not say again is lost:
+    /// definitions, commits, subscriptions and all other state.
+    pub checkpoint_lost: bool,
+    /// Segments of which only the lost checkpoint knew that they are in force. Their files end in `.lost`
+    /// now.
+    pub set_aside: Vec<String>,
     /// Frames of logs that do not exist.
     pub unknown_frames: u64,
+    /// Logs that segments hold batches of and that nothing defines. Their ids are not given out again.
+    pub unknown_logs: Vec<LogId>,
 }
 
 impl RecoveryReport {
     /// Whether something that had been durable was lost, now or at an earlier start.
     pub fn is_damaged(&self) -> bool {
-        self.damaged_groups > 0 || !self.damaged.is_empty() || !self.fenced.is_empty()
+        self.damaged_groups > 0
+            || !self.damaged.is_empty()
+            || !self.fenced.is_empty()
+            || !self.missing_segments.is_empty()
+            || !self.set_aside.is_empty()
+            || !self.unknown_logs.is_empty()
     }
 }
 
@@ -97,6 +122,10 @@ pub(crate) struct Recovered {
     pub(crate) segments_removed: Vec<SegmentId>,
     pub(crate) segments_forgotten: Vec<SegmentId>,
     pub(crate) chain: Chain,
+    /// Segments that want a sidecar.
+    pub(crate) unlisted: Vec<Sealed>,
+    /// Behind what was replayed: a checkpoint that has that covers everything before.
+    pub(crate) end: Position,
     /// Files that can be used again, under other names.
     pub(crate) spares: Vec<FileRole>,
     pub(crate) report: RecoveryReport,
@@ -105,19 +134,30 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(storage: &Arc<dyn Storage>, settings: &Settings) -> Result<Recovered, OpenError> {
     let checkpoint = Checkpoint::open(Arc::clone(storage))?;
     let meta = checkpoint.meta()?;
-    let mut recovery = Recovery::new(storage, meta, &checkpoint, settings.boot)?;
+    let mut recovery = Recovery::new(storage, meta, &checkpoint, settings)?;
     recovery.list_files(&checkpoint)?;
+    recovery.expect_newest();
     recovery.read_arrivals()?;
+    recovery.find_missing();
     recovery.read_sorted()?;
+    recovery.name_unknown_logs();
+    recovery.name_holes();
     recovery.place_runs();
     recovery.settle_run();
     recovery.finish(checkpoint)
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that do not depend on each other"
+)]
 struct Recovery<'a> {
     storage: &'a Arc<dyn Storage>,
     /// The machine as it was started last.
     boot: [u8; 16],
+    /// How producers are dated that are found behind the checkpoint: they sent before, but never long before
+    /// it ended.
+    now: Moment,
     meta: Meta,
     /// Where replay starts.
     from: Position,
@@ -126,6 +166,18 @@ struct Recovery<'a> {
     deleted: Vec<LogId>,
     state: Vec<StateAt>,
     arrivals: Vec<SegmentId>,
+    /// The same, for as long as recovery takes.
+    arrivals_all: BTreeSet<SegmentId>,
+    /// Arrival segments that were in force when the checkpoint was stored.
+    expected: BTreeSet<SegmentId>,
+    /// There was no checkpoint.
+    is_anew: bool,
+    /// The newest segment that the checkpoint lists is gone, or was rewritten: until the latter turns out,
+    /// what logs seem to miss behind it is noted.
+    newest_gone: bool,
+    gaps: Vec<(LogId, Offset, Offset)>,
+    /// A segment is gone, and no sidecar says what it held: offsets of logs that no segment has are lost.
+    has_holes: bool,
     sidecars: BTreeSet<(SegmentKind, SegmentId)>,
     sorted: BTreeMap<SegmentId, bool>,
     sorted_files: BTreeSet<SegmentId>,
@@ -134,10 +186,14 @@ struct Recovery<'a> {
     segments_removed: Vec<SegmentId>,
     rows: Vec<(SegmentId, Row)>,
     segments: Vec<Segment>,
+    /// Scanned arrival segments for whose sidecars there was no space, in order.
+    unlisted: Vec<Sealed>,
+    /// Behind what was replayed.
+    end: Position,
     chain: Option<Chain>,
     highest_mark: Position,
     spares: Vec<FileRole>,
-    /// What lies behind the damage of segments that was met so far.
+    /// Marks behind the damaged segments met so far.
     later: HashMap<SegmentId, LaterMark>,
     /// Something unknown was damaged: logs that did not turn up behind it are suspect.
     suspect: bool,
@@ -150,7 +206,7 @@ impl<'a> Recovery<'a> {
         storage: &'a Arc<dyn Storage>,
         meta: Meta,
         checkpoint: &Checkpoint,
-        boot: [u8; 16],
+        settings: &Settings,
     ) -> Result<Self, OpenError> {
         let mut logs = HashMap::new();
         let mut specs: HashMap<LogSpecKey, Arc<LogSpec>> = HashMap::new();
@@ -171,9 +227,17 @@ impl<'a> Recovery<'a> {
             }
             logs.insert(id, Arc::new(log));
         })?;
+        checkpoint.for_each_producer(|log, id, row| {
+            let log = logs.get(&log);
+            log.is_none_or(|log| log.lock().producers.get_or_insert_default().restore(id, row))
+        })?;
         Ok(Self {
             storage,
-            boot,
+            boot: settings.boot,
+            now: Moment {
+                clock: settings.clock.now_ms(),
+                running: meta.running_ms,
+            },
             meta,
             from: meta.position,
             logs,
@@ -181,6 +245,12 @@ impl<'a> Recovery<'a> {
             deleted: Vec::new(),
             state: Vec::new(),
             arrivals: Vec::new(),
+            arrivals_all: BTreeSet::new(),
+            expected: checkpoint.arrivals()?.unwrap_or_default().into_iter().collect(),
+            is_anew: checkpoint.is_new(),
+            newest_gone: false,
+            gaps: Vec::new(),
+            has_holes: false,
             sidecars: BTreeSet::new(),
             sorted: BTreeMap::new(),
             sorted_files: BTreeSet::new(),
@@ -189,6 +259,8 @@ impl<'a> Recovery<'a> {
             segments_removed: Vec::new(),
             rows: Vec::new(),
             segments: Vec::new(),
+            unlisted: Vec::new(),
+            end: Position::default(),
             chain: None,
             highest_mark: Position::default(),
             spares: Vec::new(),
@@ -216,12 +288,54 @@ impl<'a> Recovery<'a> {
             }
         }
         self.arrivals.sort_unstable();
+        self.arrivals_all = self.arrivals.iter().copied().collect();
+        // An arrival segment up to the position that the checkpoint does not list was replaced, and its name
+        // came back.
+        if checkpoint.arrivals()?.is_some() {
+            let is_stale = |id: &SegmentId| *id <= self.from.segment && !self.expected.contains(id);
+            self.removed
+                .extend(self.arrivals.iter().copied().filter(is_stale));
+        }
         Ok(())
     }
 
-    /// Takes the rows of a sidecar; `None` if there is none, if it is damaged, or if its segment has to be replayed.
+    /// Gives a scanned arrival segment its sidecar. Where there is no space for one, its batches are listed
+    /// in memory, and so are those of all segments that follow: a log's batches are found in sidecars up to
+    /// some segment, and in memory behind it.
+    fn list_arrival(&mut self, indexer: Indexer) -> Result<(), OpenError> {
+        let (summary, rows, entries) = indexer.finish();
+        let id = summary.segment;
+        self.end = self.end.max(Position {
+            segment: id,
+            byte: summary.valid_bytes,
+        });
+        let name = FileRole::Sidecar(SegmentKind::Arrival, id).name();
+        if self.unlisted.is_empty() {
+            match sidecar::write(&**self.storage, &name, summary, &rows, &entries) {
+                Ok(_) => {
+                    self.rows.extend(rows.into_iter().map(|row| (id, row)));
+                    return Ok(());
+                }
+                Err(error) if is_full(&error) => {
+                    tracing::warn!(%error, segment = id.0, "there is no space for a sidecar yet");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // What is listed in memory must not be rewritten meanwhile.
+        if self.sidecars.remove(&(SegmentKind::Arrival, id)) {
+            self.storage.remove(&name)?;
+        }
+        let index = entries;
+        self.unlisted.push(Sealed { summary, index });
+        Ok(())
+    }
+
+    /// Takes the rows of a sidecar; `None` if there is none, if it is damaged, or if its segment has to be
+    /// replayed or comes behind one without.
     fn believe_sidecar(&mut self, kind: SegmentKind, id: SegmentId) -> Result<Option<Summary>, OpenError> {
-        if !self.sidecars.contains(&(kind, id)) {
+        let is_behind = kind == SegmentKind::Arrival && !self.unlisted.is_empty();
+        if is_behind || !self.sidecars.contains(&(kind, id)) {
             return Ok(None);
         }
         let role = FileRole::Sidecar(kind, id);
@@ -261,7 +375,11 @@ impl<'a> Recovery<'a> {
         for id in std::mem::take(&mut self.sorted_files) {
             let role = FileRole::Segment(SegmentKind::Sorted, id);
             if !self.sorted.contains_key(&id) {
-                self.drop_segment(role)?;
+                if self.is_anew {
+                    self.set_aside(id)?;
+                } else {
+                    self.drop_segment(role)?;
+                }
                 continue;
             }
             if self.believe_sidecar(SegmentKind::Sorted, id)?.is_none() {
@@ -326,6 +444,18 @@ impl<'a> Recovery<'a> {
                 });
             }
         }
+        for sealed in &self.unlisted {
+            for entry in &sealed.index {
+                let Some(log) = self.logs.get(&entry.log) else {
+                    continue;
+                };
+                let mut state = log.lock();
+                state.next = state.next.max(entry.end());
+                if entry.end() > state.start {
+                    state.on_written(Recent::of(sealed.summary.segment, entry));
+                }
+            }
+        }
         for log in self.logs.values() {
             let mut state = log.lock();
             state.runs.sort_unstable_by_key(|run| (run.first, run.segment));
@@ -336,7 +466,8 @@ impl<'a> Recovery<'a> {
         self.segments = segments;
     }
 
-    /// Goes past the offsets that the last run may have given out and lost, before a run that began on `boot`.
+    /// Goes past the offsets that the last run may have given out and lost, before a run that began on
+    /// `boot`.
     fn pass_lost_offsets(&mut self, boot: [u8; 16]) {
         let run = self.meta.run;
         self.report.clean = run.ended || run.epoch == 0;
@@ -347,7 +478,8 @@ impl<'a> Recovery<'a> {
         for log in self.logs.values() {
             let mut state = log.lock();
             let lost = match state.spec.durability {
-                // In a log at `sync` offsets are reserved for appends at lower levels: perhaps for some at `memory`.
+                // In a log at `sync` offsets are reserved for appends at lower levels: perhaps for some at
+                // `memory`.
                 Durability::Memory | Durability::Sync => true,
                 Durability::Os | Durability::Interval { .. } => self.report.rebooted,
             };
@@ -384,6 +516,7 @@ impl<'a> Recovery<'a> {
         self.report.fenced.sort_unstable();
         self.report.damaged.sort_unstable();
         self.report.logs = self.logs.len();
+        self.report.say_what_is_lost();
     }
 
     /// Removes a segment's sidecar and keeps its file for other use.
@@ -426,6 +559,8 @@ impl<'a> Recovery<'a> {
                 sequence: 0,
                 checksum: 0,
             }),
+            unlisted: self.unlisted,
+            end: self.end,
             spares: self.spares,
             report: self.report,
         })
@@ -436,7 +571,7 @@ fn ids(first: LogId, count: u32) -> impl Iterator<Item = LogId> {
     (first.0..first.0 + u64::from(count)).map(LogId)
 }
 
-/// What makes two specs the same.
+/// The fields by which two specs are the same.
 type LogSpecKey = (Durability, Option<std::time::Duration>, Option<u64>);
 
 fn spec_key(spec: &LogSpec) -> LogSpecKey {

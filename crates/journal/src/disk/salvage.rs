@@ -1,10 +1,11 @@
 //! What can be saved of a write group that is damaged below the synced mark.
 //!
-//! Frames carry checksums of their own, so that a bad group costs only the frames that are bad. A frame whose head
-//! holds but whose body does not names the logs that lost something. Where even a head is gone, nobody knows what was
-//! there, and the caller has to suspect everything that did not turn up again later. Nothing is looked for behind such
-//! a head: what clients store lies there, and could look like a frame. Neither is anything taken from behind the
-//! group: what lies there may be from a former life of the file.
+//! Frames carry checksums of their own, so that a bad group costs only the appends with bad frames. An append
+//! that lost a frame is lost as a whole: what it moved is still where it was. The heads of its frames name
+//! the logs that lost something. Where even a head is gone, nobody knows what was there, and the caller has
+//! to suspect everything that did not turn up again later. Nothing is looked for behind such a head: what
+//! clients store lies there, and could look like a frame. Neither is anything taken from behind the group:
+//! what lies there may be from a former life of the file.
 
 use std::io;
 
@@ -15,13 +16,13 @@ use super::codec::{u32_of, usize_of};
 use super::frame::Head;
 use super::group::GROUP_HEAD_BYTES;
 use super::position::SegmentId;
-use super::scan::{Chain, LaterGroups, ScannedFrame};
+use super::scan::{Chain, LaterGroup, LaterGroups, ScannedFrame};
 use super::storage::StorageFile;
 
 /// What a damaged group turned out to hold.
 #[derive(Debug, Default)]
 pub(crate) struct Salvage {
-    /// Frames that are sound.
+    /// The frames of appends that are sound.
     pub(crate) frames: Vec<ScannedFrame>,
     /// Ranges of logs that are lost.
     pub(crate) lost: Vec<(LogId, Offset, Offset)>,
@@ -31,7 +32,8 @@ pub(crate) struct Salvage {
     pub(crate) resume: Option<(u32, Chain)>,
 }
 
-/// Looks through the bad group that starts at `from` and follows `sequence`, up to the next good one of the run.
+/// Looks through the bad group that starts at `from` and follows `sequence`, up to the next good one of the
+/// run.
 pub(crate) fn salvage(
     file: &dyn StorageFile,
     segment: SegmentId,
@@ -43,7 +45,7 @@ pub(crate) fn salvage(
     let mut groups = LaterGroups::new(file, segment, from, sequence, run);
     // The head of the bad group itself may be sound.
     let mut own = None;
-    while let Some((byte, head)) = groups.next()? {
+    while let Some(LaterGroup { byte, head, .. }) = groups.next()? {
         if byte == from {
             own = Some(head.bytes);
             continue;
@@ -73,31 +75,46 @@ pub(crate) fn salvage(
 }
 
 impl Salvage {
-    /// Takes the frames of the group that `bytes` are.
+    /// Takes the appends of the group that `bytes` are: an append is whole or lost.
     fn frames(&mut self, bytes: &Bytes, from: u32) {
         let mut at = GROUP_HEAD_BYTES;
+        // Where the frames of the current append begin, and whether all of them are sound so far.
+        let (mut first, mut sound) = (0, true);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let Ok((head, _)) = Head::decode(rest) else {
                 self.unknown = true;
+                // Its end is unknown.
+                self.lose_from(first);
                 return;
             };
-            let whole = head.frame_bytes();
+            let frame_bytes = head.frame_bytes();
             let body = rest.get(head.bytes()..head.bytes() + head.body_bytes);
-            if let Some(body) = body.filter(|body| head.verify_body(body).is_ok()) {
-                let body = bytes.slice_ref(body);
-                self.frames.push(ScannedFrame {
-                    byte: from + u32_of(at),
-                    head,
-                    body,
-                });
-            } else {
-                self.lost.extend(
-                    head.entries
-                        .iter()
-                        .map(|entry| (entry.log, entry.base, entry.end())),
-                );
+            let body = body.filter(|body| head.verify_body(body).is_ok());
+            sound &= body.is_some();
+            let more = head.more;
+            self.frames.push(ScannedFrame {
+                byte: from + u32_of(at),
+                head,
+                body: body.map_or_else(Bytes::new, |body| bytes.slice_ref(body)),
+            });
+            if !more {
+                if !sound {
+                    self.lose_from(first);
+                }
+                (first, sound) = (self.frames.len(), true);
             }
-            at += whole;
+            at += frame_bytes;
         }
+        // The append goes on in a frame that is not there.
+        self.lose_from(first);
+    }
+
+    /// Turns the frames from an index on into what is lost.
+    fn lose_from(&mut self, first: usize) {
+        let lost = self.frames.drain(first..);
+        self.lost.extend(lost.flat_map(|frame| {
+            let ranges: Vec<_> = frame.head.ranges().collect();
+            ranges
+        }));
     }
 }

@@ -1,4 +1,5 @@
-//! Walks the groups of a segment and believes none of them before its checksums and its place in the chain hold.
+//! Walks the groups of a segment and believes none of them before its checksums and its place in the chain
+//! hold.
 
 use std::io;
 
@@ -109,17 +110,26 @@ pub(crate) fn scan(
     }
 }
 
-/// The sound heads of groups of a segment from byte `from` on that were written after `sequence`: as many as there are,
-/// whatever lies between them.
+/// The sound heads of groups of a segment from byte `from` on that were written after `sequence`, whatever
+/// lies between them. A group whose frames hold too is stepped over as a whole.
 ///
-/// What clients store lies between the groups' heads, and could look like one: a group of another run does not count,
-/// and no client knows the number that a run has drawn.
+/// What clients store lies between the groups' heads, and could look like one: a group of another run does
+/// not count, and no client knows the number that a run has drawn.
 pub(crate) struct LaterGroups<'a> {
     window: Window<'a>,
     segment: SegmentId,
     sequence: u64,
     run: Option<u64>,
     at: u32,
+}
+
+/// A group behind damage or behind the end of the journal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaterGroup {
+    pub(crate) byte: u32,
+    pub(crate) head: GroupHead,
+    /// All of its frames are sound: it was written to its end.
+    pub(crate) whole: bool,
 }
 
 impl<'a> LaterGroups<'a> {
@@ -139,8 +149,8 @@ impl<'a> LaterGroups<'a> {
         }
     }
 
-    /// The next of them, and at which byte it is.
-    pub(crate) fn next(&mut self) -> io::Result<Option<(u32, GroupHead)>> {
+    /// Returns the next group.
+    pub(crate) fn next(&mut self) -> io::Result<Option<LaterGroup>> {
         loop {
             let bytes = self.window.at(self.at, GROUP_HEAD_BYTES)?;
             if bytes.len() < GROUP_HEAD_BYTES {
@@ -152,8 +162,10 @@ impl<'a> LaterGroups<'a> {
                 skipped += ALIGN;
                 if let Some(head) = found {
                     let byte = self.at + u32_of(skipped - ALIGN);
-                    self.at = self.at.saturating_add(u32_of(skipped));
-                    return Ok(Some((byte, head)));
+                    let whole = self.is_whole(byte, &head)?;
+                    let step = if whole { head.bytes } else { u32_of(ALIGN) };
+                    self.at = byte.saturating_add(step);
+                    return Ok(Some(LaterGroup { byte, head, whole }));
                 }
             }
             let Some(next) = self.at.checked_add(u32_of(skipped)) else {
@@ -162,17 +174,27 @@ impl<'a> LaterGroups<'a> {
             self.at = next;
         }
     }
+
+    fn is_whole(&mut self, byte: u32, head: &GroupHead) -> io::Result<bool> {
+        let whole = self.window.at(byte, usize_of(head.bytes))?;
+        let bytes = whole
+            .get(..usize_of(head.bytes))
+            .map(|bytes| whole.slice_ref(bytes));
+        Ok(bytes.is_some_and(|bytes| frames_of(head, byte, &bytes).is_ok()))
+    }
 }
 
-/// What is known of the groups behind a byte of a segment. Finding out means reading all the rest of it, which is done once
-/// for all the damage in there.
+/// What is known of the groups behind a byte of a segment. Finding out means reading all the rest of it,
+/// which is done once for all the damage in there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaterMark {
     from: u32,
     sequence: u64,
     run: Option<u64>,
-    /// Where the last of them is, its sequence number, and the highest synced mark of all.
+    /// Where the last sound head is, its sequence number, and the highest synced mark of all.
     last: Option<(u32, u64, Position)>,
+    /// The same of the last group that is whole.
+    last_whole: Option<(u32, u64)>,
 }
 
 impl LaterMark {
@@ -184,16 +206,20 @@ impl LaterMark {
         run: Option<u64>,
     ) -> io::Result<Self> {
         let mut groups = LaterGroups::new(file, segment, from, sequence, run);
-        let mut last: Option<(u32, u64, Position)> = None;
-        while let Some((byte, head)) = groups.next()? {
+        let (mut last, mut last_whole): (Option<(u32, u64, Position)>, _) = (None, None);
+        while let Some(LaterGroup { byte, head, whole }) = groups.next()? {
             let mark = last.map_or(head.synced, |(_, _, mark)| mark.max(head.synced));
             last = Some((byte, head.sequence, mark));
+            if whole {
+                last_whole = Some((byte, head.sequence));
+            }
         }
         Ok(Self {
             from,
             sequence,
             run,
             last,
+            last_whole,
         })
     }
 
@@ -209,6 +235,13 @@ impl LaterMark {
     /// The highest synced mark of them, if there are any: what is bad and lies below had been durable.
     pub(crate) fn mark(&self) -> Option<Position> {
         self.last.map(|(_, _, mark)| mark)
+    }
+
+    /// Whether a group that is whole lies at byte `from` or behind it and was written after `sequence`. The
+    /// head of a group that a kill cut short is sound, and proves nothing.
+    pub(crate) fn has_whole(&self, from: u32, sequence: u64) -> bool {
+        self.last_whole
+            .is_some_and(|(byte, last)| byte >= from && last > sequence)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Scrubbing: reads cold segments now and then, so that damage is named while a backup still has what was there.
+//! Scrubbing: reads cold segments now and then, so that damage is named while a backup still has what was
+//! there.
 
 use std::time::{Duration, Instant};
 

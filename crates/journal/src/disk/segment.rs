@@ -169,8 +169,8 @@ impl FileRole {
         }
     }
 
-    /// `None` for a name that no file of a journal has: also if it is another way to write one that a file has, or
-    /// leaves no id for the next segment.
+    /// `None` for a name that no file of a journal has: also if it is another way to write one that a file
+    /// has, or leaves no id for the next segment.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
         let (prefix, number) = stem.split_once('-')?;

@@ -1,4 +1,5 @@
-//! Tests of appends that are sent again after a failure, with the writer and the syncer at work one step at a time.
+//! Tests of appends that are sent again after a failure, with the writer and the syncer at work one step at a
+//! time.
 
 use stafett_model::{Durability, LogId};
 

@@ -1,20 +1,20 @@
 //! A sidecar: the sorted index of a segment that gets no more groups. All numbers little-endian.
 //!
-//! The file is a run of blocks of 4,096 bytes, each of which starts with the checksum of the rest of it. The first
-//! is the header; then come the rows, one per log, sorted; then the entries, sorted by log and base offset. A search
-//! reads single blocks: no index of a sealed segment lies in memory.
+//! The file is a run of blocks of 4,096 bytes, each of which starts with the checksum of the rest of it. The
+//! first is the header; then come the rows, one per log, sorted; then the entries, sorted by log and base
+//! offset. A search reads single blocks: no index of a sealed segment lies in memory.
 //!
 //! ```text
 //! header  4 8 bytes "STAFIDX\0", 12 u32 version, 16 u32 segment, 20 u32 valid bytes of the segment,
 //!         24 u32 rows, 28 u32 entries, 32 u64 first sequence, 40 u64 last sequence, 48 u32 checksum of the last
-//!         group, 52 u32 0, 56 i64 latest timestamp, 64 u64 bytes in control frames,
+//!         group, 52 u32 0, 56 i64 latest date, 64 u64 bytes in control frames,
 //!         72 u32 stretches of consecutive frames of one log
-//! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest timestamp,
+//! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest date (`dates.rs`),
 //!         40 u32 first entry, 44 u32 entries
 //! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame (of a batch
 //!         that is cut: the byte of its last frame, and the bytes that its frame would have uncut),
 //!         28 u16 entries of the frame, 30 u16 chunks of the body, 0 if it is not cut; top bit: it lies as the log gets
-//!         it, 32 i64 latest timestamp
+//!         it, 32 i64 date
 //! ```
 //!
 //! It is written under another name, synced, and renamed: a sidecar that is there is whole, or damaged.
@@ -51,12 +51,12 @@ pub(crate) struct IndexEntry {
     pub(crate) bytes: u32,
     /// Entries of the frame; at least one.
     pub(crate) entries: u16,
-    /// Pieces that its body is cut into; 0 if it is not. Then `byte` is where its last frame starts, and `bytes` what the
-    /// frame would have if it were in one piece.
+    /// Pieces that its body is cut into; 0 if it is not. Then `byte` is where its last frame starts, and
+    /// `bytes` what the frame would have if it were in one piece.
     pub(crate) chunks: u16,
     /// The body lies as the log gets it.
     pub(crate) placed: bool,
-    pub(crate) max_timestamp: i64,
+    pub(crate) date: i64,
 }
 
 /// What a segment holds of one log.
@@ -66,7 +66,7 @@ pub(crate) struct Row {
     pub(crate) first: Offset,
     pub(crate) end: Offset,
     pub(crate) bytes: u64,
-    pub(crate) max_timestamp: i64,
+    pub(crate) date: i64,
     pub(crate) entry_first: u32,
     pub(crate) entry_count: u32,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Summary {
     pub(crate) first_sequence: u64,
     pub(crate) last_sequence: u64,
     pub(crate) last_checksum: u32,
-    pub(crate) max_timestamp: i64,
+    pub(crate) date: i64,
     pub(crate) control_bytes: u64,
     /// Stretches of consecutive frames of one log.
     pub(crate) runs: u32,
@@ -119,7 +119,7 @@ impl IndexEntry {
             entries: u16::try_from(head.entries.len()).unwrap_or(u16::MAX),
             chunks: table.map_or(0, |table| u16::try_from(table.places.len()).unwrap_or(0)),
             placed: head.is_placed(),
-            max_timestamp: head.max_timestamp,
+            date: head.date,
         }
     }
 
@@ -149,7 +149,7 @@ impl IndexEntry {
         patch(out, at + 28, &self.entries.to_le_bytes());
         let chunks = self.chunks | if self.placed { PLACED_BIT } else { 0 };
         patch(out, at + 30, &chunks.to_le_bytes());
-        patch(out, at + 32, &self.max_timestamp.to_le_bytes());
+        patch(out, at + 32, &self.date.to_le_bytes());
     }
 
     /// `None` also for one that no frame can have: nothing that is computed with an entry overflows.
@@ -167,7 +167,7 @@ impl IndexEntry {
             entries,
             chunks: chunks & !PLACED_BIT,
             placed: chunks & PLACED_BIT != 0,
-            max_timestamp: reader.i64()?,
+            date: reader.i64()?,
         };
         let possible = base.checked_add(span.into()).is_some()
             && byte.checked_add(bytes).is_some()
@@ -185,7 +185,7 @@ impl Row {
         patch(out, at + 8, &self.first.0.to_le_bytes());
         patch(out, at + 16, &self.end.0.to_le_bytes());
         patch(out, at + 24, &self.bytes.to_le_bytes());
-        patch(out, at + 32, &self.max_timestamp.to_le_bytes());
+        patch(out, at + 32, &self.date.to_le_bytes());
         patch(out, at + 40, &self.entry_first.to_le_bytes());
         patch(out, at + 44, &self.entry_count.to_le_bytes());
     }
@@ -198,7 +198,7 @@ impl Row {
             first: Offset(reader.u64()?),
             end: Offset(reader.u64()?),
             bytes: reader.u64()?,
-            max_timestamp: reader.i64()?,
+            date: reader.i64()?,
             entry_first: reader.u32()?,
             entry_count: reader.u32()?,
         };
@@ -218,7 +218,7 @@ pub(crate) fn rows_of(entries: &[IndexEntry]) -> Vec<Row> {
             Some(row) => {
                 row.end = row.end.max(entry.end());
                 row.bytes += u64::from(entry.bytes);
-                row.max_timestamp = row.max_timestamp.max(entry.max_timestamp);
+                row.date = row.date.max(entry.date);
                 row.entry_count += 1;
             }
             None => rows.push(Row {
@@ -226,7 +226,7 @@ pub(crate) fn rows_of(entries: &[IndexEntry]) -> Vec<Row> {
                 first: entry.base,
                 end: entry.end(),
                 bytes: u64::from(entry.bytes),
-                max_timestamp: entry.max_timestamp,
+                date: entry.date,
                 entry_first: u32_of(index),
                 entry_count: 1,
             }),
@@ -247,7 +247,23 @@ pub(crate) fn write(
     summary.entries = u32_of(entries.len());
     let temporary = format!("{name}.tmp");
     let _ = storage.remove(&temporary);
-    let file = storage.create(&temporary)?;
+    let written = write_file(storage, &temporary, summary, rows, entries);
+    if let Err(error) = written.and_then(|()| storage.rename(&temporary, name)) {
+        // It takes space that others may need.
+        let _ = storage.remove(&temporary);
+        return Err(error);
+    }
+    Ok(summary)
+}
+
+fn write_file(
+    storage: &dyn Storage,
+    name: &str,
+    summary: Summary,
+    rows: &[Row],
+    entries: &[IndexEntry],
+) -> io::Result<()> {
+    let file = storage.create(name)?;
     let mut out = BlockWriter {
         file: &*file,
         pending: Vec::with_capacity(64 * BLOCK_BYTES),
@@ -269,9 +285,7 @@ pub(crate) fn write(
         })?;
     }
     out.flush()?;
-    file.sync()?;
-    storage.rename(&temporary, name)?;
-    Ok(summary)
+    file.sync()
 }
 
 struct BlockWriter<'a> {
@@ -317,7 +331,7 @@ impl Summary {
         patch(out, 32, &self.first_sequence.to_le_bytes());
         patch(out, 40, &self.last_sequence.to_le_bytes());
         patch(out, 48, &self.last_checksum.to_le_bytes());
-        patch(out, 56, &self.max_timestamp.to_le_bytes());
+        patch(out, 56, &self.date.to_le_bytes());
         patch(out, 64, &self.control_bytes.to_le_bytes());
         patch(out, 72, &self.runs.to_le_bytes());
     }
@@ -335,7 +349,7 @@ impl Summary {
         let (valid_bytes, rows, entries) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let (first_sequence, last_sequence) = (reader.u64()?, reader.u64()?);
         let (last_checksum, _zero) = (reader.u32()?, reader.u32()?);
-        let (max_timestamp, control_bytes, runs) = (reader.i64()?, reader.u64()?, reader.u32()?);
+        let (date, control_bytes, runs) = (reader.i64()?, reader.u64()?, reader.u32()?);
         if last_sequence > SEQUENCE_MAX || control_bytes > valid_bytes.into() {
             return None;
         }
@@ -347,7 +361,7 @@ impl Summary {
             first_sequence,
             last_sequence,
             last_checksum,
-            max_timestamp,
+            date,
             control_bytes,
             runs,
         }))
@@ -404,8 +418,8 @@ impl<'a> Sidecar<'a> {
         Ok(None)
     }
 
-    /// Visits the entries of a row in order, from the one that holds `offset` or the next behind it, until `visit`
-    /// says that it has enough.
+    /// Visits the entries of a row in order, from the one that holds `offset` or the next behind it, until
+    /// `visit` says that it has enough.
     pub(crate) fn entries_from(
         &self,
         row: &Row,
@@ -538,7 +552,7 @@ mod tests {
             entries: 1,
             chunks: u16::try_from(n % 3).unwrap(),
             placed: true,
-            max_timestamp: i64::try_from(n).unwrap(),
+            date: i64::try_from(n).unwrap(),
         };
         (0..logs)
             .flat_map(|log| (0..per_log).map(move |n| entry(log * 3, n)))
@@ -554,7 +568,7 @@ mod tests {
             first_sequence: 1,
             last_sequence: 2,
             last_checksum: 3,
-            max_timestamp: 4,
+            date: 4,
             control_bytes: 5,
             runs: 6,
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -13,11 +13,11 @@ use super::control::Control;
 use super::core::Core;
 use super::frame::{Entry, Head, Kind};
 use super::group::GROUP_HEAD_BYTES;
-use super::here;
 use super::log::{Log, LogState};
 use super::prepare::{Part, Prepared, control_frame};
 use super::producers::{Numbered, Verdict};
 use super::queue::{Staged, StagedFrame, Wait};
+use super::{dates, here};
 use crate::contract::{
     Append, LogSpec, Outcome, OwnerEpoch, Placed, Precondition, Refusal, RequestId, Selection, StateWait,
     Target,
@@ -68,9 +68,7 @@ fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler
 impl Prepared {
     /// Decides, gives offsets, and queues. True if something was queued.
     fn stage(mut self, core: &Core, settler: Settler) -> Result<bool, (Settler, Refusal)> {
-        let mut named = self
-            .request
-            .map(|id| (id, core.requests.lock().unwrap_or_else(PoisonError::into_inner)));
+        let mut named = self.request.map(|id| (id, core.requests.lock()));
         if let Some((placed, wait)) = named.as_ref().and_then(|(id, known)| known.find(*id)) {
             return Ok(finish(core, again(settler, placed, wait)));
         }
@@ -82,7 +80,7 @@ impl Prepared {
             Ok(verdicts) => verdicts,
             Err(refusal) => return Err((settler, refusal)),
         };
-        let Some(charge) = core.pool.take_space(self.bytes, self.frees_space) else {
+        let Some(charge) = core.pool.take_space(self.bytes, self.share) else {
             core.metrics.disk_full.inc();
             return Err((settler, Refusal::DiskFull));
         };
@@ -362,7 +360,7 @@ impl<'a> Staging<'a> {
                 duplicate: false,
             });
             if let (1, Some(numbered)) = (targets.len(), Numbered::of(&header)) {
-                let now = self.core.now_ms();
+                let now = self.core.moment();
                 state.producers.get_or_insert_default().note(numbered, base, now);
             }
             logs.push((log, wait));
@@ -377,7 +375,7 @@ impl<'a> Staging<'a> {
             more: false,
             body_bytes,
             body_checksum: header.crc,
-            max_timestamp: header.max_timestamp,
+            date: dates::of_batch(header.max_timestamp, || self.core.now_ms()),
             span: span_of(&header, Selection::All),
             entries,
         };
@@ -470,7 +468,8 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// What a batch that begins at `base` waits for in a log; below `sync`, its offsets have to be reserved durably.
+    /// What a batch that begins at `base` waits for in a log; below `sync`, its offsets have to be reserved
+    /// durably.
     fn wait_for(&mut self, log: &Arc<Log>, state: &mut LogState, base: Offset, span: u32) -> Wait {
         let wait = match self.level_in(state) {
             // Where lower batches come between, the reservation goes on before them.

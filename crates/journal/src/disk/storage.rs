@@ -1,7 +1,8 @@
-//! What the engine asks of an operating system: named files in one directory, written at positions and synced.
+//! What the engine asks of an operating system: named files in one directory, written at positions and
+//! synced.
 //!
-//! Everything the engine stores goes through these traits, so that a test can put a simulated disk below it that loses
-//! power, fails an operation, tears a write or flips a bit.
+//! Everything the engine stores goes through these traits, so that a test can put a simulated disk below it
+//! that loses power, fails an operation, tears a write or flips a bit.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -32,7 +33,8 @@ pub const FILL_ALIGN: usize = 4096;
 pub trait StorageFile: Send + Sync + fmt::Debug {
     /// Writes all slices, one behind the other, from byte `at` on.
     fn write_at(&self, slices: &mut [IoSlice<'_>], at: u64) -> io::Result<()>;
-    /// Writes zeros to `at..at + bytes`, multiples of [`FILL_ALIGN`] both, past the caches where the system can do that.
+    /// Writes zeros to `at..at + bytes`, multiples of [`FILL_ALIGN`] both, past the caches where the system
+    /// can do that.
     fn fill(&self, at: u64, bytes: usize) -> io::Result<()> {
         self.write_at(&mut [IoSlice::new(&vec![0; bytes])], at)
     }
@@ -40,8 +42,8 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// Makes everything written so far durable, the file's length included.
     fn sync(&self) -> io::Result<()>;
-    /// Lets go of what is seen of the file but is not on the disk and never will be: what a sync that failed has left.
-    /// What was written and no sync has tried stays.
+    /// Lets go of what is seen of the file but is not on the disk and never will be: what a sync that failed
+    /// has left. What was written and no sync has tried stays.
     fn forget_unsynced(&self) -> io::Result<()> {
         Ok(())
     }
@@ -53,6 +55,14 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
     /// Takes space for `bytes` in all, so that writing there cannot meet a full disk.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
+}
+
+/// Whether an operation failed because there is no space.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// Fills `buffer` from byte `at` on; a file that ends before is an error.

@@ -1,13 +1,13 @@
 //! The syncer: makes written groups durable and wakes who waits for that.
 //!
-//! It syncs when somebody waits, when a bound of time or records that a log promises is due, and whenever a few MiB are
-//! unsynced: so that who waits for a sync does not pay for everyone's dirty pages.
+//! It syncs when somebody waits, when a bound of time or records that a log promises is due, and whenever a
+//! few MiB are unsynced: so that who waits for a sync does not pay for everyone's dirty pages.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use stafett_model::Offset;
+use stafett_model::{Lock, Offset};
 
 use super::core::Core;
 use super::log::Log;
@@ -18,8 +18,8 @@ use crate::ticket::Settler;
 
 /// Unsynced bytes at which a sync starts though nobody waits for it.
 const UNSYNCED_BYTES: usize = 4 << 20;
-/// The same while somebody waited for a sync a moment ago, and so probably will again: who comes while a sync is under way
-/// waits for it and for the next one, and both take as long as there is to be written.
+/// The same while somebody waited for a sync a moment ago, and so probably will again: who comes while a sync
+/// is under way waits for it and for the next one, and both take as long as there is to be written.
 const UNSYNCED_BYTES_SHARED: usize = 1 << 20;
 const A_MOMENT: Duration = Duration::from_secs(1);
 /// Unsynced bytes at which the writer waits.
@@ -27,7 +27,7 @@ const UNSYNCED_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct SyncGate {
-    state: Mutex<State>,
+    state: Lock<State>,
     wake: Condvar,
 }
 
@@ -129,7 +129,8 @@ impl SyncGate {
             let due = Instant::now() + Duration::from_millis(written.sync_within_ms.into());
             state.due = Some(state.due.map_or(due, |known| known.min(due)));
         }
-        // The syncer is woken for what changes when it syncs next, not for each group that it will sync by then.
+        // The syncer is woken for what changes when it syncs next, not for each group that it will sync by
+        // then.
         if state.urgent || state.due != due_before {
             self.wake.notify_all();
         }
@@ -193,7 +194,7 @@ impl SyncGate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,18 +1,19 @@
-//! The tail cache: the write groups of the last moments, as they lie in memory anyway. Readers that keep up never
-//! touch the disk. Its budget counts the buffers that are kept alive, not the part of them that is used.
+//! The tail cache: the write groups of the last moments, as they lie in memory anyway. Readers that keep up
+//! never touch the disk. Its budget counts the buffers that are kept alive, not the part of them that is
+//! used.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use stafett_model::Lock;
 
 use super::codec::{u32_of, usize_of};
 use super::position::{Position, SegmentId};
 
 #[derive(Debug)]
 pub(crate) struct TailCache {
-    groups: Mutex<Groups>,
+    groups: Lock<Groups>,
     budget_bytes: usize,
 }
 
@@ -38,7 +39,7 @@ pub(crate) type Slices = SmallVec<[Bytes; 2]>;
 impl TailCache {
     pub(crate) fn new(budget_bytes: usize) -> Self {
         Self {
-            groups: Mutex::default(),
+            groups: Lock::default(),
             budget_bytes,
         }
     }
@@ -46,7 +47,7 @@ impl TailCache {
     /// Adds the newest group and drops the oldest as the budget wants.
     pub(crate) fn push(&self, group: TailGroup) {
         let mut dropped = SmallVec::<[TailGroup; 4]>::new();
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.groups.lock();
         groups.pinned_bytes += group.pinned_bytes;
         groups.groups.push_back(group);
         while groups.pinned_bytes > self.budget_bytes
@@ -59,15 +60,12 @@ impl TailCache {
     }
 
     pub(crate) fn pinned_bytes(&self) -> usize {
-        self.groups
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pinned_bytes
+        self.groups.lock().pinned_bytes
     }
 
     /// A cursor for a read of several ranges under one lock.
     pub(crate) fn with<R>(&self, read: impl FnOnce(&TailReader<'_>) -> R) -> R {
-        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let groups = self.groups.lock();
         read(&TailReader {
             groups: &groups.groups,
         })

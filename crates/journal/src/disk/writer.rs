@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -58,7 +58,7 @@ pub(crate) struct Active {
     /// Chunks of a batch whose last frame is still to come.
     places: VecDeque<Place>,
     control_bytes: u64,
-    max_timestamp: i64,
+    date: i64,
 }
 
 /// A segment that gets no more groups, and what its sidecar will say.
@@ -79,7 +79,7 @@ pub(crate) fn run(core: &Core) {
         }
     }
     // Whoever writes what it staged itself hands it over to be synced before it lets go.
-    drop(core.writer.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(core.writer.lock());
     core.sync.close();
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn pump(core: &Core) -> bool {
 
 /// What the next group may take.
 fn room(core: &Core) -> Room {
-    let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let writer = core.writer.lock();
     let segment_bytes = usize_of(core.settings.segment_bytes);
     let active = writer.active.as_ref();
     Room {
@@ -104,11 +104,11 @@ fn room(core: &Core) -> Room {
     }
 }
 
-/// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last groups
-/// is told from a torn end.
+/// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last
+/// groups is told from a torn end.
 pub(crate) fn write_idle_mark(core: &Core) {
     let due = {
-        let writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = core.writer.lock();
         writer.marked < writer.frames_end && core.sync.synced() >= writer.frames_end
     };
     if due && !core.queue.is_closed() {
@@ -119,10 +119,7 @@ pub(crate) fn write_idle_mark(core: &Core) {
 /// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
 pub(crate) fn write_last_mark(core: &Core) {
     write_all(core, &mut Vec::new(), 0, true);
-    core.writer
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .seal(core);
+    core.writer.lock().seal(core);
 }
 
 fn write(core: &Core, staged: &mut Vec<Staged>, promised: usize) {
@@ -133,7 +130,7 @@ fn write(core: &Core, staged: &mut Vec<Staged>, promised: usize) {
 
 /// Writes a group into a segment that has `promised` bytes more behind it.
 fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool) {
-    let mut writer = core.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut writer = core.writer.lock();
     if let Some(written) = write_group(core, &mut writer, staged, promised, mark) {
         drop(writer);
         core.sync.on_written(core, written);
@@ -224,6 +221,8 @@ impl Writer {
                 checksum: active.write(core, &head, layout, staged)?,
             };
             core.pool
+                .set_active_room(core.settings.segment_bytes.saturating_sub(active.at));
+            core.pool
                 .give_space(staged.iter().map(|append| append.charge).sum());
             self.marked = head.synced;
             if head.frames > 0 {
@@ -293,7 +292,7 @@ impl Writer {
             index: Vec::new(),
             places: VecDeque::new(),
             control_bytes: 0,
-            max_timestamp: i64::MIN,
+            date: i64::MIN,
         });
         core.metrics.segments_started.inc();
         Ok(files)
@@ -302,6 +301,7 @@ impl Writer {
     /// Hands the active segment over to get its sidecar.
     pub(crate) fn seal(&mut self, core: &Core) {
         let Some(active) = self.active.take() else { return };
+        core.pool.set_active_room(0);
         let summary = Summary {
             segment: active.id,
             valid_bytes: active.at,
@@ -310,7 +310,7 @@ impl Writer {
             first_sequence: active.first_sequence,
             last_sequence: self.chain.sequence,
             last_checksum: self.chain.checksum,
-            max_timestamp: active.max_timestamp,
+            date: active.date,
             control_bytes: active.control_bytes,
             runs: count_runs(&active.index),
         };
@@ -343,7 +343,7 @@ impl Active {
             for entry in &frame.head.entries {
                 let indexed = IndexEntry::of(&frame.head, entry, &body, byte);
                 self.index.push(indexed);
-                self.max_timestamp = self.max_timestamp.max(indexed.max_timestamp);
+                self.date = self.date.max(indexed.date);
                 recents.push(Recent::of(self.id, &indexed));
             }
         }
@@ -395,7 +395,8 @@ impl Active {
     }
 }
 
-/// Bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies are parts of.
+/// Bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies are parts
+/// of.
 fn pinned(pieces: &[(u32, Bytes)], staged: &[Staged]) -> usize {
     let own: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
     let kinds = || {
@@ -444,8 +445,8 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
     }
 }
 
-/// Lets the logs know where their batches are, shows them to readers as far as they are allowed to, and returns what
-/// still waits for a sync, within how many ms one is due, and whether somebody waits for it.
+/// Lets the logs know where their batches are, shows them to readers as far as they are allowed to, and
+/// returns what still waits for a sync, within how many ms one is due, and whether somebody waits for it.
 fn publish(
     core: &Core,
     staged: &mut Vec<Staged>,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::contract::{Change, StateChange, StateItem, StateSpace};
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct KeyedState(BTreeMap<(StateSpace, Bytes), Kept>);
+pub(crate) struct KeyedState(BTreeMap<(StateSpace, Bytes), Kept>);
 
 #[derive(Debug, Clone, Default)]
 struct Kept {
@@ -16,7 +16,7 @@ struct Kept {
 }
 
 impl KeyedState {
-    pub(super) fn apply(&mut self, change: StateChange) {
+    pub(crate) fn apply(&mut self, change: StateChange) {
         let key = (change.space, change.key);
         match change.change {
             Change::Put(value) => {
@@ -37,7 +37,7 @@ impl KeyedState {
 }
 
 /// Visits what a space holds: the values, then the deltas.
-pub(super) fn visit_space(state: &KeyedState, space: StateSpace, visit: &mut dyn FnMut(StateItem<'_>)) {
+pub(crate) fn visit_space(state: &KeyedState, space: StateSpace, visit: &mut dyn FnMut(StateItem<'_>)) {
     let of_space = || state.0.iter().filter(|((of, _), _)| *of == space);
     for ((_, key), kept) in of_space() {
         if let Some(value) = &kept.value {

@@ -1,4 +1,5 @@
-//! Numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine, so that a failure can be had again.
+//! Numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine, so that a failure can be had
+//! again.
 
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
@@ -21,8 +22,25 @@ impl Random {
         self.next() % bound
     }
 
-    /// Which of `count` changes that were made one behind the other are kept: none, all, those up to one of them, or
-    /// any.
+    /// After how many of `bytes` a write at `at` ends: anywhere, at a page as a system copies it, or near its
+    /// beginning or end.
+    pub(super) fn cut(&mut self, at: u64, bytes: usize) -> usize {
+        const PAGE_BYTES: u64 = 4096;
+        let bytes = bytes as u64;
+        let cut = match self.below(4) {
+            0 => self.below(bytes + 1),
+            1 => {
+                let page = (at + self.below(bytes + 1)) / PAGE_BYTES * PAGE_BYTES;
+                page.saturating_sub(at)
+            }
+            2 => self.below(160).min(bytes),
+            _ => bytes - self.below(160).min(bytes),
+        };
+        usize::try_from(cut).unwrap_or(usize::MAX)
+    }
+
+    /// Which of `count` changes that were made one behind the other are kept: none, all, those up to one of
+    /// them, or any.
     pub(super) fn survivors(&mut self, count: usize) -> Vec<bool> {
         match self.below(4) {
             0 => vec![false; count],

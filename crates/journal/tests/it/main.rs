@@ -1,4 +1,5 @@
-//! The journal as others use it: what each provider promises, and what the one on disk does when its disk fails.
+//! The journal as others use it: what each provider promises, and what the one on disk does when its disk
+//! fails.
 //!
 //! One program for all of them: they run beside each other, and what they stand on is linked once.
 #![allow(

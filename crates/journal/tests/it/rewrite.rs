@@ -1,10 +1,8 @@
 //! Rewriting changes where batches lie, never what a reader gets.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{
     Append, BatchFrame, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Selection, Settings,
     StateWait, Target,
@@ -16,21 +14,7 @@ use crate::support;
 type Expected = BTreeMap<LogId, Vec<String>>;
 
 fn settings() -> Settings {
-    Settings {
-        segment_bytes: 64 << 10,
-        disk_free_bytes_min: 0,
-        checkpoint_bytes: 1 << 30,
-        rewrite_bytes_per_second: u64::MAX,
-        tail_cache_bytes: 0,
-        threads: false,
-        rewrite: RewritePolicy {
-            young: Duration::ZERO,
-            merge_bytes: 256 << 10,
-            dead_bytes_tolerated: 0,
-            ..RewritePolicy::default()
-        },
-        ..Settings::default()
-    }
+    support::rewriting(256 << 10)
 }
 
 fn batch(texts: &[String]) -> Bytes {
@@ -224,4 +208,35 @@ fn a_backup_made_while_writing_goes_on_restores_to_what_was_there() {
     })
     .unwrap();
     assert_eq!(frames, 100);
+}
+
+/// What a backup that was cut short has left shares its files with the journal: they must not be written to.
+#[test]
+fn a_backup_behind_one_that_was_cut_short_harms_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, target) = (directory.path().join("data"), directory.path().join("backup"));
+    let mut expected = Expected::new();
+    let journal = DiskJournal::open(&source, settings(), Metrics::new()).unwrap();
+    let first = create(&journal, 20);
+    fill(&journal, first, 20, 50, &mut expected);
+    let partial = directory.path().join("backup.partial");
+    std::fs::create_dir(&partial).unwrap();
+    for entry in std::fs::read_dir(&source).unwrap() {
+        let name = entry.unwrap().file_name();
+        if name.to_string_lossy().starts_with("arrival-") {
+            std::fs::hard_link(source.join(&name), partial.join(&name)).unwrap();
+        }
+    }
+    let refused = journal.backup(&target).unwrap_err().to_string();
+    assert!(refused.contains("backup.partial"), "{refused}");
+    check(&journal, &expected);
+    std::fs::remove_dir_all(&partial).unwrap();
+    journal.backup(&target).unwrap();
+    assert!(!partial.exists());
+    check(&journal, &expected);
+    drop(journal);
+    let restored = directory.path().join("restored");
+    let report = stafett_journal::disk::backup::restore(&target, &restored).unwrap();
+    assert!(report.is_sound(), "{report}");
+    assert!(stafett_journal::disk::check::check(&source).unwrap().is_sound());
 }

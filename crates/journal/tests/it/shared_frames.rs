@@ -1,20 +1,15 @@
 //! Batches that several logs got lie once on the disk, also when segments are rewritten.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use proptest::prelude::*;
-use stafett_journal::disk::RewritePolicy;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
-    Append, BatchFrame, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Selection, Settings,
-    StateWait, Target,
+    Append, BatchFrame, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Selection, StateWait, Target,
 };
 use stafett_model::{LogId, Offset};
 
-use crate::support::{Seen, batch, more, read_all};
-
-const SEGMENT_BYTES: u32 = 64 << 10;
+use crate::support::{SEGMENT_BYTES, Seen, batch, more, read_all, rewriting};
 
 /// A journal, and what its logs should hold.
 struct Bench {
@@ -28,22 +23,7 @@ struct Bench {
 }
 
 fn open(disk: &SimulatedDisk) -> DiskJournal {
-    let settings = Settings {
-        segment_bytes: SEGMENT_BYTES,
-        disk_free_bytes_min: 0,
-        checkpoint_bytes: 1 << 30,
-        rewrite_bytes_per_second: u64::MAX,
-        tail_cache_bytes: 0,
-        threads: false,
-        rewrite: RewritePolicy {
-            young: Duration::ZERO,
-            merge_bytes: 100 << 10,
-            dead_bytes_tolerated: 0,
-            ..RewritePolicy::default()
-        },
-        ..Settings::default()
-    };
-    DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap()
+    DiskJournal::open_on(disk.storage(), rewriting(100 << 10), Metrics::new()).unwrap()
 }
 
 impl Bench {
@@ -141,7 +121,8 @@ impl Bench {
         self.journal.rewrite()
     }
 
-    /// Stops it, and starts it again without the sidecars of its rewritten segments if they are to be made anew.
+    /// Stops it, and starts it again without the sidecars of its rewritten segments if they are to be made
+    /// anew.
     fn reopen(&mut self, without_sidecars: bool) {
         self.journal.close();
         self.disk.kill();
@@ -187,7 +168,8 @@ fn part(first: u32, count: u32) -> Selection {
 fn what_logs_share_lies_once_in_what_a_merge_writes() {
     let mut bench = Bench::new(30);
     for round in 0..60 {
-        // Two sets of logs that share everything, in parts or whole; between them logs that share next to nothing.
+        // Two sets of logs that share everything, in parts or whole; between them logs that share next to
+        // nothing.
         let half = [(0, ALL), (9, part(1, 2)), (20, ALL), (28, part(0, 1))];
         bench.put(&half, 3000);
         bench.put(&[(4, ALL), (15, ALL), (29, ALL)], 3000);

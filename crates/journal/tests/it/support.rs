@@ -1,8 +1,12 @@
 //! Batches in, records out: what every test of a journal needs.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{
-    Append, Frame, Journal, LogSpec, Outcome, Placed, ReadError, ReadFrom, ReadRequest, Run, StateWait,
+    Append, Frame, Journal, LogSpec, Outcome, Placed, ReadError, ReadFrom, ReadRequest, Run, Settings,
+    StateWait,
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, LogId, Offset, ProducerId, Record};
 
@@ -15,6 +19,28 @@ pub fn more<N>(usually: N, in_soak: N) -> N {
         in_soak
     } else {
         usually
+    }
+}
+
+/// Bytes of a segment where rewriting is tested.
+pub const SEGMENT_BYTES: u32 = 64 << 10;
+
+/// Settings of a journal that merges as much as it can whenever a test says so, and reads from the disk.
+pub fn rewriting(merge_bytes: u64) -> Settings {
+    Settings {
+        segment_bytes: SEGMENT_BYTES,
+        disk_free_bytes_min: 0,
+        checkpoint_bytes: 1 << 30,
+        rewrite_bytes_per_second: u64::MAX,
+        tail_cache_bytes: 0,
+        threads: false,
+        rewrite: RewritePolicy {
+            young: Duration::ZERO,
+            merge_bytes,
+            dead_bytes_tolerated: 0,
+            ..RewritePolicy::default()
+        },
+        ..Settings::default()
     }
 }
 

@@ -1,4 +1,5 @@
-//! What real clients sent, which `scripts/capture-requests` records for the fuzz targets, can be read, and written as it came.
+//! What real clients sent, which `scripts/capture-requests` records for the fuzz targets, can be read, and
+//! written as it came.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Frames as they are on the wire: which header goes with what, and what is said about requests that are not understood.
+//! Frames as they are on the wire: which header goes with what, and what is said about requests that are not
+//! understood.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use stafett_kafka_wire::messages::consumer_protocol_subscription::TopicPartition;
@@ -73,8 +74,8 @@ fn the_answer_to_api_versions_has_the_oldest_header() {
     );
 }
 
-/// A client that is newer than the broker asks in a version that does not exist yet. The header can be read, so the
-/// broker can answer in version 0.
+/// A client that is newer than the broker asks in a version that does not exist yet. The header can be read,
+/// so the broker can answer in version 0.
 #[test]
 fn the_header_of_a_future_version_is_read_and_its_body_is_not() {
     let mut request = BytesMut::new();

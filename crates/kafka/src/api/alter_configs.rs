@@ -1,4 +1,5 @@
-//! `IncrementalAlterConfigs`: settings are changed one by one. `AlterConfigs`: a thing's settings become those given.
+//! `IncrementalAlterConfigs`: settings are changed one by one. `AlterConfigs`: a thing's settings become
+//! those given.
 //!
 //! Each resource is changed as a whole or not at all.
 

@@ -1,7 +1,7 @@
 //! `ApiVersions`: what this broker speaks. Clients ask it first.
 //!
-//! A version that is not known is answered in version 0, with an error and the versions of this very request, so that
-//! the client can ask again (KIP-511).
+//! A version that is not known is answered in version 0, with an error and the versions of this very request,
+//! so that the client can ask again (KIP-511).
 
 use stafett_kafka_wire::messages::api_versions::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
@@ -14,8 +14,8 @@ use super::quorum::FEATURES;
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
-/// How the names of clients begin that send signs of life beside their work, and do not wait for the answers: Kafka's own,
-/// librdkafka, and what is built on it. Some others stop until they are answered.
+/// How the names of clients begin that send signs of life beside their work, and do not wait for the answers:
+/// Kafka's own, librdkafka, and what is built on it. Some others stop until they are answered.
 const PATIENT: &[&str] = &["apache-kafka-java", "librdkafka", "confluent-kafka-"];
 
 pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {

@@ -1,8 +1,8 @@
 //! `ConsumerGroupDescribe`: groups whose partitions the broker assigns.
 
 use stafett_broker::Topics;
-use stafett_broker::groups::consumer::{Group, Member, Partitions};
-use stafett_broker::groups::{self, GroupKind};
+use stafett_groups::consumer::{Group, Member, Partitions};
+use stafett_groups::{self, GroupKind};
 use stafett_kafka_wire::messages::consumer_group_describe::{
     Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
 };
@@ -76,7 +76,7 @@ fn describe(group: &Group, topics: &Topics, version: i16) -> DescribedGroup {
 fn describe_member(group: &Group, member: &Member, topics: &Topics, version: i16) -> DescribedMember {
     let subscription = group.subscription(member);
     let names = subscription
-        .map(groups::consumer::Subscription::names)
+        .map(stafett_groups::consumer::Subscription::names)
         .unwrap_or_default();
     DescribedMember {
         member_id: Str::copy_from(&member.id),
@@ -87,7 +87,7 @@ fn describe_member(group: &Group, member: &Member, topics: &Topics, version: i16
         client_host: Str::copy_from(&member.host),
         subscribed_topic_names: names.iter().map(|name| Str::copy_from(name)).collect(),
         subscribed_topic_regex: subscription
-            .and_then(groups::consumer::Subscription::pattern)
+            .and_then(stafett_groups::consumer::Subscription::pattern)
             .map(Str::copy_from),
         assignment: assignment(&member.assigned.partitions(), topics),
         target_assignment: assignment(&member.target, topics),

@@ -1,13 +1,11 @@
-//! `ConsumerGroupHeartbeat`: a member of a group whose partitions the broker assigns says what it wants and has, and
-//! hears what it is to have (KIP-848).
+//! `ConsumerGroupHeartbeat`: a member of a group whose partitions the broker assigns says what it wants and
+//! has, and hears what it is to have (KIP-848).
 
 use std::sync::Arc;
 
 use stafett_broker::TopicId;
-use stafett_broker::groups::Told;
-use stafett_broker::groups::consumer::{
-    Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions,
-};
+use stafett_groups::Told;
+use stafett_groups::consumer::{Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions};
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
     Assignment, RequestTopicPartitions, ResponseTopicPartitions,
 };

@@ -1,4 +1,5 @@
-//! `CreatePartitions`: topics grow. Existing partitions stay as they are; clients see new ones in their next metadata.
+//! `CreatePartitions`: topics grow. Existing partitions stay as they are; clients see new ones in their next
+//! metadata.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

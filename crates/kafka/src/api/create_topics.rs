@@ -23,7 +23,8 @@ use crate::settings::BROKER_ID;
 const REPLICATION_FACTOR: i16 = 1;
 /// What says that the broker is to choose.
 const ANY: i32 = -1;
-/// The answer shows the settings of each topic of a request of so many at most: they take far more than what asked.
+/// The answer shows the settings of each topic of a request of so many at most: they take far more than what
+/// asked.
 const SHOWN_MAX: usize = 1000;
 
 /// Why a topic is not created.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use stafett_broker::GroupError;
+use stafett_groups::GroupError;
 use stafett_kafka_wire::messages::delete_groups::DeletableGroupResult;
 use stafett_kafka_wire::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};

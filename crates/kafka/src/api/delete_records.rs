@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use stafett_broker::is_internal;
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult};
 use stafett_kafka_wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
@@ -97,6 +98,9 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
 
 /// A log, and what it is to be cut before.
 fn cut(shared: &Shared, name: &str, partition: i32, offset: i64) -> Result<(LogId, Offset), ErrorCode> {
+    if is_internal(name) {
+        return Err(ErrorCode::InvalidTopicException);
+    }
     let topic = shared.broker.topics().named(name);
     let partition = u32::try_from(partition).ok();
     let log = topic

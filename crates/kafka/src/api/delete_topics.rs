@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{Topic, TopicId};
+use stafett_broker::{Topic, TopicId, is_internal};
 use stafett_kafka_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicState};
 use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
@@ -95,7 +95,8 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
     call.answer::<DeleteTopicsRequest>(&response)
 }
 
-/// The ids of topics that a request names by their names as well as by their ids: it cannot be meant like that.
+/// The ids of topics that a request names by their names as well as by their ids: it cannot be meant like
+/// that.
 fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
     let ids: HashSet<Uuid> = asked
         .iter()
@@ -110,7 +111,22 @@ fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
     named.filter(|id| ids.contains(id)).collect()
 }
 
+/// The topic to delete. Those of the broker's own stay.
 fn find(
+    shared: &Shared,
+    asked: &DeleteTopicState,
+    is_once: bool,
+    twice: &HashSet<Uuid>,
+) -> Result<Arc<Topic>, Refused> {
+    let topic = find_any(shared, asked, is_once, twice)?;
+    if is_internal(&topic.name) {
+        let message = "The broker's own topic cannot be deleted.";
+        return Err((ErrorCode::InvalidTopicException, message.to_owned()));
+    }
+    Ok(topic)
+}
+
+fn find_any(
     shared: &Shared,
     asked: &DeleteTopicState,
     is_once: bool,

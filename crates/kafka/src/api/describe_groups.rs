@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use stafett_broker::groups::classic::MemberView;
-use stafett_broker::groups::{Group, GroupKind};
+use stafett_groups::classic::MemberView;
+use stafett_groups::{Group, GroupKind};
 use stafett_kafka_wire::messages::describe_groups::{DescribedGroup, DescribedGroupMember};
 use stafett_kafka_wire::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
@@ -21,7 +21,8 @@ const INSTANCES_FROM: i16 = 4;
 const NOT_ASKED: i32 = i32::MIN;
 /// From how many groups on an answer may be a large one.
 const LARGE: usize = 100;
-/// What descriptions of groups that were described already may take in one answer: a name is much smaller than they are.
+/// What descriptions of groups that were described already may take in one answer: a name is much smaller
+/// than they are.
 const REPEATED_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {

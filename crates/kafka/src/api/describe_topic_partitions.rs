@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stafett_broker::Topic;
+use stafett_broker::{Topic, is_internal};
 use stafett_kafka_wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, RequestCursor,
     ResponseCursor,
@@ -153,6 +153,7 @@ fn described(
     });
     DescribeTopicPartitionsResponseTopic {
         name: Some(Str::copy_from(&topic.name)),
+        is_internal: is_internal(&topic.name),
         topic_id: Uuid::from(topic.id.0),
         partitions: partitions.collect(),
         topic_authorized_operations: TOPIC_OPERATIONS,

@@ -1,7 +1,8 @@
 //! `Fetch`: batches out, as soon as there are enough of them or the client's time is up.
 //!
-//! A fetch runs when its turn comes, so that a connection has the records of one answer in memory at a time. Memory for
-//! them is reserved before they are read; where there is none, a fetch makes do with little instead of waiting for it.
+//! A fetch runs when its turn comes, so that a connection has the records of one answer in memory at a time.
+//! Memory for them is reserved before they are read; where there is none, a fetch makes do with little
+//! instead of waiting for it.
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::fetch_request::{FetchRequest, IDS_FROM, SESSIONS_FROM};
 use crate::fetch_sessions::{EPOCH_FIRST, EPOCH_NONE, NO_SESSION, Taken};
 use crate::fetch_state::{FetchState, Round, Telling, Tellings};
 use crate::kafka::Shared;
+use crate::offsets_topic::REFRESH;
 use crate::reader::TopicKey;
 use crate::session::{Call, Close, Context};
 use crate::writer::Writer;
@@ -108,7 +110,8 @@ async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken:
     finish(call, shared, request.isolation_level, taken, tellings, memory)
 }
 
-/// Writes the answer of a session and keeps it for its next request, unless the client has forgotten all of it.
+/// Writes the answer of a session and keeps it for its next request, unless the client has forgotten all of
+/// it.
 fn finish(
     call: Call,
     shared: &Shared,
@@ -165,6 +168,9 @@ async fn collect(
     loop {
         let may_wait =
             !wait.is_zero() && state.live() > 0 && !context.drain.is_cancelled() && Instant::now() < deadline;
+        if state.reads_commits() {
+            shared.offsets_topic.refresh(shared).await;
+        }
         state.notice_growth();
         let (mut memory, bytes_max) = reserve(context, bytes_max);
         let round = state.read(shared, bytes_max).await;
@@ -176,7 +182,12 @@ async fn collect(
         }
         drop(memory);
         if !state.start_watching(&shared.broker) {
-            grow(context, state, bytes_min - round.bytes, deadline).await;
+            let until = if state.reads_commits() {
+                deadline.min(Instant::now() + REFRESH)
+            } else {
+                deadline
+            };
+            grow(context, state, bytes_min - round.bytes, until).await;
         }
     }
 }

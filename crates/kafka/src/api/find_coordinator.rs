@@ -1,7 +1,7 @@
 //! `FindCoordinator`: this broker, whatever is asked for.
 //!
-//! Transactions are not served, but their coordinator is named all the same: clients then ask it, and its answer ends
-//! what they are at, while they look for a coordinator that they cannot find for minutes.
+//! Transactions are not served, but their coordinator is named all the same: clients then ask it, and its
+//! answer ends what they are at, while they look for a coordinator that they cannot find for minutes.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use stafett_broker::groups::GroupState;
+use stafett_groups::GroupState;
 use stafett_kafka_wire::Str;
 
 use crate::session::Context;
 
-/// What may be done with a group where nobody is asked who they are, as bits of the numbers of Kafka's `AclOperation`:
-/// read, delete, describe, describe and alter configs.
+/// What may be done with a group where nobody is asked who they are, as bits of the numbers of Kafka's
+/// `AclOperation`: read, delete, describe, describe and alter configs.
 pub(super) const GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 /// Kafka's word for what a group is at.

@@ -1,14 +1,14 @@
 //! `Heartbeat`: a member says that it is there, and hears whether it has to join again.
 //!
-//! It hears that when it asks, and clients ask every three seconds. So the answer is kept back for a while, if all stays as it
-//! is and the client goes on with its work meanwhile: when the group changes, its members hear of it at once. Whatever the
-//! client asks next on the connection ends the wait, so nothing is late because of it.
+//! It hears that when it asks, and clients ask every three seconds. So the answer is kept back for a while,
+//! if all stays as it is and the client goes on with its work meanwhile: when the group changes, its members
+//! hear of it at once. Whatever the client asks next on the connection ends the wait, so nothing is late
+//! because of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stafett_broker::GroupError;
-use stafett_broker::groups::Stability;
+use stafett_groups::{GroupError, Stability};
 use stafett_kafka_wire::messages::{HeartbeatRequest, HeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use tokio_util::sync::CancellationToken;

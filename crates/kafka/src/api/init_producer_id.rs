@@ -1,7 +1,7 @@
 //! `InitProducerId`: an id for an idempotent producer.
 //!
-//! Transactions are not served. Who asks for one gets the error that clients report at once: after most others they
-//! would ask again for ever.
+//! Transactions are not served. Who asks for one gets the error that clients report at once: after most
+//! others they would ask again for ever.
 
 use std::sync::Arc;
 

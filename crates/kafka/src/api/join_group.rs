@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::GroupError;
-use stafett_broker::groups::classic::{Join, Joined, NotJoined, Strategy};
+use stafett_groups::GroupError;
+use stafett_groups::classic::{Join, Joined, NotJoined, Strategy};
 use stafett_kafka_wire::messages::join_group::JoinGroupResponseMember;
 use stafett_kafka_wire::messages::{JoinGroupRequest, JoinGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};

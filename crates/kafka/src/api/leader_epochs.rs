@@ -1,8 +1,8 @@
-//! `OffsetForLeaderEpoch`: where the batches of an epoch end, so that a client can tell whether what it read is there
-//! still.
+//! `OffsetForLeaderEpoch`: where the batches of an epoch end, so that a client can tell whether what it read
+//! is there still.
 //!
-//! Each start of the broker is an epoch of all partitions, and epochs rise along a log: where one ends is searched for
-//! by halving, a batch read each time. No log has to remember its epochs.
+//! Each start of the broker is an epoch of all partitions, and epochs rise along a log: where one ends is
+//! searched for by halving, a batch read each time. No log has to remember its epochs.
 
 use std::sync::Arc;
 

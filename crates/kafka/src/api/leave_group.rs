@@ -1,7 +1,7 @@
 //! `LeaveGroup`: members leave, or an administrator sends static members away by their instance.
 
-use stafett_broker::GroupError;
-use stafett_broker::groups::classic::Leave;
+use stafett_groups::GroupError;
+use stafett_groups::classic::Leave;
 use stafett_kafka_wire::messages::leave_group::{MemberIdentity, MemberResponse};
 use stafett_kafka_wire::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_broker::groups::{Group, GroupKind};
+use stafett_groups::{Group, GroupKind};
 use stafett_kafka_wire::messages::list_groups::ListedGroup;
 use stafett_kafka_wire::messages::{ListGroupsRequest, ListGroupsResponse};
 use stafett_kafka_wire::{Decoder, Str};

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use stafett_broker::{TimeQuery, Topic};
+use stafett_broker::{TimeQuery, Topic, is_internal};
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
@@ -48,6 +48,9 @@ pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Resu
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
             let known = shared.broker.topics().named(&topic.name);
+            if is_internal(&topic.name) {
+                shared.offsets_topic.refresh(&shared).await;
+            }
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for asked in topic.partitions {
                 let found = if doubled.contains(&(topic.name.clone(), asked.partition_index)) {

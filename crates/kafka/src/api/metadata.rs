@@ -1,12 +1,12 @@
 //! `Metadata`: which topics there are and where; creates those that are missing if it may.
 //!
-//! Answers may be far larger than their requests: one is built when its turn comes, each topic is in it once, and only
-//! a few large ones are in memory at a time.
+//! Answers may be far larger than their requests: one is built when its turn comes, each topic is in it once,
+//! and only a few large ones are in memory at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{CreateError, NewTopic, Topic, TopicId, TopicSettings};
+use stafett_broker::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 use stafett_kafka_wire::messages::MetadataRequest;
 use stafett_kafka_wire::messages::metadata::{MetadataRequestTopic, MetadataResponseBroker};
 use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
@@ -68,7 +68,8 @@ fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> Ha
         .filter(|topic| may_create && (version >= 12 || topic.topic_id.is_zero()));
     named
         .filter_map(|topic| topic.name.as_ref().filter(|_| topic.topic_id.is_zero()))
-        .filter(|name| TopicName::check(name).is_ok() && shared.broker.topics().named(name).is_none())
+        .filter(|name| !is_internal(name) && TopicName::check(name).is_ok())
+        .filter(|name| shared.broker.topics().named(name).is_none())
         .cloned()
         .collect()
 }
@@ -89,7 +90,8 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
         match result {
             Ok(_) | Err(CreateError::Exists) => {}
             Err(CreateError::Changing) => {
-                // Another request is creating it, which takes a sync: librdkafka would come back minutes later.
+                // Another request is creating it, which takes a sync: librdkafka would come back minutes
+                // later.
                 shared.broker.topics().settled(&name).await;
                 if shared.broker.topics().named(&name).is_none() {
                     failures.insert(name, ErrorCode::LeaderNotAvailable);
@@ -271,7 +273,8 @@ impl Told {
 
     fn topic(&self, w: &mut Writer, topic: &Topic) {
         let id = Uuid::from(topic.id.0);
-        topic_head(w, ErrorCode::None.code(), Some(&Str::copy_from(&topic.name)), id);
+        let name = Str::copy_from(&topic.name);
+        topic_head(w, ErrorCode::None.code(), Some(&name), id, is_internal(&name));
         let partitions = i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
         w.count(usize::try_from(partitions).unwrap_or(0));
         for partition in 0..partitions {
@@ -296,19 +299,19 @@ impl Told {
 }
 
 fn failed(w: &mut Writer, name: Option<&Str>, id: Uuid, code: i16) {
-    topic_head(w, code, name, id);
+    topic_head(w, code, name, id, name.is_some_and(|name| is_internal(name)));
     w.count(0);
     topic_end(w, NOT_ASKED);
 }
 
-fn topic_head(w: &mut Writer, code: i16, name: Option<&Str>, id: Uuid) {
+fn topic_head(w: &mut Writer, code: i16, name: Option<&Str>, id: Uuid, is_internal: bool) {
     w.e.i16(code);
     w.opt_string(name);
     if w.version >= 10 {
         w.e.uuid(id);
     }
     if w.version >= 1 {
-        w.e.bool(false);
+        w.e.bool(is_internal);
     }
 }
 

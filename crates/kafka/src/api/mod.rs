@@ -1,4 +1,5 @@
-//! One file per request. Each reads its request, asks the broker and says what the answer is, now or when it is there.
+//! One file per request. Each reads its request, asks the broker and says what the answer is, now or when it
+//! is there.
 
 mod alter_configs;
 mod api_versions;

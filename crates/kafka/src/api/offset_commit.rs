@@ -1,11 +1,10 @@
-//! `OffsetCommit`: staged when it is read, so that commits that were sent together are stored together; answered when
-//! it is stored.
+//! `OffsetCommit`: staged when it is read, so that commits that were sent together are stored together;
+//! answered when it is stored.
 
 use std::sync::Arc;
 
-use stafett_broker::GroupError;
-use stafett_broker::groups::{COMMITS_TOGETHER, CommittedBy, NewCommit};
 use stafett_broker::{Topic, TopicId};
+use stafett_groups::{COMMITS_TOGETHER, CommittedBy, GroupError, NewCommit};
 use stafett_kafka_wire::messages::offset_commit::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -22,7 +21,8 @@ use crate::session::{Call, Close, Context};
 const PARTITIONS_MAX: usize = 250_000;
 /// From this version on, topics are named by their ids.
 const IDS_FROM: i16 = 10;
-/// From this version on, an epoch of a member is understood, and a group that is not there has an error of its own.
+/// From this version on, an epoch of a member is understood, and a group that is not there has an error of
+/// its own.
 const EPOCHS_FROM: i16 = 9;
 
 pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -58,6 +58,9 @@ pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Res
             Err(why) => code(&why.into(), call.version),
         });
         let codes = codes.collect::<Result<Vec<_>, Close>>()?;
+        if codes.contains(&ErrorCode::None) {
+            shared.offsets_topic.on_commit(&shared).await;
+        }
         let code = |commit: usize| codes.get(commit / COMMITS_TOGETHER).copied();
         answer(&shared, call, std::mem::take(&mut topics), |commit| {
             code(commit).unwrap_or(ErrorCode::UnknownServerError)

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use stafett_broker::GroupError;
-use stafett_broker::groups::{Group, GroupKind};
+use stafett_groups::{Group, GroupError, GroupKind};
 use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolSubscription};
 use stafett_kafka_wire::messages::offset_delete::{
     OffsetDeleteRequestTopic, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,

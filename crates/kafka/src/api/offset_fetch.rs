@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use stafett_broker::groups::{Committed, Group};
 use stafett_broker::{Topic, TopicId};
+use stafett_groups::{Committed, Group};
 use stafett_kafka_wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup,
     OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,

@@ -1,11 +1,11 @@
-//! `Produce`: batches in. Each is checked once and passed on as the bytes that came in; whatever requests were read
-//! together is appended in one call.
+//! `Produce`: batches in. Each is checked once and passed on as the bytes that came in; whatever requests
+//! were read together is appended in one call.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_broker::{Append, Outcome, Placed, Refusal, Rules, Topic};
+use stafett_broker::{Append, Outcome, Placed, Refusal, Rules, Topic, is_internal};
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{
     BatchError, BatchHeader, Codec, LogId, ProduceLimits, recompress, records, sole_batch, with_append_time,
@@ -35,7 +35,8 @@ const NONE: i64 = -1;
 /// An answer whose batches are staged; it is complete but for what became of them.
 pub(crate) struct ProduceAnswer {
     call: Call,
-    /// False if the producer wants no answer; then an error ends the connection, as there is no other way to tell.
+    /// False if the producer wants no answer; then an error ends the connection, as there is no other way to
+    /// tell.
     is_wanted: bool,
     /// Each with the number of its partitions.
     topics: SmallVec<[(TopicKey, usize); 1]>,
@@ -285,7 +286,12 @@ fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
         };
         Refused::new(key.unknown(), message)
     };
-    key.find(shared).ok_or_else(unknown)
+    let topic = key.find(shared).ok_or_else(unknown)?;
+    if is_internal(&topic.name) {
+        let message = "the broker alone writes into this topic";
+        return Err(Refused::new(ErrorCode::InvalidTopicException, message));
+    }
+    Ok(topic)
 }
 
 /// Whether a batch may be appended to a partition, and as what.
@@ -346,8 +352,8 @@ fn check(
     })
 }
 
-/// Whether the records' own times are near enough to the clock. Records are looked at only where the batch's latest
-/// time is too late, or where times may be too early; a record without a time is as good as any.
+/// Whether the records' own times are near enough to the clock. Records are looked at only where the batch's
+/// latest time is too late, or where times may be too early; a record without a time is as good as any.
 fn check_times(body: &Bytes, header: &BatchHeader, rules: &Rules, now: i64) -> Result<(), Refused> {
     let latest = now.saturating_add_unsigned(rules.later_ms_max);
     let earliest = match rules.earlier_ms_max {

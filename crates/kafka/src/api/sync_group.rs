@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::GroupError;
-use stafett_broker::groups::classic::{Sync, Synced};
+use stafett_groups::GroupError;
+use stafett_groups::classic::{Sync, Synced};
 use stafett_kafka_wire::messages::{SyncGroupRequest, SyncGroupResponse};
 use stafett_kafka_wire::{Decoder, Str};
 

@@ -1,5 +1,5 @@
-//! Metrics of clients (KIP-714): nobody here wants any. As in Kafka without a collector, these requests are answered
-//! but not named by `ApiVersions`, so that clients do not send them.
+//! Metrics of clients (KIP-714): nobody here wants any. As in Kafka without a collector, these requests are
+//! answered but not named by `ApiVersions`, so that clients do not send them.
 
 use stafett_kafka_wire::messages::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,

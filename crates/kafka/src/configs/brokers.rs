@@ -1,6 +1,6 @@
 //! What a broker has beyond the defaults of topics.
 
-use stafett_broker::GroupSettings;
+use stafett_groups::GroupSettings;
 
 use super::WITHOUT_EFFECT;
 use super::groups::{HEARTBEAT_MS_BOUNDS as HEARTBEAT_MS, SESSION_MS_BOUNDS as SESSION_MS};

@@ -1,8 +1,8 @@
 //! Settings by the names that Kafka's tools give them.
 //!
-//! Names, types, bounds and defaults are those of Kafka 4.3 (`TopicConfig`, `LogConfig`, `KafkaConfig`, `GroupConfig`);
-//! `stafett.durability` is ours. Those that the broker has itself are its own settings; the others are checked, kept
-//! and shown, and change nothing, which their texts say.
+//! Names, types, bounds and defaults are those of Kafka 4.3 (`TopicConfig`, `LogConfig`, `KafkaConfig`,
+//! `GroupConfig`); `stafett.durability` is ours. Those that the broker has itself are its own settings; the
+//! others are checked, kept and shown, and change nothing, which their texts say.
 //!
 //! - `kind`: types, and what is wrong with a value
 //! - `topics`: the settings of topics, which the broker's own are defaults of

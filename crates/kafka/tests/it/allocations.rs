@@ -1,7 +1,8 @@
 //! How often memory is taken on the way of a batch, whatever it holds.
 //!
-//! All that the front end does, and what the journal does for it on the same thread, is counted: connection, parsing,
-//! staging, reading, answering. The client is on another thread, and so are the journal's writer and syncer.
+//! All that the front end does, and what the journal does for it on the same thread, is counted: connection,
+//! parsing, staging, reading, answering. The client is on another thread, and so are the journal's writer and
+//! syncer.
 
 use std::io::{Read, Write};
 
@@ -16,7 +17,8 @@ use crate::peer::{Server, batch, fetch, fetch_topic, produce};
 const REQUESTS: usize = 100;
 const PER_BATCH_MAX: u64 = 8;
 
-/// Sends each request when the one before it has been answered; gives how often the server took memory meanwhile.
+/// Sends each request when the one before it has been answered; gives how often the server took memory
+/// meanwhile.
 fn count(runtime: &tokio::runtime::Runtime, server: &Server, request: &Bytes) -> u64 {
     let (done, is_done) = tokio::sync::oneshot::channel();
     let (address, request) = (server.address, request.clone());

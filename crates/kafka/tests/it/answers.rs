@@ -1,6 +1,7 @@
 //! What administrators are told when they ask for what cannot be: the codes are those of Kafka 4.3.1.
 //!
-//! With `STAFETT_TEST_KAFKA_ADDR` the same requests go to the broker there too: `tools/peers/kafka up` starts Kafka.
+//! With `STAFETT_TEST_KAFKA_ADDR` the same requests go to the broker there too: `tools/peers/kafka up` starts
+//! Kafka.
 
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsAssignment, CreatePartitionsTopic};
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};

@@ -1,6 +1,7 @@
-//! Groups whose partitions the broker assigns. The codes are those that Kafka 4.3.1 answers to the same requests.
+//! Groups whose partitions the broker assigns. The codes are those that Kafka 4.3.1 answers to the same
+//! requests.
 
-use stafett_broker::{GroupSettings, Migration};
+use stafett_groups::{GroupSettings, Migration};
 use stafett_kafka_wire::ErrorCode;
 use stafett_kafka_wire::messages::consumer_group_heartbeat::RequestTopicPartitions;
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;

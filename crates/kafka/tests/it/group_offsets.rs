@@ -14,7 +14,12 @@ use crate::groups::{Member, subscription};
 use crate::peer::{Client, Server};
 
 /// A commit of somebody who is no member.
-fn commit(group: &'static str, topic: &'static str, partition: i32, offset: i64) -> OffsetCommitRequest {
+pub(crate) fn commit(
+    group: &'static str,
+    topic: &'static str,
+    partition: i32,
+    offset: i64,
+) -> OffsetCommitRequest {
     OffsetCommitRequest {
         group_id: group.into(),
         topics: vec![OffsetCommitRequestTopic {

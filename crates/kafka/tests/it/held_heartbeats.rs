@@ -1,7 +1,7 @@
 //! The answer to a member of a stable group is kept back, but never for the price of anything else.
 //!
-//! An answer is kept back for up to a fourth of a session of half an hour here: whatever comes in a test comes for another
-//! reason.
+//! An answer is kept back for up to a fourth of a session of half an hour here: whatever comes in a test
+//! comes for another reason.
 
 use std::time::Duration;
 

@@ -19,6 +19,7 @@ mod groups;
 mod held_heartbeats;
 mod hostile;
 mod list_offsets;
+mod offsets_topic;
 mod peer;
 mod pipelining;
 mod produce;

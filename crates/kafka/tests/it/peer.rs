@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use prometheus_client::registry::Registry;
-use stafett_broker::{Broker, BrokerSettings, GroupSettings};
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_groups::GroupSettings;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::CreatableTopic;

@@ -1,12 +1,12 @@
-//! How far a role may run ahead of who receives, on several hosts: each of them may send until its clients have made so many
-//! messages in all, and hears of more in bulk.
+//! How far a role may run ahead of who receives, on several hosts: each of them may send until its clients
+//! have made so many messages in all, and hears of more in bulk.
 //!
-//! What all hosts may have made is never more than what was received and `ahead`, as far as that is known, and what is known
-//! to have come has come: so there are never more messages under way than `ahead`. There may be fewer, by what came since
-//! the hosts told it last, and by what a host may send and does not.
+//! What all hosts may have made is never more than what was received and `ahead`, as far as that is known,
+//! and what is known to have come has come: so there are never more messages under way than `ahead`. There
+//! may be fewer, by what came since the hosts told it last, and by what a host may send and does not.
 //!
-//! Nobody waits for ever: what a host has not used when its clients have ended goes to the others, and once everything that
-//! was made has come there is something left for whoever has used up its own.
+//! Nobody waits for ever: what a host has not used when its clients have ended goes to the others, and once
+//! everything that was made has come there is something left for whoever has used up its own.
 
 use crate::workload::together::RoleProgress;
 
@@ -38,8 +38,8 @@ impl Credits {
         &self.allowed
     }
 
-    /// Hands out what there is, where so many messages have come and hosts are so far: evenly, as to what they may still
-    /// send. Whether anybody may send more than before.
+    /// Hands out what there is, where so many messages have come and hosts are so far: evenly, as to what
+    /// they may still send. Whether anybody may send more than before.
     pub(super) fn hand_out(&mut self, received: u64, hosts: &[RoleProgress]) -> bool {
         let ended = hosts.iter().map(|host| host.has_ended.then_some(host.made));
         for ((allowed, open), made) in self.allowed.iter_mut().zip(&mut self.open).zip(ended) {

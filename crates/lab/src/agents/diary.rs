@@ -38,7 +38,8 @@ impl Diary {
         }
     }
 
-    /// Adds lines to what the agent at `place` said. A log that cannot be written is no reason not to measure.
+    /// Adds lines to what the agent at `place` said. A log that cannot be written is no reason not to
+    /// measure.
     pub(super) fn write(&mut self, place: usize, lines: &[String]) {
         if let Some(page) = self.pages.get_mut(place) {
             for line in lines {

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::course::Course;
 use super::merge::{self, Accounts, Row, Seconds};
+use super::phases::Course;
 use super::plausible;
 use super::protocol::{Share, ToAgent};
 use crate::experiment::{Plan, Rate};
 use crate::results::{RateSample, RoleResult};
 use crate::workload::adaptive::Steering;
+use crate::workload::client_placement::Seating;
 use crate::workload::load::Second;
-use crate::workload::seating::Seating;
 use crate::workload::together::{HostSecond, Progress};
 
-/// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up, one at the end, and
-/// some for a message that was late.
+/// Samples that a host may be ahead of the seconds since it was told to begin: one at the end of the warm-up,
+/// one at the end, and some for a message that was late.
 const LEAD_MAX: u64 = 5;
 /// A clock may be faster than another one by this part.
 const FASTER: u64 = 1000;

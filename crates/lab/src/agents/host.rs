@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 
 use super::proof::{Secret, Side, challenge};
 use super::protocol::{
-    Answer, Greeting, INTRODUCTION_BYTES_MAX, Introduction, Machine, ORDER_BYTES_MAX, ProtocolError, Reader,
-    VERSION, send,
+    Greeting, INTRODUCTION_BYTES_MAX, Introduction, IntroductionReply, Machine, ORDER_BYTES_MAX,
+    ProtocolError, Reader, VERSION, send,
 };
 use super::session::{Means, Session};
 use crate::drivers::Drivers;
@@ -58,8 +58,8 @@ pub enum AgentError {
 }
 
 impl Agent {
-    /// Listens. Where other machines can reach it, it needs a secret. Loads are run with `drivers`; `say` is told who
-    /// comes and goes.
+    /// Listens. Where other machines can reach it, it needs a secret. Loads are run with `drivers`; `say` is
+    /// told who comes and goes.
     ///
     /// # Errors
     /// Where the address is not to be had, or is open to everybody.
@@ -140,7 +140,8 @@ impl Agent {
     }
 }
 
-/// Serves the controller that started this program and speaks to it over a pipe each way, until it goes; why it went.
+/// Serves the controller that started this program and speaks to it over a pipe each way, until it goes; why
+/// it went.
 pub async fn attend<R, W>(reader: R, writer: W, drivers: Drivers, stop: CancellationToken) -> String
 where
     R: AsyncRead + Unpin,
@@ -179,12 +180,12 @@ where
     }
 }
 
-type Ends<R, W> = (Reader<R>, W, Taken);
+type Ends<R, W> = (Reader<R>, W, ControllerLease);
 
 /// A controller has this agent to itself.
-struct Taken(Arc<Inside>);
+struct ControllerLease(Arc<Inside>);
 
-impl Drop for Taken {
+impl Drop for ControllerLease {
     fn drop(&mut self) {
         self.0.is_taken.store(false, Ordering::Release);
     }
@@ -219,12 +220,12 @@ impl Inside {
         let taken = match self.judge(&introduction, &ours) {
             Ok(taken) => taken,
             Err(reason) => {
-                send(&mut writer, &Answer::Refused { reason }).await?;
+                send(&mut writer, &IntroductionReply::Refused { reason }).await?;
                 return Ok(None);
             }
         };
         let proof = |secret: &Secret| secret.proof(Side::Agent, &introduction.challenge);
-        let welcome = Answer::Welcome {
+        let welcome = IntroductionReply::Welcome {
             proof: self.secret.as_ref().map(proof),
             machine: self.machine.clone(),
         };
@@ -234,7 +235,11 @@ impl Inside {
     }
 
     /// Why it may not tell this agent what to do; if it may, the agent is its own from now on.
-    fn judge(self: &Arc<Self>, introduction: &Introduction, challenge: &str) -> Result<Taken, String> {
+    fn judge(
+        self: &Arc<Self>,
+        introduction: &Introduction,
+        challenge: &str,
+    ) -> Result<ControllerLease, String> {
         if introduction.protocol != VERSION {
             return Err(format!(
                 "this agent ({}) speaks version {VERSION} of the protocol, and the controller ({}) version {}",
@@ -253,7 +258,7 @@ impl Inside {
         if self.is_taken.swap(true, Ordering::AcqRel) {
             return Err("another controller is there".to_owned());
         }
-        Ok(Taken(Arc::clone(self)))
+        Ok(ControllerLease(Arc::clone(self)))
     }
 }
 

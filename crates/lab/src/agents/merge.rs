@@ -1,5 +1,5 @@
-//! One result out of what several hosts measured: counts are added, histograms merged, and messages accounted for across
-//! all of them.
+//! One result out of what several hosts measured: counts are added, histograms merged, and messages accounted
+//! for across all of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,16 +9,16 @@ use hdrhistogram::Histogram;
 use super::protocol::Share;
 use crate::experiment::{Does, Plan, Role};
 use crate::results::{Latencies, RateSample, RoleResult, histogram};
-use crate::workload::ledger::Came;
+use crate::workload::clients;
+use crate::workload::derived_numbers;
+use crate::workload::ledger::AudienceArrivals;
 use crate::workload::runs::Runs;
-use crate::workload::seats;
 use crate::workload::streams::{Piece, Streams};
 use crate::workload::tally::Tally;
-use crate::workload::terms;
 use crate::workload::together::{HostSecond, RoleBooks, RoleSecond};
 
-/// So many seconds may have begun and not be over: those of a host that is further behind are told too late for quantiles of
-/// all hosts.
+/// So many seconds may have begun and not be over: those of a host that is further behind are told too late
+/// for quantiles of all hosts.
 const OPEN_MAX: usize = 64;
 
 /// The samples of all hosts, second by second: those with the same number are of the same time.
@@ -53,8 +53,8 @@ impl Seconds {
         }
     }
 
-    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. Fewer than `begun` seconds can have been
-    /// by now.
+    /// Adds a second of a host; that of all hosts, if it was the last one to tell it. Fewer than `begun`
+    /// seconds can have been by now.
     pub(super) fn add(
         &mut self,
         host: usize,
@@ -195,16 +195,18 @@ impl Accounts {
         let roles = plan.roles.values().enumerate();
         let consumers = roles.filter(|(_, role)| role.does == Does::Consume);
         let account = |(place, role): (usize, &Role)| {
-            let streams =
-                || producers(plan, role).flat_map(|(sender, producer)| terms::streams(sender, producer));
-            let each = terms::each(plan, role);
+            let streams = || {
+                producers(plan, role)
+                    .flat_map(|(sender, producer)| derived_numbers::streams(sender, producer))
+            };
+            let each = derived_numbers::each(plan, role);
             let came = if each == 1 {
                 let audience = |_| {
-                    let mut audience = Streams::of_audiences(terms::audiences(role));
+                    let mut audience = Streams::of_audiences(derived_numbers::audiences(role));
                     streams().for_each(|stream| audience.expect(stream));
                     audience
                 };
-                let ledgers = (0..terms::audiences(role)).map(audience);
+                let ledgers = (0..derived_numbers::audiences(role)).map(audience);
                 Audiences::Once(ledgers.collect())
             } else {
                 let mut tally = Tally::new(each);
@@ -217,7 +219,7 @@ impl Accounts {
     }
 
     /// What came on a host to the role at `place`.
-    pub(super) fn absorb(&mut self, place: usize, told: &Came) {
+    pub(super) fn absorb(&mut self, place: usize, told: &AudienceArrivals) {
         let Some(account) = self.0.get_mut(&place) else {
             return;
         };
@@ -273,7 +275,7 @@ impl Account {
 fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
     let roles = plan.roles.values().enumerate();
     roles.filter(move |(_, role)| {
-        role.does == Does::Produce && terms::set(plan, role) == terms::set(plan, consumer)
+        role.does == Does::Produce && derived_numbers::set(plan, role) == derived_numbers::set(plan, consumer)
     })
 }
 
@@ -314,11 +316,11 @@ pub(super) fn roles(
             sum.totals.received = sum.totals.received.saturating_sub(again);
             sum.totals.lost = if is_drained { lost } else { 0 };
         }
-        if terms::is_bounded(plan, role) {
+        if derived_numbers::is_bounded(plan, role) {
             let books = shares.iter().filter_map(|share| share.books.get(place));
-            let own_time = together(books).map(seats::seconds);
+            let own_time = together(books).map(clients::seconds);
             if let Some(seconds) = own_time.filter(|seconds| *seconds > 0.0) {
-                (sum.rate, sum.bytes_rate) = seats::rates(role.does, &sum.totals, seconds);
+                (sum.rate, sum.bytes_rate) = clients::rates(role.does, &sum.totals, seconds);
             }
         }
         merged.push(sum);
@@ -406,7 +408,7 @@ mod tests {
             },
             histogram: histogram::encode(&latencies),
             changes: number,
-            came: Came::default(),
+            came: AudienceArrivals::default(),
         };
         HostSecond {
             number,
@@ -484,7 +486,7 @@ mod tests {
                 ledger.enter(*stream, sequence);
             });
         }
-        let mut told = Came::default();
+        let mut told = AudienceArrivals::default();
         ledger.tell(0, true, &mut told);
         let received = came
             .iter()
@@ -531,9 +533,10 @@ mod tests {
 
     #[test]
     fn messages_are_accounted_for_across_hosts() {
-        // Of the first stream the messages 60 to 69 came on both hosts, and 98 never did; 99 was given up by who sent it.
+        // Of the first stream the messages 60 to 69 came on both hosts, and 98 never did; 99 was given up by
+        // who sent it.
         let plan = plan();
-        let streams: Vec<u32> = terms::streams(1, &plan.roles["p"]).collect();
+        let streams: Vec<u32> = derived_numbers::streams(1, &plan.roles["p"]).collect();
         let (one, other) = (streams[0], streams[1]);
         let shares = [
             share(one, &[(one, 0..70), (other, 50..100)]),

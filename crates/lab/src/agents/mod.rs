@@ -1,5 +1,5 @@
-//! Load from several machines: agents run the clients, one controller tells them what to do and puts together what they
-//! measured.
+//! Load from several machines: agents run the clients, one controller tells them what to do and puts together
+//! what they measured.
 //!
 //! ```text
 //! controller                                   each agent
@@ -12,28 +12,29 @@
 //!                               ◀──────────    Done: counts, histograms, what came message by message
 //! ```
 //!
-//! Clocks of two hosts are never compared: every moment is of the host where it is used. A message that was sent on one
-//! host and received on another counts and has no latency. An agent that vanishes, or says what cannot be, is that point's
-//! result.
+//! Clocks of two hosts are never compared: every moment is of the host where it is used. A message that was
+//! sent on one host and received on another counts and has no latency. An agent that vanishes, or says what
+//! cannot be, is that point's result.
 //!
 //! A program with other clients ([`crate::clients`]) is told the same over pipes, and runs a load alone.
 //!
 //! - [`protocol`]: messages and frames; [`proof`]: who may tell an agent what to do
 //! - [`host`], `session`: the agent
-//! - `member`, [`crew`]: the controller's connections; `following`: what it makes of what they tell, with `course` (what comes
-//!   when), `credits` (how far who sends may be ahead), `plausible` (what cannot be) and `merge` (one result out of many)
+//! - `link`, [`controller`]: the controller's connections; `following`: what it makes of what they tell, with
+//!   `phases` (what comes when), `credits` (how far who sends may be ahead), `plausible` (what cannot be) and
+//!   `merge` (one result out of many)
 //! - `diary`: what agents say for people
-//! - [`placing`]: who sits where, and what would compare clocks
+//! - [`placement`]: who sits where, and what would compare clocks
 
-mod course;
+pub mod controller;
 mod credits;
-pub mod crew;
 mod diary;
 mod following;
 pub mod host;
-pub(crate) mod member;
+pub(crate) mod link;
 mod merge;
-pub mod placing;
+mod phases;
+pub mod placement;
 mod plausible;
 pub mod proof;
 pub mod protocol;
@@ -41,7 +42,7 @@ mod session;
 #[cfg(test)]
 mod simulated;
 
-pub use crew::Crew;
+pub use controller::Crew;
 pub use host::{Agent, attend};
 
 /// Where an agent is.

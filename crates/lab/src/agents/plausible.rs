@@ -1,12 +1,13 @@
-//! What an agent may say: figures that a host can have measured, of the load that it was given. What cannot be is named, and
-//! is that point's result; everything behind this adds, multiplies and takes memory without asking again.
+//! What an agent may say: figures that a host can have measured, of the load that it was given. What cannot
+//! be is named, and is that point's result; everything behind this adds, multiplies and takes memory without
+//! asking again.
 
 use super::protocol::Share;
 use crate::experiment::{Plan, Role};
 use crate::results::{Counts, RateSample};
-use crate::workload::ledger::Came;
-use crate::workload::seating::Seating;
-use crate::workload::terms;
+use crate::workload::client_placement::Seating;
+use crate::workload::derived_numbers;
+use crate::workload::ledger::AudienceArrivals;
 use crate::workload::together::{HostSecond, Progress, RoleBooks};
 
 /// No host counts so far; as many hosts as there can be do not overflow a sum of it.
@@ -141,7 +142,7 @@ fn counts(counts: &Counts) -> Checked {
 
 fn books(place: usize, books: &RoleBooks, plan: &Plan, seating: &Seating) -> Checked {
     let role = plan.roles.values().nth(place);
-    let own: Vec<u32> = role.map_or_else(Vec::new, |role| terms::streams(place, role).collect());
+    let own: Vec<u32> = role.map_or_else(Vec::new, |role| derived_numbers::streams(place, role).collect());
     for (stream, messages) in &books.streams {
         let is_own = own.binary_search(stream).is_ok() && seating.has_stream(*stream);
         unless(is_own, || {
@@ -162,7 +163,7 @@ fn books(place: usize, books: &RoleBooks, plan: &Plan, seating: &Seating) -> Che
     came(&books.came)
 }
 
-fn came(told: &Came) -> Checked {
+fn came(told: &AudienceArrivals) -> Checked {
     let mut pieces = told.pieces.iter();
     unless(pieces.all(|(_, piece)| piece.is_plausible()), || {
         "messages that nobody can have sent".to_owned()
@@ -247,7 +248,7 @@ mod tests {
             "messages 9 to",
         );
         refused(|share| share.books[0].active = Some((5, 4)), "from 5 to 4");
-        let first = terms::streams(0, &plan().roles["p"]).next().unwrap();
+        let first = derived_numbers::streams(0, &plan().roles["p"]).next().unwrap();
         refused(
             |share| share.books[0].streams = vec![(first, 1 << 60)],
             "of a stream",
@@ -263,7 +264,7 @@ mod tests {
                 sample,
                 histogram: String::new(),
                 changes: 0,
-                came: Came::default(),
+                came: AudienceArrivals::default(),
             }];
             second(&plan(), &HostSecond { number: 0, roles })
         };

@@ -1,8 +1,8 @@
 //! Who may tell an agent what to do: both sides prove that they know a secret without sending it.
 //!
-//! Each side sends a number that nobody can foresee; the other answers with an HMAC-SHA-256 (RFC 2104) of it under the
-//! secret, and says which side it is, so that no answer can be sent back as one's own. What follows on the connection is
-//! neither signed nor encrypted.
+//! Each side sends a number that nobody can foresee; the other answers with an HMAC-SHA-256 (RFC 2104) of it
+//! under the secret, and says which side it is, so that no answer can be sent back as one's own. What follows
+//! on the connection is neither signed nor encrypted.
 
 use std::fmt;
 

@@ -6,8 +6,8 @@
 //!         …   content
 //! ```
 //!
-//! The agent speaks first: [`Greeting`]; then [`Introduction`], [`Answer`]; then [`ToAgent`] and [`FromAgent`] in any
-//! order. Whoever reads bounds the length before it takes memory.
+//! The agent speaks first: [`Greeting`]; then [`Introduction`], [`IntroductionReply`]; then [`ToAgent`] and
+//! [`FromAgent`] in any order. Whoever reads bounds the length before it takes memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,8 +21,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::experiment::Plan;
 use crate::results::{ProcessSeries, RoleResult};
+use crate::workload::client_placement::Seating;
 use crate::workload::load::Second;
-use crate::workload::seating::Seating;
 use crate::workload::together::{HostSecond, Progress, RoleBooks};
 
 /// The version of this protocol. Both sides have the same.
@@ -61,7 +61,7 @@ pub struct Introduction {
 /// Whether it may.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum IntroductionReply {
     Welcome { proof: Option<String>, machine: Machine },
     Refused { reason: String },
 }
@@ -140,7 +140,8 @@ pub struct Preparation {
     pub alone: Option<Alone>,
 }
 
-/// A load that one host runs alone, beside its system: nobody is waited for, and the host itself says when it is over.
+/// A load that one host runs alone, beside its system: nobody is waited for, and the host itself says when it
+/// is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alone {

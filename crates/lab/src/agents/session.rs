@@ -1,4 +1,5 @@
-//! One controller at an agent: takes its orders, runs its loads one after the other, and tells what becomes of them.
+//! One controller at an agent: takes its orders, runs its loads one after the other, and tells what becomes
+//! of them.
 
 use std::future::pending;
 use std::path::{Component, Path};

@@ -1,5 +1,5 @@
-//! Agents on a system of known latency and capacity, in simulated time, with a way between them and their controller that
-//! takes as long as it is told to.
+//! Agents on a system of known latency and capacity, in simulated time, with a way between them and their
+//! controller that takes as long as it is told to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::attend;
-use super::crew::{Crew, Order};
+use super::controller::{Crew, Order};
 use super::host::attend_with;
 use super::protocol::{
-    Answer, FromAgent, Greeting, Introduction, Machine, ORDER_BYTES_MAX, OfLoad, Reader, ToAgent, VERSION,
-    send,
+    FromAgent, Greeting, Introduction, IntroductionReply, Machine, ORDER_BYTES_MAX, OfLoad, Reader, ToAgent,
+    VERSION, send,
 };
 use super::session::Means;
 use crate::drivers::fake::{Behaviour, Fake};
 use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::{Plan, Source};
 use crate::results::RoleResult;
-use crate::workload::ledger::Came;
+use crate::workload::ledger::AudienceArrivals;
 use crate::workload::together::{HostSecond, Progress, RoleProgress, RoleSecond};
 use crate::workload::{Loaded, filter};
 
@@ -343,7 +343,7 @@ impl Script {
         send(&mut writer, &greeting).await.unwrap();
         let mut reader = Reader::new(reader, ORDER_BYTES_MAX);
         let _: Introduction = reader.next().await.unwrap();
-        let welcome = Answer::Welcome {
+        let welcome = IntroductionReply::Welcome {
             proof: None,
             machine: Machine::default(),
         };
@@ -377,7 +377,7 @@ fn numbered(number: u64, acknowledged: u64, changes: u64) -> FromAgent {
         sample: crate::results::RateSample::default(),
         histogram: String::new(),
         changes,
-        came: Came::default(),
+        came: AudienceArrivals::default(),
     };
     role.sample.acknowledged = acknowledged;
     FromAgent::Load {

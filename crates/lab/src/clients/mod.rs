@@ -1,5 +1,6 @@
-//! The clients that users take, librdkafka and lapin, in a program of their own: `stafett-lab-clients`. One takes a C
-//! compiler and a minute to build, the other 75 crates, and who wants the broker or the lean drivers needs neither.
+//! The clients that users take, librdkafka and lapin, in a program of their own: `stafett-lab-clients`. One
+//! takes a C compiler and a minute to build, the other 75 crates, and who wants the broker or the lean
+//! drivers needs neither.
 //!
 //! ```text
 //! stafett lab run                          stafett-lab-clients attend
@@ -7,10 +8,10 @@
 //!                                          stdout ◀── what an agent tells
 //! ```
 //!
-//! It is an agent that one controller starts, on the same machine, for one point: it runs the load alone, as this program
-//! would, on other drivers; it watches the system's processes and its own, and says in the end what came of everything.
-//! Topics are made and deleted by the lean drivers. A program that dies, says nonsense, or says nothing is that point's
-//! result.
+//! It is an agent that one controller starts, on the same machine, for one point: it runs the load alone, as
+//! this program would, on other drivers; it watches the system's processes and its own, and says in the end
+//! what came of everything. Topics are made and deleted by the lean drivers. A program that dies, says
+//! nonsense, or says nothing is that point's result.
 
 #[cfg(test)]
 mod tests;
@@ -26,14 +27,14 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use crate::agents::crew::Order;
-use crate::agents::member::{Link, Member, Report};
+use crate::agents::controller::Order;
+use crate::agents::link::{Link, Member, Report};
 use crate::agents::protocol::{Alone, Described, FromAgent, OfLoad, Question, Share, ToAgent};
 use crate::drivers::DriverError;
 use crate::environment;
 use crate::experiment::{Plan, Protocol};
 use crate::systems::process::last_words;
-use crate::workload::seating::Seating;
+use crate::workload::client_placement::Seating;
 use crate::workload::{Loaded, filter};
 
 /// The program.
@@ -167,8 +168,8 @@ impl Client {
         }
     }
 
-    /// The next that it says, or why it says nothing more; without a reason where it did not say anything in time. Safe to
-    /// drop.
+    /// The next that it says, or why it says nothing more; without a reason where it did not say anything in
+    /// time. Safe to drop.
     async fn next(&mut self, deadline: Instant) -> Result<FromAgent, Option<String>> {
         match timeout_at(deadline, self.reports.recv()).await {
             Ok(Some(((), Report::Said(said)))) => Ok(said),
@@ -276,6 +277,5 @@ fn loaded(share: Share) -> Loaded {
         remarks: share.remarks,
         books: Vec::new(),
         client_cores: environment::cores(),
-        told: None,
     }
 }

@@ -1,15 +1,17 @@
-//! A program with a client of known latency and capacity at the other end of two pipes, and programs that fail.
+//! A program with a client of known latency and capacity at the other end of two pipes, and programs that
+//! fail.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use stafett_model::Lock;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::agents::attend;
-use crate::agents::protocol::{Answer, Greeting, Introduction, Machine, Reader, VERSION, send};
+use crate::agents::protocol::{Greeting, Introduction, IntroductionReply, Machine, Reader, VERSION, send};
 use crate::drivers::fake::{Behaviour, Fake};
 use crate::drivers::{Driver, Drivers};
 use crate::experiment::Source;
@@ -27,7 +29,7 @@ fn plan(text: &str) -> Plan {
     source.plan(1.0, &BTreeMap::new()).unwrap()
 }
 
-fn order(plan: Plan, stop: &CancellationToken, seen: &Arc<Mutex<Vec<Second>>>) -> Order {
+fn order(plan: Plan, stop: &CancellationToken, seen: &Arc<Lock<Vec<Second>>>) -> Order {
     let seen = Arc::clone(seen);
     Order {
         plan: Arc::new(plan),
@@ -37,7 +39,7 @@ fn order(plan: Plan, stop: &CancellationToken, seen: &Arc<Mutex<Vec<Second>>>) -
         topic_settings: Vec::new(),
         brokers: Vec::new(),
         stop: stop.clone(),
-        on_second: Box::new(move |second| seen.lock().unwrap().push(*second)),
+        on_second: Box::new(move |second| seen.lock().push(*second)),
     }
 }
 
@@ -75,7 +77,7 @@ async fn a_load_in_another_program_gives_what_the_system_gives() {
         .await
         .unwrap();
     assert!((loaded.measured_s - 5.0).abs() < 0.01, "{}", loaded.measured_s);
-    assert_eq!(seen.lock().unwrap().len(), 6, "it is told of every second");
+    assert_eq!(seen.lock().len(), 6, "it is told of every second");
     let [consumers, producers] = loaded.roles.as_slice() else {
         panic!("{:?}", loaded.roles);
     };
@@ -205,7 +207,7 @@ async fn introduced(there: DuplexStream) -> (Reader<ReadHalf<DuplexStream>>, Wri
     send(&mut writer, &greeting).await.unwrap();
     let mut reader = Reader::new(reader, 4096);
     let _: Introduction = reader.next().await.unwrap();
-    let welcome = Answer::Welcome {
+    let welcome = IntroductionReply::Welcome {
         proof: None,
         machine: Machine::default(),
     };

@@ -1,13 +1,15 @@
-//! A system of known latency and capacity, in memory and in simulated time: what the instrument is calibrated with.
+//! A system of known latency and capacity, in memory and in simulated time: what the instrument is calibrated
+//! with.
 //!
-//! One server takes messages in order, each for a fixed time; an acknowledgement comes a fixed latency after that, and
-//! then the message can be read. It may stall: nothing is taken from one moment to another.
+//! One server takes messages in order, each for a fixed time; an acknowledgement comes a fixed latency after
+//! that, and then the message can be read. It may stall: nothing is taken from one moment to another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use stafett_model::Lock;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Destinations, Driver, DriverError, Reads, Receiver, Seat, Sender, Task};
@@ -37,7 +39,7 @@ pub struct Behaviour {
 #[derive(Debug, Clone)]
 pub struct Fake {
     behaviour: Behaviour,
-    state: Arc<Mutex<State>>,
+    state: Arc<Lock<State>>,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Fake {
         let now = Instant::now();
         Self {
             behaviour,
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Lock::new(State {
                 made: now,
                 free_at: now,
                 taken: 0,
@@ -74,7 +76,7 @@ impl Fake {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock()
     }
 
     /// When a message that arrives now is acknowledged.

@@ -1,18 +1,21 @@
 //! Drivers: how messages get into a system and out of it.
 //!
-//! A driver is one client library for one protocol. It speaks of topics, queues and messages; what it cannot do it says
-//! before anything runs ([`Driver::lacks`]), and the point is skipped with that word.
+//! A driver is one client library for one protocol. It speaks of topics, queues and messages; what it cannot
+//! do it says before anything runs ([`Driver::lacks`]), and the point is skipped with that word.
 //!
-//! - [`lean`]: Kafka's protocol on this repository's own wire code: so little work per message that the broker is measured
+//! - [`lean`]: Kafka's protocol on this repository's own wire code: so little work per message that the
+//!   broker is measured
 //! - [`amqp`]: AMQP 0-9-1 in the same manner, and a server of it that stores nothing
 //! - [`live`]: live topics over WebSocket, in the same manner
-//! - [`stub`]: a server of Kafka's protocol that stores nothing: what a client reaches against it is the client's ceiling
+//! - [`stub`]: a server of Kafka's protocol that stores nothing: what a client reaches against it is the
+//!   client's ceiling
 //! - [`fake`]: a system of known latency and capacity, in memory: what the instrument is calibrated with
 //!
-//! The clients that users take, librdkafka and lapin, are drivers in a program of their own ([`crate::clients`]).
+//! The clients that users take, librdkafka and lapin, are drivers in a program of their own
+//! ([`crate::clients`]).
 //!
-//! A driver for another protocol implements [`Driver`], [`Sender`] and [`Receiver`]; nothing else knows of it but
-//! [`crate::systems`], which says which system speaks what.
+//! A driver for another protocol implements [`Driver`], [`Sender`] and [`Receiver`]; nothing else knows of it
+//! but [`crate::systems`], which says which system speaks what.
 
 pub mod amqp;
 #[cfg(test)]
@@ -54,7 +57,8 @@ impl DriverError {
     }
 }
 
-/// Finds the driver for a system of a name at an address, and what a plan wants of it; or says why there is none.
+/// Finds the driver for a system of a name at an address, and what a plan wants of it; or says why there is
+/// none.
 pub type Drivers = Arc<dyn Fn(&str, &str, &Plan) -> Result<Arc<dyn Driver>, String> + Send + Sync>;
 
 /// A set of topics or queues to use.
@@ -69,6 +73,8 @@ pub struct Destinations {
     pub exchange: Option<ExchangeKind>,
     /// With an exchange: who gets everything, each by the name of its group.
     pub audiences: Vec<String>,
+    /// With an exchange: each audience has one queue, which has a binding for each topic.
+    pub one_queue: bool,
     /// Of live topics: there is a log behind them.
     pub is_stored: bool,
     pub format: LiveFormat,
@@ -126,8 +132,8 @@ pub trait Driver: Debug + Send + Sync {
 
 /// A client that sends.
 pub trait Sender: Send {
-    /// Takes messages over; waits while as many are under way as the role allows. Safe to drop: what it has not taken by then,
-    /// or cannot take, it reports as failed ([`crate::workload::recorder::Handover`]).
+    /// Takes messages over; waits while as many are under way as the role allows. Safe to drop: what it has
+    /// not taken by then, or cannot take, it reports as failed ([`crate::workload::recorder::Handover`]).
     fn send<'a>(&'a mut self, messages: &'a [Message]) -> Task<'a, ()>;
 
     /// Sends what it holds back. Safe to drop.

@@ -1,20 +1,19 @@
-//! A server of Kafka's protocol that stores nothing: what a client reaches against it is the client's own ceiling.
+//! A server of Kafka's protocol that stores nothing: what a client reaches against it is the client's own
+//! ceiling.
 //!
-//! Every topic exists as soon as it is created, with as many partitions as were asked for. What is produced is
-//! acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which is given out
-//! again and again to whoever fetches. A stub that is *filled* has every topic that is asked for, and in each partition
-//! so many records of 100 bytes: one batch, given out again and again under other offsets. A stub that gives out *once* has
-//! no more for those who fetch than was produced, though it is the newest batch again and again.
+//! Every topic exists as soon as it is created, with as many partitions as were asked for. What is produced
+//! is acknowledged under offsets of its own, and forgotten; but for the newest batch of each partition, which
+//! is given out again and again to whoever fetches. A stub that is *filled* has every topic that is asked
+//! for, and in each partition so many records of 100 bytes: one batch, given out again and again under other
+//! offsets.
 //!
 //! - [`groups`]: members of groups
 
 mod groups;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -36,10 +35,9 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
 };
-use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Record};
+use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Lock, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 const OFFSET_BYTES: usize = 8;
@@ -53,17 +51,13 @@ const FRAME_BYTES_MAX: usize = 128 << 20;
 /// Fetches are answered with the same batch this many times at most.
 const REPEATS_MAX: usize = 64;
 const FETCH_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether something was produced.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// The stub.
 #[derive(Debug)]
 pub struct Stub {
     listener: TcpListener,
-    topics: Arc<Mutex<HashMap<Str, Topic>>>,
+    topics: Arc<Lock<HashMap<Str, Topic>>>,
     filled: Option<Arc<Filled>>,
-    /// As many records are given out as were produced.
-    once: bool,
 }
 
 /// What every topic holds.
@@ -96,14 +90,7 @@ impl Stub {
             listener: TcpListener::bind(address).await?,
             topics: Arc::default(),
             filled: None,
-            once: false,
         })
-    }
-
-    /// Gives out as many records as were produced.
-    #[must_use]
-    pub fn once(self) -> Self {
-        Self { once: true, ..self }
     }
 
     /// Every topic exists, with so many partitions, and each of them holds so many records.
@@ -141,7 +128,6 @@ impl Stub {
             let connection = Connection {
                 topics: Arc::clone(&self.topics),
                 filled: self.filled.clone(),
-                once: self.once,
             };
             tasks.spawn(async move {
                 // A client that breaks off ends its connection, and nothing else.
@@ -152,9 +138,8 @@ impl Stub {
 }
 
 struct Connection {
-    topics: Arc<Mutex<HashMap<Str, Topic>>>,
+    topics: Arc<Lock<HashMap<Str, Topic>>>,
     filled: Option<Arc<Filled>>,
-    once: bool,
 }
 
 impl Connection {
@@ -350,7 +335,7 @@ impl Connection {
                     continue;
                 };
                 let base_offset = partition.end;
-                partition.take(row.records, self.once);
+                partition.take(row.records);
                 rows.push(PartitionProduceResponse {
                     index: row.index,
                     base_offset,
@@ -378,15 +363,9 @@ impl Connection {
     async fn fetch(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
         let request: FetchRequest = frame::read_request(body, header.version)?;
         let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(FETCH_WAIT_MAX);
-        let until = Instant::now() + wait;
-        let (mut responses, mut found) = self.fetched(&request)?;
-        while !found && Instant::now() < until {
-            // What is given out again and again is there or is not; else it is looked for.
-            let look = if self.once { LOOK } else { wait };
-            tokio::time::sleep(look).await;
-            if self.once {
-                (responses, found) = self.fetched(&request)?;
-            }
+        let (responses, found) = self.fetched(&request)?;
+        if !found {
+            tokio::time::sleep(wait).await;
         }
         let response = FetchResponse {
             responses,
@@ -436,18 +415,15 @@ impl Connection {
         let topics = self.topics();
         let place = usize::try_from(partition).unwrap_or(usize::MAX);
         let partition = topics.get(topic).and_then(|topic| topic.partitions.get(place));
-        let Some((partition, (batch, count))) =
-            partition.and_then(|partition| Some((partition, partition.newest.clone()?)))
-        else {
+        let Some((batch, count)) = partition.and_then(|partition| partition.newest.clone()) else {
             return records;
         };
-        let end = if self.once { partition.end } else { i64::MAX };
         drop(topics);
         let whole = OFFSET_BYTES + batch.len();
         let mut base = offset;
         for _ in 0..REPEATS_MAX {
             let is_full = !records.is_empty() && records.len() + whole > bytes_max;
-            if is_full || base > end - count {
+            if is_full || base > i64::MAX - count {
                 break;
             }
             records.push(Bytes::copy_from_slice(&base.to_be_bytes()));
@@ -458,7 +434,7 @@ impl Connection {
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Str, Topic>> {
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.topics.lock()
     }
 }
 
@@ -480,17 +456,14 @@ impl Filled {
 }
 
 impl Partition {
-    fn take(&mut self, records: Option<Bytes>, always: bool) {
+    fn take(&mut self, records: Option<Bytes>) {
         let Some((header, bytes)) = records.and_then(|bytes| Some((BatchHeader::parse(&bytes).ok()?, bytes)))
         else {
             return;
         };
         let count = i64::from(header.record_count.max(1));
         self.end += count;
-        if always {
-            // They come as they went: many small ones, or few large ones.
-            self.newest = Some((bytes.slice(OFFSET_BYTES.min(bytes.len())..), count));
-        } else if self.newest.is_none() {
+        if self.newest.is_none() {
             // One is enough, and the memory of a request is not held for ever.
             let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
             self.newest = Some((Bytes::copy_from_slice(body), count));
@@ -545,7 +518,8 @@ fn api_versions(header: &RequestHeader) -> Result<Encoded, Ended> {
     ];
     let version = |api: &ApiKey| {
         let range = api.advertised_versions();
-        // No sessions: each fetch says all that it wants. And names instead of ids, which are found faster here.
+        // No sessions: each fetch says all that it wants. And names instead of ids, which are found faster
+        // here.
         #[expect(clippy::wildcard_enum_match_arm, reason = "the others are served as they are")]
         let max = match api {
             ApiKey::Fetch => 6,

@@ -6,7 +6,7 @@ use stafett_model::Durability;
 
 use super::drawable;
 use super::figure::{Figure, FigureKind};
-use super::load::{Acks, Delivery, Does, Rate, Role, Size, TopicKind, Topics};
+use super::load::{Acks, Delivery, Does, ExchangeKind, Rate, Role, Size, TopicKind, Topics};
 use super::{Design, Distribution, DriverKind, Experiment, Plan, Protocol, Restart};
 use crate::results::metric;
 use crate::systems;
@@ -285,6 +285,11 @@ fn check_topics(at: &str, topics: &Topics) -> Checked {
         is_queue || topics.exchange.is_none(),
         &format!("{at}.exchange"),
         || "only queues are behind an exchange: kind = \"queue\"".to_owned(),
+    )?;
+    unless(
+        !topics.one_queue || (!is_live && topics.exchange != Some(ExchangeKind::Fanout)),
+        &format!("{at}.one_queue"),
+        || "one queue is bound by the names of topics, so to a direct or topic exchange".to_owned(),
     )?;
     let types = [None, Some("classic"), Some("quorum")];
     unless(

@@ -1,5 +1,5 @@
-//! Which figures the roles of a plan can give. One that none of them has would be drawn empty, and whoever waits for it would learn that
-//! in the end.
+//! Which figures the roles of a plan can give. One that none of them has would be drawn empty, and whoever
+//! waits for it would learn that in the end.
 
 use super::check::LATENCIES;
 use super::{Does, Figure, FigureKind, Plan, Rate};

@@ -11,10 +11,12 @@ pub struct Figure {
     /// What is along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
     #[serde(default)]
     pub x: Option<String>,
-    /// What is drawn. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of latencies, such as `delivery`.
-    /// `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
+    /// What is drawn. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of latencies,
+    /// such as `delivery`. `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`, `backlog`,
+    /// `broker_cpu`, `client_cpu`, `broker_memory`.
     pub y: Vec<String>,
-    /// What makes a line of its own: paths of parameters, `system`, `durability`. By default all that is not along x.
+    /// What makes a line of its own: paths of parameters, `system`, `durability`. By default all that is not
+    /// along x.
     #[serde(default)]
     pub by: Vec<String>,
     #[serde(default)]

@@ -16,11 +16,16 @@ pub struct Topics {
     pub queue_type: Option<String>,
     /// Messages that a queue holds at most.
     pub length_max: Option<u64>,
-    /// Of queues: what messages are published to, where every audience has a queue of its own. `fanout` where several have.
+    /// Of queues: what messages are published to, where every audience has a queue of its own. `fanout` where
+    /// several have.
     pub exchange: Option<ExchangeKind>,
+    /// Over AMQP: each audience has one queue for all topics of the set, bound to the exchange once for each
+    /// topic.
+    pub one_queue: bool,
     /// How often topics are chosen: 0 all alike, else the exponent of a Zipf distribution.
     pub zipf: f64,
-    /// The same content on the same topic, from whomever, is delivered once within this time. Every duplicate begins it anew.
+    /// The same content on the same topic, from whomever, is delivered once within this time. Every duplicate
+    /// begins it anew.
     pub filter: Option<Span>,
     /// Live topics: there is a log behind them, and who subscribes gets what was published before.
     pub stored: bool,
@@ -45,6 +50,7 @@ impl Default for Topics {
             queue_type: None,
             length_max: None,
             exchange: None,
+            one_queue: false,
             zipf: 0.0,
             filter: None,
             stored: false,
@@ -103,7 +109,8 @@ pub struct Role {
     /// Messages per second of the role as a whole; of relays at most.
     #[serde(default)]
     pub rate: Rate,
-    /// Closed loop: messages of each client that may be without an acknowledgement. By default as many as the driver has under way.
+    /// Closed loop: messages of each client that may be without an acknowledgement. By default as many as the
+    /// driver has under way.
     #[serde(default)]
     pub window: Option<u32>,
     #[serde(default)]
@@ -121,7 +128,8 @@ pub struct Role {
     pub ahead: Option<u64>,
     #[serde(default)]
     pub delivery: Delivery,
-    /// Kafka's protocol: what an answer to who sends means, by default what `delivery` takes: see [`Role::acks`].
+    /// Kafka's protocol: what an answer to who sends means, by default what `delivery` takes: see
+    /// [`Role::acks`].
     #[serde(default)]
     pub acks: Option<Acks>,
     /// Exactly once: how long a transaction takes messages up before it is committed; 100 ms, if not given.
@@ -138,7 +146,8 @@ pub struct Role {
     pub in_flight: u32,
     #[serde(default)]
     pub compression: Codec,
-    /// Messages of a queue that a consumer may hold unsettled; 0 is no bound. 1,000 by default, without a bound where there is a `commit`.
+    /// Messages of a queue that a consumer may hold unsettled; 0 is no bound. 1,000 by default, without a
+    /// bound where there is a `commit`.
     #[serde(default)]
     pub prefetch: Option<u32>,
     /// How long a fetch may wait for something to come.
@@ -152,7 +161,8 @@ pub struct Role {
     /// Live topics: subscribers that share a connection.
     #[serde(default = "one")]
     pub users: u32,
-    /// Live topics: so many of the set's topics each subscriber follows, each topic with as many subscribers as any other.
+    /// Live topics: so many of the set's topics each subscriber follows, each topic with as many subscribers
+    /// as any other.
     #[serde(default)]
     pub follows: Option<u32>,
     /// Where messages go first, on their way through a filter. The lab says so, experiments do not.
@@ -273,7 +283,8 @@ fn raise() -> f64 {
     1.5
 }
 
-/// How large messages are. The smallest carry 24 bytes of the lab's own: who sent them, which they are, and when.
+/// How large messages are. The smallest carry 24 bytes of the lab's own: who sent them, which they are, and
+/// when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
@@ -346,7 +357,8 @@ impl Acks {
 }
 
 impl Role {
-    /// What an answer to who sends means: nothing is answered at most once, and all have it else, if nothing is said.
+    /// What an answer to who sends means: nothing is answered at most once, and all have it else, if nothing
+    /// is said.
     pub fn acks(&self) -> Acks {
         self.acks.unwrap_or(match self.delivery {
             Delivery::AtMostOnce => Acks::None,

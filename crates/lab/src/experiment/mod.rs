@@ -1,8 +1,8 @@
 //! Experiment files: what is asked, of which systems, with which load, and how the answer is drawn.
 //!
-//! A file is TOML. Everything in `[run]`, `[system]`, `[topics.…]` and `[roles.…]` can be varied: `[grid]` names it by its
-//! path and lists values, and every combination becomes a point. `docs/lab/README.md` describes each setting. What is
-//! unknown, malformed or contradictory is an error that names its line.
+//! A file is TOML. Everything in `[run]`, `[system]`, `[topics.…]` and `[roles.…]` can be varied: `[grid]`
+//! names it by its path and lists values, and every combination becomes a point. `docs/lab/README.md`
+//! describes each setting. What is unknown, malformed or contradictory is an error that names its line.
 //!
 //! - [`read`]: files to experiments, and an experiment with values of its grid to a [`Plan`]
 //! - [`check`]: contradictions; `drawable`: which figures roles can give; `scale`: smaller runs
@@ -78,7 +78,8 @@ pub struct RunSettings {
     pub repetitions: u32,
     /// Which client library.
     pub driver: DriverKind,
-    /// What is spoken to the systems; by default AMQP for queues and Kafka's for topics, and to Kafka and RabbitMQ their own.
+    /// What is spoken to the systems; by default AMQP for queues and Kafka's for topics, and to Kafka and
+    /// RabbitMQ their own.
     pub protocol: Option<Protocol>,
     /// When a system starts anew, with nothing stored.
     pub restart: Restart,
@@ -118,8 +119,6 @@ pub enum DriverKind {
     Lean,
     /// The client that a user would take.
     Client,
-    /// The load tool that the peer's own project ships.
-    Tool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,4 +1,5 @@
-//! Names of settings: `roles.producers.batch`; parts with dots in quotes, as in `system.kafka.set."num.io.threads"`.
+//! Names of settings: `roles.producers.batch`; parts with dots in quotes, as in
+//! `system.kafka.set."num.io.threads"`.
 
 /// The parts of a path; `None` where a quote is not closed or a part is empty.
 pub fn parts(path: &str) -> Option<Vec<&str>> {

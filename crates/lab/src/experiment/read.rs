@@ -1,7 +1,8 @@
 //! Files to experiments, and an experiment with values of its grid to a [`Plan`].
 //!
-//! Values of the grid are put into the file's own tree where their paths say, and the whole is read as if it had been
-//! written so: a value that does not fit is an error at its own line, whether it stands in its place or in the grid.
+//! Values of the grid are put into the file's own tree where their paths say, and the whole is read as if it
+//! had been written so: a value that does not fit is an error at its own line, whether it stands in its place
+//! or in the grid.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -263,7 +264,8 @@ impl Source {
     }
 }
 
-/// Where a setting stands, or the nearest thing around it. Of what there are several, parts that are numbers say which.
+/// Where a setting stands, or the nearest thing around it. Of what there are several, parts that are numbers
+/// say which.
 fn span_of(tree: &DeTable<'_>, setting: &str) -> Option<Range<usize>> {
     let mut found = None;
     let mut table = tree;
@@ -272,7 +274,8 @@ fn span_of(tree: &DeTable<'_>, setting: &str) -> Option<Range<usize>> {
         let Some((key, value)) = table.get_key_value(part) else {
             break;
         };
-        // A value that the grid gives has the place of the value; of what stands in its place, that of the key.
+        // A value that the grid gives has the place of the value; of what stands in its place, that of the
+        // key.
         found = Some(key.span());
         let mut value = value;
         if let DeValue::Array(elements) = value.get_ref() {

@@ -1,4 +1,5 @@
-//! A smaller or larger run of the same experiment: durations and totals are multiplied, rates and sizes are not.
+//! A smaller or larger run of the same experiment: durations and totals are multiplied, rates and sizes are
+//! not.
 
 use std::time::Duration;
 

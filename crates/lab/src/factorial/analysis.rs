@@ -65,8 +65,8 @@ impl Analysis {
 
 /// Analyses the responses, one list per row of the design (see [`Design`] for their order).
 ///
-/// Effects are only independent of each other where every row has the same number of repetitions, so that of the
-/// shortest row is taken of each.
+/// Effects are only independent of each other where every row has the same number of repetitions, so that of
+/// the shortest row is taken of each.
 pub fn analyse(design: Design, rows: &[Vec<f64>]) -> Result<Analysis, DesignError> {
     check(&design, rows)?;
     let wanted = design.rows();

@@ -100,7 +100,8 @@ impl Design {
         if low.is_multiple_of(2) { 1 } else { -1 }
     }
 
-    /// All effects but the mean, in the order of the sign table: main effects first, then interactions of two, of three.
+    /// All effects but the mean, in the order of the sign table: main effects first, then interactions of
+    /// two, of three.
     pub fn effect_sets(&self) -> Vec<usize> {
         let mut sets: Vec<usize> = (1..self.rows()).collect();
         sets.sort_by_key(|set| (set.count_ones(), set.reverse_bits() ^ usize::MAX));

@@ -1,5 +1,5 @@
-//! What clients reach against a stub that answers without storing: once per run, for each of the grid's values that the
-//! client is concerned with.
+//! What clients reach against a stub that answers without storing: once per run, for each of the grid's
+//! values that the client is concerned with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,25 +9,21 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::Crew;
-use crate::agents::crew::Order;
+use crate::agents::controller::Order;
 use crate::clients::{self, Client};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Delivery, Does, Plan, Protocol, Rate};
 use crate::grid;
 use crate::results::{Ceiling, ProcessKind};
-use crate::run::point::{self, Other};
+use crate::run::point;
 use crate::run::{Request, RunError};
 use crate::systems;
 use crate::systems::process::Process;
-use crate::tools::{self, Tool};
 use crate::workload::{Load, Loaded};
 
 /// A ceiling is measured for so long, or as long as a point if that is shorter.
 const MEASURED: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_millis(500);
-/// A tool's Java machine is as warm as it is at a point.
-const MEASURED_OF_A_TOOL: Duration = Duration::from_secs(10);
-const WARMUP_OF_A_TOOL: Duration = Duration::from_secs(5);
 /// Of more combinations than this the first are measured.
 const COMBINATIONS_MAX: usize = 8;
 /// The same of runs that are a look and no measurement.
@@ -122,16 +118,8 @@ async fn of_plan(
     };
     let mut ceiling = unmeasured(plan, protocol, parameters, None);
     let logs = request.out.join("logs").join("stub");
-    let mut other = Other::Nobody;
-    if systems::wants_tool(plan) {
-        if tools::lacks(plan, protocol).is_some() || crew.is_some() {
-            return None;
-        }
-        let tool = Tool::find(protocol, request.peers().as_deref(), &logs)
-            .await
-            .ok()?;
-        other = Other::Tool(tool, logs);
-    } else if systems::wants_client(system, plan) && crew.is_none() {
+    let mut client = None;
+    if systems::wants_client(system, plan) && crew.is_none() {
         // Where the program is not there, or lacks something, the points say so.
         let program = clients::find(request.clients.as_deref(), &request.exe).ok()?;
         let mut started = Client::start(&program, &logs).await.ok()?;
@@ -140,7 +128,7 @@ async fn of_plan(
             return None;
         }
         ceiling.driver = described.name;
-        other = Other::Client(Box::new(started));
+        client = Some(started);
     } else if !systems::wants_client(system, plan) {
         // As with the others: the points say what it lacks.
         let lean = systems::driver(system, "", plan).ok()?;
@@ -148,11 +136,11 @@ async fn of_plan(
             return None;
         }
     }
-    let by = (crew, &mut other);
+    let by = (crew, client.as_mut());
     if let Err(reason) = fill(request, plan, (protocol, system), by, &mut ceiling, stop).await {
         ceiling.reason = Some(reason);
     }
-    if let Other::Client(client) = other {
+    if let Some(client) = client {
         client.end().await;
     }
     Some(ceiling)
@@ -166,9 +154,7 @@ fn unmeasured(
     reason: Option<String>,
 ) -> Ceiling {
     let system = stood_in_for(protocol).unwrap_or("stafett");
-    let driver = if systems::wants_tool(plan) {
-        tools::name(protocol).unwrap_or_default().to_owned()
-    } else if systems::wants_client(system, plan) {
+    let driver = if systems::wants_client(system, plan) {
         clients::name(protocol).to_owned()
     } else {
         let lean = systems::driver(system, "", plan);
@@ -193,11 +179,11 @@ fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
     }
 }
 
-/// Who sends to the stub and receives from it.
+/// A load against the stub.
 struct Measured<'a> {
     driver: Arc<dyn Driver>,
     crew: Option<&'a mut Crew>,
-    other: &'a mut Other,
+    client: Option<&'a mut Client>,
     system: &'static str,
     address: String,
     stop: &'a CancellationToken,
@@ -207,7 +193,7 @@ async fn fill(
     request: &Request,
     plan: &Plan,
     (protocol, system): (Protocol, &'static str),
-    (mut crew, other): (Option<&mut Crew>, &mut Other),
+    (mut crew, client): (Option<&mut Crew>, Option<&mut Client>),
     ceiling: &mut Ceiling,
     stop: &CancellationToken,
 ) -> Result<(), String> {
@@ -225,12 +211,9 @@ async fn fill(
         ));
     }
     let mut command = Command::new(&request.exe);
-    command.args(["lab", "stub", "--listen", &format!("{}:0", request.host)]);
+    command.args(["stub", "--listen", &format!("{}:0", request.host)]);
     if protocol == Protocol::Amqp {
         command.arg("--amqp");
-    }
-    if matches!(other, Other::Tool(..)) {
-        command.arg("--once");
     }
     let logs = request.out.join("logs").join("stub");
     let is_ready = |line: &str| {
@@ -245,7 +228,7 @@ async fn fill(
     let mut measured = Measured {
         driver: systems::driver(system, &address, plan)?,
         crew,
-        other,
+        client,
         system,
         address,
         stop,
@@ -258,9 +241,6 @@ async fn fill(
 impl Measured<'_> {
     /// Measures both directions against the stub.
     async fn both_ways(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
-        if matches!(self.other, Other::Tool(..)) {
-            return self.as_a_tool(plan, ceiling).await;
-        }
         let produced = self.load(only(plan, Does::Produce), "p").await?;
         let rate: f64 = produced.roles.iter().map(|role| role.rate).sum();
         let messages: u64 = produced.roles.iter().map(|role| role.counts.acknowledged).sum();
@@ -292,26 +272,6 @@ impl Measured<'_> {
         Ok(())
     }
 
-    /// A tool is measured as it is used: both sides at once, and every message goes once through the stub.
-    async fn as_a_tool(&mut self, plan: &Plan, ceiling: &mut Ceiling) -> Result<(), String> {
-        let mut both = only(plan, Does::Produce);
-        both.roles.extend(only(plan, Does::Consume).roles);
-        let loaded = self.load(both, "both").await?;
-        let of = |does: Does| {
-            let mut roles = loaded.roles.iter();
-            roles.find(|role| role.does == does.name())
-        };
-        // Nothing at all is no ceiling.
-        let rate = |does| of(does).map(|role| role.rate).filter(|rate| *rate > 0.0);
-        ceiling.produce_rate = rate(Does::Produce);
-        ceiling.consume_rate = rate(Does::Consume);
-        let messages = of(Does::Produce).map_or(0, |role| role.counts.acknowledged);
-        if messages > 0 {
-            ceiling.client_cpu_per_million = Some(client_cpu(&loaded) / messages as f64 * 1e6);
-        }
-        Ok(())
-    }
-
     async fn load(&mut self, plan: Plan, tag: &str) -> Result<Loaded, String> {
         let destinations = point::destinations(&plan, &[], tag);
         for set in destinations.values() {
@@ -328,11 +288,10 @@ impl Measured<'_> {
             stop: self.stop.clone(),
             on_second: Box::new(|_| ()),
         };
-        let loaded = match (&mut self.crew, &mut self.other) {
+        let loaded = match (&mut self.crew, &mut self.client) {
             (Some(crew), _) => crew.run(order(plan), false).await,
-            (None, Other::Client(client)) => client.run(order(plan), false).await,
-            (None, Other::Tool(tool, logs)) => tool.run(&order(plan), &logs.join(tag)).await,
-            (None, Other::Nobody) => self.load_here(plan, destinations).await,
+            (None, Some(client)) => client.run(order(plan), false).await,
+            (None, None) => self.load_here(plan, destinations).await,
         };
         loaded.map_err(|error| error.to_string())
     }
@@ -374,14 +333,8 @@ fn client_cpu(loaded: &Loaded) -> f64 {
 /// The plan's clients of one kind, as fast as they can.
 fn only(plan: &Plan, does: Does) -> Plan {
     let mut plan = plan.clone();
-    let is_tool = systems::wants_tool(&plan);
-    let (measured, warmup) = if is_tool {
-        (MEASURED_OF_A_TOOL, WARMUP_OF_A_TOOL)
-    } else {
-        (MEASURED, WARMUP)
-    };
-    plan.run.duration.0 = plan.run.duration.0.min(measured);
-    plan.run.warmup.0 = plan.run.warmup.0.min(warmup);
+    plan.run.duration.0 = plan.run.duration.0.min(MEASURED);
+    plan.run.warmup.0 = plan.run.warmup.0.min(WARMUP);
     plan.run.settle.0 = Duration::ZERO;
     plan.roles.retain(|_, role| role.does == does);
     for role in plan.roles.values_mut() {
@@ -391,8 +344,7 @@ fn only(plan: &Plan, does: Does) -> Plan {
         role.arrive = None;
         role.kill = None;
         role.work = None;
-        // What a tool may have without an answer is a part of how it is used.
-        role.window = role.window.filter(|_| is_tool);
+        role.window = None;
         role.commit = None;
     }
     plan
@@ -420,7 +372,8 @@ mod tests {
             secret: None,
             host: "127.0.0.1".to_owned(),
             clients: None,
-            exe: "/nowhere/stafett".into(),
+            exe: "/nowhere/stafett-lab".into(),
+            stafett: "/nowhere/stafett".into(),
             command: String::new(),
         };
         measure(&request, None, &CancellationToken::new()).await.unwrap()

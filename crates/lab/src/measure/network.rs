@@ -1,5 +1,5 @@
-//! The network between client and system, without a broker: throughput, and one byte there and back; to a system elsewhere, how long
-//! connecting takes.
+//! The network between client and system, without a broker: throughput, and one byte there and back; to a
+//! system elsewhere, how long connecting takes.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs as _};

@@ -1,6 +1,8 @@
-//! The space that is left on the disk that systems store on, looked at before each point and every second of it.
+//! The space that is left on the disk that systems store on, looked at before each point and every second of
+//! it.
 //!
-//! A system that fills the disk fails for want of space, and so does everything after it: that is no result of theirs.
+//! A system that fills the disk fails for want of space, and so does everything after it: that is no result
+//! of theirs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +29,8 @@ impl Space {
         }
     }
 
-    /// Says how little there is, if it is too little. A file system that does not say is taken to have enough.
+    /// Says how little there is, if it is too little. A file system that does not say is taken to have
+    /// enough.
     pub(crate) fn shortage(&self) -> Option<String> {
         let found = statvfs(&self.folder).ok()?;
         let free = found.f_bavail.saturating_mul(found.f_frsize);

@@ -1,5 +1,5 @@
-//! Waits that end on time. Tokio's own timer counts in milliseconds, which is longer than many a latency; a timer of the
-//! kernel's ends within some ten microseconds.
+//! Waits that end on time. Tokio's own timer counts in milliseconds, which is longer than many a latency; a
+//! timer of the kernel's ends within some ten microseconds.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Points of the same system with the same parameters, put together: their repetitions give one estimate per figure.
+//! Points of the same system with the same parameters, put together: their repetitions give one estimate per
+//! figure.
 //!
-//! Only points that were measured count. A point that failed, was refused or was skipped is kept as what it is: a result. What one had
-//! until it failed is shown as that, and in no figure.
+//! Only points that were measured count. A point that failed, was refused or was skipped is kept as what it
+//! is: a result. What one had until it failed is shown as that, and in no figure.
 
 use std::collections::BTreeMap;
 

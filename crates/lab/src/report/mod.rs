@@ -2,7 +2,8 @@
 //!
 //! Everything is made from the folder of a run, so a report can be written again without measuring again.
 //!
-//! - [`load`]: runs in folders; [`cells`]: repetitions put together; [`names`], [`numbers`]: how things are written
+//! - [`load`]: runs in folders; [`cells`]: repetitions put together; [`names`], [`numbers`]: how things are
+//!   written
 //! - [`chart`]: charts as SVG; [`figures`]: which charts an experiment asks for
 //! - [`page`]: the HTML; [`data`]: CSV and JSON
 
@@ -31,8 +32,6 @@ pub enum ReportError {
     Store(#[from] StoreError),
     #[error("{} cannot be written: {source}", path.display())]
     Unwritable { path: PathBuf, source: std::io::Error },
-    #[error("a chart cannot be drawn")]
-    Drawing(#[from] std::fmt::Error),
 }
 
 /// What was written.
@@ -45,11 +44,12 @@ pub struct Written {
     pub runs: usize,
 }
 
-/// Writes `report.html`, `report.csv` and `report.json` of the run in `folder`, or of all runs right below it, into `out`.
+/// Writes `report.html`, `report.csv` and `report.json` of the run in `folder`, or of all runs right below
+/// it, into `out`.
 pub fn report(folder: &Path, out: &Path) -> Result<Written, ReportError> {
     let runs = load::runs(folder)?;
     let written = Written {
-        html: write(out, "report.html", &page::runs(&runs)?)?,
+        html: write(out, "report.html", &page::runs(&runs))?,
         csv: write(out, "report.csv", &data::csv(&runs))?,
         json: write(out, "report.json", &data::json(&runs))?,
         runs: runs.len(),
@@ -57,13 +57,14 @@ pub fn report(folder: &Path, out: &Path) -> Result<Written, ReportError> {
     Ok(written)
 }
 
-/// Writes `compare.html`, `compare.csv` and `compare.json` into `out`: every folder's runs against the first folder's.
+/// Writes `compare.html`, `compare.csv` and `compare.json` into `out`: every folder's runs against the first
+/// folder's.
 pub fn compare(folders: &[PathBuf], out: &Path) -> Result<Written, ReportError> {
     let mut sides = Vec::new();
     for folder in folders {
         sides.push((side_name(folder, folders), load::runs(folder)?));
     }
-    let html = write(out, "compare.html", &page::comparison(&sides)?)?;
+    let html = write(out, "compare.html", &page::comparison(&sides))?;
     let all: Vec<load::Recorded> = sides.into_iter().flat_map(|(_, runs)| runs).collect();
     Ok(Written {
         html,

@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 //!
-//! A column of a table has one scale for all its rows, so that they can be compared by eye; an axis has labels that
-//! stand for themselves (`250 k`, `1 ms`).
+//! A column of a table has one scale for all its rows, so that they can be compared by eye; an axis has
+//! labels that stand for themselves (`250 k`, `1 ms`).
 
 use crate::statistics::Estimate;
 
@@ -32,8 +32,8 @@ fn scales(unit: &str) -> &'static [(f64, &'static str)] {
 }
 
 impl Scale {
-    /// One that leaves the smallest of the values with a digit before its point where it can, and the largest with at
-    /// most six.
+    /// One that leaves the smallest of the values with a digit before its point where it can, and the largest
+    /// with at most six.
     pub(crate) fn of(unit: &'static str, values: impl Iterator<Item = f64> + Clone) -> Self {
         let largest = values
             .clone()
@@ -70,7 +70,8 @@ impl Scale {
             return (plain(value, digits(value)), None);
         };
         let half = interval.half_width() / self.divisor;
-        // As many places as make two digits of the uncertainty, but no more than the value itself has use for.
+        // As many places as make two digits of the uncertainty, but no more than the value itself has use
+        // for.
         let places = digits(value)
             .max(if half > 0.0 { digits(half * 10.0).min(3) } else { 0 })
             .min(digits(value) + 1);
@@ -131,7 +132,8 @@ pub(crate) fn alone(value: f64, unit: &'static str) -> String {
     }
 }
 
-/// As few digits as a round number needs: what stands at an axis. The unit of rates is in the axis's own label.
+/// As few digits as a round number needs: what stands at an axis. The unit of rates is in the axis's own
+/// label.
 pub(crate) fn tick(value: f64, unit: &'static str) -> String {
     let scale = Scale::of(unit, std::iter::once(value));
     let short = trim(value / scale.divisor);

@@ -13,8 +13,8 @@ const MAX_US: u64 = 3_600_000_000;
 /// Decimal places that are kept.
 const FIGURES: u8 = 3;
 
-/// Latencies in microseconds. The summary is there for readers without a decoder; `histogram` has everything, in the V2
-/// encoding of `HdrHistogram`, in Base64.
+/// Latencies in microseconds. The summary is there for readers without a decoder; `histogram` has everything,
+/// in the V2 encoding of `HdrHistogram`, in Base64.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latencies {
     pub count: u64,
@@ -61,7 +61,8 @@ pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
     let bytes = STANDARD
         .decode(text)
         .map_err(|error| because(error.to_string()))?;
-    // V2: cookie, length and offset, then the figures, as u32; the bounds as u64. Others would take any amount of memory.
+    // V2: cookie, length and offset, then the figures, as u32; the bounds as u64. Others would take any
+    // amount of memory.
     let is_ours = bytes.get(12..16) == Some(&u32::from(FIGURES).to_be_bytes()[..])
         && bytes.get(24..32) == Some(&MAX_US.to_be_bytes()[..]);
     if !is_ours {

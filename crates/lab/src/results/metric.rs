@@ -30,8 +30,7 @@ const fn row(name: &'static str, label: &'static str, unit: &'static str, better
     }
 }
 
-/// Every figure there is. Latencies are in microseconds and taken from the intended moment of sending; those of a load tool
-/// from when it sent.
+/// Every figure there is. Latencies are in microseconds and taken from the intended moment of sending.
 pub const METRICS: &[Metric] = &[
     row("produce_rate", "acknowledged messages", "1/s", Better::Higher),
     row(

@@ -1,4 +1,5 @@
-//! What is measured, as it lies on the disk: everything that is needed to draw a run again without running it again.
+//! What is measured, as it lies on the disk: everything that is needed to draw a run again without running it
+//! again.
 //!
 //! ```text
 //! RUN/run.json           what was asked, where, in which order, and how far it got
@@ -6,8 +7,9 @@
 //! RUN/logs/0001/…        what the systems said
 //! ```
 //!
-//! Files are written whole and renamed into place: a point is there or it is not. Times are seconds since the start of
-//! the point (its load, not its preparation) unless their names say otherwise; latencies are microseconds.
+//! Files are written whole and renamed into place: a point is there or it is not. Times are seconds since the
+//! start of the point (its load, not its preparation) unless their names say otherwise; latencies are
+//! microseconds.
 //!
 //! - [`run_file`]: the run as a whole; [`point`]: one point; [`series`]: what is sampled every second
 //! - [`histogram`]: latencies, mergeable; [`metric`]: the figures by name that tables and charts are made of
@@ -23,7 +25,7 @@ pub mod store;
 pub use histogram::Latencies;
 pub use metric::{METRICS, Metric, metric};
 pub use point::{Counts, Driver, Durability, Outcome, OutcomeKind, Point, RoleResult};
-pub use run_file::{Asked, Ceiling, Environment, Network, Planned, Reached, Run, Status};
+pub use run_file::{Ceiling, Environment, Network, Planned, Reached, Run, RunRequest, Status};
 pub use series::{ProcessKind, ProcessSample, ProcessSeries, RateSample};
 pub use store::{Folder, StoreError};
 

@@ -94,14 +94,16 @@ pub struct RoleResult {
     pub counts: Counts,
     /// From the start to the end of the point, warm-up included: what went in against what came out.
     pub totals: Counts,
-    /// Messages per second over the time that counts: acknowledged ones of those that send, else received ones. Of a role with
-    /// a number of messages to send, and of who reads what such a role sent: over the time that it took itself.
+    /// Messages per second over the time that counts: acknowledged ones of those that send, else received
+    /// ones. Of a role with a number of messages to send, and of who reads what such a role sent: over the
+    /// time that it took itself.
     pub rate: f64,
     /// Bytes of content per second.
     pub bytes_rate: f64,
-    /// By what they measure: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to its
-    /// reception), `round_trip` (to the answer), `lateness` (to the lab's own sending, without the time that the system kept it
-    /// waiting). Of what was meant to be sent in the time that counts; what got no answer with the time that it was waited for.
+    /// By what they measure: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to
+    /// its reception), `round_trip` (to the answer), `lateness` (to the lab's own sending, without the time
+    /// that the system kept it waiting). Of what was meant to be sent in the time that counts; what got no
+    /// answer with the time that it was waited for.
     pub latencies: BTreeMap<String, Latencies>,
     pub samples: Vec<RateSample>,
 }

@@ -23,11 +23,11 @@ pub struct Run {
     pub scale: f64,
     /// What was asked beside the file and the scale; `None` where a program did not write it down yet.
     #[serde(default)]
-    pub asked: Option<Asked>,
+    pub asked: Option<RunRequest>,
     pub seed: u64,
     pub environment: Environment,
-    /// The network between client and system: this machine's own, or that to the agents; `None` where it could not be measured,
-    /// or nothing goes over it.
+    /// The network between client and system: this machine's own, or that to the agents; `None` where it
+    /// could not be measured, or nothing goes over it.
     pub network: Option<Network>,
     /// The ways to systems that run elsewhere.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct Run {
 /// A run goes on only as what it was begun as.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct RunRequest {
     pub systems: Vec<String>,
     pub repetitions: u32,
     /// Of systems that run already, by their names.
@@ -112,7 +112,8 @@ pub struct Network {
     pub round_trip: Latencies,
 }
 
-/// The way to a system that runs elsewhere. Nothing at its other end takes bytes and forgets them, so its throughput is not known.
+/// The way to a system that runs elsewhere. Nothing at its other end takes bytes and forgets them, so its
+/// throughput is not known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reached {
     pub system: String,

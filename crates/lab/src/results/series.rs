@@ -55,7 +55,8 @@ pub struct ProcessSample {
     /// To and from the device, not the page cache.
     pub disk_read_bytes: u64,
     pub disk_written_bytes: u64,
-    /// The whole machine's network interface or, on one machine, loopback: the kernel does not count by process.
+    /// The whole machine's network interface or, on one machine, loopback: the kernel does not count by
+    /// process.
     pub network_received_bytes: u64,
     pub network_sent_bytes: u64,
     pub open_files: u32,

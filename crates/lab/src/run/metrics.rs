@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::point::Brought;
+use super::point::LoadResult;
 use crate::environment::cores;
 use crate::experiment::{Does, Plan};
 use crate::results::{Point, ProcessKind, ProcessSample, ProcessSeries, RoleResult, histogram};
@@ -12,10 +12,9 @@ const MILLION: f64 = 1e6;
 const MIB: f64 = 1_048_576.0;
 
 /// Puts every figure that makes sense into the point.
-pub(super) fn fill(point: &mut Point, plan: &Plan, brought: &Brought) {
-    let loaded = &brought.loaded;
+pub(super) fn fill(point: &mut Point, plan: &Plan, LoadResult { loaded, prepare_s }: &LoadResult) {
     let figures = &mut point.metrics;
-    figures.insert("prepare_s".to_owned(), brought.prepare_s);
+    figures.insert("prepare_s".to_owned(), *prepare_s);
     let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             figures.insert(name.to_owned(), value);
@@ -35,9 +34,6 @@ pub(super) fn fill(point: &mut Point, plan: &Plan, brought: &Brought) {
         put(&format!("{name}_p95_us"), quantile(0.95));
         put(&format!("{name}_p99_us"), quantile(0.99));
         put(&format!("{name}_p999_us"), quantile(0.999));
-    }
-    for (name, value) in loaded.told.iter().flatten() {
-        put(name, Some(*value));
     }
     let messages = messages(loaded);
     let share = processes(loaded, messages, &mut put);
@@ -100,7 +96,7 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
     put("failed", total(|role| role.totals.failed));
     put("reconnects", total(|role| role.totals.reconnects));
     let has = |does| plan.roles.values().any(|role| role.does == does);
-    if has(Does::Consume) && loaded.told.is_none() {
+    if has(Does::Consume) {
         put("lost", total(|role| role.totals.lost));
         put("duplicated", total(|role| role.totals.duplicated));
     }
@@ -119,7 +115,8 @@ fn merged(roles: &[RoleResult], name: &str) -> Option<Histogram<u64>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// Messages through the system in the time that counts: those that went in, or where none did, those that came out.
+/// Messages through the system in the time that counts: those that went in, or where none did, those that
+/// came out.
 fn messages(loaded: &Loaded) -> f64 {
     let first = loaded.roles.iter().filter(|role| role.does != "filter");
     let acknowledged: u64 = first.map(|role| role.counts.acknowledged).sum();

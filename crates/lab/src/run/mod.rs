@@ -1,16 +1,16 @@
 //! Runs an experiment: every point in its order, each one's result on the disk before the next one begins.
 //!
-//! What goes wrong with a system is that point's result, and the grid goes on. What goes wrong with the lab itself (a full
-//! disk) stops the run with what it has. A run that was interrupted goes on where it was.
+//! What goes wrong with a system is that point's result, and the grid goes on. What goes wrong with the lab
+//! itself (a full disk) stops the run with what it has. A run that was interrupted goes on where it was.
 //!
-//! - `begin`: a run from its beginning, or one that goes on
+//! - `resume`: a run from its beginning, or one that goes on
 //! - [`point`]: one point: its system, its load, its result
 //! - [`metrics`]: the figures by name
 //! - [`verdict`]: how a point ended, and whether the client was what was measured
 
-mod begin;
 pub mod metrics;
 pub mod point;
+mod resume;
 pub mod verdict;
 
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::proof::Secret;
-use crate::agents::{AgentAddress, Crew, placing};
+use crate::agents::{AgentAddress, Crew, placement};
 use crate::experiment::read::TOPICS_DEFAULT;
 use crate::experiment::{Experiment, ExperimentError, Own, Plan, Source};
 use crate::grid;
 use crate::measure::space::{LEAST_BYTES, Space};
 use crate::measure::{ceiling, network};
 use crate::results::{Folder, Planned, Point, Reached, Run, Status, StoreError};
-use crate::systems::ground::Ground;
+use crate::systems::data_dir::Ground;
 use crate::systems::{self, Place, System, durability, find_peers};
 use crate::workload::load::Second;
 use point::Bench;
@@ -60,6 +60,8 @@ pub struct Request {
     pub clients: Option<PathBuf>,
     /// This program.
     pub exe: PathBuf,
+    /// The broker's program.
+    pub stafett: PathBuf,
     /// The command line that repeats the run.
     pub command: String,
 }
@@ -135,9 +137,9 @@ async fn run_within(
     };
     let folder = Folder::new(&request.out);
     let mut run = if folder.exists() {
-        begin::resumed(&request, &experiment, &folder)?
+        resume::resumed(&request, &experiment, &folder)?
     } else {
-        begin::planned(&request, experiment)?
+        resume::planned(&request, experiment)?
     };
     let ground = Ground::take(&request.out).map_err(RunError::Request)?;
     folder.write_run(&run)?;
@@ -146,7 +148,7 @@ async fn run_within(
     }
     let place = Place {
         host: request.host.clone(),
-        exe: request.exe.clone(),
+        stafett: request.stafett.clone(),
         data: ground.path().to_owned(),
         logs: request.out.join("logs"),
         peers: request.peers(),
@@ -195,7 +197,7 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
     let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
     for parameters in grid::combinations(&request.source.grid(request.scale)?) {
         let plan = request.source.plan(request.scale, &parameters)?;
-        let seated = placing::seat(&plan, agents);
+        let seated = placement::seat(&plan, agents);
         if agents.is_empty() {
             if let Some((name, _)) = plan.roles.iter().find(|(_, role)| !role.on.is_empty()) {
                 return Err(RunError::Request(format!(
@@ -205,7 +207,7 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
             continue;
         }
         let seating = seated.map_err(RunError::Request)?;
-        placing::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;
+        placement::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;
         let started = systems.iter().find(|system| {
             let own = plan.system.own(system);
             !request.addresses.contains_key(*system) && own.is_none_or(|own| !own.is_there())

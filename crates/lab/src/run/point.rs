@@ -1,27 +1,25 @@
 //! One point: its system, its load, its result.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::verdict::{self, Seen};
+use super::verdict::{self, VerdictInput};
 use super::{Request, Watch, metrics, now_ms};
 use crate::agents::Crew;
-use crate::agents::crew::Order;
+use crate::agents::controller::Order;
 use crate::clients::{self, Client};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
 use crate::measure::space::Space;
 use crate::results::{self, Ceiling, FORMAT, Outcome, OutcomeKind, Planned, Point};
-use crate::systems::ground::Ground;
+use crate::systems::data_dir::Ground;
 use crate::systems::{self, Place, StartError, System, durability};
-use crate::tools::{self, Tool};
 use crate::workload::filter;
 use crate::workload::load::Second;
-use crate::workload::{Load, Loaded, seats};
+use crate::workload::{Load, Loaded};
 
 /// Topics may take as long to be created as a point lasts, and not less than this.
 const PREPARED_WITHIN: Duration = Duration::from_mins(1);
@@ -44,26 +42,10 @@ pub(crate) struct Bench {
     pub(crate) crew: Option<Crew>,
 }
 
-/// Who makes topics, sends and receives.
-struct Hands<'a> {
-    /// Makes topics and deletes them; sends and receives, unless somebody else does.
-    driver: Arc<dyn Driver>,
-    other: &'a mut Other,
-}
-
-/// Who sends and receives in place of this program's drivers.
-pub(crate) enum Other {
-    Nobody,
-    /// The program with the client that a user would take.
-    Client(Box<Client>),
-    /// The load tool that the peer's project ships, and where its logs go.
-    Tool(Tool, PathBuf),
-}
-
-/// What came of a load.
-pub(crate) struct Brought {
+/// Result of a load.
+pub(crate) struct LoadResult {
     pub(crate) loaded: Loaded,
-    /// Creating topics and connecting whoever receives.
+    /// Time to create topics and connect receivers.
     pub(crate) prepare_s: f64,
 }
 
@@ -117,7 +99,7 @@ impl Bench {
     ) -> Result<(), Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
         // Before anything is started: what cannot be driven needs no system.
-        let mut other = self.choose_driver(point, plan).await?;
+        let mut client = self.choose_driver(point, plan).await?;
         let is_fresh = self
             .have(&point.system, plan, point.number)
             .await
@@ -146,91 +128,72 @@ impl Bench {
                 (point.number, &point.system),
                 plan,
                 &topic_settings,
-                (&driver, &mut other),
+                (&driver, client.as_mut()),
             )
             .await;
         }
-        let hands = &mut Hands {
-            driver,
-            other: &mut other,
-        };
         point.started_ms = now_ms();
-        let brought = self
-            .load(hands, plan, &topic_settings, &point.number.to_string())
-            .await;
+        let tag = point.number.to_string();
+        let by = (&driver, client.as_mut());
+        let result = self.load(by, plan, &topic_settings, &tag).await;
         let died = self.death();
-        if let Other::Client(client) = other {
+        if let Some(client) = client {
             client.end().await;
         }
-        match brought {
+        match result {
             Err(error) => {
                 Err(died.map_or_else(|| verdict::of_error(&error), |status| verdict::of_death(&status)))
             }
-            Ok(brought) => {
-                let loaded = &brought.loaded;
-                metrics::fill(point, plan, &brought);
+            Ok(result) => {
+                let loaded = &result.loaded;
+                metrics::fill(point, plan, &result);
                 point.driver.limited = verdict::limited(plan, loaded, ceilings, point);
-                let seen = Seen { plan, loaded, died };
+                let seen = VerdictInput { plan, loaded, died };
                 point.outcome = verdict::of(&seen);
                 point.remarks.extend(verdict::remarks(&seen));
                 point.warmup_s = loaded.warmup_s;
                 point.measured_s = loaded.measured_s;
-                point.roles = brought.loaded.roles;
-                point.processes = brought.loaded.processes;
+                point.roles = result.loaded.roles;
+                point.processes = result.loaded.processes;
                 Ok(())
             }
         }
     }
 
-    /// A system that was just started is under load for a while. What comes of it counts for nothing, whatever it is.
+    /// Puts a system that was just started under load for a while. The result is not used, whatever it is.
     async fn warm_up(
         &mut self,
         (number, system): (u32, &str),
         plan: &Plan,
         topic_settings: &[(String, String)],
-        (driver, other): (&Arc<dyn Driver>, &mut Other),
+        by: (&Arc<dyn Driver>, Option<&mut Client>),
     ) {
         self.watch.does(&format!("warming {system} up"));
-        // A tool's own beginning takes longer than that, and it is the system that is warmed up.
-        let mut nobody = Other::Nobody;
-        let hands = &mut Hands {
-            driver: Arc::clone(driver),
-            other: match other {
-                Other::Tool(..) => &mut nobody,
-                Other::Nobody | Other::Client(_) => other,
-            },
-        };
         let short = Arc::new(shortened(plan));
         let _ = self
-            .load(hands, &short, topic_settings, &format!("{number}-warm"))
+            .load(by, &short, topic_settings, &format!("{number}-warm"))
             .await;
     }
 
-    /// Finds out who sends and receives, and whether what is asked can be done; the program that does it, if it is not this
-    /// one.
-    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Other, Outcome> {
+    /// Checks that the driver can do what the plan asks. Returns the client program if it sends and receives
+    /// in place of this one.
+    async fn choose_driver(&self, point: &mut Point, plan: &Plan) -> Result<Option<Client>, Outcome> {
         let skipped = |reason: String| Outcome::because(OutcomeKind::Skipped, reason);
         let lean = systems::driver(&point.system, "", plan).map_err(skipped)?;
         if let Some(reason) = systems::lacks(&point.system, plan) {
             return Err(skipped(reason));
         }
         let logs = self.place.logs.join(format!("{:04}", point.number));
-        if systems::wants_tool(plan) {
-            let tool = self.choose_tool(point, plan, &logs).await.map_err(skipped)?;
-            return Ok(Other::Tool(tool, logs));
-        }
         if !systems::wants_client(&point.system, plan) {
             lean.name().clone_into(&mut point.driver.name);
             point.driver.version = lean.version();
-            return lean
-                .lacks(plan)
-                .map_or(Ok(Other::Nobody), |reason| Err(skipped(reason)));
+            return lean.lacks(plan).map_or(Ok(None), |reason| Err(skipped(reason)));
         }
         let spoken = systems::protocol(&point.system, plan).map_err(skipped)?;
         clients::name(spoken).clone_into(&mut point.driver.name);
         if self.crew.is_some() {
             // The agents have clients of their own, or say that they do not.
-            return Ok(Other::Nobody);
+            return Ok(None);
         }
         let program = clients::find(self.request.clients.as_deref(), &self.request.exe).map_err(skipped)?;
         let started = async {
@@ -244,24 +207,7 @@ impl Bench {
         }
         point.driver.name = described.name;
         point.driver.version = described.version;
-        Ok(Other::Client(Box::new(client)))
-    }
-
-    /// The load tool for what is spoken to the system; or what it, or this run, lacks.
-    async fn choose_tool(&self, point: &mut Point, plan: &Plan, logs: &Path) -> Result<Tool, String> {
-        let spoken = systems::protocol(&point.system, plan)?;
-        tools::name(spoken)
-            .unwrap_or_default()
-            .clone_into(&mut point.driver.name);
-        if self.crew.is_some() {
-            return Err("a load tool runs on this machine, and not on agents".to_owned());
-        }
-        if let Some(reason) = tools::lacks(plan, spoken) {
-            return Err(reason);
-        }
-        let tool = Tool::find(spoken, self.place.peers.as_deref(), logs).await?;
-        point.driver.version.clone_from(&tool.version);
-        Ok(tool)
+        Ok(Some(client))
     }
 
     /// Has the system up, as the plan wants it; whether it was started for that.
@@ -300,12 +246,11 @@ impl Bench {
     /// Creates topics, runs the load, deletes the topics.
     async fn load(
         &mut self,
-        hands: &mut Hands<'_>,
+        (driver, client): (&Arc<dyn Driver>, Option<&mut Client>),
         plan: &Arc<Plan>,
         topic_settings: &[(String, String)],
         tag: &str,
-    ) -> Result<Brought, DriverError> {
-        let Hands { driver, other } = hands;
+    ) -> Result<LoadResult, DriverError> {
         let began = Instant::now();
         let destinations = destinations(plan, topic_settings, tag);
         prepare(driver, plan, &destinations).await?;
@@ -348,11 +293,10 @@ impl Bench {
             on_second,
         };
         let running = async {
-            match (crew, &mut **other) {
+            match (crew, client) {
                 (Some(crew), _) => crew.run(order, true).await,
-                (None, Other::Client(client)) => client.run(order, true).await,
-                (None, Other::Tool(tool, logs)) => tool.run(&order, logs).await,
-                (None, Other::Nobody) => run_here(order, driver, &destinations).await,
+                (None, Some(client)) => client.run(order, true).await,
+                (None, None) => run_here(order, driver, &destinations).await,
             }
         };
         let loaded = tokio::select! {
@@ -367,7 +311,7 @@ impl Bench {
             // A broker that does not delete is still measured.
             let _ = tokio::time::timeout(Duration::from_secs(30), driver.discard(set)).await;
         }
-        Ok(Brought {
+        Ok(LoadResult {
             prepare_s: (prepared + loaded.connected).as_secs_f64(),
             loaded,
         })
@@ -471,6 +415,7 @@ pub(crate) fn destinations(
             settings,
             exchange,
             audiences,
+            one_queue: topics.one_queue,
             is_stored: topics.stored,
             format: topics.format,
         };
@@ -479,7 +424,8 @@ pub(crate) fn destinations(
     sets.collect()
 }
 
-/// Who gets everything of a set, each by the name of its group, and what stands before them where that is needed.
+/// Who gets everything of a set, each by the name of its group, and what stands before them where that is
+/// needed.
 fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
     let reads = |role: &Role| {
         matches!(role.does, Does::Consume | Does::Respond | Does::Filter)
@@ -490,13 +436,15 @@ fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, 
     for (name, role) in plan.roles.iter().filter(|(_, role)| reads(role)) {
         fans_out |= role.fan_out;
         if role.fan_out {
-            audiences.extend((0..role.clients).map(|client| seats::group(name, role, client)));
+            audiences
+                .extend((0..role.clients).map(|client| crate::workload::clients::group(name, role, client)));
         } else {
-            audiences.push(seats::group(name, role, 0));
+            audiences.push(crate::workload::clients::group(name, role, 0));
         }
     }
     match topics.exchange {
         Some(kind) => (Some(kind), audiences),
+        None if topics.one_queue => (Some(ExchangeKind::Direct), audiences),
         None if fans_out || audiences.len() > 1 => (Some(ExchangeKind::Fanout), audiences),
         None => (None, Vec::new()),
     }

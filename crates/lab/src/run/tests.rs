@@ -3,10 +3,11 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Mutex;
+
+use stafett_model::Lock;
 
 use super::*;
-use crate::results::{Asked, Outcome};
+use crate::results::{Outcome, RunRequest};
 
 const SHORT: &str = "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nrepetitions = 1\nduration = \"1s\"\nwarmup = \"0s\"\n\
                      break_in = \"0s\"\nsettle = \"0s\"\n[roles.p]\ndoes = \"produce\"\n";
@@ -28,7 +29,8 @@ fn request(out: &Path, text: &str) -> Request {
         secret: None,
         host: "127.0.0.1".to_owned(),
         clients: None,
-        exe: PathBuf::from("/nowhere/stafett"),
+        exe: PathBuf::from("/nowhere/stafett-lab"),
+        stafett: PathBuf::from("/nowhere/stafett"),
         command: String::new(),
     }
 }
@@ -36,7 +38,7 @@ fn request(out: &Path, text: &str) -> Request {
 /// Remembers what it is told.
 #[derive(Default)]
 struct Heard {
-    points: Mutex<Vec<String>>,
+    points: Lock<Vec<String>>,
 }
 
 impl Watch for Heard {
@@ -44,7 +46,7 @@ impl Watch for Heard {
     fn does(&self, _: &str) {}
     fn point(&self, planned: &Planned, durability: &str, _: usize, _: Duration) {
         let line = format!("{} {durability}", planned.system);
-        self.points.lock().unwrap().push(line);
+        self.points.lock().push(line);
     }
     fn second(&self, _: &Second) {}
     fn ended(&self, _: &Point) {}
@@ -60,14 +62,14 @@ fn where_the_protocol_is_varied_systems_are_asked_in_those_that_they_speak() {
     let text = "question = \"?\"\nsystems = [\"stafett\", \"kafka\", \"rabbitmq\"]\n[run]\nrepetitions = 1\n\
                 [roles.p]\ndoes = \"produce\"\n[grid]\n\"run.protocol\" = [\"kafka\", \"amqp\"]";
     let request = request(folder.path(), text);
-    let run = begin::planned(&request, request.source.experiment().unwrap()).unwrap();
+    let run = resume::planned(&request, request.source.experiment().unwrap()).unwrap();
     let mut asked: Vec<_> = run
         .order
         .iter()
         .map(|planned| {
             (
                 planned.system.as_str(),
-                planned.parameters[begin::PROTOCOL].as_str().unwrap(),
+                planned.parameters[resume::PROTOCOL].as_str().unwrap(),
             )
         })
         .collect();
@@ -177,15 +179,17 @@ async fn a_run_of_another_machine_or_of_unknown_settings_does_not_go_on() {
     assert!(refused(older).await.contains("older program"));
 }
 
-/// Ceilings that were being measured when the run was interrupted are no ceilings, and are measured by whoever goes on.
+/// Ceilings that were being measured when the run was interrupted are no ceilings, and are measured by
+/// whoever goes on.
 #[tokio::test]
 async fn what_was_half_measured_is_not_stored_as_a_ceiling() {
     let folder = tempfile::tempdir().unwrap();
-    // It says that it listens as a stub does, and whoever comes finds the run interrupted and the connection closed.
+    // It says that it listens as a stub does, and whoever comes finds the run interrupted and the connection
+    // closed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let exe = folder.path().join("exe");
-    std::os::unix::fs::symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/tests/fake"), &exe).unwrap();
+    std::os::unix::fs::symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/src/systems/fake"), &exe).unwrap();
     fs::write(
         folder.path().join("script"),
         format!("echo kafka listening on {address}\nexec sleep 600\n"),
@@ -224,7 +228,7 @@ async fn a_disk_that_runs_short_stops_the_run_with_what_it_has() {
     let stored = Folder::new(folder.path());
     assert_eq!(stored.read_run().unwrap().status, Status::Stopped);
     assert!(!stored.has_point(1), "it is nobody's result");
-    assert_eq!(*heard.points.lock().unwrap(), ["stafett os"]);
+    assert_eq!(*heard.points.lock(), ["stafett os"]);
     // With space it goes on where it was.
     let run = ran(request(folder.path(), SHORT)).await.unwrap();
     assert_eq!(run.status, Status::Finished);
@@ -236,7 +240,8 @@ async fn a_disk_that_runs_short_stops_the_run_with_what_it_has() {
 #[tokio::test]
 async fn a_system_elsewhere_needs_no_space_here_and_is_not_reached_over_loopback() {
     let folder = tempfile::tempdir().unwrap();
-    // It connects like a system elsewhere, and its own settings cannot be set, so nobody waits for its answer.
+    // It connects like a system elsewhere, and its own settings cannot be set, so nobody waits for its
+    // answer.
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let text = format!("{SHORT}[system]\nstafett.set = {{ x = 1 }}\n");
@@ -256,6 +261,6 @@ async fn a_system_elsewhere_needs_no_space_here_and_is_not_reached_over_loopback
     };
     assert_eq!((&reached.address, &reached.reason), (&address, &None));
     assert!(reached.connect.as_ref().is_some_and(|connect| connect.count > 0));
-    let asked: Asked = run.asked.unwrap();
+    let asked: RunRequest = run.asked.unwrap();
     assert_eq!(asked.addresses["stafett"], address);
 }

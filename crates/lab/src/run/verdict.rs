@@ -5,17 +5,18 @@ use crate::drivers::DriverError;
 use crate::experiment::{Delivery, Does, Plan, Rate, Role};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind};
 use crate::systems::StartError;
-use crate::workload::{Loaded, terms};
+use crate::workload::{Loaded, derived_numbers};
 
 /// A rate this close to what the client reaches against a stub is the client's.
 const NEAR_CEILING: f64 = 0.9;
 /// Less of the asked rate than this is worth a word.
 const NEARLY_ALL: f64 = 0.98;
-/// Messages that the client itself sends this late spoil a latency: what it waited for the system does not count.
+/// Messages that the client itself sends this late spoil a latency: what it waited for the system does not
+/// count.
 const LATE_US: u64 = 5_000;
 
 /// What there is to judge by.
-pub(super) struct Seen<'a> {
+pub(super) struct VerdictInput<'a> {
     pub(super) plan: &'a Plan,
     pub(super) loaded: &'a Loaded,
     /// How the system ended.
@@ -45,7 +46,7 @@ pub(super) fn of_death(status: &str) -> Outcome {
     )
 }
 
-pub(super) fn of(seen: &Seen<'_>) -> Outcome {
+pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
     if let Some(status) = &seen.died {
         return of_death(status);
     }
@@ -98,8 +99,8 @@ pub(super) fn of(seen: &Seen<'_>) -> Outcome {
     Outcome::done()
 }
 
-/// Whether nothing may come out twice. A consumer that is cut off reads again what it had not stored: that is no doing of
-/// the system's; and what is sent twice on purpose comes twice.
+/// Whether nothing may come out twice. A consumer that is cut off reads again what it had not stored: that is
+/// no doing of the system's; and what is sent twice on purpose comes twice.
 fn is_exactly_once(plan: &Plan) -> bool {
     let mut senders = plan
         .roles
@@ -116,7 +117,7 @@ fn wanted_idle(plan: &Plan) -> u64 {
     idle.map(|role| u64::from(role.clients)).sum()
 }
 
-pub(super) fn remarks(seen: &Seen<'_>) -> Vec<String> {
+pub(super) fn remarks(seen: &VerdictInput<'_>) -> Vec<String> {
     let mut remarks = seen.loaded.remarks.clone();
     let (idle, wanted) = (metrics::idle(seen.loaded), wanted_idle(seen.plan));
     if u64::from(idle) < wanted {
@@ -147,7 +148,7 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
             // A relay's is a bound.
             Does::Relay | Does::Consume | Does::Respond | Does::Filter | Does::Idle => continue,
         };
-        let Some(asked) = terms::asked(role, from, to) else {
+        let Some(asked) = derived_numbers::asked(role, from, to) else {
             continue;
         };
         // What is random may be less by chance.
@@ -266,7 +267,6 @@ mod tests {
             remarks: Vec::new(),
             books: Vec::new(),
             client_cores: 1,
-            told: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Two systems against each other: the ratio of their means, with an interval.
 //!
-//! Fieller's interval in the form of T. Kalibera and R. Jones, *Rigorous benchmarking in reasonable time* (ISMM 2013):
-//! it holds every ratio that the two means' own intervals allow together. Where the base could be zero there
-//! is no bounded interval, and none is given.
+//! Fieller's interval in the form of T. Kalibera and R. Jones, *Rigorous benchmarking in reasonable time*
+//! (ISMM 2013): it holds every ratio that the two means' own intervals allow together. Where the base could
+//! be zero there is no bounded interval, and none is given.
 
 use serde::{Deserialize, Serialize};
 

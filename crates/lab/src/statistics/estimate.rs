@@ -1,7 +1,8 @@
 //! A mean or a median with its confidence interval.
 //!
-//! The mean's interval is Student's. The median's is made of order statistics: it needs no assumption about the
-//! distribution, and below six values there is none at 95 % (all six lie on one side of the median once in 32 times).
+//! The mean's interval is Student's. The median's is made of order statistics: it needs no assumption about
+//! the distribution, and below six values there is none at 95 % (all six lie on one side of the median once
+//! in 32 times).
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
@@ -13,8 +14,8 @@ use super::{CONFIDENCE, quantile};
 pub struct Interval {
     pub low: f64,
     pub high: f64,
-    /// Of the intervals made this way, the share that contains the true value. A median's is that of the next larger
-    /// interval that order statistics offer, so it is above what was asked for.
+    /// Of the intervals made this way, the share that contains the true value. A median's is that of the next
+    /// larger interval that order statistics offer, so it is above what was asked for.
     pub confidence: f64,
 }
 
@@ -104,8 +105,8 @@ pub fn median(values: &[f64]) -> Option<Estimate> {
 fn order_statistics(sorted: &[f64]) -> Option<Interval> {
     let count = sorted.len();
     let distribution = Binomial::new(0.5, count as u64).ok()?;
-    // With k values cut off on either side, the interval misses the median if at most k values are below it, or at
-    // most k are above it.
+    // With k values cut off on either side, the interval misses the median if at most k values are below it,
+    // or at most k are above it.
     let coverage = |cut: usize| 1.0 - 2.0 * distribution.cdf(cut as u64);
     let cut = (0..count / 2)
         .take_while(|cut| coverage(*cut) >= CONFIDENCE)

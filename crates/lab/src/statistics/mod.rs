@@ -1,7 +1,7 @@
 //! What a few repetitions say about a quantity, and how sure one can be of it.
 //!
-//! Everything here is pure arithmetic over finite numbers. A value that needs more repetitions than there are comes
-//! without an interval rather than with a guessed one; the report says so.
+//! Everything here is pure arithmetic over finite numbers. A value that needs more repetitions than there are
+//! comes without an interval rather than with a guessed one; the report says so.
 
 mod compare;
 mod estimate;

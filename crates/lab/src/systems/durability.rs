@@ -1,4 +1,5 @@
-//! What was asked for against what there is. A level that a system lacks is shown as its nearest lower one, never as equal.
+//! What was asked for against what there is. A level that a system lacks is shown as its nearest lower one,
+//! never as equal.
 
 use stafett_model::Durability as Level;
 
@@ -25,8 +26,8 @@ pub fn stafett(asked: &str) -> Given {
     given(asked, asked, None, &[("stafett.durability", asked.to_owned())])
 }
 
-/// Kafka answers when the operating system has the batch; `flush.messages` and `flush.ms` sync before or behind that
-/// (Kafka documentation, topic configurations).
+/// Kafka answers when the operating system has the batch; `flush.messages` and `flush.ms` sync before or
+/// behind that (Kafka documentation, topic configurations).
 pub fn kafka(asked: &str) -> Given {
     match asked.parse() {
         Ok(Level::Sync) => given(
@@ -82,8 +83,9 @@ pub fn stafett_queues(asked: &str, plan: &Plan) -> Given {
 /// - A classic queue confirms a persistent message once it is written to the store's file, without a sync: it
 ///   survives a killed process, and not a power loss (its store in 4.0, `rabbit_classic_queue_store_v2` and
 ///   `rabbit_msg_store`, only writes).
-/// - A quorum queue confirms once a majority has it in its write-ahead log, which is synced first (Ra, `wal_sync_method`,
-///   `datasync` by default; RabbitMQ documentation, quorum queues). It has no weaker level.
+/// - A quorum queue confirms once a majority has it in its write-ahead log, which is synced first (Ra,
+///   `wal_sync_method`, `datasync` by default; RabbitMQ documentation, quorum queues). It has no weaker
+///   level.
 /// - Transient messages in queues that are not durable are gone with the process.
 pub fn rabbitmq(asked: &str, plan: &Plan) -> Given {
     let are_all = |wanted: Option<&str>| queue_types(plan).all(|kind| kind == wanted);

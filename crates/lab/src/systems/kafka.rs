@@ -70,13 +70,14 @@ mod tests {
 
     use super::*;
 
-    /// The script with a `java` that says what a broker says, and a folder in which everything is fetched already.
+    /// The script with a `java` that says what a broker says, and a folder in which everything is fetched
+    /// already.
     fn script(folder: &Path) -> Command {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let programs = folder.join("bin");
         fs::create_dir_all(&programs).unwrap();
         symlink(
-            concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/tests/fake"),
+            concat!(env!("CARGO_MANIFEST_DIR"), "/src/systems/fake"),
             programs.join("java"),
         )
         .unwrap();
@@ -100,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn it_listens_and_sends_clients_where_it_is_told_to() {
         let folder = tempfile::tempdir().unwrap();
-        let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/tests/fake");
+        let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/src/systems/fake");
         assert!(fs::metadata(fake).unwrap().permissions().mode() & 0o111 != 0);
         let data = folder.path().join("data");
         let mut command = script(folder.path());

@@ -1,11 +1,11 @@
 //! Systems: how each is started, what its settings are called, and which durability it really gives.
 //!
 //! - [`stafett`], [`kafka`], [`rabbitmq`]: one file per system
-//! - [`process`]: a process that is started, watched and ended; [`ground`]: the folder that they store in
+//! - [`process`]: a process that is started, watched and ended; [`data_dir`]: the folder that they store in
 //! - [`durability`]: what was asked for against what there is
 
+pub mod data_dir;
 pub mod durability;
-pub mod ground;
 pub mod kafka;
 pub mod process;
 pub mod rabbitmq;
@@ -31,8 +31,8 @@ use process::Process;
 pub struct Place {
     /// This machine's address, on which systems listen.
     pub host: String,
-    /// This program: Stafett is started with it.
-    pub exe: PathBuf,
+    /// The broker's program.
+    pub stafett: PathBuf,
     /// Of everything that systems store, each in a folder of its name, emptied for each start.
     pub data: PathBuf,
     /// Of what they say.
@@ -128,7 +128,8 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
     }
 }
 
-/// The lean driver for a system of that name, or why there is none. Whoever sends and receives, topics are made with it.
+/// The lean driver for a system of that name, or why there is none. Whoever sends and receives, topics are
+/// made with it.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
     Ok(match protocol(name, plan)? {
         Protocol::Kafka => Arc::new(Lean::new(address)),
@@ -137,15 +138,10 @@ pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>,
     })
 }
 
-/// Whether the client that a user would take is to send to that system and receive from it. What a browser speaks to live
-/// topics is what the lean driver speaks.
+/// Whether the client that a user would take is to send to that system and receive from it. What a browser
+/// speaks to live topics is what the lean driver speaks.
 pub fn wants_client(name: &str, plan: &Plan) -> bool {
     plan.run.driver == DriverKind::Client && protocol(name, plan) != Ok(Protocol::Live)
-}
-
-/// Whether the load tool of the peer's project is to send to systems and receive from them.
-pub fn wants_tool(plan: &Plan) -> bool {
-    plan.run.driver == DriverKind::Tool
 }
 
 /// What a plan wants and the system of that name does not have, whoever drives it.
@@ -169,9 +165,6 @@ pub fn lean_drivers() -> Drivers {
                 "driver = \"client\": this program has lean drivers alone; as an agent, start `{} agent` in its place",
                 crate::clients::PROGRAM
             ));
-        }
-        if wants_tool(plan) {
-            return Err("driver = \"tool\" is for a run without agents".to_owned());
         }
         driver(name, address, plan)
     })

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use stafett_model::Lock;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{ChildStdout, Command};
 use tokio::sync::oneshot;
@@ -26,14 +27,14 @@ pub struct Process {
     pub pid: u32,
     /// It has ended.
     pub ended: CancellationToken,
-    status: Arc<Mutex<Option<ExitStatus>>>,
+    status: Arc<Lock<Option<ExitStatus>>>,
     kill: Option<oneshot::Sender<()>>,
     tasks: TaskTracker,
 }
 
 impl Process {
-    /// Starts `command` and waits for the line of its output that `is_ready` says something about. What it says goes to
-    /// files in `logs`, named for it.
+    /// Starts `command` and waits for the line of its output that `is_ready` says something about. What it
+    /// says goes to files in `logs`, named for it.
     pub async fn start<T>(
         mut command: Command,
         name: &str,
@@ -56,7 +57,7 @@ impl Process {
             .map_err(|error| failed("it cannot be started", error))?;
         let pid = child.id().unwrap_or(0);
         let output = child.stdout.take();
-        let (ended, status) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
+        let (ended, status) = (CancellationToken::new(), Arc::new(Lock::new(None)));
         let (kill, killed) = oneshot::channel();
         let tasks = TaskTracker::new();
         let (of_watch, status_of_watch) = (ended.clone(), Arc::clone(&status));
@@ -68,7 +69,7 @@ impl Process {
                     child.wait().await
                 }
             };
-            *status_of_watch.lock().unwrap_or_else(PoisonError::into_inner) = waited.ok();
+            *status_of_watch.lock() = waited.ok();
             of_watch.cancel();
         });
         let process = Self {
@@ -122,7 +123,7 @@ impl Process {
 
     /// How it ended, if it has.
     pub fn status(&self) -> Option<String> {
-        let status = *self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = *self.status.lock();
         status.map(|status| status.to_string())
     }
 

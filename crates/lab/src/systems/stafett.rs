@@ -1,4 +1,4 @@
-//! Stafett: this program, started as `stafett serve`.
+//! Stafett: the program `stafett`, started as `stafett serve`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,9 +19,15 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, StartErr
         return there("stafett", plan, own).await;
     }
     let spoken = protocol("stafett", plan).map_err(StartError::Missing)?;
+    if !place.stafett.is_file() {
+        return Err(StartError::Missing(format!(
+            "{}: there is no such program; `make build` builds it, and --stafett names another",
+            place.stafett.display()
+        )));
+    }
     let data = place.data.join("stafett");
     empty(&data)?;
-    let mut command = Command::new(&place.exe);
+    let mut command = Command::new(&place.stafett);
     command.arg("serve").arg("--data-dir").arg(&data);
     let listen = format!("{}:0", place.host);
     for listener in ["--kafka", "--amqp", "--http"] {

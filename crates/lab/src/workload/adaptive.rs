@@ -1,8 +1,8 @@
-//! Finds the highest rate that holds: raised step by step until the latency bound breaks, then halved in ever finer
-//! steps between what held and what did not.
+//! Finds the highest rate that holds: raised step by step until the latency bound breaks, then halved in ever
+//! finer steps between what held and what did not.
 //!
-//! Pure: who runs the load hands in what a role did second by second and sees to it that the rate is followed, whether its
-//! clients sit here or on many hosts.
+//! Pure: who runs the load hands in what a role did second by second and sees to it that the rate is
+//! followed, whether its clients sit here or on many hosts.
 
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use crate::results::RateSample;
 /// Steps between what holds and what does not end when they are this close.
 const CLOSE_ENOUGH: f64 = 1.05;
 
-/// The search. Each rate is tried for a while; what was seen decides the next one. When a rate broke the bound, the load
-/// is let down until the system has recovered: what still waits from before must not count against the next rate.
+/// The search. Each rate is tried for a while; what was seen decides the next one. When a rate broke the
+/// bound, the load is let down until the system has recovered: what still waits from before must not count
+/// against the next rate.
 #[derive(Debug, Clone)]
 pub struct Search {
     settings: Adaptive,
@@ -125,9 +126,9 @@ impl Steering {
         }
     }
 
-    /// Takes a second of the role as a whole; the rate to follow from now on, if it is another one. `changes`: how many
-    /// changes all clients had heard of when the second began. One that began before they heard of the latest says
-    /// nothing about the rate that is tried.
+    /// Takes a second of the role as a whole; the rate to follow from now on, if it is another one.
+    /// `changes`: how many changes all clients had heard of when the second began. One that began before they
+    /// heard of the latest says nothing about the rate that is tried.
     pub fn look(&mut self, second: &RateSample, changes: u64) -> Option<f64> {
         if changes != self.changes {
             return None;
@@ -195,7 +196,8 @@ mod tests {
         let mut steering = Steering::new(&settings(100.0));
         assert_eq!(steering.look(&second(50, 1000), 0), None, "half of the trial");
         assert_eq!(steering.look(&second(50, 1000), 0), Some(200.0));
-        // They have not heard of it yet: at the old rate half of what is due comes, and what is slow is so for another reason.
+        // They have not heard of it yet: at the old rate half of what is due comes, and what is slow is so
+        // for another reason.
         for _ in 0..5 {
             assert_eq!(steering.look(&second(50, 900_000), 0), None);
         }

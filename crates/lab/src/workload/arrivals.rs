@@ -1,8 +1,9 @@
-//! What came to a part of the receivers of a role, where each message comes to several of them that are not told apart.
+//! What came to a part of the receivers of a role, where each message comes to several of them that are not
+//! told apart.
 //!
-//! How often a message is to come *here* depends on who follows its topic on this host, and a message that nobody here
-//! follows never comes at all. So nothing is judged here: what came is handed every second to who sees all hosts (a
-//! [`super::tally::Tally`] judges it there), and forgotten.
+//! How often a message is to come *here* depends on who follows its topic on this host, and a message that
+//! nobody here follows never comes at all. So nothing is judged here: what came is handed every second to who
+//! sees all hosts (a [`super::tally::Tally`] judges it there), and forgotten.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
-//! How often each of a stream's messages came, where nearly all of them come about in their order, and each is to come so
-//! many times.
+//! How often each of a stream's messages came, where nearly all of them come about in their order, and each
+//! is to come so many times.
 //!
-//! Messages are kept in blocks of 4,096. A block of which everything came takes no memory of its own, one that is old and
-//! misses little only says what, and others hold a bit (or a count) for each message:
+//! Messages are kept in blocks of 4,096. A block of which everything came takes no memory of its own, one
+//! that is old and misses little only says what, and others hold a bit (or a count) for each message:
 //!
 //! ```text
 //! 0 ── complete ── misses 17 and 300 ── complete ── bits ── complete ── bits ── nothing came
 //! ```
 //!
-//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: how many it misses is
-//! known from then on, and not which.
+//! There is a bound on the memory. Beyond it the oldest block that misses something is *forgotten*: how many
+//! it misses is known from then on, and not which.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -55,8 +55,8 @@ enum Cells {
 }
 
 impl Blocks {
-    /// Messages of a word came, which begins with message `first` (a multiple of 64); those of them that had come before.
-    /// `room` bounds the memory, in bytes.
+    /// Messages of a word came, which begins with message `first` (a multiple of 64); those of them that had
+    /// come before. `room` bounds the memory, in bytes.
     pub(super) fn mark(&mut self, first: u64, bits: u64, room: usize) -> u64 {
         let at = first / BLOCK;
         if let Some(block) = self.partial.get_mut(&at) {
@@ -158,8 +158,8 @@ impl Blocks {
         }
     }
 
-    /// How many deliveries of the first `sent` messages are missing, `each` of every message, but for messages of which
-    /// `excused` says how many there are in a range. What was forgotten is not excused.
+    /// How many deliveries of the first `sent` messages are missing, `each` of every message, but for
+    /// messages of which `excused` says how many there are in a range. What was forgotten is not excused.
     pub(super) fn missing(&self, sent: u64, each: u16, excused: impl Fn(Range<u64>) -> u64) -> u64 {
         let end = sent.div_ceil(BLOCK);
         let mut complete = self.complete.iter().peekable();

@@ -1,4 +1,5 @@
-//! The instrument against a system whose latency and capacity are known, in simulated time: it reports them within 2 %.
+//! The instrument against a system whose latency and capacity are known, in simulated time: it reports them
+//! within 2 %.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -393,7 +394,8 @@ async fn relays_with_a_rate_send_on_at_most_so_many() {
         )
         .await;
         let relay = role(&loaded, "r");
-        // There are eight messages, and each needs 20 ms for its way; whoever has none at its moment sends none.
+        // There are eight messages, and each needs 20 ms for its way; whoever has none at its moment sends
+        // none.
         assert!(relay.rate <= f64::min(rate, 400.0) * 1.01, "{}", relay.rate);
         assert!(relay.rate >= at_least, "{} of {rate}", relay.rate);
         // A timer wakes a client a millisecond late at most.

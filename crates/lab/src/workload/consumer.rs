@@ -1,15 +1,16 @@
 //! A client that receives, and does with it what its role says.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_model::Lock;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::client_placement::Seating;
 use super::ledger::{Entry, Ledger};
 use super::message::Received;
 use super::recorder::Recorder;
-use super::seating::Seating;
 use crate::drivers::{Driver, DriverError, Receiver, Seat};
 use crate::experiment::Work;
 use crate::measure::timer::Timer;
@@ -22,14 +23,15 @@ pub(super) struct Consumer {
     pub(super) seat: Seat,
     pub(super) recorder: Arc<Recorder>,
     /// What its audience has: its own with fan-out, else the role's.
-    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) ledger: Arc<Lock<Ledger>>,
     pub(super) seating: Arc<Seating>,
     pub(super) timer: Timer,
     pub(super) stop: CancellationToken,
 }
 
 impl Consumer {
-    /// Receives until it is told to stop, or `first` and those after it are cut off; connects again when it must.
+    /// Receives until it is told to stop, or `first` and those after it are cut off; connects again when it
+    /// must.
     pub(super) async fn run(mut self, mut first: Option<Box<dyn Receiver>>) {
         let mut kill = self.next_kill(Duration::ZERO);
         while !self.stop.is_cancelled() {
@@ -121,7 +123,7 @@ impl Consumer {
         let (mut bytes, mut again, mut elsewhere) = (0, 0, 0);
         let mut moments: Vec<(u64, u64)> = Vec::new();
         {
-            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ledger = self.ledger.lock();
             ledger.enter_all(received, |message, entry| {
                 match entry {
                     // Two clocks are not compared.

@@ -8,8 +8,8 @@ use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 use super::message::{HEADER_BYTES, Message};
 use crate::experiment::Content;
 
-/// Random bytes are taken from a pool of this size, from a place that moves on by an odd step: so what a codec may look
-/// back at holds no repetition.
+/// Random bytes are taken from a pool of this size, from a place that moves on by an odd step: so what a
+/// codec may look back at holds no repetition.
 const POOL_BYTES: usize = 4 << 20;
 const POOL_STEP: usize = 65_537;
 

@@ -1,12 +1,15 @@
-//! The filter of duplicates that a system without one of its own gets before it, after P2 (section 3.1): producers
-//! send to a queue that is shared out among filters; each of them asks what all of them have seen, and sends on what is new.
+//! The filter of duplicates that a system without one of its own gets before it, after P2 (section 3.1):
+//! producers send to a queue that is shared out among filters; each of them asks what all of them have seen,
+//! and sends on what is new.
 //!
-//! What was seen is kept in the lab's own process, where the paper has a cache on another machine: the messages' second way
-//! through the system is there, the cache's network is not.
+//! What was seen is kept in the lab's own process, where the paper has a cache on another machine: the
+//! messages' second way through the system is there, the cache's network is not.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use stafett_model::Lock;
 
 use crate::experiment::{Does, Plan, Role, TopicKind, Topics};
 
@@ -17,7 +20,8 @@ const PLACES: usize = 64;
 const BLOCKS_MAX: usize = 1 << 16;
 const FILTERS: u32 = 2;
 
-/// A plan with a filter before every set of topics that wants one and is in a system without; otherwise the plan itself.
+/// A plan with a filter before every set of topics that wants one and is in a system without; otherwise the
+/// plan itself.
 pub fn before(plan: &Plan, system: &str) -> Plan {
     let mut filtered = plan.clone();
     for (name, topics) in &plan.topics {
@@ -94,9 +98,9 @@ fn filter(producer: Role, from: String, to: &str) -> Role {
 
 /// What all filters of a role have seen. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct SeenMessages {
     window: Duration,
-    books: Arc<Mutex<Books>>,
+    books: Arc<Lock<Books>>,
 }
 
 #[derive(Debug, Default)]
@@ -111,13 +115,14 @@ struct Books {
 
 #[derive(Debug)]
 struct Block {
-    /// Until when each message is remembered, in nanoseconds since the load began; 0 of one that was not seen.
+    /// Until when each message is remembered, in nanoseconds since the load began; 0 of one that was not
+    /// seen.
     until: Box<[u64; PLACES]>,
     /// Of the one that is remembered longest.
     latest: u64,
 }
 
-impl Seen {
+impl SeenMessages {
     pub fn new(window: Duration) -> Self {
         Self {
             window,
@@ -125,12 +130,12 @@ impl Seen {
         }
     }
 
-    /// Whether a message of a stream is new at `now`; from now on it is not, for as long as the window is. Messages with the
-    /// same stream and number have the same content.
+    /// Whether a message of a stream is new at `now`; from now on it is not, for as long as the window is.
+    /// Messages with the same stream and number have the same content.
     pub fn is_new(&self, stream: u32, sequence: u64, now: u64) -> bool {
         let window = u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX);
         let until = now.saturating_add(window);
-        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut books = self.books.lock();
         books.forget(now);
         let key = (stream, sequence / BLOCK);
         if !books.blocks.contains_key(&key) {
@@ -148,7 +153,7 @@ impl Seen {
 
     /// Whether some were forgotten before their time.
     pub fn is_overrun(&self) -> bool {
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = self.books.lock();
         books.forgotten > 0
     }
 }
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_duplicate_within_the_window_begins_it_anew() {
-        let seen = Seen::new(Duration::from_nanos(10));
+        let seen = SeenMessages::new(Duration::from_nanos(10));
         assert!(seen.is_new(1, 1, 0));
         assert!(!seen.is_new(1, 1, 9));
         assert!(!seen.is_new(1, 1, 18), "the window began anew at 9");
@@ -182,7 +187,7 @@ mod tests {
         assert!(seen.is_new(2, 1, 18), "another stream's");
         assert!(seen.is_new(1, 1, 28));
         assert!(seen.is_new(1, 2, 100));
-        let books = seen.books.lock().unwrap();
+        let books = seen.books.lock();
         assert_eq!(
             (books.blocks.len(), books.order.len()),
             (1, 1),
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_a_bound_and_passing_it_is_said() {
-        let seen = Seen::new(Duration::from_secs(1));
+        let seen = SeenMessages::new(Duration::from_secs(1));
         let all = BLOCK * BLOCKS_MAX as u64;
         for sequence in (0..all + BLOCK).step_by(PLACES) {
             assert!(seen.is_new(1, sequence, 5));
@@ -200,7 +205,7 @@ mod tests {
         assert!(seen.is_overrun());
         assert!(seen.is_new(1, 0, 6), "it was forgotten");
         assert!(!seen.is_new(1, all, 6));
-        let books = seen.books.lock().unwrap();
+        let books = seen.books.lock();
         assert!(books.order.len() <= BLOCKS_MAX && books.blocks.len() == books.order.len());
     }
 

@@ -10,7 +10,8 @@ use super::parts::Parts;
 use super::streams::{Piece, Streams};
 use super::tally::Tally;
 
-/// What the ledgers of a role may take, in bytes: with two or three of them at their bound the lab stays below 300 MB.
+/// What the ledgers of a role may take, in bytes: with two or three of them at their bound the lab stays
+/// below 300 MB.
 pub(super) const ROOM_BYTES: usize = 48 << 20;
 
 /// What one audience received.
@@ -37,7 +38,7 @@ pub enum Entry {
 
 /// What came to the audiences of a role on one host, and was not told before.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Came {
+pub struct AudienceArrivals {
     /// By audience: with fan-out the number of a client, else 0.
     pub pieces: Vec<(u32, Piece)>,
     /// Where every message comes to several.
@@ -51,7 +52,8 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Of one of so many audiences to which every message comes `each` times; `is_part`: others of it are on other hosts.
+    /// Of one of so many audiences to which every message comes `each` times; `is_part`: others of it are on
+    /// other hosts.
     pub fn new(each: u16, is_part: bool, audiences: u32) -> Self {
         match (each, is_part) {
             (1, true) => Self::PartOfOnce(Parts::default()),
@@ -90,9 +92,9 @@ impl Ledger {
         }
     }
 
-    /// What came here to the audience with this number, for who sees all hosts: what it is time to tell, or, in the end, all
-    /// that was not told yet.
-    pub fn tell(&mut self, audience: u32, is_end: bool, came: &mut Came) {
+    /// What came here to the audience with this number, for who sees all hosts: what it is time to tell, or,
+    /// in the end, all that was not told yet.
+    pub fn tell(&mut self, audience: u32, is_end: bool, came: &mut AudienceArrivals) {
         match self {
             Self::PartOfOnce(parts) => {
                 let pieces = if is_end {
@@ -108,8 +110,8 @@ impl Ledger {
         }
     }
 
-    /// How many of the first `sent` messages of a stream did not come, but for those of which `excused` says how many there
-    /// are in a range.
+    /// How many of the first `sent` messages of a stream did not come, but for those of which `excused` says
+    /// how many there are in a range.
     pub fn missing(&self, stream: u32, sent: u64, excused: impl Fn(Range<u64>) -> u64) -> u64 {
         match self {
             Self::Once(streams) => streams.missing(stream, sent, excused),
@@ -118,8 +120,8 @@ impl Ledger {
         }
     }
 
-    /// Deliveries that are known to be missing, and not of which messages: there were too many to remember. Where one of these
-    /// comes after all it counts as lost, and as having come twice.
+    /// Deliveries that are known to be missing, and not of which messages: there were too many to remember.
+    /// Where one of these comes after all it counts as lost, and as having come twice.
     pub fn forgotten(&self) -> u64 {
         match self {
             Self::Once(streams) => streams.forgotten(),

@@ -5,29 +5,30 @@
 //!                                  0         W           W+D
 //! ```
 //!
-//! Samples are taken every second, and at W and W+D; the seconds between those two count, and the latencies of what was meant
-//! to be sent in them, whenever it is answered. Where several hosts run a load, the
-//! n-th sample of one is of the same time as that of another.
+//! Samples are taken every second, and at W and W+D; the seconds between those two count, and the latencies
+//! of what was meant to be sent in them, whenever it is answered. Where several hosts run a load, the n-th
+//! sample of one is of the same time as that of another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use stafett_model::Lock;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::adaptive::Steering;
 use super::choose::Chooser;
+use super::client_placement::Seating;
+use super::clients::{self, Cast};
 use super::content::Contents;
-use super::filter::Seen;
+use super::filter::SeenMessages;
 use super::ledger::Ledger;
 use super::pace::SharedRate;
 use super::recorder::Recorder;
-use super::seating::Seating;
-use super::seats::{self, Cast};
 use super::together::{HostSecond, Progress, RoleBooks, RoleSecond, Together};
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::environment;
@@ -40,7 +41,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The same, where others wait to hear of it before they send more.
 const LOOK_AHEAD: Duration = Duration::from_millis(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// How long clients may take to end when they were told to: what they hand over and the last answers take 30 s each at most.
+/// How long clients may take to end when they were told to: what they hand over and the last answers take 30
+/// s each at most.
 const END_WITHIN: Duration = Duration::from_secs(65);
 
 /// A point's load.
@@ -96,9 +98,6 @@ pub struct Loaded {
     pub books: Vec<RoleBooks>,
     /// Cores of the machines that clients ran on.
     pub client_cores: u32,
-    /// Of a tool that ran it: what it tells beside its counts, by name. Histograms it has none, and nobody accounted for
-    /// every message.
-    pub told: Option<BTreeMap<String, f64>>,
 }
 
 /// A role at work.
@@ -115,7 +114,7 @@ pub(super) struct Actor {
     /// How often every message comes to each of its audiences.
     pub(super) each: u16,
     /// One for all consumers of the role, or one each.
-    pub(super) ledgers: Vec<Arc<Mutex<Ledger>>>,
+    pub(super) ledgers: Vec<Arc<Lock<Ledger>>>,
     pub(super) budget: Arc<AtomicU64>,
     /// Messages that its clients here were let send, where they may not run ahead as they like.
     pub(super) taken: AtomicU64,
@@ -128,7 +127,7 @@ pub(super) struct Actor {
     pub(super) began: AtomicU64,
     pub(super) chooser: OnceLock<Chooser>,
     /// Of those that filter.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<SeenMessages>,
 }
 
 impl Actor {
@@ -150,7 +149,7 @@ impl Load {
     /// # Errors
     /// Where a file that they are taken from cannot be read.
     pub fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
-        seats::contents(plan)
+        clients::contents(plan)
     }
 
     /// # Errors
@@ -164,7 +163,7 @@ impl Load {
             .chain([Watched::new(ProcessKind::Client, own)])
             .collect();
         let connecting = Instant::now();
-        let Some(receivers) = self.stop.run_until_cancelled(seats::connect(&self)).await else {
+        let Some(receivers) = self.stop.run_until_cancelled(clients::connect(&self)).await else {
             return Err(DriverError::Failed(
                 "it was stopped before everybody was connected".to_owned(),
             ));
@@ -176,7 +175,7 @@ impl Load {
         let run = Running {
             load: &self,
             cast: &cast,
-            finished: Mutex::new(None),
+            finished: Lock::new(None),
             seconds: AtomicU64::new(0),
         };
         cast.begin(&self);
@@ -214,7 +213,6 @@ impl Load {
                 None => Vec::new(),
             },
             client_cores: environment::cores(),
-            told: None,
         })
     }
 
@@ -252,7 +250,7 @@ impl Load {
 
 /// Where more was to be remembered than there is room for.
 fn too_much(cast: &Cast) -> Vec<String> {
-    let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(Seen::is_overrun);
+    let is_overrun = |actor: &&Arc<Actor>| actor.seen.as_ref().is_some_and(SeenMessages::is_overrun);
     let overrun = cast.actors.iter().filter(is_overrun).map(|actor| {
         let name = &actor.name;
         format!("`{name}` has seen more within its window than it can remember: some duplicates passed it")
@@ -274,14 +272,14 @@ struct Running<'a> {
     load: &'a Load,
     cast: &'a Cast,
     /// When everything had come, in nanoseconds.
-    finished: Mutex<Option<u64>>,
+    finished: Lock<Option<u64>>,
     /// How many samples were taken.
     seconds: AtomicU64,
 }
 
 impl Running<'_> {
-    /// Samples every second until the time is over or nothing is left to do. Returns the lengths of the warm-up and of
-    /// what counted, in seconds, and the highest rate that held.
+    /// Samples every second until the time is over or nothing is left to do. Returns the lengths of the
+    /// warm-up and of what counted, in seconds, and the highest rate that held.
     async fn sample(&self, watched: &mut [Watched]) -> (f64, f64, Option<f64>) {
         let run = &self.load.plan.run;
         let (warmup, end) = (run.warmup.0, run.warmup.0 + run.duration.0);
@@ -384,7 +382,7 @@ impl Running<'_> {
         }
         let is_complete = self.is_drained();
         if is_complete {
-            let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut finished = self.finished.lock();
             finished.get_or_insert_with(|| u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
         is_complete
@@ -404,7 +402,7 @@ impl Running<'_> {
     }
 
     fn drain_seconds(&self) -> Option<f64> {
-        let finished = (*self.finished.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let finished = (*self.finished.lock())?;
         let mut readers = self.cast.actors.iter().filter(|actor| actor.role.after.is_some());
         let began = readers.find(|actor| actor.role.does == Does::Consume)?;
         let began = began.began.load(Ordering::Relaxed);
@@ -494,7 +492,8 @@ impl Running<'_> {
         (self.load.on_second)(&second);
     }
 
-    /// The roles whose rates are searched for here: where several hosts run them, who sees all of these does it.
+    /// The roles whose rates are searched for here: where several hosts run them, who sees all of these does
+    /// it.
     fn steered(&self) -> Vec<(&Actor, Steering)> {
         let here = self.cast.actors.iter().filter(|_| self.together().is_none());
         let steered = here.filter_map(|actor| match &actor.role.rate {

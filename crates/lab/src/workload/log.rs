@@ -1,8 +1,9 @@
 //! Lines for people about a load: what went wrong, and when. What is said many times is said a few times.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use stafett_model::Lock;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -21,7 +22,7 @@ pub struct Log(Option<Arc<Inside>>);
 struct Inside {
     started: Instant,
     to: mpsc::Sender<String>,
-    books: Mutex<Books>,
+    books: Lock<Books>,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ impl Log {
         Self(Some(Arc::new(Inside {
             started: Instant::now(),
             to,
-            books: Mutex::default(),
+            books: Lock::default(),
         })))
     }
 
@@ -46,7 +47,7 @@ impl Log {
     pub fn say(&self, what: &str) {
         let Some(inside) = &self.0 else { return };
         let line = cut(what);
-        let mut books = inside.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut books = inside.books.lock();
         if books.said.len() >= DIFFERENT_MAX && !books.said.contains_key(&line) {
             books.untold += 1;
             return;
@@ -70,7 +71,7 @@ impl Log {
     pub fn end(&self) {
         let Some(inside) = &self.0 else { return };
         let untold = {
-            let books = inside.books.lock().unwrap_or_else(PoisonError::into_inner);
+            let books = inside.books.lock();
             let alike = books.said.values().map(|times| times.saturating_sub(ALIKE_MAX));
             books.untold + alike.sum::<u64>()
         };

@@ -1,7 +1,7 @@
 //! When messages are intended to be sent. Times are nanoseconds since the load began.
 //!
-//! In an open loop the moments are there beforehand, whatever the system does; a client that is late sends what is due at
-//! once, with the moments that were intended.
+//! In an open loop the moments are there beforehand, whatever the system does; a client that is late sends
+//! what is due at once, with the moments that were intended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,8 +72,8 @@ impl SharedRate {
 }
 
 impl Pace {
-    /// The moments of client number `client` of `clients`, from `start` on; `None` for a closed loop. `steered` is what
-    /// an adaptive rate follows.
+    /// The moments of client number `client` of `clients`, from `start` on; `None` for a closed loop.
+    /// `steered` is what an adaptive rate follows.
     pub fn new(
         rate: &Rate,
         steered: &Arc<SharedRate>,
@@ -125,8 +125,8 @@ impl Pace {
         }
     }
 
-    /// Passes over the moments before `until`, and tells each, with how many it stands for: of very many later ones it is more
-    /// than one.
+    /// Passes over the moments before `until`, and tells each, with how many it stands for: of very many
+    /// later ones it is more than one.
     pub fn pass_over(&mut self, until: u64, mut tell: impl FnMut(u64, u64)) {
         let (mut each, mut told) = (1_u32, 0_u32);
         while self.next() < until {

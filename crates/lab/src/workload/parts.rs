@@ -1,7 +1,7 @@
 //! Which messages came to a part of an audience to which each of them comes once.
 //!
-//! It misses what comes to the others. What it knows of a while ago it tells who sees all parts ([`super::streams`]), and
-//! forgets:
+//! It misses what comes to the others. What it knows of a while ago it tells who sees all parts
+//! ([`super::streams`]), and forgets:
 //!
 //! ```text
 //! 0 ── came ── gap ── told, and forgotten ── told ── came ── base ── a bit each ── end
@@ -14,8 +14,8 @@ use super::streams::Piece;
 
 /// A stream does not run further ahead of what was told than this: what does is not of this load.
 const AHEAD_MAX: u64 = 1 << 27;
-/// So many words a part of an audience remembers of a stream: a million messages. What comes later than that is not known
-/// to come again before it is put together.
+/// So many words a part of an audience remembers of a stream: a million messages. What comes later than that
+/// is not known to come again before it is put together.
 const WORDS_KEPT: usize = 1 << 14;
 
 /// What came of each stream.

@@ -9,13 +9,13 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ahead::Ahead;
 use super::choose::Chooser;
+use super::in_flight_limit::Ahead;
 use super::message::Message;
 use super::pace::Pace;
+use super::patience::{Waited, before_the_end};
 use super::recorder::{Recorder, Reports};
 use super::size;
-use super::waiting::{Waited, before_the_end};
 use crate::drivers::{Driver, DriverError, Seat, Sender};
 use crate::measure::timer::Timer;
 

@@ -1,19 +1,20 @@
 //! Counts and latencies of a role.
 //!
-//! Drivers report per batch: one lock for as many messages as there are in it. Once a second the sampler takes what came
-//! since, with a histogram of that second.
+//! Drivers report per batch: one lock for as many messages as there are in it. Once a second the sampler
+//! takes what came since, with a histogram of that second.
 //!
-//! Counts are of the time that counts: what happened in it. Latencies are of the messages that were *meant* to be sent in it,
-//! whenever they were answered, and of those that were not, as long as they had waited when they were given up: else a stall
-//! that outlasts the end would hide what it holds up.
+//! Counts are of the time that counts: what happened in it. Latencies are of the messages that were *meant*
+//! to be sent in it, whenever they were answered, and of those that were not, as long as they had waited when
+//! they were given up: else a stall that outlasts the end would hide what it holds up.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use stafett_model::Lock;
 use tokio::time::Instant;
 
 use super::log::Log;
@@ -21,7 +22,8 @@ use super::message::Message;
 use super::runs::Runs;
 use crate::results::{Counts, Latencies, RateSample, histogram};
 
-/// Messages that were given up are remembered up to this many runs of them; beyond, loss cannot be told from failure.
+/// Messages that were given up are remembered up to this many runs of them; beyond, loss cannot be told from
+/// failure.
 const GIVEN_UP_MAX: usize = 1 << 20;
 
 /// What one role did.
@@ -33,7 +35,7 @@ pub struct Recorder {
     window: Range<u64>,
     /// Where what goes wrong is said, and about whom.
     log: (String, Log),
-    books: Mutex<Books>,
+    books: Lock<Books>,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,8 @@ struct Books {
     given_up_count: u64,
     /// When a message came last, in nanoseconds since the load began.
     latest: u64,
-    /// When the first message was sent, or the first client was there to receive; and when one was acknowledged or came last.
+    /// When the first message was sent, or the first client was there to receive; and when one was
+    /// acknowledged or came last.
     active: Option<(u64, u64)>,
 }
 
@@ -93,8 +96,8 @@ pub struct Reports {
     outstanding: Arc<AtomicU64>,
 }
 
-/// Messages that a driver takes over one by one. What it has not taken when this is dropped has failed, so that none is
-/// forgotten.
+/// Messages that a driver takes over one by one. What it has not taken when this is dropped has failed, so
+/// that none is forgotten.
 #[derive(Debug)]
 pub struct Handover<'a> {
     reports: Reports,
@@ -195,8 +198,8 @@ impl Reports {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    /// Messages are handed to the driver now. It kept the client waiting until `free` (nanoseconds since the load began): what
-    /// was due before is not the client's lateness.
+    /// Messages are handed to the driver now. It kept the client waiting until `free` (nanoseconds since the
+    /// load began): what was due before is not the client's lateness.
     pub fn sent_once_free(&self, messages: &[Message], free: u64) {
         let count = messages.len() as u64;
         self.outstanding.fetch_add(count, Ordering::Relaxed);
@@ -259,7 +262,8 @@ impl Reports {
         }
     }
 
-    /// There is no answer, and nobody waits for one any more: they failed, and took as long as they were waited for at least.
+    /// There is no answer, and nobody waits for one any more: they failed, and took as long as they were
+    /// waited for at least.
     pub fn given_up(&self, parcel: &Parcel, reason: &str) {
         if parcel.messages == 0 {
             return;
@@ -283,7 +287,7 @@ impl Recorder {
             counts,
             window: 0..u64::MAX,
             log: Default::default(),
-            books: Mutex::new(Books {
+            books: Lock::new(Books {
                 totals: Counts::default(),
                 measured: Counts::default(),
                 sampled: Counts::default(),
@@ -303,7 +307,8 @@ impl Recorder {
         }
     }
 
-    /// Latencies count of the messages that are meant to be sent from one of these moments on and before the other.
+    /// Latencies count of the messages that are meant to be sent from one of these moments on and before the
+    /// other.
     #[must_use]
     pub fn counting(self, from: Duration, to: Duration) -> Self {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -343,11 +348,11 @@ impl Recorder {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock()
     }
 
-    /// Messages came: the intended moments of the new ones, how many new ones have their moments on another host's clock,
-    /// the bytes of all, and how many came again.
+    /// Messages came: the intended moments of the new ones, how many new ones have their moments on another
+    /// host's clock, the bytes of all, and how many came again.
     pub fn received(&self, moments: &[(u64, u64)], elsewhere: u64, bytes: u64, again: u64) {
         let now = self.now();
         let mut books = self.books();
@@ -367,8 +372,8 @@ impl Recorder {
         books.totals.duplicated += again;
     }
 
-    /// What was meant to be sent at these moments (and how many at each) has no answer, and gets none: each took as long as it
-    /// has been waited for by now at least, and not less than `least` nanoseconds.
+    /// What was meant to be sent at these moments (and how many at each) has no answer, and gets none: each
+    /// took as long as it has been waited for by now at least, and not less than `least` nanoseconds.
     pub fn waited_in_vain(&self, moments: &[(u64, u64)], least: u64) {
         let now = self.now();
         let mut books = self.books();
@@ -378,7 +383,8 @@ impl Recorder {
         }
     }
 
-    /// When the first message was sent, or the first client was there to receive; and when one was acknowledged or came last.
+    /// When the first message was sent, or the first client was there to receive; and when one was
+    /// acknowledged or came last.
     pub fn active(&self) -> Option<(u64, u64)> {
         self.books().active
     }
@@ -416,7 +422,8 @@ impl Recorder {
         self.books().totals
     }
 
-    /// How many messages of a range were given up by who sent them. Where there were too many to tell, not all of them.
+    /// How many messages of a range were given up by who sent them. Where there were too many to tell, not
+    /// all of them.
     pub fn given_up_of(&self, stream: u32, range: Range<u64>) -> u64 {
         let books = self.books();
         let found = books.given_up.get(&stream);
@@ -450,8 +457,8 @@ impl Recorder {
             .collect()
     }
 
-    /// Takes the sample of the `seconds` that end at `at_s`; with its latencies, encoded, if they are `wanted` and there
-    /// are any.
+    /// Takes the sample of the `seconds` that end at `at_s`; with its latencies, encoded, if they are
+    /// `wanted` and there are any.
     pub fn sample(
         &self,
         at_s: f64,

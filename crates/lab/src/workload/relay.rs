@@ -1,10 +1,11 @@
 //! Clients that send because they received: relays, and the two sides of a request.
 //!
-//! - A *relay* has a topic of its own and sends what comes there on to a random other client, as a message of its own.
-//!   So many messages as the role's window says (1) start at each client and go round for ever. With a rate it looks at its
-//!   moments whether there is one to be sent on: it sends at most so many.
-//! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its patience, or never
-//!   comes, counts as timed out, and as having taken its patience at least. The next request goes out.
+//! - A *relay* has a topic of its own and sends what comes there on to a random other client, as a message of
+//!   its own. So many messages as the role's window says (1) start at each client and go round for ever. With
+//!   a rate it looks at its moments whether there is one to be sent on: it sends at most so many.
+//! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its
+//!   patience, or never comes, counts as timed out, and as having taken its patience at least. The next
+//!   request goes out.
 //! - A *filter* sends on what none of its role has seen before, as it came.
 //! - A *responder* sends back who asked, which question it was and when it was meant to be asked.
 
@@ -18,13 +19,13 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::filter::Seen;
+use super::client_placement::Seating;
+use super::filter::SeenMessages;
 use super::message::{Message, Received};
 use super::pace::Pace;
+use super::patience::{Waited, before_the_end};
 use super::recorder::{Recorder, Reports};
-use super::seating::Seating;
 use super::size;
-use super::waiting::{Waited, before_the_end};
 use crate::drivers::{Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::Does;
 use crate::measure::timer::Timer;
@@ -32,7 +33,8 @@ use crate::measure::timer::Timer;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// How often a requester looks for questions that were not answered in time.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long what is under way in the end may take; an answer as long as its requester has patience, but not longer than this.
+/// How long what is under way in the end may take; an answer as long as its requester has patience, but not
+/// longer than this.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 const PATIENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -49,7 +51,7 @@ pub(super) struct Exchanger {
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) seating: Arc<Seating>,
     /// Of those that filter: what all of them have seen.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<SeenMessages>,
     pub(super) timer: Timer,
     pub(super) seed: u64,
     pub(super) stop: CancellationToken,
@@ -251,7 +253,7 @@ impl Exchanger {
                 }
                 Does::Filter => {
                     let now = self.recorder.now();
-                    let is_new = |seen: &Seen| seen.is_new(message.stream, message.sequence, now);
+                    let is_new = |seen: &SeenMessages| seen.is_new(message.stream, message.sequence, now);
                     if self.seen.as_ref().is_none_or(is_new) {
                         self.recorder.received(moment, elsewhere, bytes, 0);
                         outgoing.push(filtered(message));
@@ -337,7 +339,8 @@ impl Exchanger {
         self.give_up(state, |intended| now.saturating_sub(intended) > patience);
     }
 
-    /// Gives up those questions, by the moment at which they were meant to be asked. They took longer than anybody waits.
+    /// Gives up those questions, by the moment at which they were meant to be asked. They took longer than
+    /// anybody waits.
     fn give_up(&self, state: &mut State, is_over: impl Fn(u64) -> bool) {
         let given_up = state.waiting.extract_if(.., |_, intended| is_over(*intended));
         let moments: Vec<(u64, u64)> = given_up.map(|(_, intended)| (intended, 1)).collect();

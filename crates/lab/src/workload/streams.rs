@@ -1,5 +1,5 @@
-//! Which messages came to an audience to which each of them comes once: what is missing, what came twice. What is kept of
-//! each stream is in [`super::blocks`].
+//! Which messages came to an audience to which each of them comes once: what is missing, what came twice.
+//! What is kept of each stream is in [`super::blocks`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -109,8 +109,8 @@ impl Streams {
         }
     }
 
-    /// Takes over what came elsewhere to the same audience; how many messages came before. Streams that are not expected
-    /// here are passed over.
+    /// Takes over what came elsewhere to the same audience; how many messages came before. Streams that are
+    /// not expected here are passed over.
     pub fn absorb(&mut self, piece: &Piece) -> u64 {
         let room = self.room_of_each;
         let known = self.came.get_mut(&piece.stream);
@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn what_comes_long_after_a_message_that_never_came_counts_as_what_it_is() {
-        // A message of a point of some twenty minutes at two million a second is further than this behind the first.
+        // A message of a point of some twenty minutes at two million a second is further than this behind the
+        // first.
         let mut ledger = Streams::default();
         ledger.expect(1);
         let far = 1 << 32;

@@ -1,7 +1,7 @@
 //! How often each message came, where each is to come to several receivers that are not told apart.
 //!
-//! A count per message ([`super::blocks`]). That one receiver got a message twice and another one did not is seen as neither;
-//! the sums are exact otherwise.
+//! A count per message ([`super::blocks`]). That one receiver got a message twice and another one did not is
+//! seen as neither; the sums are exact otherwise.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,8 +32,8 @@ impl Tally {
         self.streams.entry(stream).or_default();
     }
 
-    /// Takes over what came elsewhere: how many of the messages came more often than they should have. What is of a stream
-    /// that nobody sends, or far beyond what was sent, is passed over.
+    /// Takes over what came elsewhere: how many of the messages came more often than they should have. What
+    /// is of a stream that nobody sends, or far beyond what was sent, is passed over.
     pub fn absorb(&mut self, arrived: &Arrived) -> u64 {
         let mut again = 0;
         for (ahead, count) in (0..).zip(&arrived.counts) {
@@ -59,8 +59,8 @@ impl Tally {
         }
     }
 
-    /// How many deliveries of the first `sent` messages are missing, but for messages of which `excused` says how many there
-    /// are in a range.
+    /// How many deliveries of the first `sent` messages are missing, but for messages of which `excused` says
+    /// how many there are in a range.
     pub fn missing(&self, stream: u32, sent: u64, excused: impl Fn(Range<u64>) -> u64) -> u64 {
         let blocks = self.streams.get(&stream);
         blocks.map_or(0, |blocks| blocks.missing(sent, self.each, excused))

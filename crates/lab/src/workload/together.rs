@@ -1,7 +1,7 @@
 //! A load that several hosts run together: what each of them is told, and what it tells.
 //!
-//! Every host runs its own seats on its own clock, from the moment at which it is told to begin. Nothing that it tells
-//! compares its clock with another's.
+//! Every host runs its own seats on its own clock, from the moment at which it is told to begin. Nothing that
+//! it tells compares its clock with another's.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::Came;
+use super::derived_numbers;
+use super::ledger::AudienceArrivals;
 use super::log::Log;
 use super::pace::SharedRate;
-use super::terms;
 use crate::experiment::{Plan, Rate, Role};
 use crate::results::RateSample;
 
@@ -38,7 +38,8 @@ pub struct Together {
     pub over: BTreeMap<String, CancellationToken>,
     /// By role: the rate of all its clients everywhere, where it is steered.
     pub rates: BTreeMap<String, Arc<SharedRate>>,
-    /// By role: how many messages its clients here may have sent since the start, where they wait for who receives.
+    /// By role: how many messages its clients here may have sent since the start, where they wait for who
+    /// receives.
     pub allowed: BTreeMap<String, Arc<AtomicU64>>,
     pub log: Log,
     pub progress: watch::Sender<Progress>,
@@ -74,7 +75,7 @@ pub fn tied(plan: &Plan) -> (Ties, Together) {
             Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => None,
         }),
         allowed: of_roles(plan, |role| {
-            let waits = role.ahead.is_some() && terms::readers(plan, role).next().is_some();
+            let waits = role.ahead.is_some() && derived_numbers::readers(plan, role).next().is_some();
             waits.then(Arc::default)
         }),
         lines,
@@ -141,7 +142,7 @@ pub struct RoleSecond {
     /// How often its rate had been changed when the second began.
     pub changes: u64,
     /// What came, as far as it was time to tell that.
-    pub came: Came,
+    pub came: AudienceArrivals,
 }
 
 /// What a role's clients on a host sent and received, message by message.
@@ -154,8 +155,8 @@ pub struct RoleBooks {
     /// So many were given up that loss cannot be told from failure.
     pub is_overwhelmed: bool,
     /// What came, as far as it was not told second by second.
-    pub came: Came,
-    /// When the first message was sent, or the first client was there to receive, and when one was acknowledged or came last,
-    /// in nanoseconds since the load began.
+    pub came: AudienceArrivals,
+    /// When the first message was sent, or the first client was there to receive, and when one was
+    /// acknowledged or came last, in nanoseconds since the load began.
     pub active: Option<(u64, u64)>,
 }

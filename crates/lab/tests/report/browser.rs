@@ -1,7 +1,7 @@
 //! The report in Chromium: no empty figure, nothing in the console, nothing wider than a phone.
 //!
-//! `tests/browser/report.cjs` looks at it. Where Chromium or playwright-core is not there, the tests pass as skipped, say
-//! so, and leave a line in `target/clients/skipped`, as the tests with other programs do.
+//! `tests/browser/report.cjs` looks at it. Where Chromium or playwright-core is not there, the tests pass as
+//! skipped, say so, and leave a line in `target/clients/skipped`, as the tests with other programs do.
 
 use std::fs::File;
 use std::io::{self, Write as _};

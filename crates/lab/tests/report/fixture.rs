@@ -1,5 +1,5 @@
-//! Made-up results, through the same types that real ones are written with: plausible in shape, and named as what they
-//! are. Deterministic: the same seed gives the same bytes.
+//! Made-up results, through the same types that real ones are written with: plausible in shape, and named as
+//! what they are. Deterministic: the same seed gives the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -200,43 +200,6 @@ fn runs_without_a_common_experiment_are_said_to_have_none() {
     );
 }
 
-/// What a load tool left of a point: a few percentiles and no histogram.
-fn by_a_tool(folder: &Path, system: &str, percentiles: &[(&str, f64)]) {
-    let folder = Folder::new(folder);
-    let run = folder.read_run().unwrap();
-    for mut point in folder.read_points(&run).unwrap() {
-        if point.system != system {
-            continue;
-        }
-        "perf-test".clone_into(&mut point.driver.name);
-        for role in &mut point.roles {
-            role.latencies.clear();
-        }
-        point.metrics.retain(|name, _| !name.ends_with("_us"));
-        let told = percentiles
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value));
-        point.metrics.extend(told);
-        folder.write_point(&point).unwrap();
-    }
-}
-
-#[test]
-fn percentiles_without_a_histogram_are_marks_and_said_to_be() {
-    let told = [("acknowledged_p50_us", 1_200.0), ("acknowledged_p99_us", 7_654.0)];
-    let html = one(experiments::LEVELS, |folder| by_a_tool(folder, "kafka", &told));
-    assert!(html.contains("Apache Kafka") && html.contains("has marks and no curve"));
-    assert!(html.contains("p99 7.65"), "the mark says what it is");
-    assert!(html.contains("perf-test"));
-}
-
-#[test]
-fn a_latency_that_nobody_told_is_said_to_be_missing() {
-    let html = one(experiments::LEVELS, |folder| by_a_tool(folder, "kafka", &[]));
-    assert!(html.contains("has no curve: its driver does not tell time to acknowledgement by percentile"));
-    assert!(!html.contains("has marks and no curve"));
-}
-
 /// The points of a run, changed.
 fn with_points(folder: &Path, change: impl Fn(&mut Point)) {
     let folder = Folder::new(folder);

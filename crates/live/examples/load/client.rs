@@ -55,8 +55,8 @@ pub(crate) async fn connect(address: &str, index: usize) -> (Reader, Writer) {
     )
 }
 
-/// Connects from another address than the first. Its port is named, as one that the system chooses may be none that has just
-/// been used.
+/// Connects from another address than the first. Its port is named, as one that the system chooses may be
+/// none that has just been used.
 async fn connect_from(to: SocketAddr, index: usize) -> TcpStream {
     let last = 1 + u8::try_from(index / FROM_ONE_ADDRESS).expect("as many addresses as there are");
     for port in index % FROM_ONE_ADDRESS.. {

@@ -23,7 +23,8 @@ struct Seen {
     dropped: AtomicU64,
 }
 
-/// Opens connections whose clients listen, and subscribe to what `topics` says; received messages carry when they were due.
+/// Opens connections whose clients listen, and subscribe to what `topics` says; received messages carry when
+/// they were due.
 async fn open(
     address: &str,
     connections: usize,

@@ -113,7 +113,8 @@ pub(crate) async fn filter(address: &str, options: &Options) {
     println!("broker: {}", metrics(address).await);
 }
 
-/// First every topic gets one subscription, then the rest are added: so a topic and a subscription are told apart.
+/// First every topic gets one subscription, then the rest are added: so a topic and a subscription are told
+/// apart.
 pub(crate) async fn memory(address: &str, options: &Options) {
     let topics = options.count("topics", 1_000_000);
     let subscriptions = options.count("subscriptions", 10_000_000);

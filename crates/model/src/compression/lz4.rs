@@ -1,5 +1,5 @@
-//! LZ4, in its standard frame. The broken header checksum of older message formats is not read: no batch of this
-//! layout was ever written with it.
+//! LZ4, in its standard frame. The broken header checksum of older message formats is not read: no batch of
+//! this layout was ever written with it.
 
 use std::io::Write as _;
 

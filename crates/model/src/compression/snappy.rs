@@ -6,7 +6,8 @@
 //!    then blocks: 4 bytes length, big-endian, and one raw snappy block
 //! ```
 //!
-//! The whole may be followed by another one: snappy-java reads streams that were written one behind the other.
+//! The whole may be followed by another one: snappy-java reads streams that were written one behind the
+//! other.
 
 use snap::raw::{Decoder, Encoder, decompress_len};
 
@@ -50,8 +51,8 @@ pub(super) fn decompress(block: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fail
     Ok(out)
 }
 
-/// Appends what `raw` stands for. Its length is stated at its front: memory is taken only for a length that the bytes
-/// could really hold.
+/// Appends what `raw` stands for. Its length is stated at its front: memory is taken only for a length that
+/// the bytes could really hold.
 fn decode_raw(raw: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let length = decompress_len(raw).map_err(|_| Failure::Malformed)?;
     let start = out.len();

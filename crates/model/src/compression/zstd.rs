@@ -30,8 +30,8 @@ pub(super) fn decompress(block: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fail
 
 /// Decodes the frame at the front of `input` and returns what is behind it.
 ///
-/// The decoder is asked for one byte more than there may be: it keeps what it has decoded (a block of 128 KiB more at
-/// most), so that a large window does not let it run on unseen.
+/// The decoder is asked for one byte more than there may be: it keeps what it has decoded (a block of 128 KiB
+/// more at most), so that a large window does not let it run on unseen.
 fn frame<'a>(input: &'a [u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<&'a [u8], Failure> {
     let mut rest = input;
     let mut decoder = FrameDecoder::new();

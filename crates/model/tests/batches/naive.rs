@@ -1,5 +1,5 @@
-//! A second writer and reader of batches, written straight from the format's description, slow and plain, sharing
-//! nothing with the crate; and records for the tests to put into batches.
+//! A second writer and reader of batches, written straight from the format's description, slow and plain,
+//! sharing nothing with the crate; and records for the tests to put into batches.
 
 use bytes::Bytes;
 use proptest::prelude::*;

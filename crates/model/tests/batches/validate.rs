@@ -308,7 +308,8 @@ proptest! {
         prop_assert!(validate_produced(&broken, &LIMITS).is_err());
     }
 
-    /// The fast walk and the reader agree on what a record is, whatever bytes they meet behind a right checksum.
+    /// The fast walk and the reader agree on what a record is, whatever bytes they meet behind a right
+    /// checksum.
     #[test]
     fn what_the_check_lets_through_the_reader_reads(
         records in plain_records(8), at: prop::sample::Index, with: u8,

@@ -30,8 +30,8 @@ pub const HEADER_BYTES: usize = 4;
 /// One frame.
 #[derive(Debug)]
 pub struct Frame {
-    /// Without the length. Small frames that arrived together are slices of one buffer, which lives as long as any of
-    /// them: whoever keeps a small piece for long copies it.
+    /// Without the length. Small frames that arrived together are slices of one buffer, which lives as long
+    /// as any of them: whoever keeps a small piece for long copies it.
     pub payload: Bytes,
     /// What the frame takes of the budget. Keep it as long as the request is worked on.
     pub permit: Permit,
@@ -91,6 +91,15 @@ pub enum FrameError {
         expected: usize,
         allowed: Duration,
     },
+    #[error(
+        "the request made way: {received} of {expected} bytes came, next to nothing in the last {window:?}, while others \
+         waited for memory"
+    )]
+    GaveWay {
+        received: usize,
+        expected: usize,
+        window: Duration,
+    },
     #[error("no request in {after:?}")]
     Idle { after: Duration },
     #[error(transparent)]
@@ -107,6 +116,7 @@ impl FrameError {
             Self::Length { .. } => "frame_length",
             Self::Truncated { .. } => "frame_truncated",
             Self::Slow { .. } => "frame_slow",
+            Self::GaveWay { .. } => "gave_way",
             Self::Idle { .. } => "idle",
             Self::Budget(_) => "budget",
             Self::Io(_) => "read",

@@ -1,8 +1,8 @@
 //! Takes frames out of a stream.
 //!
 //! What was received and not given out is either *unparsed* (whole frames that were too many for once, or the
-//! beginning of one behind those that were given out) or a *partial* frame, or both: a partial one that is complete,
-//! and what came behind it.
+//! beginning of one behind those that were given out) or a *partial* frame, or both: a partial one that is
+//! complete, and what came behind it.
 //!
 //! ```text
 //! parse ──▶ frames given out? ──yes──▶ return
@@ -15,15 +15,17 @@
 //!
 //! - A connection that waits for its next frame owns no buffer and none of the budget.
 //! - What is complete is never kept waiting for budget, and frames before a bad length are given out first.
-//! - A wait for the large pool of the budget holds bytes of the small pool only, any other wait holds none.
+//! - A wait for the budget holds bytes of the small pool, or a frame of which the next step is waited for, or
+//!   none.
 //! - All state is in the reader: dropping the future of [`FrameReader::next_frames`] loses nothing.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 use tokio::io::AsyncRead;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::io::poll_read_buf;
@@ -31,11 +33,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::scratch::{self, READ_BYTES};
 use super::{Frame, FrameError, FrameLimits, HEADER_BYTES, Status};
-use crate::budget::{ByteBudget, Permit, SMALL_BYTES_MAX};
+use crate::arrival::{Arrival, WINDOW};
+use crate::budget::{ByteBudget, Permit};
 use crate::metrics::ListenerMetrics;
 
-/// What a frame still lacks is read straight into its buffer from this size on; less is read together with whatever
-/// follows it.
+/// What a frame still lacks is read straight into its buffer from this size on; less is read together with
+/// whatever follows it.
 const DIRECT_BYTES_MIN: usize = 16 * 1024;
 
 /// Reads the frames of one connection.
@@ -61,15 +64,24 @@ struct Unparsed {
 /// The beginning of a frame: of its length, as long as that is incomplete, and then of all of it.
 #[derive(Debug)]
 struct Partial {
-    buffer: BytesMut,
+    /// Its capacity is what is reserved.
+    buffer: Vec<u8>,
     /// Size of the buffer when it is complete.
     expected: usize,
-    permit: Permit,
+    memory: Arrival,
 }
 
 impl Partial {
     fn missing(&self) -> usize {
         self.expected.saturating_sub(self.buffer.len())
+    }
+
+    /// What may be read into the buffer now.
+    fn room(&self) -> usize {
+        self.memory
+            .room()
+            .min(self.expected)
+            .saturating_sub(self.buffer.len())
     }
 }
 
@@ -77,6 +89,8 @@ impl Partial {
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {
     Progress,
+    /// Nothing came for a while.
+    Nothing,
     /// Nothing was read, because its bytes could not be reserved without waiting.
     NeedsBudget,
     Closed,
@@ -106,8 +120,8 @@ impl FrameReader {
         self.limits.frame_bytes_max = bytes;
     }
 
-    /// Waits until at least one frame is complete and adds all that are there to `frames`, in order, but no more than
-    /// `frames_max` at once. Safe to cancel.
+    /// Waits until at least one frame is complete and adds all that are there to `frames`, in order, but no
+    /// more than `frames_max` at once. Safe to cancel.
     ///
     /// # Errors
     /// Any error ends the connection. It is counted under its kind.
@@ -146,6 +160,7 @@ impl FrameReader {
             let mut permit = None;
             let turn = loop {
                 match self.read_once(stream, &mut permit).await? {
+                    Turn::Nothing => {}
                     Turn::NeedsBudget => permit = Some(self.budget.reserve(READ_BYTES).await?),
                     turn @ (Turn::Progress | Turn::Closed) => break turn,
                 }
@@ -162,10 +177,11 @@ impl FrameReader {
         if let Some(partial) = self.partial.take_if(|partial| partial.missing() == 0) {
             let Partial {
                 buffer,
-                permit,
+                memory,
                 expected,
             } = *partial;
-            let mut bytes = buffer.freeze();
+            let mut bytes = Bytes::from(buffer);
+            let permit = memory.into_permit();
             if expected == HEADER_BYTES {
                 self.unparsed = Some(Unparsed { bytes, permit });
             } else {
@@ -218,32 +234,41 @@ impl FrameReader {
         Ok(Some(HEADER_BYTES + length as usize))
     }
 
-    /// Moves the beginning of a frame into a buffer of the frame's size, once its bytes are reserved.
+    /// Moves the beginning of a frame into a buffer of its own, and gives a full buffer its next step, once
+    /// the bytes are reserved.
     async fn make_room(&mut self) -> Result<(), FrameError> {
+        if let Some(partial) = &mut self.partial {
+            if partial.room() == 0 && partial.missing() > 0 {
+                if !partial.memory.try_grow() {
+                    // Not the sender's fault: its time starts again.
+                    self.since = None;
+                    partial.memory.grow().await?;
+                }
+                let more = partial.room();
+                partial.buffer.reserve_exact(more);
+                self.since.get_or_insert_with(Instant::now);
+            }
+            return Ok(());
+        }
         let Some(unparsed) = &self.unparsed else {
             return Ok(());
         };
         let expected = self.frame_size(&unparsed.bytes)?.unwrap_or(HEADER_BYTES);
         let mut since = self.since;
-        let permit = if let Some(permit) = self.budget.try_reserve(expected) {
-            permit
+        let memory = if let Some(memory) = Arrival::try_begin(&self.budget, expected) {
+            memory
         } else {
-            // Not the sender's fault: its time starts again.
             since = None;
-            if expected > SMALL_BYTES_MAX {
-                self.budget.reserve(expected).await?
-            } else {
-                self.budget.reserve_large(expected).await?
-            }
+            Arrival::begin(&self.budget, expected).await?
         };
         self.since = since.or_else(|| Some(Instant::now()));
         if let Some(unparsed) = self.unparsed.take() {
-            let mut buffer = BytesMut::with_capacity(expected);
+            let mut buffer = Vec::with_capacity(memory.room());
             buffer.put(unparsed.bytes);
             self.partial = Some(Box::new(Partial {
                 buffer,
                 expected,
-                permit,
+                memory,
             }));
         }
         Ok(())
@@ -255,22 +280,43 @@ impl FrameReader {
         stream: &mut R,
         permit: &mut Option<Permit>,
     ) -> Result<Turn, FrameError> {
-        let allowed = match &self.partial {
-            Some(partial) => self.limits.pace.allowance(partial.expected),
-            None => self.limits.idle_timeout,
+        let now = Instant::now();
+        let since = self.since.unwrap_or(now);
+        let (deadline, until) = match &mut self.partial {
+            Some(partial) => {
+                let deadline = since + self.limits.pace.allowance(partial.expected);
+                let window_end = partial.memory.window_end(now, partial.buffer.len());
+                (deadline, deadline.min(window_end))
+            }
+            None => (since + self.limits.idle_timeout, since + self.limits.idle_timeout),
         };
-        let deadline = self.since.unwrap_or_else(Instant::now) + allowed;
-        match timeout_at(deadline, poll_fn(|cx| self.poll_turn(stream, permit, cx))).await {
+        match timeout_at(until, poll_fn(|cx| self.poll_turn(stream, permit, cx))).await {
             Ok(turn) => turn,
-            Err(_elapsed) => Err(match &self.partial {
-                Some(partial) => FrameError::Slow {
-                    received: partial.buffer.len(),
-                    expected: partial.expected,
-                    allowed,
-                },
-                None => FrameError::Idle { after: allowed },
-            }),
+            Err(_elapsed) => self.on_nothing(deadline - since, until < deadline),
         }
+    }
+
+    /// Decides about a peer of which nothing came: the window of a partial frame ended, or all of its time.
+    fn on_nothing(&mut self, allowed: Duration, is_early: bool) -> Result<Turn, FrameError> {
+        let Some(partial) = &mut self.partial else {
+            return Err(FrameError::Idle { after: allowed });
+        };
+        let (received, expected) = (partial.buffer.len(), partial.expected);
+        if !is_early {
+            return Err(FrameError::Slow {
+                received,
+                expected,
+                allowed,
+            });
+        }
+        if partial.memory.gives_way(Instant::now(), received) {
+            return Err(FrameError::GaveWay {
+                received,
+                expected,
+                window: WINDOW,
+            });
+        }
+        Ok(Turn::Nothing)
     }
 
     fn poll_turn<R: AsyncRead + Unpin>(
@@ -280,7 +326,11 @@ impl FrameReader {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Turn, FrameError>> {
         let shared = match &self.partial {
-            Some(partial) if partial.expected == HEADER_BYTES || partial.missing() >= DIRECT_BYTES_MIN => {
+            Some(partial)
+                if partial.expected == HEADER_BYTES
+                    || partial.missing() >= DIRECT_BYTES_MIN
+                    || !partial.memory.is_whole() =>
+            {
                 None
             }
             Some(_) => self.budget.try_reserve(READ_BYTES),
@@ -291,11 +341,11 @@ impl FrameReader {
         };
         let count = match (shared, &mut self.partial) {
             (None, Some(partial)) => {
-                let missing = partial.missing();
+                let room = partial.room();
                 ready!(poll_read_buf(
                     Pin::new(stream),
                     cx,
-                    &mut (&mut partial.buffer).limit(missing)
+                    &mut (&mut partial.buffer).limit(room)
                 ))?
             }
             (None, None) => return Poll::Ready(Ok(Turn::NeedsBudget)),

@@ -1,8 +1,8 @@
-//! The read buffers. A thread reads for one connection at a time and never across a wait, so one buffer per thread
-//! serves any number of connections, and those that are idle own none.
+//! The read buffers. A thread reads for one connection at a time and never across a wait, so one buffer per
+//! thread serves any number of connections, and those that are idle own none.
 //!
-//! What was read leaves the buffer at once: little is copied into memory of its own size; for much, the buffer itself
-//! is given away and the thread takes a new one.
+//! What was read leaves the buffer at once: little is copied into memory of its own size; for much, the
+//! buffer itself is given away and the thread takes a new one.
 
 use std::cell::Cell;
 use std::io;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::arrival::WINDOW;
 use crate::budget::{BudgetSettings, ByteBudget};
 use crate::metrics::ListenerMetrics;
 
@@ -54,6 +55,39 @@ impl Peer {
         let mut frames = Vec::new();
         let status = self.reader.next_frames(&mut self.near, &mut frames).await?;
         Ok((status, frames))
+    }
+
+    /// Another connection with the same budget.
+    fn another(&self) -> Self {
+        let (near, far) = duplex(4 * MIB);
+        let (budget, metrics) = (Arc::clone(&self.budget), Arc::clone(&self.metrics));
+        let drain = self.drain.clone();
+        Self {
+            reader: FrameReader::new(
+                FrameLimits::default(),
+                Arc::clone(&budget),
+                Arc::clone(&metrics),
+                drain.clone(),
+            ),
+            near,
+            far,
+            budget,
+            drain,
+            metrics,
+        }
+    }
+
+    /// Sends the length of a frame and no more.
+    async fn announce(&mut self, size: usize) {
+        let length = i32::try_from(size).unwrap().to_be_bytes();
+        self.far.write_all(&length).await.unwrap();
+        self.nothing_yet().await;
+    }
+
+    /// Receives one frame; returns its size, and its memory to the budget.
+    async fn whole(&mut self) -> usize {
+        let (_, frames) = self.next().await.unwrap();
+        frames[0].payload.len()
     }
 
     /// Polls once for frames and expects to wait.
@@ -238,14 +272,10 @@ async fn the_end_of_the_stream_is_clean_only_between_frames() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_frame_takes_its_bytes_before_its_payload_is_read() {
+async fn a_frame_takes_its_bytes_before_its_payload_is_read() {
     let mut peer = peer(FrameLimits::default());
-    peer.far
-        .write_all(&i32::try_from(2 * MIB).unwrap().to_be_bytes())
-        .await
-        .unwrap();
-    peer.nothing_yet().await;
-    assert_eq!(peer.budget.in_use(), 2 * MIB + HEADER_BYTES);
+    peer.announce(MIB / 2).await;
+    assert_eq!(peer.budget.in_use(), MIB / 2 + HEADER_BYTES);
     drop(peer.reader);
     assert_eq!(
         peer.budget.in_use(),
@@ -265,9 +295,163 @@ async fn a_frame_beyond_the_whole_budget_fails_rather_than_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_frame_takes_its_bytes_in_steps_as_they_arrive() {
+    let mut peer = peer(FrameLimits::default());
+    let size = 5 * MIB / 2;
+    peer.announce(size).await;
+    assert_eq!(peer.budget.in_use(), MIB);
+    peer.far.write_all(&vec![1; MIB]).await.unwrap();
+    peer.nothing_yet().await;
+    assert_eq!(peer.budget.in_use(), 2 * MIB);
+    peer.far.write_all(&vec![2; size - MIB]).await.unwrap();
+    let (_, frames) = peer.next().await.unwrap();
+    assert_eq!(frames[0].payload.len(), size);
+    assert!(frames[0].payload[..MIB].iter().all(|byte| *byte == 1));
+    assert!(frames[0].payload[MIB..].iter().all(|byte| *byte == 2));
+    assert_eq!(peer.budget.in_use(), size + HEADER_BYTES);
+    drop(frames);
+    assert_eq!(peer.budget.in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_arrived_frames_that_fill_the_pool_are_completed_one_after_the_other() {
+    let mut first = peer(FrameLimits::default());
+    let mut others = [first.another(), first.another()];
+    let size = 5 * MIB / 2;
+    for peer in [&mut first].into_iter().chain(&mut others) {
+        peer.announce(size).await;
+    }
+    assert_eq!(
+        first.budget.in_use(),
+        2 * MIB + size + HEADER_BYTES,
+        "the pool is full, and the third goes beyond it"
+    );
+    for peer in [&mut first].into_iter().chain(&mut others) {
+        peer.far.write_all(&vec![1; size]).await.unwrap();
+    }
+    let [second, third] = &mut others;
+    let (one, two, three) = tokio::join!(first.whole(), second.whole(), third.whole());
+    assert_eq!([one, two, three], [size; 3]);
+    assert_eq!(first.budget.in_use(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_sent_frame_gives_way_to_another_that_waits() {
+    for drip in [None, Some(Duration::from_millis(100))] {
+        let mut silent = peer(FrameLimits::default());
+        silent.announce(900_000).await;
+        let mut other = silent.another();
+        other
+            .far
+            .write_all(&encoded([&vec![7; 900_000][..]]))
+            .await
+            .unwrap();
+        let start = Instant::now();
+        let Peer {
+            mut reader,
+            mut near,
+            mut far,
+            ..
+        } = silent;
+        let dripping = async {
+            while let Some(pause) = drip {
+                tokio::time::sleep(pause).await;
+                far.write_all(b"x").await.unwrap();
+            }
+            std::future::pending::<()>().await;
+        };
+        let error = async move {
+            let mut frames = Vec::new();
+            // The reader ends with the connection.
+            let error = reader.next_frames(&mut near, &mut frames).await.unwrap_err();
+            drop((reader, near));
+            error
+        };
+        let ended = async {
+            tokio::select! {
+                error = error => error,
+                () = dripping => unreachable!("it drips for ever"),
+            }
+        };
+        let comes = other.whole();
+        let (error, size) = tokio::join!(ended, comes);
+        assert_eq!(size, 900_000);
+        assert!(
+            matches!(
+                error,
+                FrameError::GaveWay {
+                    expected: 900_004,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(start.elapsed() <= 2 * WINDOW, "{:?}", start.elapsed());
+        assert_eq!(other.metrics.errors("gave_way"), 1);
+        assert_eq!(other.budget.in_use(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_frame_that_makes_progress_does_not_give_way() {
+    let mut slow = peer(FrameLimits::default());
+    slow.announce(900_000).await;
+    let mut other = slow.another();
+    other
+        .far
+        .write_all(&encoded([&vec![7; 900_000][..]]))
+        .await
+        .unwrap();
+    let Peer {
+        reader, near, far, ..
+    } = &mut slow;
+    let mut frames = Vec::new();
+    let sending = async {
+        for piece in vec![1; 900_000].chunks(75_000) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            far.write_all(piece).await.unwrap();
+        }
+    };
+    let receiving = async {
+        reader.next_frames(near, &mut frames).await.unwrap();
+        frames.clear();
+    };
+    let ((), (), size) = tokio::join!(sending, receiving, other.whole());
+    assert_eq!(size, 900_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_nobody_reads_is_no_fault_of_the_sender() {
+    let mut slow = peer(FrameLimits::default());
+    slow.announce(900_000).await;
+    let mut other = slow.another();
+    other
+        .far
+        .write_all(&encoded([&vec![7; 900_000][..]]))
+        .await
+        .unwrap();
+    let rest = async {
+        // It is busy with what came before.
+        tokio::time::sleep(5 * WINDOW).await;
+        let mut frames = Vec::new();
+        let Peer {
+            reader, near, far, ..
+        } = &mut slow;
+        let sending = async {
+            tokio::time::sleep(WINDOW / 2).await;
+            far.write_all(&vec![1; 900_000]).await.unwrap();
+        };
+        let (received, ()) = tokio::join!(reader.next_frames(near, &mut frames), sending);
+        assert_eq!(received.unwrap(), Status::Frames);
+    };
+    let ((), size) = tokio::join!(rest, other.whole());
+    assert_eq!(size, 900_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_budget_nothing_is_read_and_small_frames_pass_large_ones() {
     let mut peer = peer(FrameLimits::default());
-    let all = peer.budget.reserve(peer.budget.reservation_max()).await.unwrap();
+    let all = peer.budget.reserve(MIB).await.unwrap();
     peer.far
         .write_all(&encoded([&vec![1; 100_000][..]]))
         .await
@@ -299,7 +483,7 @@ async fn without_budget_nothing_is_read_and_small_frames_pass_large_ones() {
 #[tokio::test(start_paused = true)]
 async fn a_sender_is_not_blamed_for_the_time_that_it_waits_for_budget() {
     let mut peer = peer(FrameLimits::default());
-    let all = peer.budget.reserve(peer.budget.reservation_max()).await.unwrap();
+    let all = peer.budget.reserve(MIB).await.unwrap();
     peer.far
         .write_all(&encoded([&vec![1; 100_000][..]]))
         .await

@@ -1,5 +1,5 @@
-//! A large set of numbers: cut by their upper halves into chunks, each of which is a sorted list of the lower halves or
-//! a map of bits, whatever is smaller.
+//! A large set of numbers: cut by their upper halves into chunks, each of which is a sorted list of the lower
+//! halves or a map of bits, whatever is smaller.
 
 /// Lower halves that a list holds before a map of bits takes no more room.
 const SPARSE_MAX: usize = 4096;

@@ -1,4 +1,5 @@
-//! The name of a topic: in place if it is short, as most are, so that comparing it needs no further access to memory.
+//! The name of a topic: in place if it is short, as most are, so that comparing it needs no further access to
+//! memory.
 
 /// Bytes of a name that lies in place: with them a topic fills one line of the cache.
 const SHORT_MAX: usize = 46;

@@ -1,4 +1,5 @@
-//! Names with wildcards: `*` stands for any characters, none too; `?` for one; `\` takes the next one as it is.
+//! Names with wildcards: `*` stands for any characters, none too; `?` for one; `\` takes the next one as it
+//! is.
 
 /// A pattern, checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,8 +67,8 @@ impl Pattern {
 
     /// Whether a name that begins with the prefix matches; `behind` is what follows it.
     ///
-    /// Each `*` takes as little as it may, and only the last one met is ever given more: so the time is the product of
-    /// both lengths at worst.
+    /// Each `*` takes as little as it may, and only the last one met is ever given more: so the time is the
+    /// product of both lengths at worst.
     pub(crate) fn matches_behind(&self, behind: &str) -> bool {
         let mut parts = &*self.rest;
         let mut name = behind.chars();

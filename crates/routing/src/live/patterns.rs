@@ -1,7 +1,8 @@
 //! Who subscribes to which pattern.
 //!
-//! Patterns are found by what they begin with: for a name, one lookup per length that some pattern's fixed beginning has.
-//! So names cost nothing where there are no patterns, and patterns that begin otherwise cost nothing.
+//! Patterns are found by what they begin with: for a name, one lookup per length that some pattern's fixed
+//! beginning has. So names cost nothing where there are no patterns, and patterns that begin otherwise cost
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -76,7 +77,8 @@ impl Patterns {
         removed
     }
 
-    /// Visits the subscribers of every pattern that a name matches; one with several of them is visited several times.
+    /// Visits the subscribers of every pattern that a name matches; one with several of them is visited
+    /// several times.
     pub fn matching(&self, name: &str, mut visit: impl FnMut(&IdSet)) {
         self.each_matching(name, |_, subscribers| visit(subscribers));
     }

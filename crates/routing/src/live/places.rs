@@ -1,7 +1,9 @@
-//! From the hash of a name to the number of what has that name: one line of the cache for most look-ups, however many there are.
+//! From the hash of a name to the number of what has that name: one line of the cache for most look-ups,
+//! however many there are.
 //!
-//! Open addressing with linear steps. An entry is 32 bits of the hash and the number; where it belongs are the highest of those
-//! bits, so that growing and removing touch no names. The caller compares names, where hashes are the same.
+//! Open addressing with linear steps. An entry is 32 bits of the hash and the number; where it belongs are
+//! the highest of those bits, so that growing and removing touch no names. The caller compares names, where
+//! hashes are the same.
 
 use crate::near;
 

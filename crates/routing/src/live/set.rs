@@ -6,8 +6,9 @@
 //! | up to 4,096 | a sorted list | 4, and what the list has spare |
 //! | more | [`Chunks`] | 2 at most, about; 1/8 where they are dense |
 //!
-//! Most topics have few subscribers and most clients few topics, so the first two forms are what memory goes to. A set
-//! that shrinks goes back only at half of the size at which it grew, so that no sequence of changes moves it to and fro.
+//! Most topics have few subscribers and most clients few topics, so the first two forms are what memory goes
+//! to. A set that shrinks goes back only at half of the size at which it grew, so that no sequence of changes
+//! moves it to and fro.
 
 use super::chunks::Chunks;
 

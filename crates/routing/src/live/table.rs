@@ -1,8 +1,8 @@
 //! Topics by name, each with its subscribers. A topic exists as long as somebody subscribes to it.
 //!
-//! A topic is 64 bytes with its name, if that has at most 46, and 11 to 21 in the table by which it is found: two lines of the cache
-//! are all that a look-up reads. The caller hashes the name, since it may keep several tables and choose one by the upper half of
-//! the hash: the lower half is used here.
+//! A topic is 64 bytes with its name, if that has at most 46, and 11 to 21 in the table by which it is found:
+//! two lines of the cache are all that a look-up reads. The caller hashes the name, since it may keep several
+//! tables and choose one by the upper half of the hash: the lower half is used here.
 
 use super::name::Name;
 use super::places::Places;
@@ -64,7 +64,8 @@ impl TopicTable {
         (Slot(index), true)
     }
 
-    /// Takes a subscription out, and the topic with the last of them. `None` if there was no such subscription.
+    /// Takes a subscription out, and the topic with the last of them. `None` if there was no such
+    /// subscription.
     pub fn unsubscribe(&mut self, hash: u64, name: &str, client: u32) -> Option<Slot> {
         let slot = self.find(hash, name)?;
         let topic = self.topic_mut(slot)?;
@@ -84,7 +85,8 @@ impl TopicTable {
         self.by_name.foresee(lower(hash));
     }
 
-    /// Goes on with that: after this a look-up waits for less. What lies under the hash may be another topic; then it waits.
+    /// Goes on with that: after this a look-up waits for less. What lies under the hash may be another topic;
+    /// then it waits.
     pub fn foresee_topic(&self, hash: u64) {
         let topic = self.by_name.find(lower(hash), |_| true);
         if let Some(topic) = topic.and_then(|index| self.topics.get(position(index))) {

@@ -1,9 +1,10 @@
 //! Bindings that share the messages by hash, each by its weight.
 //!
-//! The hash of a message leads to one of a fixed number of slots, and every slot belongs to the hop that draws the
-//! best lot for it; a lot depends only on hop and slot, and on the hop's weight (weighted rendezvous hashing). So
-//! who gets what does not depend on the order in which bindings came: it is the same after a restart, and a hop that
-//! comes or goes moves only what it gets or had. A look-up costs one hash; a change costs about one lot per slot.
+//! The hash of a message leads to one of a fixed number of slots, and every slot belongs to the hop that
+//! draws the best lot for it; a lot depends only on hop and slot, and on the hop's weight (weighted
+//! rendezvous hashing). So who gets what does not depend on the order in which bindings came: it is the same
+//! after a restart, and a hop that comes or goes moves only what it gets or had. A look-up costs one hash; a
+//! change costs about one lot per slot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -182,8 +183,8 @@ impl<T: Target> Member<T> {
     }
 }
 
-/// Turns a lot into a time that is exponentially distributed: who is earliest of all is so with a chance that is in
-/// proportion to the weight.
+/// Turns a lot into a time that is exponentially distributed: who is earliest of all is so with a chance that
+/// is in proportion to the weight.
 fn wait(lot: u64, weight: u32) -> f64 {
     let uniform = ((lot >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -uniform.ln() / f64::from(weight)

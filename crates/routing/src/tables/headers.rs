@@ -1,8 +1,8 @@
 //! Bindings by headers.
 //!
-//! A binding that asks for any of its pairs lies under each of them; one that asks for all lies under one of them, the one
-//! that the fewest others lie under, and the rest is compared. So a message meets only bindings of which it has at
-//! least one pair, however many others there are.
+//! A binding that asks for any of its pairs lies under each of them; one that asks for all lies under one of
+//! them, the one that the fewest others lie under, and the rest is compared. So a message meets only bindings
+//! of which it has at least one pair, however many others there are.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

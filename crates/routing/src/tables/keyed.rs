@@ -1,4 +1,5 @@
-//! Bindings by their exact keys, and what such a table has in common with others: a text and what it leads to.
+//! Bindings by their exact keys, and what such a table has in common with others: a text and what it leads
+//! to.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

@@ -74,7 +74,8 @@ impl<T: Target> Table<T> {
         }
     }
 
-    /// Asks for the places in memory that these keys will be looked up in, so that all of them are waited for at once.
+    /// Asks for the places in memory that these keys will be looked up in, so that all of them are waited for
+    /// at once.
     pub(crate) fn foresee<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         match self {
             Self::Direct(table) => {

@@ -1,8 +1,8 @@
 //! Bindings by patterns of words, as a trie.
 //!
-//! A pattern and a routing key are words between dots; the empty text has no word, `a.` has two. `*` is one word,
-//! `#` is any number of words, also none. The trie has one step per word of the pattern, up to where a pattern is alone:
-//! from there on it is a leaf, which holds the rest of it as text.
+//! A pattern and a routing key are words between dots; the empty text has no word, `a.` has two. `*` is one
+//! word, `#` is any number of words, also none. The trie has one step per word of the pattern, up to where a
+//! pattern is alone: from there on it is a leaf, which holds the rest of it as text.
 //!
 //! ```text
 //! a.*          root ─a.*─> ■ hops
@@ -11,13 +11,15 @@
 //! a.#.b        root ─a─> ○ ─#─> ⟲ ─b─> ■ hops
 //! ```
 //!
-//! A key is followed word by word with the set of all nodes that its words so far can lead to, each once: so the cost is
-//! at most words x nodes that match a part of the key, whatever the patterns are. (Trying one way after the other would
-//! take exponential time for `#.a.#.a.#.a`.) Before it enters the trie, a run of `#` and `*` in a pattern is ordered
-//! to stars first and one `#` behind them, which matches the same keys; so behind a `#` only words follow. A leaf begins
-//! with a word and has `#` at its end only, so it is compared in one pass.
+//! A key is followed word by word with the set of all nodes that its words so far can lead to, each once: so
+//! the cost is at most words x nodes that match a part of the key, whatever the patterns are. (Trying one way
+//! after the other would take exponential time for `#.a.#.a.#.a`.) Before it enters the trie, a run of `#`
+//! and `*` in a pattern is ordered to stars first and one `#` behind them, which matches the same keys; so
+//! behind a `#` only words follow. A leaf begins with a word and has `#` at its end only, so it is compared
+//! in one pass.
 //!
-//! Words are found by hash. What is in the trie depends on the patterns that are bound, and not on what came and went.
+//! Words are found by hash. What is in the trie depends on the patterns that are bound, and not on what came
+//! and went.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -225,7 +227,8 @@ impl<'a, T: Target> Here<'a, T> {
         }
     }
 
-    /// A node has one way that leads to it, so it is reached once per word; only what stays can be there already.
+    /// A node has one way that leads to it, so it is reached once per word; only what stays can be there
+    /// already.
     fn reach(&mut self, node: &'a Node<T>) {
         self.nodes.push(node);
         if let Some(rest) = &node.rest

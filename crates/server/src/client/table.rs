@@ -28,7 +28,8 @@ impl Table {
         }
     }
 
-    /// Control characters are shown as `\u{1b}`: names that others have chosen must not reach the terminal as commands.
+    /// Control characters are shown as `\u{1b}`: names that others have chosen must not reach the terminal as
+    /// commands.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(printable).collect());
     }

@@ -1,5 +1,5 @@
-//! `stafett command-docs`: prints the page about the commands, made of what `--help` says. Hidden: it is for those who
-//! change the commands.
+//! `stafett command-docs`: prints the page about the commands, made of what `--help` says. Hidden: it is for
+//! those who change the commands.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

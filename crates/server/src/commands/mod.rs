@@ -1,4 +1,5 @@
-//! The command line: one file or folder per command. A new command is one of these and a line in [`COMMANDS`].
+//! The command line: one file or folder per command. A new command is one of these and a line in
+//! [`COMMANDS`].
 
 mod command_docs;
 mod completions;

@@ -10,8 +10,8 @@ use super::settings::DEFINITIONS;
 /// Names the file, where no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
-/// Names that are not settings: the server that the daily commands talk to, what the lab is told, and those that the tests
-/// take their own settings from, and pass on.
+/// Names that are not settings: the server that the daily commands talk to, what the lab is told, and those
+/// that the tests take their own settings from, and pass on.
 fn is_for_others(name: &str) -> bool {
     name == crate::client::SERVER_VARIABLE
         || name == "STAFETT_BIN"

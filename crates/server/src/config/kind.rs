@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use stafett_broker::Migration;
+use stafett_groups::Migration;
 use stafett_model::Durability;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 

@@ -1,9 +1,9 @@
 //! The settings: a TOML file, over it the environment, over that the flags.
 //!
-//! Everything about a setting is said once, in the table in [`settings`]; the typed struct, the names in file and
-//! environment, the flags and `docs/configuration.md` are made from it. All values are text with the place where it
-//! was given until they are read by their [`kind`], so that every source takes the same notations and every error
-//! names its place.
+//! Everything about a setting is said once, in the table in [`settings`]; the typed struct, the names in file
+//! and environment, the flags and `docs/configuration.md` are made from it. All values are text with the
+//! place where it was given until they are read by their [`kind`], so that every source takes the same
+//! notations and every error names its place.
 //!
 //! - [`settings`]: the table; [`table`]: the macro behind it
 //! - [`definition`]: one row of it

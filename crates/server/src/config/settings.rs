@@ -1,7 +1,8 @@
 //! The table of settings.
 //!
-//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it, where range, flag and
-//! whether it can be changed while the program runs may be absent. Rows stand in the table of the file in which they are looked up; the first has no name.
+//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it, where
+//! range, flag and whether it can be changed while the program runs may be absent. Rows stand in the table of
+//! the file in which they are looked up; the first has no name.
 
 use std::net::SocketAddr;
 
@@ -29,9 +30,10 @@ settings! {
         /// Folder of everything that is stored. It is created if it is absent.
         data_dir: Folder = "./data", flag "data-dir";
 
-        /// When a write is acknowledged, for topics that say nothing else. `memory`: accepted; `os`: written to the
-        /// operating system, survives a killed process; `interval:RECORDS,MILLISECONDS`: like `os`, and synced at the
-        /// latest after so many records or milliseconds; `sync`: synced to the disk, survives a power loss.
+        /// When a write is acknowledged, for topics that say nothing else. `memory`: accepted; `os`: written
+        /// to the operating system, survives a killed process; `interval:RECORDS,MILLISECONDS`: like `os`,
+        /// and synced at the latest after so many records or milliseconds; `sync`: synced to the disk,
+        /// survives a power loss.
         durability: Level = "sync", flag "durability";
 
         /// How long topics keep their records that say nothing else. -1: for ever.
@@ -40,19 +42,22 @@ settings! {
         /// How many bytes each partition keeps of topics that say nothing else. -1: all.
         retention_bytes: BytesLimit = "-1", in 1..=1024 * TIB;
 
-        /// Bytes of requests that may be in memory at once. What is beyond waits in the sockets. A quarter is for
-        /// requests of up to 64 KiB, so that they never wait behind large ones.
+        /// Bytes of requests that may be in memory at once. What is beyond waits in the sockets. A quarter is
+        /// for requests of up to 64 KiB, another for those of up to 2 MiB, so that they never wait behind
+        /// larger ones. Larger ones take their bytes as they arrive; one at a time may go beyond the rest, so
+        /// that all come to their end. While others wait, a request of which less than 64 KiB comes in two
+        /// seconds is ended.
         request_memory_bytes: Bytes = "256MiB", in 4 * MIB..=TIB;
 
-        /// Connections to the message listeners. It is lowered to what the limit of open descriptors allows, which is
-        /// raised as far as the user may at start.
+        /// Connections to the message listeners. It is lowered to what the limit of open descriptors allows,
+        /// which is raised as far as the user may at start.
         connections_max: Count = "20000", in 1..=10_000_000;
 
         /// Threads that serve connections. `auto`: one per processor core.
         worker_threads: AutoCount = "auto", in 1..=1024;
 
-        /// Allows listeners that can be reached from other machines without authentication. Without it, only loopback
-        /// addresses are listened on.
+        /// Allows listeners that can be reached from other machines without authentication. Without it, only
+        /// loopback addresses are listened on.
         allow_unauthenticated: Switch = "false";
     }
     kafka: Kafka {
@@ -62,8 +67,8 @@ settings! {
         /// The address that clients are told to connect to. Empty: the address that they came by.
         advertised: Advertised = "";
 
-        /// Whether a client that asks about a topic that does not exist can create it by that, if its request allows
-        /// it.
+        /// Whether a client that asks about a topic that does not exist can create it by that, if its request
+        /// allows it.
         auto_create_topics: Switch = "true";
 
         /// Partitions of topics whose creator does not say how many.
@@ -79,7 +84,8 @@ settings! {
         idle_timeout_ms: Time = "10m", in SECOND..=DAY;
     }
     amqp: Amqp {
-        /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints it.
+        /// Where clients of the AMQP 0-9-1 protocol (RabbitMQ's) connect. Port 0 picks a free one and prints
+        /// it.
         listen: Listen = "127.0.0.1:5672", flag "amqp";
 
         /// Size of the largest frame, as clients are told. They may agree on less.
@@ -98,8 +104,8 @@ settings! {
         create_virtual_hosts: Switch = "false";
     }
     groups: Groups {
-        /// How long the first generation of a group waits for more members. Each that comes prolongs it by as much, up
-        /// to the longest time that a member allows for a rebalance. 0: it does not wait.
+        /// How long the first generation of a group waits for more members. Each that comes prolongs it by as
+        /// much, up to the longest time that a member allows for a rebalance. 0: it does not wait.
         initial_delay_ms: Time = "50ms", in 0..=DAY;
 
         /// The shortest time of silence after which members may ask to be given up.
@@ -108,38 +114,44 @@ settings! {
         /// The longest.
         session_ms_max: Time = "30m", in SECOND..=24 * DAY;
 
-        /// How long the answer to a sign of life of a member is kept back while its group stays as it is, for clients that go
-        /// on meanwhile (Kafka's own, librdkafka): they hear of a rebalance when it begins. At most a fourth of the
-        /// member's session; whatever the client asks next ends it. 0: every answer is given at once.
+        /// How long the answer to a sign of life of a member is kept back while its group stays as it is, for
+        /// clients that go on meanwhile (Kafka's own, librdkafka): they hear of a rebalance when it begins.
+        /// At most a fourth of the member's session; whatever the client asks next ends it. 0: every answer
+        /// is given at once.
         heartbeat_hold_ms: Time = "2500ms", in 0..=10 * SECOND;
 
         /// Members of one group.
         members_max: Count = "10000", in 1..=1_000_000;
 
-        /// How long a member of a group whose partitions the broker assigns may be silent before it is given up.
+        /// How long a member of a group whose partitions the broker assigns may be silent before it is given
+        /// up.
         consumer_session_ms: Time = "45s", in SECOND..=DAY;
 
-        /// The longest that such members are told to wait until they report again. They hear of changes when they report.
+        /// The longest that such members are told to wait until they report again. They hear of changes when
+        /// they report.
         consumer_heartbeat_ms: Time = "5s", in 100..=DAY;
 
-        /// The shortest that they are told to wait, while there are few of them. One that waits for partitions which others
-        /// have to give back reports sooner.
+        /// The shortest that they are told to wait, while there are few of them. One that waits for
+        /// partitions which others have to give back reports sooner.
         consumer_heartbeat_min_ms: Time = "1s", in 100..=DAY;
 
-        /// Reports of such members a second, all together: the more members there are, the less often each reports.
+        /// Reports of such members a second, all together: the more members there are, the less often each
+        /// reports.
         consumer_heartbeats_per_second: Count = "2000", in 1..=1_000_000;
 
         /// Such members of one group.
         consumer_members_max: Count = "10000", in 1..=1_000_000;
 
-        /// Which groups may move between the classic protocol and that of consumer groups while they have members:
-        /// `upgrade` to the newer one, `downgrade` back, both (`bidirectional`), or none (`disabled`).
+        /// Which groups may move between the classic protocol and that of consumer groups while they have
+        /// members: `upgrade` to the newer one, `downgrade` back, both (`bidirectional`), or none
+        /// (`disabled`).
         consumer_migration: MigrationPolicy = "bidirectional";
 
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;
 
-        /// Bytes that the members of all groups may take in memory, with what they say of themselves and are given.
+        /// Bytes that the members of all groups may take in memory, with what they say of themselves and are
+        /// given.
         memory_bytes_max: Bytes = "256MiB", in MIB..=TIB;
 
         /// Size of the text that members may write beside a committed offset.
@@ -152,7 +164,8 @@ settings! {
         sweep_ms: Time = "10m", in SECOND..=DAY;
     }
     http: Http {
-        /// Where `/health`, `/metrics` and live topics (`/live`) are served. Port 0 picks a free one and prints it.
+        /// Where `/health`, `/metrics` and live topics (`/live`) are served. Port 0 picks a free one and
+        /// prints it.
         listen: Listen = "127.0.0.1:7070", flag "http";
 
         /// Connections to this listener, those to live topics among them.
@@ -174,7 +187,8 @@ settings! {
         /// Clients that may have subscriptions or listen.
         clients_max: Count = "10000000", in 1..=1_000_000_000;
 
-        /// Bytes that may wait for one connection that does not read them in time, unless its client wants otherwise.
+        /// Bytes that may wait for one connection that does not read them in time, unless its client wants
+        /// otherwise.
         outbox_bytes: Bytes = "1MiB", in KIB..=GIB;
 
         /// The most that a client may want.
@@ -183,24 +197,26 @@ settings! {
         /// A connection from which nothing comes for this long, not even the answer to a ping, is closed.
         idle_timeout_ms: Time = "1m", in SECOND..=DAY;
 
-        /// What is delivered only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to the same
-        /// topic, whose name begins with the prefix, and with the same payload, those after the first are dropped
-        /// until none has come for as long as the window. Behind a comma: `fixed` counts the window from the first;
-        /// `field:NAME` compares a field of the payload, and `id` the publisher's `message_id`, instead of the
-        /// payload. The longest prefix counts; `%20` is a space. Such as `songs/=4m news/=30s,fixed,field:title`.
+        /// What is delivered only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to
+        /// the same topic, whose name begins with the prefix, and with the same payload, those after the
+        /// first are dropped until none has come for as long as the window. Behind a comma: `fixed` counts
+        /// the window from the first; `field:NAME` compares a field of the payload, and `id` the publisher's
+        /// `message_id`, instead of the payload. The longest prefix counts; `%20` is a space. Such as
+        /// `songs/=4m news/=30s,fixed,field:title`.
         duplicates: DuplicateRules = "", reloads true;
 
         /// Messages that the filter of duplicates remembers, about 40 bytes each.
         duplicates_max: Count = "1000000", in 1..=1_000_000_000, reloads true;
 
-        /// What is stored. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`: live topics
-        /// whose names begin with the prefix are kept in that stored topic, which is created if it is absent, and
-        /// whose retention is set like that of any other. `%20` is a space. Such as `charts/=charts,4`.
+        /// What is stored. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`:
+        /// live topics whose names begin with the prefix are kept in that stored topic, which is created if
+        /// it is absent, and whose retention is set like that of any other. `%20` is a space. Such as
+        /// `charts/=charts,4`.
         logs: LogRules = "", reloads true;
 
-        /// Web pages of which sites may use live topics. `near`: those on this machine, those from files, and those that
-        /// come from the address that they connect to. Sites, such as `https://songs.example,https://b.example`, are
-        /// added to these; `any` allows all.
+        /// Web pages of which sites may use live topics. `near`: those on this machine, those from files, and
+        /// those that come from the address that they connect to. Sites, such as
+        /// `https://songs.example,https://b.example`, are added to these; `any` allows all.
         origins: OriginList = "near";
     }
     journal: Journal {
@@ -216,12 +232,12 @@ settings! {
         /// How fast the background may rewrite segments, so that it leaves the disk to writers and readers.
         rewrite_bytes_per_second: Bytes = "64MiB", in MIB..=TIB;
 
-        /// Empty segment files that ordinary appends leave alone, so that there is always room to delete and to free
-        /// space.
+        /// Empty segment files that ordinary appends leave alone, so that there is always room to delete and
+        /// to free space.
         recycle_segments: Count = "2", in 0..=1024;
 
-        /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused; reading
-        /// and freeing go on.
+        /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused;
+        /// reading and freeing go on.
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
     log: Log {

@@ -1,5 +1,5 @@
-//! The daily commands of the real binary: what they print and how they end. What they do on brokers is tested in
-//! `tests/clients`, on Stafett and on Apache Kafka.
+//! The daily commands of the real binary: what they print and how they end. What they do on brokers is tested
+//! in `tests/clients`, on Stafett and on Apache Kafka.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 

@@ -5,9 +5,8 @@
 mod commands;
 mod common;
 mod lab;
-mod lab_agents;
-mod lab_run;
 mod layering;
 mod queues;
 mod reload;
 mod serve;
+mod tidy;

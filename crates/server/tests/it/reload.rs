@@ -78,7 +78,8 @@ fn rules_of_live_topics_and_the_log_level_change_while_it_runs() {
     assert!(publish(http, "songs/a", "1").contains("\"duplicates\":1"));
     assert!(publish(http, "charts/a", "1").contains("\"stored\":1"));
 
-    // A mistake changes nothing, and names its place. What is said less loudly than before is not said any more.
+    // A mistake changes nothing, and names its place. What is said less loudly than before is not said any
+    // more.
     let logged = broker.reload("[live]\nduplicates = 'songs/'\n", "not read again");
     assert!(logged.contains("stafett.toml:2"), "{logged}");
     assert!(!logged.contains(" INFO "), "{logged}");

@@ -1,5 +1,5 @@
-//! Who is behind in a partition, and with what. Pure state, under the lock that delivery holds, so that nothing is delivered
-//! between a look at it and a change.
+//! Who is behind in a partition, and with what. Pure state, under the lock that delivery holds, so that
+//! nothing is delivered between a look at it and a change.
 //!
 //! ```text
 //! ask ──▶ asked ──▶ the subscription is stored ──▶ next ──▶ pass ──▶ at its end: live, under the same lock
@@ -7,9 +7,9 @@
 //!           └──▶ refused: only what came meanwhile ──┘         └ one at a time; what is asked meanwhile waits for the next
 //! ```
 //!
-//! A pass reads the partition once for all topics that wait, so that who asks for many of them in many lists does not cause
-//! a reading for each list. A topic that is wanted without an end is held back from live delivery until its pass is over;
-//! one with an end is live already, and lacks only what lies before.
+//! A pass reads the partition once for all topics that wait, so that who asks for many of them in many lists
+//! does not cause a reading for each list. A topic that is wanted without an end is held back from live
+//! delivery until its pass is over; one with an end is live already, and lacks only what lies before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -121,8 +121,8 @@ impl Follow {
         id
     }
 
-    /// What was asked for is stored, or was refused: then only what came meanwhile is owed, to whom has the topics anyway.
-    /// Gives the run for which a task has to be begun, if none is at work.
+    /// What was asked for is stored, or was refused: then only what came meanwhile is owed, to whom has the
+    /// topics anyway. Gives the run for which a task has to be begun, if none is at work.
     pub(super) fn answer(&mut self, client: u32, id: u64, is_stored: bool) -> Option<u64> {
         let behind = self.behind.get_mut(&client)?;
         let place = behind.asked.iter().position(|asked| asked.id == id)?;

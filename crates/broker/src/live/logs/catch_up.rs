@@ -1,9 +1,9 @@
 //! From an earlier offset to the live stream, without a gap or a double.
 //!
-//! What is wanted is held back before the subscription takes effect, and only once that is stored a task reads up to where the
-//! partition has been delivered: one for each client and partition that is behind. What the task hands over, and how far it
-//! has come then, changes under the lock of delivery; so does who listens. So whoever leaves or is taken over has been
-//! given exactly what lies before its position.
+//! What is wanted is held back before the subscription takes effect, and only once that is stored a task
+//! reads up to where the partition has been delivered: one for each client and partition that is behind. What
+//! the task hands over, and how far it has come then, changes under the lock of delivery; so does who
+//! listens. So whoever leaves or is taken over has been given exactly what lies before its position.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -72,8 +72,9 @@ struct Found {
 }
 
 impl Live {
-    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs is delivered
-    /// first, and then what comes, without a gap or a double. It goes on to its end also when nobody waits for it any more.
+    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs
+    /// is delivered first, and then what comes, without a gap or a double. It goes on to its end also when
+    /// nobody waits for it any more.
     pub(crate) async fn subscribe_and_catch_up(
         self: Arc<Self>,
         client: ClientName,
@@ -87,7 +88,7 @@ impl Live {
         let mut results = self.change_all(vec![SubscriptionChange { client, what }]).await;
         let result = results
             .pop()
-            .unwrap_or_else(|| Err(crate::broker::NotStored::Unknown.into()));
+            .unwrap_or_else(|| Err(stafett_store::NotStored::Unknown.into()));
         if let Some(held) = held {
             if result.is_ok() {
                 self.tell_expired(&held, &outbox);
@@ -97,8 +98,8 @@ impl Live {
         result
     }
 
-    /// Holds back for a client what it is about to catch up with. `None` if there is no log behind any of the topics, or if it
-    /// does not listen here.
+    /// Holds back for a client what it is about to catch up with. `None` if there is no log behind any of the
+    /// topics, or if it does not listen here.
     fn hold(
         &self,
         client: ClientNumber,

@@ -1,7 +1,7 @@
 //! Records as messages.
 //!
-//! A record's key is the live topic's name, its value the payload: JSON, unless a header says that it is bytes. What other
-//! producers append is JSON if it is that.
+//! A record's key is the live topic's name, its value the payload: JSON, unless a header says that it is
+//! bytes. What other producers append is JSON if it is that.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::value::RawValue;

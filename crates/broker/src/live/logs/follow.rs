@@ -72,7 +72,8 @@ impl Live {
         any
     }
 
-    /// What cannot be delivered is told to those who were promised all; false if there is nothing to pass over.
+    /// What cannot be delivered is told to those who were promised all; false if there is nothing to pass
+    /// over.
     fn pass_over(&self, partition: &Partition, to: Offset, why: MissedWhy) -> bool {
         let from = {
             let mut follow = partition.follow();

@@ -1,8 +1,10 @@
-//! Which stretches of a partition have messages to a topic, so that who catches up with a quiet topic passes over the rest.
+//! Which stretches of a partition have messages to a topic, so that who catches up with a quiet topic passes
+//! over the rest.
 //!
-//! All topics behind one prefix share a log. It is cut into stretches of some tens of KiB, of each of which the topics in it are
-//! known by 32 bits of a keyed hash, in order. A stretch is learnt when it is delivered, or when somebody reads it to catch
-//! up; what is not known is read. It is memory alone, bounded: the oldest stretches are forgotten first.
+//! All topics behind one prefix share a log. It is cut into stretches of some tens of KiB, of each of which
+//! the topics in it are known by 32 bits of a keyed hash, in order. A stretch is learnt when it is delivered,
+//! or when somebody reads it to catch up; what is not known is read. It is memory alone, bounded: the oldest
+//! stretches are forgotten first.
 
 use std::collections::BTreeMap;
 
@@ -63,8 +65,8 @@ impl Index {
         }
     }
 
-    /// Learns what was read: these topics, and no others, have messages from `first` up to `end`. Of what is known already,
-    /// or is growing, nothing is learnt anew.
+    /// Learns what was read: these topics, and no others, have messages from `first` up to `end`. Of what is
+    /// known already, or is growing, nothing is learnt anew.
     pub(super) fn learn(&mut self, first: Offset, end: Offset, topics: &[(Offset, u32)]) {
         let end = if self.growing.topics.is_empty() {
             end
@@ -117,8 +119,8 @@ impl Index {
         }
     }
 
-    /// The first offset from `at` on, up to `limit`, from which it is not known that none of the topics has a message there.
-    /// Looks at so many stretches at most.
+    /// The first offset from `at` on, up to `limit`, from which it is not known that none of the topics has a
+    /// message there. Looks at so many stretches at most.
     pub(super) fn pass_over(
         &self,
         mut at: Offset,

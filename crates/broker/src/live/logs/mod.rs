@@ -1,17 +1,19 @@
-//! Logs behind live topics: topics whose names begin with a prefix share a stored topic, and its consumers see each message
-//! as a record whose key is the live topic's name.
+//! Logs behind live topics: topics whose names begin with a prefix share a stored topic, and its consumers
+//! see each message as a record whose key is the live topic's name.
 //!
-//! One log for many live topics, not one for each: a name costs nothing until it is published to, any name can be stored,
-//! millions of names are read in one sweep, and who reads with a protocol for logs sees one topic of theirs.
+//! One log for many live topics, not one for each: a name costs nothing until it is published to, any name
+//! can be stored, millions of names are read in one sweep, and who reads with a protocol for logs sees one
+//! topic of theirs.
 //!
-//! Delivery is driven by the log: one task per stored topic reads what has become visible and sends it to subscribers, so
-//! that whatever was appended by whomever is delivered, in the log's order, with its offset.
+//! Delivery is driven by the log: one task per stored topic reads what has become visible and sends it to
+//! subscribers, so that whatever was appended by whomever is delivered, in the log's order, with its offset.
 //!
-//! The rules may change while the broker runs. Then another [`LiveLogs`] takes the place of the one before; partitions keep their
-//! places in it, and are followed up to the end of the process, so that what is on its way through a log arrives.
+//! The rules may change while the broker runs. Then another [`LiveLogs`] takes the place of the one before;
+//! partitions keep their places in it, and are followed up to the end of the process, so that what is on its
+//! way through a log arrives.
 //!
-//! Locks: logs → those of all partitions, in their order → positions → topics → listeners → outbox; under none of them that of
-//! the clients is taken.
+//! Locks: logs → those of all partitions, in their order → positions → topics → listeners → outbox; under
+//! none of them that of the clients is taken.
 //!
 //! - [`store`]: from messages to appends
 //! - [`entry`]: records as messages
@@ -33,10 +35,11 @@ mod store;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 
 use stafett_journal::Journal;
-use stafett_model::{LogId, Offset};
+use stafett_model::{Lock, LogId, Offset};
+use stafett_topics::{Topic, TopicSettings};
 use tokio::sync::Semaphore;
 
 use crate::broker::Broker;
@@ -44,10 +47,9 @@ use crate::definitions::{CreateError, NewTopic};
 use crate::live::clients::ClientNumber;
 use crate::live::hub::Live;
 use crate::live::outbox::Outbox;
-use crate::topic::{Topic, TopicSettings};
+use behind::Behind;
 use index::Index;
 
-use behind::Behind;
 pub(crate) use behind::Follow;
 pub use catch_up::From;
 pub use missed::{Missed, MissedWhy};
@@ -102,12 +104,13 @@ pub(crate) struct Partition {
     log: LogId,
     /// What lies before this is not delivered but to those who catch up.
     opened: Offset,
-    follow: Mutex<Follow>,
-    index: Mutex<Index>,
+    follow: Lock<Follow>,
+    index: Lock<Index>,
 }
 
 impl LiveLogs {
-    /// What follows `before` under other rules, and the places of the partitions that are new in it, of each stored topic.
+    /// What follows `before` under other rules, and the places of the partitions that are new in it, of each
+    /// stored topic.
     fn after(
         before: Option<&Self>,
         rules: Vec<(LogRule, Arc<Topic>)>,
@@ -157,8 +160,8 @@ impl LiveLogs {
                 number,
                 log,
                 opened: end,
-                follow: Mutex::new(Follow::new(end)),
-                index: Mutex::default(),
+                follow: Lock::new(Follow::new(end)),
+                index: Lock::default(),
             }));
             self.partitions.len() - 1
         })
@@ -213,8 +216,8 @@ async fn create(broker: &Arc<Broker>, rule: &LogRule) -> Result<Arc<Topic>, Crea
 }
 
 impl Live {
-    /// Remembers where a client is that listens with `outbox` no more, and takes back what it was not given. What is given back
-    /// may be much, and is to be dropped without the locks.
+    /// Remembers where a client is that listens with `outbox` no more, and takes back what it was not given.
+    /// What is given back may be much, and is to be dropped without the locks.
     pub(crate) fn leave_logs(
         &self,
         logs: &LiveLogs,
@@ -236,7 +239,7 @@ impl Live {
 
     /// Puts other rules in force. What is on its way through a log whose rule is gone is still delivered.
     pub(crate) fn set_logs(self: &Arc<Self>, rules: Vec<(LogRule, Arc<Topic>)>) {
-        let mut current = self.logs.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.logs.write();
         if current.is_none() && rules.is_empty() {
             return;
         }
@@ -261,16 +264,16 @@ impl Live {
 
     /// The same, which stay in force while the caller has this.
     pub(crate) fn logs_in_force(&self) -> RwLockReadGuard<'_, Option<Arc<LiveLogs>>> {
-        self.logs.read().unwrap_or_else(PoisonError::into_inner)
+        self.logs.read()
     }
 }
 
 impl Partition {
     fn follow(&self) -> MutexGuard<'_, Follow> {
-        self.follow.lock().unwrap_or_else(PoisonError::into_inner)
+        self.follow.lock()
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 }

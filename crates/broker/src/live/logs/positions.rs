@@ -1,12 +1,12 @@
-//! Where clients were last, for those who ever asked to begin somewhere: stored when they leave, and before they begin something
-//! that lies further back.
+//! Where clients were last, for those who ever asked to begin somewhere: stored when they leave, and before
+//! they begin something that lies further back.
 //!
 //! ```text
 //! space 12: u32 client (big-endian) → u8 version = 1, then each: u128 stored topic, u32 partition, u64 next offset
 //! ```
 //!
-//! A position is the first offset that was not handed to the client's connection when it left. What follows from it for a
-//! client that resumes, per topic:
+//! A position is the first offset that was not handed to the client's connection when it left. What follows
+//! from it for a client that resumes, per topic:
 //!
 //! | the client | gets |
 //! |---|---|
@@ -16,20 +16,19 @@
 //! | has subscribed to it since | nothing: it has begun |
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
-use stafett_journal::{
-    Append, Change, Frame, Journal, StateChange, StateItem, StateSpace, StateUnreadable, StateWait,
-};
-use stafett_model::Offset;
+use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+use stafett_model::{Lock, Offset};
 use stafett_routing::live::Pattern;
+use stafett_store::{spaces, state_frame};
+use stafett_topics::TopicId;
 
 use super::LiveLogs;
 use crate::live::clients::ClientNumber;
-use crate::topic::TopicId;
+use crate::queues::flush::Staged;
 
-const SPACE: StateSpace = StateSpace(12);
 const VERSION: u8 = 1;
 
 /// A message of a log on its way to a client.
@@ -45,7 +44,7 @@ type Places = Vec<(TopicId, u32, Offset)>;
 
 /// What is known of clients that ever asked to begin somewhere.
 #[derive(Debug, Default)]
-pub(crate) struct Positions(Mutex<HashMap<u32, OfClient>>);
+pub(crate) struct Positions(Lock<HashMap<u32, OfClient>>);
 
 #[derive(Debug, Default)]
 struct OfClient {
@@ -93,7 +92,8 @@ pub(super) struct Beginning {
 pub(super) struct TopicBegins {
     /// It was not asked for before, since the client listens.
     pub(super) is_first: bool,
-    /// By how many of the patterns that the client has subscribed to since, and, by partition, where the first was then.
+    /// By how many of the patterns that the client has subscribed to since, and, by partition, where the
+    /// first was then.
     pub(super) late_patterns: usize,
     pub(super) late: Box<[Offset]>,
 }
@@ -102,7 +102,7 @@ impl Positions {
     pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
         let mut positions = HashMap::new();
         let mut unknown = false;
-        journal.load_state(SPACE, &mut |item| {
+        journal.load_state(spaces::LIVE_POSITIONS, &mut |item| {
             let StateItem::Value { key, value } = item else {
                 return;
             };
@@ -118,10 +118,11 @@ impl Positions {
             let why = "a client's position is of a format that this version does not know";
             return Err(StateUnreadable(why.to_owned()));
         }
-        Ok(Self(Mutex::new(positions)))
+        Ok(Self(Lock::new(positions)))
     }
 
-    /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be delivered meanwhile.
+    /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be
+    /// delivered meanwhile.
     pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
         if let Some(of_client) = self.lock().get_mut(&client.0) {
             of_client.listening = Some(Box::new(Listening::new(&of_client.stored, now)));
@@ -169,8 +170,8 @@ impl Positions {
         listening.map(|(client, _)| ClientNumber(*client)).collect()
     }
 
-    /// A client has subscribed to a pattern, which brings what comes after `now`, or has unsubscribed. The caller lets nothing be
-    /// delivered meanwhile.
+    /// A client has subscribed to a pattern, which brings what comes after `now`, or has unsubscribed. The
+    /// caller lets nothing be delivered meanwhile.
     pub(crate) fn on_pattern(&self, client: ClientNumber, pattern: &Pattern, now: Option<&[Offset]>) {
         let mut positions = self.lock();
         let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
@@ -189,7 +190,8 @@ impl Positions {
         of_client.is_some_and(|of_client| of_client.listening.is_some())
     }
 
-    /// A client has subscribed to a topic, which begins with what comes, or has unsubscribed, and it may begin anew.
+    /// A client has subscribed to a topic, which begins with what comes, or has unsubscribed, and it may
+    /// begin anew.
     pub(crate) fn on_step(&self, client: ClientNumber, topic: &str, is_subscribed: bool) {
         let mut positions = self.lock();
         let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
@@ -202,7 +204,8 @@ impl Positions {
         }
     }
 
-    /// Stores that a client is no further than this, by partition, so that a crash loses nothing of what it begins.
+    /// Stores that a client is no further than this, by partition, so that a crash loses nothing of what it
+    /// begins.
     pub(super) fn store_lower(
         &self,
         journal: &dyn Journal,
@@ -250,7 +253,7 @@ impl Positions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, OfClient>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -283,13 +286,15 @@ impl Listening {
 }
 
 impl OfClient {
-    /// Stages it, so that it lies before whatever is staged from now on. Nobody waits for it: a subscription that is
-    /// acknowledged later is durable only together with it.
+    /// Stages it, so that it lies before whatever is staged from now on. Nobody waits for it: a subscription
+    /// that is acknowledged later is durable only together with it.
     fn store(&mut self, journal: &dyn Journal, client: ClientNumber, now: Places) {
         if self.stored != now {
             let stored = frame(client, Change::Put(encode(&now)));
-            self.stored = now;
-            drop(journal.append(vec![Append::state([stored], StateWait::Written)]));
+            // Refused, it is stored with the next.
+            if !matches!(Staged::of(journal, [stored]), Staged::Refused(_)) {
+                self.stored = now;
+            }
         }
     }
 }
@@ -302,11 +307,11 @@ fn find(places: &Places, topic: TopicId, partition: u32) -> Option<Offset> {
 }
 
 fn frame(client: ClientNumber, change: Change) -> Frame {
-    Frame::State(StateChange {
-        space: SPACE,
-        key: Bytes::copy_from_slice(&client.0.to_be_bytes()),
+    state_frame(
+        spaces::LIVE_POSITIONS,
+        Bytes::copy_from_slice(&client.0.to_be_bytes()),
         change,
-    })
+    )
 }
 
 fn encode(of_client: &Places) -> Bytes {

@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk: exchanges, bindings and queues are as they were after the last change that
-//! was confirmed, or after the one that was on its way, and never anything between.
+//! The power goes at every change of the disk: exchanges, bindings and queues are as they were after the last
+//! change that was confirmed, or after the one that was on its way, and never anything between.
 
 use std::sync::Arc;
 

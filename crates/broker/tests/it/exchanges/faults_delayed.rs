@@ -1,7 +1,8 @@
-//! The power goes at every change of the disk while messages wait for their time: each that was confirmed comes once, none
-//! that was settled comes again after its settlement was on disk.
+//! The power goes at every change of the disk while messages wait for their time: each that was confirmed
+//! comes once, none that was settled comes again after its settlement was on disk.
 //!
-//! Where the minutes of the wall clock begin among the steps differs from run to run; what is promised does not.
+//! Where the minutes of the wall clock begin among the steps differs from run to run; what is promised does
+//! not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

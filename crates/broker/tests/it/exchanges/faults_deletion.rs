@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk while something is deleted with very many bindings, which go in steps: afterwards all of
-//! it is there, or nothing of it, and nothing that goes with it.
+//! The power goes at every change of the disk while something is deleted with very many bindings, which go in
+//! steps: afterwards all of it is there, or nothing of it, and nothing that goes with it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Deleting what very many bindings lead from or to: it is gone at once, they go in steps, and others have their turns in
-//! between. The runtime has one thread, so each turn that is given up is one step.
+//! Deleting what very many bindings lead from or to: it is gone at once, they go in steps, and others have
+//! their turns in between. The runtime has one thread, so each turn that is given up is one step.
 
 use std::sync::Arc;
 
@@ -49,7 +49,8 @@ impl World {
         self.broker.queues().get(&self.namespace, "q").is_some()
     }
 
-    /// Lets what is under way take its steps, and does something else after each; how many bindings were left each time.
+    /// Lets what is under way take its steps, and does something else after each; how many bindings were left
+    /// each time.
     async fn meanwhile(&self) -> Vec<usize> {
         let mut seen = vec![self.left()];
         while self.left() > 0 {

@@ -104,8 +104,8 @@ impl Charts {
         self.live().change(vec![change]).await.remove(0).unwrap();
     }
 
-    /// Everything that comes until the client has caught up with all that it asked for before. What it asks for here is read
-    /// for only then.
+    /// Everything that comes until the client has caught up with all that it asked for before. What it asks
+    /// for here is read for only then.
     pub(crate) async fn all(&self, outbox: &Arc<Outbox>) -> Vec<String> {
         let mark = format!("charts/mark {}", self.marks.fetch_add(1, Ordering::Relaxed));
         self.publish(&mark, 0..1);

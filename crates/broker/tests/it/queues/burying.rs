@@ -1,4 +1,5 @@
-//! Dead letters where they go meets a full disk, a full queue, or nothing: what a queue refuses is dropped, and only that.
+//! Dead letters where they go meets a full disk, a full queue, or nothing: what a queue refuses is dropped,
+//! and only that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +202,8 @@ async fn bind(world: &World, source: &str, queue: &str) {
     bound.await.unwrap();
 }
 
-/// A queue whose messages expire into an exchange that leads to `full`, which has room for one, and to `roomy`.
+/// A queue whose messages expire into an exchange that leads to `full`, which has room for one, and to
+/// `roomy`.
 async fn fan(world: &World, full: QueueSettings) -> Arc<Queue> {
     let exchanges = world.broker.exchanges();
     let (_, stored) = exchanges
@@ -383,4 +385,31 @@ async fn the_whole_of_a_queues_state_is_stored_while_dead_letters_go_on() {
     settle_down().await;
     assert_eq!((world.ready("q"), world.ready("dead")), (1, 2999));
     assert_eq!(bodies(&world, "dead").await, numbers(0..2999));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_dead_letters_waits_until_they_are_stored_and_no_longer_than_there_is_space() {
+    let (world, journal) = World::undecided().await;
+    let queue = world.declare("q", with(dying_into("dead"))).await;
+    world.declare("dead", durable()).await;
+    queue.buried().await;
+    world.publish(&queue, messages(0..2)).await;
+    let (first, _) = queue.take_one(true).await.unwrap();
+    let (second, _) = queue.take_one(true).await.unwrap();
+    journal.hold_batches();
+    queue.settle(&[(first.id, Settle::Discard)]);
+    let mut buried = std::pin::pin!(queue.buried());
+    tokio::select! {
+        biased;
+        () = &mut buried => panic!("it is not stored"),
+        () = settle_down() => {}
+    }
+    assert!(journal.commit(0));
+    buried.await;
+    assert_eq!(world.ready("dead"), 1);
+    journal.let_go();
+    journal.set_full(true);
+    queue.settle(&[(second.id, Settle::Discard)]);
+    queue.buried().await;
+    assert_eq!((world.ready("dead"), queue.counts().in_flight), (1, 1));
 }

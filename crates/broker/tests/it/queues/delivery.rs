@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use stafett_broker::queues::{ConsumerSpec, Credit, Declare, DeclareError, Event, OwnerId, Settle};
 use stafett_broker::{Moved, Namespace};
+use stafett_journal::simulated::SimulatedDisk;
+use stafett_model::Message;
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
+use crate::simulated::on_disk;
 
 #[tokio::test(start_paused = true)]
 async fn messages_come_in_order_and_go_once_settled() {
@@ -108,6 +111,31 @@ async fn a_message_can_be_taken_on_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_idle_consumer_goes_before_a_request_for_one_message() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    let limited = ConsumerSpec {
+        credit: Some(2),
+        ..spec()
+    };
+    let mut listener = Listener::new(&queue, limited);
+    world.publish(&queue, messages(0..3)).await;
+    let (taken, left) = queue.take_one(true).await.unwrap();
+    assert_eq!((body(&taken).as_str(), left), ("2", 0));
+    assert_eq!(listener.rest().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_one_message_waits_no_longer_than_a_turn_of_consumers_that_never_have_enough() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    world.publish(&queue, messages(0..20_000)).await;
+    let outbox = stafett_broker::queues::Outbox::new(usize::MAX);
+    let _greedy = queue.consume(spec(), outbox, 1).unwrap();
+    assert!(queue.take_one(true).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_outbox_holds_only_its_own_consumers() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
@@ -196,7 +224,7 @@ async fn a_restart_brings_back_what_is_unsettled_and_nothing_else() {
     let queue = world.declare("kept", durable()).await;
     world.declare("gone", Declare::default()).await;
     world.publish(&queue, messages(0..6)).await;
-    let transient = stafett_model::Message {
+    let transient = Message {
         persistent: false,
         ..message("transient")
     };
@@ -280,4 +308,23 @@ async fn looking_has_no_effect_and_moving_moves_once() {
             .enumerate()
             .all(|(number, body)| *body == number.to_string())
     );
+}
+
+#[test]
+fn what_is_published_in_bulk_fits_into_small_segments() {
+    let disk = SimulatedDisk::new();
+    let ready = on_disk(&disk, 1, async |broker, _| {
+        let world = World::of(broker);
+        let queue = world.declare("q", durable()).await;
+        for bytes in [100, 5_000, 40_000] {
+            let message = Message {
+                value: vec![b'x'; bytes].into(),
+                ..message("")
+            };
+            let count = 200_000 / bytes;
+            world.publish(&queue, std::iter::repeat_n(message, count)).await;
+        }
+        queue.counts().ready
+    });
+    assert_eq!(ready, Some(2000 + 40 + 5));
 }

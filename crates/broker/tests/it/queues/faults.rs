@@ -1,5 +1,5 @@
-//! The power goes at every change of the disk: no confirmed message is lost, no settled one comes back after its
-//! settlement was on disk, and order is kept.
+//! The power goes at every change of the disk: no confirmed message is lost, no settled one comes back after
+//! its settlement was on disk, and order is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

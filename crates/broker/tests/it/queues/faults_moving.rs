@@ -1,4 +1,5 @@
-//! The power goes at every change of the disk while messages move and die: each that was confirmed is in one queue, and in one only.
+//! The power goes at every change of the disk while messages move and die: each that was confirmed is in one
+//! queue, and in one only.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -464,6 +464,39 @@ async fn transient_messages_of_before_are_gone_after_a_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn transient_messages_that_come_while_those_of_before_are_looked_for_are_gone_after_the_next_start() {
+    let transient = |body: &str| Message {
+        persistent: false,
+        ..message(body)
+    };
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    world.publish(&queue, messages(0..8000)).await;
+    world.publish(&queue, [transient("before")]).await;
+    drop(queue);
+    let world = world.crash().await;
+    let queue = world.get("q").unwrap();
+    assert_eq!(queue.counts().ready, 8001, "nothing is looked through yet");
+    world.publish(&queue, [transient("meanwhile")]).await;
+    settle_down().await;
+    assert_eq!(queue.counts().ready, 8001);
+    // The whole state is stored on the way.
+    let mut listener = Listener::new(&queue, spec());
+    let got = listener.next(8001).await;
+    for (at, delivery) in got.iter().enumerate().filter(|(at, _)| at % 2 == 1) {
+        listener.settle(std::slice::from_ref(delivery), Settle::Complete);
+        if at % 200 == 1 {
+            pass(10).await;
+        }
+    }
+    pass(100).await;
+    drop((listener, queue));
+    let world = world.crash().await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 4000, "without the transient one");
+}
+
+#[tokio::test(start_paused = true)]
 async fn consumers_that_take_without_settling_leave_nothing_behind() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
@@ -483,4 +516,60 @@ async fn consumers_that_take_without_settling_leave_nothing_behind() {
     drop(listener);
     let world = world.restart().await;
     assert_eq!(world.ready("q"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_back_to_a_full_queue_makes_the_oldest_a_dead_letter_at_once() {
+    let world = World::new().await;
+    world.route_by_name();
+    let settings = QueueSettings {
+        length_max: Some(1),
+        dead_letter: Some(dead_to("dead")),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    world.declare("dead", durable()).await;
+    for round in 1..=5 {
+        world.publish(&queue, [message("first")]).await;
+        let (first, _) = queue.take_one(true).await.unwrap();
+        world.publish(&queue, [message("second")]).await;
+        queue.settle(&[(first.id, Settle::Requeue)]);
+        queue.buried().await;
+        assert_eq!((world.ready("q"), world.ready("dead")), (1, round));
+        let (second, _) = queue.take_one(false).await.unwrap();
+        assert_eq!(body(&second), "second");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_back_to_a_full_queue_with_its_last_consumer_is_not_kept_beyond_its_length() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        length_max: Some(3),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    let listener = Listener::new(&queue, spec());
+    world.publish(&queue, messages(0..10)).await;
+    settle_down().await;
+    assert_eq!(queue.counts().in_flight, 10);
+    drop(listener);
+    settle_down().await;
+    assert_eq!((queue.counts().in_flight, queue.counts().ready), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_looks_for_a_queue_uses_it() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        expires_ms: Some(1000),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    for _ in 0..5 {
+        pass(700).await;
+        world.broker.queues().use_now(&queue);
+    }
+    pass(1100).await;
+    assert!(world.get("q").is_none());
 }

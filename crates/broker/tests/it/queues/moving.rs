@@ -88,9 +88,11 @@ async fn a_target_that_is_deleted_in_the_middle_takes_nothing_more_with_it() {
     let (world, journal) = World::undecided().await;
     let (from, to) = pair(&world, durable()).await;
     world.publish(&from, messages(0..3000)).await;
-    journal.hold();
+    journal.hold_batches();
     let moving = world.broker.move_messages(&from, &to, 3000);
     until_held(&journal).await;
+    // The deletion waits behind the batch.
+    journal.hold();
     let queues = world.broker.queues();
     let (namespace, owner) = (Namespace::default(), queues.new_owner());
     let deleting = queues.delete(&namespace, "to", false, false, owner);
@@ -119,13 +121,9 @@ async fn a_full_disk_ends_a_move_and_nothing_is_lost_for_it() {
         world.publish(&from, messages(0..600)).await;
         settle_down().await;
         let ended = if refused_late {
-            journal.hold();
+            journal.hold_batches();
             let moving = world.broker.move_messages(&from, &to, 600);
             until_held(&journal).await;
-            // Marks of what is handed out come before the batches.
-            while journal.undecided() > 1 {
-                assert!(journal.commit(0));
-            }
             assert!(journal.refuse(0));
             journal.let_go();
             moving.await
@@ -177,7 +175,7 @@ async fn a_stop_ends_a_move_between_two_steps() {
     let (world, journal) = World::undecided().await;
     let (from, to) = pair(&world, durable()).await;
     world.publish(&from, messages(0..3000)).await;
-    journal.hold();
+    journal.hold_batches();
     let moving = world.broker.move_messages(&from, &to, 3000);
     until_held(&journal).await;
     let stopping = async { tokio::join!(moving, world.broker.finish_changes()).0 };
@@ -331,4 +329,27 @@ fn whatever_finds_room_on_a_disk_that_fills_up_a_message_is_in_one_of_two_queues
         left
     });
     assert_eq!(left.unwrap(), (0..published).collect::<Vec<_>>());
+}
+
+#[test]
+fn messages_that_do_not_fit_into_one_segment_together_move_one_part_after_the_other() {
+    const MESSAGES: u32 = 20;
+    let disk = SimulatedDisk::new();
+    let left = on_disk(&disk, 1, async |broker, _| {
+        let world = World::of(broker);
+        let (from, to) = pair(&world, durable()).await;
+        for number in 0..MESSAGES {
+            let large = message(&format!("{number} {}", "x".repeat(20_000)));
+            assert_eq!(world.try_publish(&from, [large]).await, [Appended::Stored]);
+        }
+        let ended = broker.move_messages(&from, &to, u64::MAX).await.unwrap();
+        assert_eq!(ended, moved(MESSAGES.into(), None));
+        bodies(&world, "to").await
+    });
+    let left: Vec<u32> = left
+        .unwrap()
+        .iter()
+        .map(|body| body.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(left, (0..MESSAGES).collect::<Vec<_>>());
 }

@@ -1,6 +1,7 @@
 //! A broker on a journal in memory, and what tests do with its queues.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::smallvec;
@@ -11,6 +12,9 @@ use stafett_broker::queues::{
 use stafett_broker::{Broker, BrokerSettings, Namespace};
 use stafett_journal::{MemoryJournal, UndecidedJournal};
 use stafett_model::Message;
+
+/// Nothing takes this long.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) struct World {
     pub(crate) journal: Arc<MemoryJournal>,
@@ -185,7 +189,8 @@ impl Listener {
             let mut runs = Vec::new();
             self.outbox.take(&mut runs, &mut self.events);
             if runs.is_empty() {
-                self.outbox.filled().await;
+                let filled = tokio::time::timeout(PATIENCE, self.outbox.filled()).await;
+                assert!(filled.is_ok(), "{} of {count} came", self.got.len());
             }
             for run in runs {
                 assert_eq!(run.token, 7);
@@ -217,7 +222,7 @@ impl Listener {
 /// Lets tasks run until they all wait, in paused time: a timer that is armed last fires last.
 pub(crate) async fn settle_down() {
     for _ in 0..4 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -8,9 +8,9 @@ use super::super::codec::{u32_of, usize_of};
 use super::super::index::Indexer;
 use super::super::position::{Position, SegmentId};
 use super::super::salvage::salvage;
-use super::super::scan::{Chain, EndReason, LaterMark, ScanEnd, first_group, scan};
+use super::super::scan::{Chain, EndReason, LaterMark, ScanEnd, ScannedFrame, first_group, scan};
 use super::super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
-use super::super::sidecar;
+use super::super::sidecar::Summary;
 use super::super::storage::{StorageFile, read_exact_at};
 use super::{OpenError, Recovery};
 
@@ -30,6 +30,9 @@ impl Recovery<'_> {
                 self.spares.push(role);
                 continue;
             };
+            if self.chain.is_none() {
+                self.check_first(*id, chain);
+            }
             let next = arrivals.get(index + 1..).unwrap_or_default();
             ended = self.read_arrival(&*file, *id, chain, next)?;
         }
@@ -43,13 +46,15 @@ impl Recovery<'_> {
             .collect();
         self.segments.retain(|segment| !removed.contains(&segment.id));
         self.rows.retain(|(id, _)| !removed.contains(id));
+        self.unlisted.retain(|it| !removed.contains(&it.summary.segment));
         for id in gone {
             self.drop_segment(FileRole::Segment(SegmentKind::Arrival, id))?;
         }
         Ok(())
     }
 
-    /// What the first group of an arrival segment follows; `None` if the file holds none.
+    /// Returns the position that the first group of an arrival segment follows; `None` if the file holds
+    /// none.
     fn start_of(
         &mut self,
         file: &dyn StorageFile,
@@ -74,9 +79,10 @@ impl Recovery<'_> {
                     first_group(file, id)?,
                     self.sidecars.contains(&(SegmentKind::Arrival, id)),
                 );
-                if first.is_none() && !known {
-                    let behind = self.later_mark(file, id, u32_of(SEGMENT_HEAD_BYTES), 0, None)?;
-                    let Some(chain) = self.chain.filter(|_| behind.is_some()) else {
+                if first.is_none() && !known && !self.expected.contains(&id) {
+                    let from = u32_of(SEGMENT_HEAD_BYTES);
+                    let behind = self.later(file, id, from, 0, None)?.has_whole(from, 0);
+                    let Some(chain) = self.chain.filter(|_| behind) else {
                         return Ok(None);
                     };
                     return Ok(Some(chain));
@@ -109,7 +115,7 @@ impl Recovery<'_> {
                 id,
                 kind: SegmentKind::Arrival,
             });
-            return Ok(false);
+            return self.is_last_of_believed(id, &summary, next);
         }
         self.report.scanned_segments += 1;
         let mut indexer = Indexer::new(id, chain);
@@ -118,10 +124,7 @@ impl Recovery<'_> {
         self.chain = Some(end.chain);
         self.write_unsynced_again(file, id, end.byte)?;
         file.sync()?;
-        let (summary, rows, entries) = indexer.finish();
-        let name = FileRole::Sidecar(SegmentKind::Arrival, id).name();
-        sidecar::write(&**self.storage, &name, summary, &rows, &entries)?;
-        self.rows.extend(rows.into_iter().map(|row| (id, row)));
+        self.list_arrival(indexer)?;
         self.segments.push(Segment {
             id,
             kind: SegmentKind::Arrival,
@@ -129,8 +132,45 @@ impl Recovery<'_> {
         Ok(is_last)
     }
 
-    /// Writes again what nobody knows to be synced. A sync that failed leaves pages that are seen but not on the disk, and
-    /// that no later sync would write: what has been read here would be gone after a loss of power.
+    /// Whether the journal ends in a segment whose sidecar is believed: nothing that follows it is there.
+    fn is_last_of_believed(
+        &mut self,
+        id: SegmentId,
+        summary: &Summary,
+        next: &[SegmentId],
+    ) -> Result<bool, OpenError> {
+        // Up to the checkpoint's position others may have been rewritten, and the checkpoint says which are
+        // there.
+        if id < self.from.segment || next.is_empty() {
+            return Ok(false);
+        }
+        let end = ScanEnd {
+            byte: summary.valid_bytes,
+            reason: EndReason::NoGroup,
+            chain: Chain {
+                sequence: summary.last_sequence,
+                checksum: summary.last_checksum,
+            },
+            run: None,
+        };
+        let at = Position {
+            segment: id,
+            byte: end.byte,
+        };
+        if !self.follows_any(end.chain, next)? && self.bridge(end.chain, next)? {
+            return Ok(false);
+        }
+        // Behind the end that the sidecar knows may lie a write that failed.
+        if self.damaged_below(None, &end, at, next)?.is_none() {
+            return self.ends_at(&end, at, next);
+        }
+        self.miss_behind(id);
+        Ok(false)
+    }
+
+    /// Writes again the part of a segment that is not known to be synced. A sync that failed leaves pages
+    /// that are seen but not on the disk, and that no later sync would write: what has been read here would
+    /// be gone after a loss of power.
     fn write_unsynced_again(&self, file: &dyn StorageFile, id: SegmentId, end: u32) -> io::Result<()> {
         let synced = self.highest_mark.max(self.from);
         let mut at = match synced.segment.cmp(&id) {
@@ -165,19 +205,16 @@ impl Recovery<'_> {
                     segment: id,
                     byte: group.byte + group.head.bytes,
                 };
-                for (number, frame) in (1..).zip(&group.frames) {
-                    let whole = indexer.frame(frame);
-                    self.replay(frame, id, end, number);
-                    if !whole {
-                        self.lose_batch(frame);
-                    }
-                }
+                self.take_appends(&group.frames, indexer, end, 1);
             })?;
             let at = Position {
                 segment: id,
                 byte: end.byte,
             };
-            let Some(mark) = self.damaged_below(file, &end, at, next)? else {
+            if !self.follows_any(end.chain, next)? && self.bridge(end.chain, next)? {
+                return Ok((end, false));
+            }
+            let Some(mark) = self.damaged_below(Some(file), &end, at, next)? else {
                 let is_last = self.ends_at(&end, at, next)?;
                 return Ok((end, is_last));
             };
@@ -185,15 +222,10 @@ impl Recovery<'_> {
             self.report.damaged_groups += 1;
             let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
             // Numbered behind whatever the group before held.
-            for (number, frame) in (1 << 31..).zip(&found.frames) {
-                let whole = indexer.frame(frame);
-                self.replay(frame, id, at, number);
-                if !whole {
-                    self.lose_batch(frame);
-                }
-            }
-            self.lose(&found.lost);
+            self.take_appends(&found.frames, indexer, at, 1 << 31);
+            self.lose(found.lost);
             self.suspect |= found.unknown;
+            self.has_holes |= found.unknown;
             match found.resume {
                 Some((byte, follows)) => (from, chain) = (byte, follows),
                 None => return Ok((end.past_damage(), false)),
@@ -201,56 +233,83 @@ impl Recovery<'_> {
         }
     }
 
-    /// The highest synced mark that groups of a segment carry that lie behind byte `from` and were written after `sequence`;
-    /// `None` if there is no such group.
-    fn later_mark(
+    /// Indexes and replays the appends of a group whose frames are sound. One that misses a chunk of a body
+    /// is lost as a whole.
+    fn take_appends(&mut self, frames: &[ScannedFrame], indexer: &mut Indexer, end: Position, number: u32) {
+        let numbered: Vec<_> = (number..).zip(frames).collect();
+        for append in numbered.chunk_by(|(_, frame), _| frame.head.more) {
+            // No short cut: each chunk has to be noted.
+            let missing = append
+                .iter()
+                .filter(|(_, frame)| !indexer.is_whole(frame))
+                .count();
+            for (number, frame) in append {
+                if missing == 0 {
+                    indexer.frame(frame);
+                    self.replay(frame, end.segment, end, *number);
+                } else {
+                    self.lose(frame.head.ranges());
+                }
+            }
+        }
+    }
+
+    /// Looks for groups of a segment from byte `from` on that were written after `sequence`.
+    fn later(
         &mut self,
         file: &dyn StorageFile,
         id: SegmentId,
         from: u32,
         sequence: u64,
         run: Option<u64>,
-    ) -> io::Result<Option<Position>> {
-        let known = self
-            .later
-            .get(&id)
-            .filter(|later| later.answers(from, sequence, run));
-        if let Some(later) = known {
-            return Ok(later.mark());
+    ) -> io::Result<LaterMark> {
+        let known = self.later.get(&id).copied();
+        if let Some(later) = known.filter(|later| later.answers(from, sequence, run)) {
+            return Ok(later);
         }
         let later = LaterMark::find(file, id, from, sequence, run)?;
         self.later.insert(id, later);
-        Ok(later.mark())
+        Ok(later)
     }
 
-    /// If the bad group at `at` had been durable, a position up to which everything had been.
+    /// If the bad group at `at` had been durable, a position up to which everything had been. Without a file,
+    /// nothing of its segment lies behind it.
     fn damaged_below(
         &mut self,
-        file: &dyn StorageFile,
+        file: Option<&dyn StorageFile>,
         end: &ScanEnd,
         at: Position,
         next: &[SegmentId],
     ) -> Result<Option<Position>, OpenError> {
-        let mut behind = self.later_mark(file, at.segment, at.byte, end.chain.sequence, end.run)?;
-        // The checkpoint knows how the journal went on behind it, and some of that may have been rewritten.
-        if at.segment < self.from.segment {
-            return Ok(behind.map(|_| self.from));
+        let sequence = end.chain.sequence;
+        let (mut behind, mut mark) = (false, None);
+        if let Some(file) = file {
+            let later = self.later(file, at.segment, at.byte, sequence, end.run)?;
+            (behind, mark) = (later.has_whole(at.byte, sequence), later.mark());
         }
-        if let Some(next_id) = next.first()
-            && self.follows(*next_id, end.chain)?
-        {
+        if self.follows_any(end.chain, next)? {
             return Ok(None);
         }
+        // The checkpoint knows how the journal went on behind it, and some of that may have been rewritten.
+        if at.segment < self.from.segment {
+            // A torn group, at which an earlier run ended, or the last one, damaged.
+            self.has_holes |= mark.is_some() && !behind;
+            return Ok(Some(self.from).filter(|_| behind));
+        }
+        mark = mark.max(Some(self.highest_mark)).max(Some(self.from));
         for id in next {
             let file = self.open_arrival(*id)?;
             let run = first_group(&*file, *id)?.map(|head| head.run);
             let from = u32_of(SEGMENT_HEAD_BYTES);
-            behind = behind.max(self.later_mark(&*file, *id, from, end.chain.sequence, run)?);
+            let later = self.later(&*file, *id, from, sequence, run)?;
+            behind |= later.has_whole(from, sequence);
+            mark = mark.max(later.mark());
         }
-        let mark = behind.unwrap_or_default().max(self.highest_mark).max(self.from);
-        // A program that is killed leaves no bad group before a good one. A machine that loses its power does.
-        let was_killed = behind.is_some() && self.meta.run.boot == self.boot;
-        Ok((mark > at || was_killed).then_some(mark))
+        // A program that is killed may leave a group that is cut short, and nothing behind it: only a group
+        // that was written to its end shows that the bad one was too. A machine that loses its power may keep
+        // any of what was not synced.
+        let was_killed = behind && self.meta.run.boot == self.boot;
+        Ok(mark.filter(|mark| *mark > at || was_killed))
     }
 
     /// Whether the journal ends at `at`, where no group had been durable.
@@ -258,9 +317,7 @@ impl Recovery<'_> {
         if at.segment < self.from.segment {
             return Ok(false);
         }
-        if let Some(next_id) = next.first()
-            && self.follows(*next_id, end.chain)?
-        {
+        if self.follows_any(end.chain, next)? {
             return Ok(false);
         }
         let mut torn = !matches!(end.reason, EndReason::NoGroup | EndReason::Stranger);
@@ -280,8 +337,16 @@ impl Recovery<'_> {
             .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)
     }
 
+    /// Whether the next arrival segment, if there is one, starts with what follows `chain`.
+    fn follows_any(&self, chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
+        match next.first() {
+            Some(id) => self.follows(*id, chain),
+            None => Ok(false),
+        }
+    }
+
     /// Whether an arrival segment starts with what follows `chain`.
-    fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
+    pub(super) fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
         let file = self.open_arrival(id)?;
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
         let got = file.read_at(&mut block, 0)?;

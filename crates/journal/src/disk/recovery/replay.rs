@@ -1,4 +1,4 @@
-//! What frames that the checkpoint may not cover change. Applying one again changes nothing.
+//! Replays the changes of frames that the checkpoint may not cover. Applying one again changes nothing.
 
 use std::sync::Arc;
 
@@ -55,22 +55,24 @@ impl Recovery<'_> {
                 continue;
             };
             let mut state = log.lock();
-            if self.suspect {
+            if self.suspect || self.newest_gone {
                 self.proven.insert(entry.log);
                 let next = state.next;
-                if entry.base > next {
+                if entry.base > next && self.suspect {
                     state.lose(next, entry.base);
+                } else if entry.base > next {
+                    self.gaps.push((entry.log, next, entry.base));
                 }
             }
             state.next = state.next.max(entry.end());
             if let Some(header) = &header
                 && let (1, Some(numbered)) = (frame.head.entries.len(), Numbered::of(header))
             {
-                state.producers.get_or_insert_default().note(
-                    numbered,
-                    entry.base,
-                    header.max_timestamp.max(0),
-                );
+                let now = self.now;
+                state
+                    .producers
+                    .get_or_insert_default()
+                    .note(numbered, entry.base, now);
             }
             self.dirty.insert(entry.log);
         }
@@ -90,6 +92,8 @@ impl Recovery<'_> {
                     self.logs
                         .entry(id)
                         .or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
+                    // It begins behind the damage, if there is any.
+                    self.proven.insert(id);
                     self.dirty.insert(id);
                 }
             }
@@ -153,24 +157,17 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes that the batch of a sound frame is not there: a part of it is damaged.
-    pub(super) fn lose_batch(&mut self, frame: &ScannedFrame) {
-        let lost: Vec<_> = frame
-            .head
-            .entries
-            .iter()
-            .map(|entry| (entry.log, entry.base, entry.end()))
-            .collect();
-        self.lose(&lost);
-    }
-
-    pub(super) fn lose(&mut self, lost: &[(LogId, Offset, Offset)]) {
+    /// Notes that ranges of logs are lost to damage.
+    pub(super) fn lose(&mut self, lost: impl IntoIterator<Item = (LogId, Offset, Offset)>) {
         for (id, from, to) in lost {
-            let Some(log) = self.logs.get(id) else { continue };
+            let Some(log) = self.logs.get(&id) else { continue };
             let mut state = log.lock();
-            state.lose(*from, *to);
-            state.next = state.next.max(*to);
-            self.dirty.insert(*id);
+            if to <= state.start {
+                continue;
+            }
+            state.lose(from, to);
+            state.next = state.next.max(to);
+            self.dirty.insert(id);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Entries {
 }
 
 /// Asks whether parts of frames are alive, those of one log after the other.
-pub(super) struct Alive<'a> {
+pub(crate) struct Alive<'a> {
     core: &'a Core,
     current: Option<(LogId, Option<Offset>)>,
 }
@@ -144,12 +144,12 @@ impl Entries {
 }
 
 impl<'a> Alive<'a> {
-    pub(super) fn new(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Core) -> Self {
         Self { core, current: None }
     }
 
     /// Whether something of a log that ends there is still readable.
-    pub(super) fn is(&mut self, log: LogId, end: Offset) -> bool {
+    pub(crate) fn is(&mut self, log: LogId, end: Offset) -> bool {
         let start = match self.current {
             Some((known, start)) if known == log => start,
             _ => {
@@ -180,7 +180,7 @@ mod tests {
             first_sequence: 1,
             last_sequence: 1,
             last_checksum: 0,
-            max_timestamp: 0,
+            date: 0,
             control_bytes: 0,
             runs: 0,
         };
@@ -208,7 +208,8 @@ mod tests {
         }
     }
 
-    /// Programs before this one copied a frame with all of its entries into each segment that held one of its logs.
+    /// Programs before this one copied a frame with all of its entries into each segment that held one of its
+    /// logs.
     #[test]
     fn what_an_old_segment_was_not_made_for_lies_in_another() {
         let place = |log, base| (LogId(log), Offset(base));

@@ -1,9 +1,11 @@
-//! A merge: the live frames of some segments, copied into new ones, so that what is read together lies together.
+//! A merge: the live frames of some segments, copied into new ones, so that what is read together lies
+//! together.
 //!
-//! First come the logs that share frames (`ties`), then all others, in the order of their logs and offsets; of these the
-//! indexes of the inputs are merged as streams, so that memory does not grow with them. Each frame's checksums are verified,
-//! and it is stored with those of its parts alone that are alive and lie here: what a frame says of logs is what its
-//! segment holds of them. The offsets of a log never lie in two segments by turns.
+//! First come the logs that share frames (`ties`), then all others, in the order of their logs and offsets;
+//! of these the indexes of the inputs are merged as streams, so that memory does not grow with them. Each
+//! frame's checksums are verified, and it is stored with those of its parts alone that are alive and lie
+//! here: what a frame says of logs is what its segment holds of them. The offsets of a log never lie in two
+//! segments by turns.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -48,8 +50,8 @@ pub(crate) struct Merged {
     pub(crate) logs: Vec<(LogId, Offset, u64)>,
 }
 
-/// Copies the live frames of `inputs` into new sorted segments, which are whole and synced when this returns, but not
-/// in force. What was begun and not finished is removed.
+/// Copies the live frames of `inputs` into new sorted segments, which are whole and synced when this returns,
+/// but not in force. What was begun and not finished is removed.
 pub(crate) fn merge(core: &Core, inputs: &[SegmentId]) -> Result<Vec<Merged>, MergeError> {
     let inputs: Vec<_> = inputs
         .iter()
@@ -131,7 +133,8 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Copies a frame with those of its parts that are wanted, a batch that is cut in one piece. False if none is.
+    /// Copies a frame with those of its parts that are wanted, a batch that is cut in one piece. False if
+    /// none is.
     fn copy(
         &mut self,
         input: &Input,

@@ -1,8 +1,10 @@
-//! Rewriting: arrival segments, in which the batches of many logs lie mixed, become sorted segments, in which each log
-//! lies in long runs; what is dead is left behind; and segments that hold nothing alive are used again.
+//! Rewriting: arrival segments, in which the batches of many logs lie mixed, become sorted segments, in which
+//! each log lies in long runs; what is dead is left behind; and segments that hold nothing alive are used
+//! again.
 //!
-//! `policy` decides what to do from a few numbers per segment, `merge` does it (it reads `input`s, `ties` says which logs
-//! lie together, `output` writes), `retire` swaps the result in and lets go of what it replaces. It can be interrupted anywhere: what it writes comes into force by one control frame.
+//! `policy` decides what to do from a few numbers per segment, `merge` does it (it reads `input`s, `ties`
+//! says which logs lie together, `output` writes), `retire` swaps the result in and lets go of what it
+//! replaces. It can be interrupted anywhere: what it writes comes into force by one control frame.
 
 mod input;
 mod merge;
@@ -18,6 +20,7 @@ use super::core::Core;
 use super::position::SegmentId;
 use super::scrub::Scrubber;
 
+pub(crate) use self::input::Alive;
 use self::policy::Plan;
 pub use self::policy::RewritePolicy;
 pub(crate) use self::retire::Retiring;
@@ -25,6 +28,9 @@ pub(crate) use self::stats::Statistics;
 
 /// How often the rewriter looks whether there is something to do.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Segments that one control frame lets go of: it has to fit into the smallest segment.
+const RECYCLED_AT_ONCE: usize = 1024;
 
 /// Rewrites until the journal is closed.
 pub(crate) fn run(core: &Core) {
@@ -53,14 +59,18 @@ impl Rewriter {
         self.statistics.show(core);
         let covered = core.checkpointed();
         let segments = self.statistics.segments(core, covered, &self.damaged);
-        let Some(plan) = core.settings.rewrite.plan(&segments, core.now_ms()) else {
+        let is_short = core.pool.shortage().is_short();
+        let Some(plan) = core.settings.rewrite.plan(&segments, core.now_ms(), is_short) else {
             return false;
         };
         if core.has_failed() || core.rewriting.is_closed() {
             return false;
         }
         let (inputs, outputs) = match plan {
-            Plan::Recycle(dead) => (dead, Vec::new()),
+            Plan::Recycle(mut dead) => {
+                dead.truncate(RECYCLED_AT_ONCE);
+                (dead, Vec::new())
+            }
             Plan::Merge(inputs) => match merge::merge(core, &inputs) {
                 Ok(outputs) => (inputs, outputs),
                 Err(merge::MergeError::Stopped) => return false,
@@ -83,5 +93,18 @@ impl Rewriter {
         self.statistics.forget(&inputs);
         self.retiring.release(core);
         swapped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::control::Control;
+    use super::*;
+
+    #[test]
+    fn what_one_frame_lets_go_of_fits_into_the_smallest_segment() {
+        let (added, removed) = (Vec::new(), vec![SegmentId(u32::MAX); RECYCLED_AT_ONCE]);
+        let body = Control::Segments { added, removed }.encode();
+        assert!(body.len() < 8 << 10, "{} bytes", body.len());
     }
 }

@@ -92,7 +92,7 @@ impl<'a> Output<'a> {
         writing.file.sync()?;
         // Space that a sorted segment took and did not fill goes back.
         writing.file.set_bytes(writing.at.into())?;
-        let latest = writing.index.iter().map(|entry| entry.max_timestamp).max();
+        let latest = writing.index.iter().map(|entry| entry.date).max();
         let summary = Summary {
             segment: id,
             valid_bytes: writing.at,
@@ -101,7 +101,7 @@ impl<'a> Output<'a> {
             first_sequence: 1,
             last_sequence: writing.sequence,
             last_checksum: writing.previous,
-            max_timestamp: latest.unwrap_or(i64::MIN),
+            date: latest.unwrap_or(i64::MIN),
             control_bytes: 0,
             runs,
         };
@@ -142,15 +142,20 @@ impl<'a> Output<'a> {
             .copied()
             .chain(self.active.as_ref().map(|it| it.id));
         for id in ids {
-            for role in [
-                FileRole::Segment(SegmentKind::Sorted, id),
-                FileRole::Sidecar(SegmentKind::Sorted, id),
-            ] {
-                self.core.files.forget(role);
-                // A file that is not there, or stays, is removed at the next start.
-                let _ = self.core.storage.remove(&role.name());
-            }
+            remove(self.core, id);
         }
+    }
+}
+
+/// Removes a sorted segment that is not in force.
+pub(super) fn remove(core: &Core, id: SegmentId) {
+    for role in [
+        FileRole::Segment(SegmentKind::Sorted, id),
+        FileRole::Sidecar(SegmentKind::Sorted, id),
+    ] {
+        core.files.forget(role);
+        // A file that is not there, or stays, is removed at the next start.
+        let _ = core.storage.remove(&role.name());
     }
 }
 

@@ -55,8 +55,9 @@ impl Default for RewritePolicy {
 }
 
 impl RewritePolicy {
-    /// The next thing to do with `segments`, which are sorted by id.
-    pub(crate) fn plan(&self, segments: &[SegmentView], now: i64) -> Option<Plan> {
+    /// The next thing to do with `segments`, which are sorted by id. While space is short, nothing dead is
+    /// tolerated.
+    pub(crate) fn plan(&self, segments: &[SegmentView], now: i64, is_short: bool) -> Option<Plan> {
         let dead: Vec<_> = segments
             .iter()
             .filter(|it| it.free && it.dead_bytes >= it.bytes)
@@ -66,12 +67,12 @@ impl RewritePolicy {
             return Some(Plan::Recycle(dead));
         }
         self.merge_arrivals(segments, now)
-            .or_else(|| self.compact(segments))
+            .or_else(|| self.compact(segments, is_short))
             .map(Plan::Merge)
     }
 
-    /// The oldest stretch of arrival segments that is worth a merge. A merge takes neighbours only, so that the
-    /// offsets of a log stay in one piece.
+    /// The oldest stretch of arrival segments that is worth a merge. A merge takes neighbours only, so that
+    /// the offsets of a log stay in one piece.
     fn merge_arrivals(&self, segments: &[SegmentView], now: i64) -> Option<Vec<SegmentId>> {
         let arrivals: Vec<_> = segments
             .iter()
@@ -104,25 +105,33 @@ impl RewritePolicy {
         (pressed && stretch.len() > 1).then_some(stretch)
     }
 
-    /// The segment with the largest dead part, if there is too much that is dead. Of the arrival segments, only the
-    /// oldest may leave alone: those on both sides of another would count as neighbours, and a merge of them would put
-    /// offsets from both sides of it into one segment.
-    fn compact(&self, segments: &[SegmentView]) -> Option<Vec<SegmentId>> {
+    /// The segment with the largest dead part, if there is too much that is dead. Of the arrival segments,
+    /// only the oldest may leave alone: those on both sides of another would count as neighbours, and a merge
+    /// of them would put offsets from both sides of it into one segment.
+    fn compact(&self, segments: &[SegmentView], is_short: bool) -> Option<Vec<SegmentId>> {
         let dead: u64 = segments.iter().map(|it| it.dead_bytes).sum();
         let live: u64 = segments
             .iter()
             .map(|it| it.bytes.saturating_sub(it.dead_bytes))
             .sum();
-        if dead <= live / 2 + self.dead_bytes_tolerated {
+        if !is_short && dead <= live / 2 + self.dead_bytes_tolerated {
             return None;
         }
         let oldest = segments.iter().find(|it| it.kind == SegmentKind::Arrival);
+        let is_worth = |it: &&SegmentView| it.dead_bytes.saturating_mul(4) >= it.bytes;
         let worst = segments
             .iter()
             .filter(|it| it.free && it.bytes > 0)
             .filter(|it| it.kind == SegmentKind::Sorted || oldest.is_some_and(|oldest| oldest.id == it.id))
             .max_by_key(|it| it.dead_bytes.saturating_mul(1000) / it.bytes)?;
-        (worst.dead_bytes.saturating_mul(4) >= worst.bytes).then(|| vec![worst.id])
+        if is_worth(&worst) {
+            return Some(vec![worst.id]);
+        }
+        // One that is alive keeps those behind it from being looked at.
+        let is_behind = |it: &&SegmentView| it.kind == SegmentKind::Arrival && it.free && it.bytes > 0;
+        let is_in_the_way = is_short && segments.iter().filter(is_behind).any(|it| is_worth(&it));
+        let oldest = oldest.filter(|it| it.free && is_in_the_way);
+        oldest.map(|it| vec![it.id])
     }
 
     fn is_mixed(&self, segment: &SegmentView) -> bool {
@@ -165,31 +174,40 @@ mod tests {
     #[test]
     fn enough_old_neighbours_are_merged_and_fewer_are_not() {
         let segments: Vec<_> = (1..=4).map(mixed).collect();
-        assert_eq!(policy().plan(&segments, 100_000), Some(Plan::Merge(ids(1..=4))));
-        assert_eq!(policy().plan(&segments[..3], 100_000), None);
-        assert_eq!(policy().plan(&segments, 10_000), None, "they are young");
+        assert_eq!(
+            policy().plan(&segments, 100_000, false),
+            Some(Plan::Merge(ids(1..=4)))
+        );
+        assert_eq!(policy().plan(&segments[..3], 100_000, false), None);
+        assert_eq!(policy().plan(&segments, 10_000, false), None, "they are young");
     }
 
     #[test]
     fn long_runs_are_left_alone_and_part_the_stretch() {
         let mut segments: Vec<_> = (1..=7).map(mixed).collect();
         segments[2].runs = 3;
-        assert_eq!(policy().plan(&segments, 100_000), Some(Plan::Merge(ids(4..=7))));
+        assert_eq!(
+            policy().plan(&segments, 100_000, false),
+            Some(Plan::Merge(ids(4..=7)))
+        );
         segments[5].free = false;
-        assert_eq!(policy().plan(&segments, 100_000), None);
+        assert_eq!(policy().plan(&segments, 100_000, false), None);
     }
 
     #[test]
     fn too_many_arrivals_are_merged_though_they_are_young() {
         let segments: Vec<_> = (1..=9).map(mixed).collect();
-        assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids(1..=4))));
+        assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids(1..=4))));
     }
 
     #[test]
     fn dead_segments_are_recycled_first() {
         let mut segments: Vec<_> = (1..=4).map(mixed).collect();
         segments[1].dead_bytes = segments[1].bytes;
-        assert_eq!(policy().plan(&segments, 100_000), Some(Plan::Recycle(ids([2]))));
+        assert_eq!(
+            policy().plan(&segments, 100_000, false),
+            Some(Plan::Recycle(ids([2])))
+        );
     }
 
     #[test]
@@ -200,9 +218,9 @@ mod tests {
             segment.dead_bytes = 40 * MIB;
         }
         segments[2].dead_bytes = 60 * MIB;
-        assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids([3]))));
+        assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids([3]))));
         segments.truncate(1);
-        assert_eq!(policy().plan(&segments, 0), None, "a little is tolerated");
+        assert_eq!(policy().plan(&segments, 0, false), None, "a little is tolerated");
     }
 
     #[test]
@@ -211,6 +229,25 @@ mod tests {
         for (segment, dead) in segments.iter_mut().zip([30, 60, 50]) {
             segment.dead_bytes = dead * MIB;
         }
-        assert_eq!(policy().plan(&segments, 0), Some(Plan::Merge(ids([1]))));
+        assert_eq!(policy().plan(&segments, 0, false), Some(Plan::Merge(ids([1]))));
+    }
+
+    #[test]
+    fn while_space_is_short_nothing_dead_is_tolerated() {
+        let mut segments: Vec<_> = (1..=3).map(mixed).collect();
+        for (segment, dead) in segments.iter_mut().zip([1, 20, 1]) {
+            segment.dead_bytes = dead * MIB;
+        }
+        assert_eq!(policy().plan(&segments, 0, false), None);
+        // The oldest goes out of the way of the next.
+        assert_eq!(policy().plan(&segments, 0, true), Some(Plan::Merge(ids([1]))));
+        segments[0].kind = SegmentKind::Sorted;
+        assert_eq!(policy().plan(&segments, 0, true), Some(Plan::Merge(ids([2]))));
+        segments[1] = SegmentView {
+            kind: SegmentKind::Sorted,
+            dead_bytes: 0,
+            ..segments[1]
+        };
+        assert_eq!(policy().plan(&segments, 0, true), None);
     }
 }

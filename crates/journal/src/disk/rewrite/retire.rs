@@ -12,13 +12,15 @@ use super::super::log::RunRef;
 use super::super::position::SegmentId;
 use super::super::segment::Segment;
 use super::merge::Merged;
+use super::output::remove;
 
 /// Segments that are replaced, but that somebody may still be reading.
 #[derive(Debug, Default)]
 pub(crate) struct Retiring(Vec<Arc<Segment>>);
 
 impl Retiring {
-    /// Puts `merged` in the place of `inputs`. One durable control frame decides; then every log learns of it.
+    /// Puts `merged` in the place of `inputs`. One durable control frame decides; then every log learns of
+    /// it.
     pub(crate) fn swap(&mut self, core: &Core, inputs: &[SegmentId], merged: Vec<Merged>) -> bool {
         let _turn = core.checkpoint.turn();
         let added = merged.iter().map(|it| it.segment.id).collect();
@@ -29,6 +31,12 @@ impl Retiring {
                 removed: inputs.to_vec(),
             },
         ) {
+            // What was not even staged never comes into force, and takes space.
+            if !core.has_failed() && !core.queue.is_closed() {
+                for output in &merged {
+                    remove(core, output.segment.id);
+                }
+            }
             return false;
         }
         let mut runs: HashMap<LogId, Vec<RunRef>> = HashMap::new();
@@ -70,23 +78,38 @@ impl Retiring {
             return;
         }
         let _turn = core.checkpoint.turn();
+        let mut gone = Vec::new();
         self.0.retain_mut(|segment| {
             if Arc::strong_count(segment) > 1 {
                 return true;
             }
             match let_go(core, segment) {
-                Ok(()) => core.pending().segments_forgotten.push(segment.id),
-                Err(error) => tracing::warn!(%error, segment = segment.id.0, "a dead segment stays"),
+                Ok(()) => gone.push(segment.id),
+                Err(error) => {
+                    tracing::warn!(%error, segment = segment.id.0, "a dead segment stays for now");
+                    return true;
+                }
             }
             false
         });
+        // A name that could come back after a loss of power is one that the checkpoint still has to know as
+        // replaced.
+        if !gone.is_empty() && core.storage.sync_names().is_ok() {
+            core.pending().segments_forgotten.extend(gone);
+        }
     }
 }
 
 fn let_go(core: &Core, segment: &Segment) -> std::io::Result<()> {
     core.files.forget(segment.role());
     core.files.forget(segment.sidecar_role());
-    core.storage.remove(&segment.sidecar_role().name())?;
-    core.pool.recycle(segment.role())?;
+    // What is gone already needs no removing: an earlier try got so far, or there never was a sidecar.
+    let is_done = |done: std::io::Result<()>| match done {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
+    is_done(core.storage.remove(&segment.sidecar_role().name()))?;
+    is_done(core.pool.recycle(segment.role()).map(drop))?;
+    core.chores.dead().remove(&segment.id);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What of each sealed segment is alive: computed from the rows of its sidecar and the starts of its logs.
 //!
-//! Where logs share frames, rows say too much: the bytes of a frame stand in several, and it is dead only when all of its
-//! logs are done with it. Then the frames themselves are looked at, but not each time that something is freed.
+//! Where logs share frames, rows say too much: the bytes of a frame stand in several, and it is dead only
+//! when all of its logs are done with it. Then the frames themselves are looked at, but not each time that
+//! something is freed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +46,10 @@ impl Statistics {
                 continue;
             }
             let before = self.known.get(&segment.id);
+            if core.chores.dead().contains(&segment.id) {
+                self.known.insert(segment.id, Known::dead(core, &segment));
+                continue;
+            }
             match measure(core, &segment, before) {
                 Ok(known) => {
                     self.known.insert(segment.id, known);
@@ -96,6 +101,21 @@ impl Statistics {
     }
 }
 
+impl Known {
+    /// A segment without a sidecar, in which nothing is alive.
+    fn dead(core: &Core, segment: &Segment) -> Self {
+        let bytes = u64::from(core.settings.segment_bytes);
+        Self {
+            kind: segment.kind,
+            bytes,
+            dead_bytes: bytes,
+            runs: 0,
+            sealed_at: core.now_ms(),
+            looked_at: None,
+        }
+    }
+}
+
 fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Known, SidecarError> {
     let file = core.files.get(segment.sidecar_role())?;
     let sidecar = Sidecar::open(&*file, segment.id)?;
@@ -115,7 +135,9 @@ fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Kno
     };
     let looked_at = before.and_then(|before| Some((before.looked_at?, before.dead_bytes)));
     let (dead_bytes, looked_at) = match looked_at {
-        _ if all <= batches || dead == 0 || dead == all => (control + by_rows, None),
+        // Otherwise a frame that is dead in part may be the whole: its share of a row is not gained by a
+        // merge.
+        _ if dead == 0 || dead == all => (control + by_rows, None),
         Some((then, known)) if by_rows.abs_diff(then) < batches / LOOKS_MAX => (known, Some(then)),
         _ => {
             let frames = dead_frames(core, EntryCursor::new(Arc::clone(&file), sidecar.summary))?;

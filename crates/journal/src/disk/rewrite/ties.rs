@@ -1,13 +1,14 @@
 //! Which logs lie together in what a merge writes: those that share much of what they hold.
 //!
-//! A batch that several logs got lies once on the disk, and a merge should not change that. So logs are *tied* by the
-//! frames that they share, and everything that logs hold that are tied to each other, in one step or in several, lies in
-//! the order in which it arrived, each frame once. The offsets of each log rise on the way, so they lie in one piece per
-//! segment, as everywhere.
+//! A batch that several logs got lies once on the disk, and a merge should not change that. So logs are
+//! *tied* by the frames that they share, and everything that logs hold that are tied to each other, in one
+//! step or in several, lies in the order in which it arrived, each frame once. The offsets of each log rise
+//! on the way, so they lie in one piece per segment, as everywhere.
 //!
-//! A log that shares at most an eighth of its bytes is not tied by that: a notice to all queues should not bring their
-//! messages into one heap. It lies alone, and has copies of the frames that it shares, each with its own part only. So a merge
-//! writes at most an eighth more than it would if everything that is shared were tied.
+//! A log that shares at most an eighth of its bytes is not tied by that: a notice to all queues should not
+//! bring their messages into one heap. It lies alone, and has copies of the frames that it shares, each with
+//! its own part only. So a merge writes at most an eighth more than it would if everything that is shared
+//! were tied.
 
 use std::collections::HashMap;
 

@@ -96,8 +96,8 @@ fn nothing_acknowledged_is_lost_when_the_disk_breaks_for_good() {
     every_change(Effect::Broken, 3);
 }
 
-/// A sync that failed leaves pages that programs still see and that nobody will write: what a recovery took for good out of
-/// them has to be on the disk all the same.
+/// A sync that failed leaves pages that programs still see and that nobody will write: what a recovery took
+/// for good out of them has to be on the disk all the same.
 #[test]
 fn what_a_recovery_after_a_failed_sync_found_survives_a_loss_of_power() {
     let mut failed = 0;

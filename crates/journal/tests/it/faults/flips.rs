@@ -1,4 +1,5 @@
-//! Single bits turn over while the program is stopped. What is read afterwards is right, or the damage is named.
+//! Single bits turn over while the program is stopped. What is read afterwards is right, or the damage is
+//! named.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,12 +15,12 @@ use crate::support::{batch, more, read, seen};
 
 /// How the program was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Closed,
     Killed,
 }
 
-fn played(end: End) -> (SimulatedDisk, Ledger) {
+pub(super) fn played(end: End) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new();
     let mut run = Run::start(&disk).unwrap();
     script::play(&mut run);
@@ -106,7 +107,7 @@ fn check(disk: &SimulatedDisk, ledger: &Ledger, end: End) -> bool {
 }
 
 /// Logs take appends behind all that they gave out, unless nobody knows how far they went.
-fn goes_on(journal: &DiskJournal, ledger: &Ledger) {
+pub(super) fn goes_on(journal: &DiskJournal, ledger: &Ledger) {
     for id in ledger.logs() {
         let Some(bounds) = journal.bounds(*id) else {
             continue;
@@ -158,7 +159,7 @@ fn compare(journal: &DiskJournal, ledger: &Ledger, end: End) -> Named {
 fn look(journal: &DiskJournal, ledger: &Ledger) -> (Named, Holding) {
     let report = journal.report();
     let mut named = Named {
-        something: report.torn || report.damaged_groups > 0,
+        something: report.torn || report.damaged_groups > 0 || !report.missing_segments.is_empty(),
         logs: BTreeSet::new(),
     };
     named.logs.extend(report.damaged.iter().map(|(log, _, _)| *log));
@@ -183,7 +184,7 @@ fn look(journal: &DiskJournal, ledger: &Ledger) -> (Named, Holding) {
 }
 
 /// What can be read of a log around what is damaged in it.
-fn salvaged(journal: &DiskJournal, id: LogId) -> Option<(LogId, super::ledger::HeldLog)> {
+pub(super) fn salvaged(journal: &DiskJournal, id: LogId) -> Option<(LogId, super::ledger::HeldLog)> {
     let bounds = journal.bounds(id)?;
     let mut log = super::ledger::HeldLog::new(stafett_model::Durability::Sync);
     (log.start, log.next) = (bounds.start.0, bounds.end.0);

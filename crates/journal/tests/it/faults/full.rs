@@ -1,5 +1,7 @@
 //! The disk is full: appends are refused, and everything that frees space goes on.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::simulated::SimulatedDisk;
@@ -8,22 +10,26 @@ use stafett_journal::{
 };
 use stafett_model::{Durability, LogId, Offset};
 
-use super::ledger::Holding;
-use super::run::{put, settings};
-use crate::support::{batch, read_all};
+use super::ledger::{Holding, Kept};
+use super::run::{delta, put, remove, settings};
+use crate::support::{Seen, batch, more, read_all};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 /// What stays free for sidecars, checkpoints and rewriting.
 const FREE_BYTES: u64 = 512 << 10;
-const CAPACITY_BYTES: u64 = FREE_BYTES + (4 << 20);
+pub(super) const CAPACITY_BYTES: u64 = FREE_BYTES + (4 << 20);
 
-fn open(disk: &SimulatedDisk, boots: u8) -> DiskJournal {
+pub(super) fn open(disk: &SimulatedDisk, boots: u8) -> DiskJournal {
     let rewrite = RewritePolicy {
         young: std::time::Duration::ZERO,
         merge_bytes: 64 << 10,
         dead_bytes_tolerated: 0,
         ..RewritePolicy::default()
     };
+    open_with(disk, boots, rewrite)
+}
+
+fn open_with(disk: &SimulatedDisk, boots: u8, rewrite: RewritePolicy) -> DiskJournal {
     let settings = Settings {
         segment_bytes: SEGMENT_BYTES,
         disk_free_bytes_min: FREE_BYTES,
@@ -31,10 +37,11 @@ fn open(disk: &SimulatedDisk, boots: u8) -> DiskJournal {
         rewrite_bytes_per_second: u64::MAX,
         ..settings(boots)
     };
-    DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap()
+    let opened = DiskJournal::open_on(disk.storage(), settings, Metrics::new());
+    opened.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn append(journal: &DiskJournal, append: Append) -> Outcome {
+pub(super) fn append(journal: &DiskJournal, append: Append) -> Outcome {
     let ticket = journal.append(vec![append]);
     journal.pump();
     ticket.wait().remove(0)
@@ -46,7 +53,7 @@ fn committed(journal: &DiskJournal, frame: Frame) {
     assert_eq!(journal.failure(), None);
 }
 
-fn create(journal: &DiskJournal, durability: Durability) -> LogId {
+pub(super) fn create(journal: &DiskJournal, durability: Durability) -> LogId {
     let first = journal.allocate(1);
     let spec = LogSpec {
         durability,
@@ -63,7 +70,7 @@ fn create(journal: &DiskJournal, durability: Durability) -> LogId {
     first
 }
 
-fn body(bytes: usize) -> Bytes {
+pub(super) fn body(bytes: usize) -> Bytes {
     batch(&[&"x".repeat(bytes)])
 }
 
@@ -194,6 +201,37 @@ fn truncation_and_deletion_free_space_on_a_full_disk() {
     assert!(fill(&journal, kept, 2000) > first / 2);
 }
 
+/// Every segment keeps something alive, so none is dead as a whole, and all that is dead is less than is
+/// tolerated.
+#[test]
+fn a_disk_that_is_full_of_dead_bytes_is_freed_however_many_are_tolerated() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity_bytes(CAPACITY_BYTES);
+    let journal = open_with(&disk, 1, RewritePolicy::default());
+    let (kept, gone) = (
+        create(&journal, Durability::Sync),
+        create(&journal, Durability::Sync),
+    );
+    let mut first = 0;
+    while append(&journal, Append::batch(gone, body(2000))) != Outcome::Refused(Refusal::DiskFull) {
+        first += 1;
+        if first % 10 == 0 {
+            append(&journal, Append::batch(kept, body(500)));
+        }
+    }
+    let kept_before = read_all(&journal, kept, 50_000).unwrap();
+    let before = Offset(first);
+    committed(&journal, Frame::Truncate { log: gone, before });
+    journal.checkpoint();
+    while journal.rewrite() > 0 {
+        journal.pump();
+        journal.checkpoint();
+    }
+    let more = fill(&journal, gone, 2000);
+    assert!(more > first / 2, "{more} batches found room of {first}");
+    assert_eq!(read_all(&journal, kept, 50_000).unwrap(), kept_before);
+}
+
 #[test]
 fn a_staged_append_never_meets_a_full_disk() {
     for bytes in [
@@ -252,4 +290,262 @@ fn a_full_disk_can_be_opened_again_and_again() {
         disk.kill();
     }
     assert!(disk.used_bytes() < CAPACITY_BYTES + u64::from(SEGMENT_BYTES));
+}
+
+fn put_of(key: &str) -> Append {
+    Append::state([Frame::State(put(3, key, &"c".repeat(200)))], StateWait::Synced)
+}
+
+fn settling() -> Append {
+    Append {
+        frees_space: true,
+        ..Append::state(
+            [Frame::State(delta(4, "queue", &"s".repeat(100)))],
+            StateWait::Written,
+        )
+    }
+}
+
+fn truncating(log: LogId, before: u64) -> Append {
+    let before = Offset(before);
+    Append::state([Frame::Truncate { log, before }], StateWait::Synced)
+}
+
+/// Repeats an append until it is refused; returns how often it was not.
+fn use_up(journal: &DiskJournal, next: impl Fn(usize) -> Append) -> usize {
+    for count in 0..10_000 {
+        match append(journal, next(count)) {
+            Outcome::Committed(_) => {}
+            Outcome::Refused(Refusal::DiskFull) => return count,
+            other => panic!("{other:?} {:?}", journal.failure()),
+        }
+    }
+    panic!("the disk never fills up");
+}
+
+#[test]
+fn settlements_and_deletions_find_the_space_that_other_state_leaves_them() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity_bytes(CAPACITY_BYTES);
+    let journal = open(&disk, 1);
+    let log = create(&journal, Durability::Sync);
+    let count = fill(&journal, log, 900);
+    assert!(use_up(&journal, |n| put_of(&n.to_string())) > 50);
+    let settled = use_up(&journal, |_| settling());
+    assert!(settled > 150, "{settled} settlements found space");
+    for before in 1..20 {
+        let outcome = append(&journal, truncating(log, before));
+        assert!(
+            matches!(outcome, Outcome::Committed(_)),
+            "{outcome:?} at {before}"
+        );
+    }
+    let tombstone = Append::state([Frame::State(remove(3, "0"))], StateWait::Synced);
+    assert!(matches!(append(&journal, tombstone), Outcome::Committed(_)));
+    // Refused ones use nothing up, and what frees the most comes through.
+    committed(&journal, Frame::DeleteLogs { first: log, count: 1 });
+    journal.checkpoint();
+    assert!(journal.rewrite() > 0);
+    journal.pump();
+    let again = create(&journal, Durability::Sync);
+    assert!(fill(&journal, again, 900) > count / 2);
+    assert_eq!(journal.failure(), None);
+    let state = {
+        drop(journal);
+        disk.kill();
+        Holding::state_of(&open(&disk, 1)).unwrap()
+    };
+    assert_eq!(state[&(4, "queue".to_owned())].1.len(), settled);
+}
+
+#[test]
+fn what_is_left_of_the_segment_that_is_written_is_for_what_frees_space() {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity_bytes(CAPACITY_BYTES);
+    let journal = open(&disk, 1);
+    let log = create(&journal, Durability::Sync);
+    fill(&journal, log, 900);
+    use_up(&journal, |n| put_of(&n.to_string()));
+    use_up(&journal, |_| settling());
+    let tickets: Vec<_> = (1..10_000)
+        .map(|before| journal.append(vec![truncating(log, before)]))
+        .collect();
+    journal.pump();
+    // What was taken is written, and what was not is refused: nothing in between.
+    assert_eq!(journal.failure(), None);
+    let outcomes = tickets.into_iter().map(|ticket| ticket.wait().remove(0));
+    let taken = outcomes.filter(|it| matches!(it, Outcome::Committed(_))).count();
+    assert!((10..9999).contains(&taken), "{taken} truncations");
+}
+
+/// Everything that a journal holds of a log and of state.
+pub(super) type Held = (Vec<Seen>, BTreeMap<(u16, String), Kept>);
+
+/// Says little of what differs, as there is much of it.
+fn assert_held(journal: &DiskJournal, log: LogId, expected: &Held, what: &str) {
+    let (records, state) = held(journal, log);
+    assert!(
+        records == expected.0,
+        "{} of {} records: {what}",
+        records.len(),
+        expected.0.len()
+    );
+    let sizes = |state: &BTreeMap<_, Kept>| {
+        (
+            state.len(),
+            state.values().map(|kept| kept.1.len()).sum::<usize>(),
+        )
+    };
+    assert!(
+        state == expected.1,
+        "{:?} of {:?}: {what}",
+        sizes(&state),
+        sizes(&expected.1)
+    );
+}
+
+fn held(journal: &DiskJournal, log: LogId) -> Held {
+    (
+        read_all(journal, log, 50_000).unwrap(),
+        Holding::state_of(journal).unwrap(),
+    )
+}
+
+/// A disk on which a program was killed when nothing found space any more, and what it held.
+pub(super) fn killed_when_full(checkpoints: bool) -> (SimulatedDisk, LogId, Held) {
+    let disk = SimulatedDisk::new();
+    disk.set_capacity_bytes(CAPACITY_BYTES);
+    let journal = open(&disk, 1);
+    let log = create(&journal, Durability::Sync);
+    fill(&journal, log, 900);
+    if checkpoints {
+        journal.checkpoint();
+    }
+    let commits = use_up(&journal, |n| put_of(&n.to_string()));
+    let settled = use_up(&journal, |_| settling());
+    let outcomes = [
+        append(&journal, truncating(log, 5)),
+        append(&journal, truncating(log, 6)),
+    ];
+    assert!(outcomes.iter().all(|it| matches!(it, Outcome::Committed(_))));
+    let mut held = held(&journal, log);
+    // What is loaded is what there was at the start.
+    held.1.clear();
+    let value = || (Some("c".repeat(200).into()), Vec::new());
+    held.1.extend((0..commits).map(|n| ((3, n.to_string()), value())));
+    let deltas = vec!["s".repeat(100).into(); settled];
+    held.1.insert((4, "queue".to_owned()), (None, deltas));
+    disk.kill();
+    (disk, log, held)
+}
+
+#[test]
+fn a_journal_comes_up_and_serves_reads_however_full_the_disk_is() {
+    let mut taken = [0; 2];
+    for checkpoints in [false, true] {
+        let (full, log, expected) = killed_when_full(checkpoints);
+        let used = full.used_bytes();
+        let most = FREE_BYTES + 16 * u64::from(SEGMENT_BYTES);
+        for left in (0..most).step_by(more(40 << 10, 4 << 10)) {
+            let disk = full.fork();
+            disk.set_capacity_bytes(used + left);
+            // The last start is one with space.
+            for start in 0..4 {
+                if start == 3 {
+                    disk.set_capacity_bytes(2 * CAPACITY_BYTES);
+                }
+                let journal = open(&disk, 1);
+                let what = format!("{left} bytes left, start {start}, checkpoint {checkpoints}");
+                assert_eq!(journal.failure(), None, "{what}");
+                assert_held(&journal, log, &expected, &what);
+                for _ in 0..3 {
+                    journal.pump();
+                    journal.checkpoint();
+                    journal.rewrite();
+                    journal.enforce_retention();
+                }
+                assert!(held(&journal, log).0 == expected.0, "{what}");
+                match append(&journal, Append::batch(log, body(900))) {
+                    Outcome::Committed(_) if start == 3 => {}
+                    Outcome::Refused(Refusal::DiskFull) if start < 3 => taken[0] += 1,
+                    Outcome::Committed(_) => {
+                        taken[1] += 1;
+                        disk.kill();
+                        break;
+                    }
+                    other => panic!("{other:?}: {what}, {:?}", journal.failure()),
+                }
+                assert_eq!(journal.failure(), None, "{what}");
+                if start % 2 == 0 {
+                    disk.kill();
+                }
+            }
+        }
+    }
+    assert!(taken[0] > 10 && taken[1] > 10, "{taken:?}");
+}
+
+#[test]
+fn space_that_comes_while_it_runs_brings_appends_back() {
+    let (disk, log, expected) = killed_when_full(false);
+    for _ in 0..8 {
+        // Each start takes a spare, until there is none.
+        disk.set_capacity_bytes(disk.used_bytes());
+        drop(open(&disk, 1));
+        disk.kill();
+    }
+    disk.set_capacity_bytes(disk.used_bytes());
+    let journal = open(&disk, 1);
+    assert!(journal.space().is_short());
+    assert_held(&journal, log, &expected, "");
+    for next in [
+        Append::batch(log, body(900)),
+        put_of("no"),
+        settling(),
+        truncating(log, 9),
+    ] {
+        let outcome = append(&journal, next);
+        assert_eq!(outcome, Outcome::Refused(Refusal::DiskFull));
+    }
+    disk.set_capacity_bytes(2 * CAPACITY_BYTES);
+    journal.pump();
+    assert!(!journal.space().is_short());
+    let Outcome::Committed(placed) = append(&journal, Append::batch(log, body(900))) else {
+        panic!("there is space again");
+    };
+    journal.checkpoint();
+    disk.kill();
+    let journal = open(&disk, 1);
+    let (records, state) = held(&journal, log);
+    assert_eq!(records.last().unwrap().0, placed[0].base.0);
+    assert_eq!(
+        (&records[..records.len() - 1], state),
+        (&expected.0[..], expected.1)
+    );
+}
+
+#[test]
+fn an_index_that_finds_no_space_keeps_none_from_being_freed() {
+    for left in (0..200 << 10).step_by(8 << 10) {
+        let disk = SimulatedDisk::new();
+        let journal = open(&disk, 1);
+        let log = create(&journal, Durability::Sync);
+        // Others fill the disk.
+        disk.set_capacity_bytes(disk.used_bytes() + left);
+        let count = fill(&journal, log, 50);
+        assert_eq!(read_all(&journal, log, 50_000).unwrap().len() as u64, count);
+        let outcome = append(&journal, truncating(log, count));
+        assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+        for _ in 0..3 {
+            journal.checkpoint();
+            journal.rewrite();
+            journal.pump();
+        }
+        let again = fill(&journal, log, 50);
+        assert!(again > count / 3, "{again} of {count} with {left} bytes left");
+        assert_eq!(read_all(&journal, log, 50_000).unwrap().len() as u64, again);
+        disk.kill();
+        let journal = open(&disk, 1);
+        assert_eq!(read_all(&journal, log, 50_000).unwrap().len() as u64, again);
+    }
 }

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
-    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Retention, Settings, StateWait,
+    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Refusal, Retention, Settings, StateWait,
 };
 use stafett_model::{LogId, Offset};
 
-use super::run::{open, settings};
+use super::ledger::Holding;
+use super::run::{SEGMENT_BYTES, open, put, settings};
 use crate::support::{batch, listed, read_all};
 
 fn append(journal: &DiskJournal, append: Append) {
@@ -83,7 +84,8 @@ fn what_was_truncated_does_not_count_for_retention() {
     assert!(bounds.bytes >= 35_000 && bounds.bytes < 60_000, "{bounds:?}");
 }
 
-/// A segment in the middle is mostly dead and is rewritten alone; later its neighbours are rewritten together.
+/// A segment in the middle is mostly dead and is rewritten alone; later its neighbours are rewritten
+/// together.
 #[test]
 fn a_log_stays_in_order_when_segments_are_rewritten_out_of_order() {
     let disk = SimulatedDisk::new();
@@ -138,4 +140,57 @@ fn a_log_stays_in_order_when_segments_are_rewritten_out_of_order() {
     let journal = open(policy(40_000));
     assert!(journal.rewrite() > 0);
     check(&journal);
+}
+
+#[test]
+fn state_that_fits_into_no_segment_is_refused_and_nothing_of_its_append_is_stored() {
+    let disk = SimulatedDisk::new();
+    let journal = open(&disk, 1).unwrap();
+    let log = filled(&journal, u64::MAX, 1);
+    for bytes in [SEGMENT_BYTES as usize, 10 * SEGMENT_BYTES as usize] {
+        let large = Frame::State(put(3, "large", &"x".repeat(bytes)));
+        let small = Frame::State(put(3, "small", "x"));
+        let mut with_batch = Append::batch(log, batch(&["x"]));
+        with_batch.frames.push(large.clone());
+        for append in [Append::state([small, large], StateWait::Synced), with_batch] {
+            let outcomes = journal.append(vec![append]).wait();
+            assert!(
+                matches!(outcomes.as_slice(), [Outcome::Refused(Refusal::TooLarge { .. })]),
+                "{outcomes:?}"
+            );
+        }
+    }
+    // What takes most of a segment does fit, behind whatever is there.
+    for n in 0..5 {
+        let most = put(3, &n.to_string(), &"x".repeat(SEGMENT_BYTES as usize - 5000));
+        append(&journal, Append::state([Frame::State(most)], StateWait::Synced));
+    }
+    assert_eq!(journal.bounds(log).unwrap().end, Offset(1));
+    disk.kill();
+    let state = Holding::state_of(&open(&disk, 1).unwrap()).unwrap();
+    let keys: Vec<_> = state.keys().map(|(_, key)| key.as_str()).collect();
+    assert_eq!(keys, ["0", "1", "2", "3", "4"]);
+}
+
+/// Segments that a rewrite replaced may have their names again after a loss of power, but nothing of them
+/// counts any more.
+#[test]
+fn a_replaced_segment_does_not_come_back_with_the_power() {
+    let disk = SimulatedDisk::new();
+    let journal = open(&disk, 1).unwrap();
+    let log = filled(&journal, 1 << 40, 80);
+    journal.checkpoint();
+    assert!(journal.rewrite() > 0);
+    journal.checkpoint();
+    let held = read_all(&journal, log, 10_000).unwrap();
+    disk.kill();
+    drop(journal);
+    let in_force = open(&disk.fork(), 1).unwrap().report().segments;
+    for seed in 0..200 {
+        let disk = disk.fork();
+        disk.lose_power(seed);
+        let journal = open(&disk, 2).unwrap();
+        assert_eq!(journal.report().segments, in_force, "with seed {seed}");
+        assert_eq!(read_all(&journal, log, 10_000).unwrap(), held);
+    }
 }

@@ -323,8 +323,8 @@ impl Ledger {
         self.steps.iter().rposition(survives).map_or(0, |index| index + 1)
     }
 
-    /// What the journal may hold if appends whose bodies were on their way are missing, and what has to follow them, and
-    /// others that were staged behind them are there.
+    /// What the journal may hold if appends whose bodies were on their way are missing, and what has to
+    /// follow them, and others that were staged behind them are there.
     fn overtaken(&self, seen: &Holding, failure: Failure) -> Option<Holding> {
         let cuts = (0..self.steps.len()).filter(|index| self.steps[*index].kind.is_cut);
         let cuts: Vec<_> = cuts
@@ -360,7 +360,8 @@ impl Ledger {
         Some(holding)
     }
 
-    /// Checks what a journal holds that was opened after a failure; returns the ledger for the run that goes on.
+    /// Checks what a journal holds that was opened after a failure; returns the ledger for the run that goes
+    /// on.
     pub fn check(self, journal: &dyn Journal, failure: Failure) -> Self {
         let seen = Holding::of(journal, &self.logs, self.now()).unwrap();
         self.check_seen(seen, failure)
@@ -395,7 +396,8 @@ impl Ledger {
         Self::starting_with(holding, self)
     }
 
-    /// Checks what can be read of a journal that runs, or that failed and gives out no more than it has shown.
+    /// Checks what can be read of a journal that runs, or that failed and gives out no more than it has
+    /// shown.
     pub fn check_live(&self, seen: &Holding, failed: bool) {
         for (id, mine) in &self.now().logs {
             // Creation itself may have failed.

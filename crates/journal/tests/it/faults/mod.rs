@@ -1,9 +1,10 @@
 //! What the journal on disk promises, tried on a disk that fails.
 //!
-//! A scripted run appends to logs at every level, under ids and from owners too, fans out, changes state, truncates, deletes, stores checkpoints and
-//! goes through many small segments. It is repeated with a failure at every change that it makes to the disk; then the
-//! journal is opened again, and what it holds must be what the run had done after some number of its steps: one that
-//! covers everything that was acknowledged under a level that survives the failure.
+//! A scripted run appends to logs at every level, under ids and from owners too, fans out, changes state,
+//! truncates, deletes, stores checkpoints and goes through many small segments. It is repeated with a failure
+//! at every change that it makes to the disk; then the journal is opened again, and what it holds must be
+//! what the run had done after some number of its steps: one that covers everything that was acknowledged
+//! under a level that survives the failure.
 #![allow(
     clippy::print_stderr,
     clippy::format_push_string,
@@ -15,11 +16,14 @@
     reason = "what a failing test says matters more than how fast it says it"
 )]
 
+mod clocks;
 mod errors;
 mod flips;
 mod full;
+mod full_missing;
 mod house;
 mod ledger;
+mod missing;
 mod named;
 mod power;
 mod run;

@@ -24,12 +24,9 @@ pub fn changes() -> u64 {
 }
 
 /// Plays the script until the disk stops at a change.
-fn play_until(change: u64) -> (SimulatedDisk, Ledger) {
+fn play_until(change: u64, effect: Effect) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new();
-    disk.set_fault(Some(Fault {
-        change,
-        effect: Effect::PowerLoss,
-    }));
+    disk.set_fault(Some(Fault { change, effect }));
     let ledger = Run::start(&disk).map(|mut run| {
         script::play(&mut run);
         script::end(&mut run);
@@ -85,7 +82,7 @@ fn the_script_makes_every_kind_of_change() {
 #[test]
 fn what_was_acknowledged_survives_a_loss_of_power_at_every_change() {
     for change in 1..=changes() {
-        let (disk, ledger) = play_until(change);
+        let (disk, ledger) = play_until(change, Effect::PowerLoss);
         for seed in 0..more(3, 40) {
             let seed = change * 1000 + seed;
             let disk = disk.fork();
@@ -101,12 +98,18 @@ fn what_was_acknowledged_survives_a_loss_of_power_at_every_change() {
 
 #[test]
 fn what_was_written_survives_a_kill_at_every_change() {
-    for change in (1..=changes()).step_by(more(2, 1)) {
-        let (disk, ledger) = play_until(change);
-        let _place = Place(&disk, change, 0);
-        disk.kill();
-        let run = Run::recover(&disk, ledger, Failure::Kill, 1);
-        drop(run.restart().go_on());
+    for change in 1..=changes() {
+        for cut in 0..more(2, 20) {
+            let seed = change * 1000 + cut;
+            let (disk, ledger) = play_until(change, Effect::Kill { seed });
+            let _place = Place(&disk, change, seed);
+            disk.kill();
+            let run = Run::recover(&disk, ledger, Failure::Kill, 1);
+            assert!(!run.journal.report().is_damaged(), "{:?}", run.journal.report());
+            if seed % 2 == 0 {
+                drop(run.restart().go_on());
+            }
+        }
     }
 }
 
@@ -114,7 +117,7 @@ fn what_was_written_survives_a_kill_at_every_change() {
 #[test]
 fn a_recovery_that_does_not_come_to_its_end_changes_nothing() {
     for change in (1..=changes()).step_by(more(29, 3)) {
-        let (disk, ledger) = play_until(change);
+        let (disk, ledger) = play_until(change, Effect::PowerLoss);
         for (first, second) in [(true, false), (false, true), (true, true)] {
             let disk = disk.fork();
             let _place = Place(&disk, change, change);

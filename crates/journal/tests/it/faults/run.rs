@@ -89,6 +89,7 @@ impl Run {
             Ok(journal) => Arc::new(journal),
             Err(error) => panic!("the journal cannot be opened again: {error}"),
         };
+        assert!(!journal.report().is_damaged(), "{:?}", journal.report());
         let ledger = ledger.check(&*journal, failure);
         Self {
             disk: disk.clone(),
@@ -281,7 +282,8 @@ impl Run {
         self.store_as(asked, batches, state);
     }
 
-    /// Sends something else under an id that is known: nothing is stored, and the first one's places come back.
+    /// Sends something else under an id that is known: nothing is stored, and the first one's places come
+    /// back.
     pub fn again(&mut self, id: u8) {
         let now = self.ledger.now();
         let known = now.state.get(&named::key(id)).and_then(|kept| kept.0.clone());

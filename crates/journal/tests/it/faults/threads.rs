@@ -196,3 +196,50 @@ fn backups_checkpoints_and_rewriting_do_not_wait_for_each_other() {
         assert!(!found.is_empty() && all.starts_with(&found));
     }
 }
+
+/// What the next start would say is gone, a check of the stopped journal says too.
+#[test]
+fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let settings = || Settings {
+        segment_bytes: 64 << 10,
+        disk_free_bytes_min: 0,
+        threads: false,
+        ..Settings::default()
+    };
+    let journal = DiskJournal::open(&path, settings(), Metrics::new()).unwrap();
+    let log = journal.allocate(1);
+    let spec = LogSpec::default();
+    let create = Frame::CreateLogs {
+        first: log,
+        count: 1,
+        spec,
+    };
+    let created = journal.append(vec![Append::state([create], StateWait::Synced)]);
+    journal.pump();
+    created.wait();
+    for _ in 0..20 {
+        let ticket = journal.append(vec![Append::batch(log, batch(&["x".repeat(20_000).as_str()]))]);
+        journal.pump();
+        assert!(matches!(ticket.wait()[..], [Outcome::Committed(_)]));
+    }
+    // As a kill leaves it.
+    let killed = home.path().join("killed");
+    std::fs::create_dir(&killed).unwrap();
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
+    }
+    drop(journal);
+    let check = || stafett_journal::disk::check::check(&killed).unwrap();
+    assert!(check().is_sound(), "{}", check());
+    std::fs::remove_file(killed.join("arrival-0000000003.seg")).unwrap();
+    assert_eq!(check().missing, ["a segment before arrival-0000000004.seg"]);
+    std::fs::remove_file(killed.join("checkpoint.redb")).unwrap();
+    assert!(check().checkpoint.is_some());
+    assert!(
+        !killed.join("checkpoint.redb").exists(),
+        "a check changes nothing"
+    );
+}

@@ -1,4 +1,5 @@
-//! Deliveries out of frames: `basic.deliver`, a content header, and bodies, which are looked at where they lie.
+//! Deliveries out of frames: `basic.deliver`, a content header, and bodies, which are looked at where they
+//! lie.
 //!
 //! ```text
 //! Idle ── basic.deliver ──▶ Head ── content header ──▶ Body ── last body ──▶ Idle

@@ -7,8 +7,9 @@
 //!        └─ queue(s)                         └─ queue of audience b
 //! ```
 //!
-//! A topic's partitions are as many queues, which its sender fills in turn. Behind an exchange each audience has one
-//! queue, whatever the partitions.
+//! A topic's partitions are as many queues, which its sender fills in turn. Behind an exchange each audience
+//! has one queue for each topic, whatever the partitions; or one queue for all of them (`one_queue`), with a
+//! binding for each.
 
 use stafett_amqp_wire::methods::{exchange, queue};
 use stafett_amqp_wire::{ByteString, Method, Table, TableBuilder, Value};
@@ -37,7 +38,8 @@ pub struct Address {
 }
 
 impl<'a> Layout<'a> {
-    /// Settings are AMQP's own: `durable`, `delivery_mode`, and arguments of queues (`x-…`); a later one counts.
+    /// Settings are AMQP's own: `durable`, `delivery_mode`, and arguments of queues (`x-…`); a later one
+    /// counts.
     pub fn of(destinations: &'a Destinations) -> Self {
         let setting = |wanted: &str| {
             let mut found = destinations.settings.iter().rev();
@@ -89,6 +91,9 @@ impl<'a> Layout<'a> {
     /// The queues of all destinations for which `is_wanted` says so, for an audience.
     pub fn queues(&self, audience: &str, mut is_wanted: impl FnMut(usize) -> bool) -> Vec<String> {
         let places = (0..self.destinations.names.len()).filter(|place| is_wanted(*place));
+        if self.destinations.one_queue {
+            return places.take(1).map(|_| self.own_queue(0, audience)).collect();
+        }
         if self.destinations.exchange.is_some() {
             return places.map(|place| self.own_queue(place, audience)).collect();
         }
@@ -120,7 +125,8 @@ impl<'a> Layout<'a> {
             delete.into()
         });
         let places = 0..self.destinations.names.len();
-        let queues = places.flat_map(move |place| self.queues_of(place)).map(|name| {
+        let queues = places.filter(move |place| self.has_queues(*place));
+        let queues = queues.flat_map(move |place| self.queues_of(place)).map(|name| {
             let delete = queue::Delete {
                 queue: name.into(),
                 no_wait: true,
@@ -148,7 +154,8 @@ impl<'a> Layout<'a> {
         format!("{}-{audience}", self.name(place))
     }
 
-    /// A fan-out exchange minds no key, so each destination has its own; the others tell destinations apart by it.
+    /// A fan-out exchange minds no key, so each destination has its own; the others tell destinations apart
+    /// by it.
     fn exchange(&self, place: usize) -> Option<String> {
         match self.destinations.exchange? {
             ExchangeKind::Fanout => Some(self.name(place).to_owned()),
@@ -164,14 +171,18 @@ impl<'a> Layout<'a> {
         all
     }
 
+    /// True if the topic has queues of its own, and not those of the first one.
+    fn has_queues(&self, place: usize) -> bool {
+        place == 0 || !self.destinations.one_queue
+    }
+
     fn queues_of(&self, place: usize) -> Vec<String> {
         if self.destinations.exchange.is_none() {
             return self.queues("", |other| other == place);
         }
         let audiences = self.destinations.audiences.iter();
-        audiences
-            .map(|audience| self.own_queue(place, audience))
-            .collect()
+        let of = if self.has_queues(place) { place } else { 0 };
+        audiences.map(|audience| self.own_queue(of, audience)).collect()
     }
 
     fn definitions_of(&self, place: usize) -> Vec<Method> {
@@ -185,7 +196,9 @@ impl<'a> Layout<'a> {
                 arguments: self.arguments.clone(),
                 ..queue::Declare::default()
             };
-            all.push(declare.into());
+            if self.has_queues(place) {
+                all.push(declare.into());
+            }
             if let Some(exchange) = self.exchange(place) {
                 let bind = queue::Bind {
                     queue: name,
@@ -327,6 +340,22 @@ mod tests {
             ("a", "b")
         );
         assert_eq!(layout.exchanges(), ["a"]);
+    }
+
+    #[test]
+    fn one_queue_of_an_audience_has_a_binding_for_each_topic() {
+        let mut destinations = destinations();
+        destinations.audiences = vec!["x".to_owned()];
+        destinations.exchange = Some(ExchangeKind::Direct);
+        destinations.one_queue = true;
+        let layout = Layout::of(&destinations);
+        assert_eq!(
+            told(layout.definitions()),
+            ["exchange.declare", "queue.declare", "queue.bind", "queue.bind"]
+        );
+        assert_eq!(layout.queues("x", |_| true), ["a-x"]);
+        assert_eq!(layout.address(1, 0).routing_key, "b");
+        assert_eq!(told(layout.deletions()), ["queue.delete", "exchange.delete"]);
     }
 
     fn shares(queues: usize, clients: u32) -> Vec<Vec<String>> {

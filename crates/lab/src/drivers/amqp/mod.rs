@@ -1,13 +1,15 @@
 //! The lean driver of AMQP 0-9-1, on this repository's own wire code: for Stafett's queues and RabbitMQ's.
 //!
-//! - [`socket`]: a connection's bytes; [`link`]: how it is opened, and what is asked of it before the load begins
+//! - [`socket`]: a connection's bytes; [`link`]: how it is opened, and what is asked of it before the load
+//!   begins
 //! - [`layout`]: which queues and exchanges stand for a set of destinations
 //! - [`sender`]: publishes; [`template`]: a message's frames; [`unconfirmed`]: what waits for a confirm
 //! - [`receiver`]: consumes; [`settling`]: when it acknowledges; [`deliveries`]: messages out of frames
 //! - [`stub`]: a server that stores nothing
 //!
-//! Every client has a connection with one channel. What waits for others (`batch`, `linger`) is the business of Kafka's
-//! clients: here messages go out as they are handed over. `in_flight` × `batch` bytes may be without a confirm.
+//! Every client has a connection with one channel. What waits for others (`batch`, `linger`) is the business
+//! of Kafka's clients: here messages go out as they are handed over. `in_flight` × `batch` bytes may be
+//! without a confirm.
 
 mod deliveries;
 pub mod layout;

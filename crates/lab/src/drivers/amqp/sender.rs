@@ -1,4 +1,5 @@
-//! Publishes: what is handed over at once goes out at once, in large writes; confirms are taken in while writing.
+//! Publishes: what is handed over at once goes out at once, in large writes; confirms are taken in while
+//! writing.
 //!
 //! Nothing is sent again: what is not confirmed is counted, and the connection is given up.
 
@@ -73,7 +74,8 @@ impl AmqpSender {
         })
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let is_confirmed = self.unconfirmed.is_some();
         let mut handover = Handover::new(&self.reports, messages);

@@ -1,11 +1,13 @@
 //! When a consumer acknowledges what it got, and how much it may hold until then.
 //!
-//! Without a `commit` of the role, what was given out is acknowledged when the caller asks for more: it has dealt with it
-//! then. With one, it is acknowledged when the caller says so, and before the prefetch is used up.
+//! Without a `commit` of the role, what was given out is acknowledged when the caller asks for more: it has
+//! dealt with it then. With one, it is acknowledged when the caller says so, and before the prefetch is used
+//! up.
 
 use crate::experiment::{Delivery, Role};
 
-/// Messages that a consumer may hold unsettled where the role says nothing; a commit has to be waited for without a bound.
+/// Messages that a consumer may hold unsettled where the role says nothing; a commit has to be waited for
+/// without a bound.
 const PREFETCH: u16 = 1000;
 
 /// What a role wants of its consumers.

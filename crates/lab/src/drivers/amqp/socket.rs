@@ -1,7 +1,8 @@
-//! A connection's bytes: written and read at the same time, as a server that cannot write reads no more either.
+//! A connection's bytes: written and read at the same time, as a server that cannot write reads no more
+//! either.
 //!
-//! What came stays where it lies, and frames are looked at there. Everything that waits is safe to drop: bytes are in
-//! one of both buffers or in the kernel, never in a future.
+//! What came stays where it lies, and frames are looked at there. Everything that waits is safe to drop:
+//! bytes are in one of both buffers or in the kernel, never in a future.
 
 use std::io;
 
@@ -11,7 +12,8 @@ use stafett_amqp_wire::frame::{self, FrameError};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// The buffer for what comes grows from the one to the other, as long as reading fills it: many connections are silent.
+/// The buffer for what comes grows from the one to the other, as long as reading fills it: many connections
+/// are silent.
 const READ_BYTES_FIRST: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 

@@ -128,35 +128,6 @@ async fn a_consumer_goes_on_beyond_its_prefetch_by_acknowledging() {
 }
 
 #[tokio::test]
-async fn a_stub_that_gives_out_once_has_no_more_than_was_published() {
-    let stub = Stub::bind("127.0.0.1:0").await.unwrap().once();
-    let driver = Amqp::new(stub.address().unwrap().to_string());
-    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
-    let _serving = tokio::spawn(stub.serve());
-    let roles = "[roles.p]\ndoes = \"produce\"\n[roles.c]\ndoes = \"consume\"\nprefetch = 10";
-    let (topics, publisher) = place(roles, "p", Reads::Share);
-    driver.prepare(&topics).await.unwrap();
-    let (_, consumer) = place(roles, "c", Reads::Share);
-    let mut receiver = driver.receiver(&consumer).await.unwrap();
-    let recorder = recorder();
-    let mut came = 0;
-    for published in [300, 301] {
-        let some = messages(published - came);
-        let reports = Reports::new(&recorder);
-        let mut sender = driver.sender(&publisher, reports.clone()).await.unwrap();
-        reports.sent(&some);
-        sender.send(&some).await.unwrap();
-        sender.finish().await.unwrap();
-        while came < published {
-            let mut some = Vec::new();
-            receiver.receive(&mut some).await.unwrap();
-            came += some.len() as u64;
-        }
-        assert_eq!(came, published);
-    }
-}
-
-#[tokio::test]
 async fn what_a_broker_takes_to_its_grave_is_counted_as_failed() {
     let stub = Stub::bind("127.0.0.1:0").await.unwrap();
     let driver = Amqp::new(stub.address().unwrap().to_string());

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use crate::workload::Message;
 use crate::workload::recorder::Parcel;
 
-/// What waits for a confirm. A confirm of several takes as long as there are messages in it; nothing is looked for.
+/// What waits for a confirm. A confirm of several takes as long as there are messages in it; nothing is
+/// looked for.
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     /// The number of the first slot.

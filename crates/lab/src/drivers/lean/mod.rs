@@ -106,7 +106,8 @@ fn creatable(name: &str, destinations: &Destinations) -> CreatableTopic {
     }
 }
 
-/// The topics of a seat that are wanted, by place: one by one, or, where there are many, out of all that there are.
+/// The topics of a seat that are wanted, by place: one by one, or, where there are many, out of all that
+/// there are.
 pub(super) async fn look_up(
     client: &Client,
     names: &[String],

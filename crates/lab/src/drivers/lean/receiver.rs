@@ -1,7 +1,7 @@
 //! Receives by long polls; positions are kept in a group, without being a member of it.
 //!
-//! A group's clients share the partitions out among themselves by number, so nobody waits for a coordinator. A client
-//! that comes back goes on where its position was last stored, or else at the start.
+//! A group's clients share the partitions out among themselves by number, so nobody waits for a coordinator.
+//! A client that comes back goes on where its position was last stored, or else at the start.
 
 use bytes::Bytes;
 use stafett_kafka_client::batches::Batches;

@@ -1,9 +1,10 @@
-//! Sends batches: each topic's messages fill one partition's batch, then the next one's; several requests are on their
-//! way at once, and answers come in their order. A batch that is not full leaves when it has waited for its linger: that is
-//! looked at whenever messages are handed over, and while nothing is.
+//! Sends batches: each topic's messages fill one partition's batch, then the next one's; several requests are
+//! on their way at once, and answers come in their order. A batch that is not full leaves when it has waited
+//! for its linger: that is looked at whenever messages are handed over, and while nothing is.
 //!
-//! Nothing is sent again: what fails is counted, and the connection is given up. With acknowledgements the producer is
-//! idempotent, as the clients that people use are by default, so that the broker does the same work.
+//! Nothing is sent again: what fails is counted, and the connection is given up. With acknowledgements the
+//! producer is idempotent, as the clients that people use are by default, so that the broker does the same
+//! work.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{pending, ready};
@@ -45,7 +46,7 @@ pub struct LeanSender {
     /// When each of them has waited long enough, the first one first; some of them have left already.
     dues: VecDeque<(Instant, u32)>,
     /// What is handed to the connection.
-    leaving: Option<Leaving>,
+    leaving: Option<UnsentBatch>,
     flights: VecDeque<Flight>,
     connection: Arc<Connection>,
     version: i16,
@@ -79,7 +80,7 @@ struct Making {
 }
 
 /// A batch that is complete, and not with the connection yet.
-struct Leaving {
+struct UnsentBatch {
     parcel: Parcel,
     request: ProduceRequest,
 }
@@ -132,7 +133,8 @@ impl LeanSender {
         })
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {
@@ -247,7 +249,7 @@ impl LeanSender {
             self.reports.failed(&making.parcel, &error.to_string());
             DriverError::Refused(error.to_string())
         })?;
-        self.leaving = Some(Leaving {
+        self.leaving = Some(UnsentBatch {
             parcel: making.parcel,
             request: request(&self.settings, &used.topic, partition, bytes),
         });

@@ -1,7 +1,7 @@
 //! A WebSocket from the client's side (RFC 6455), as much of it as a load generator needs.
 //!
-//! What is sent goes out under the mask of nothing but zeros: a mask keeps proxies from being fooled, and there is none
-//! here. What is read of a frame that is not whole yet is kept, so a wait can be dropped.
+//! What is sent goes out under the mask of nothing but zeros: a mask keeps proxies from being fooled, and
+//! there is none here. What is read of a frame that is not whole yet is kept, so a wait can be dropped.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -50,7 +50,8 @@ struct Frame {
 }
 
 impl Link {
-    /// Connects. `number` is which connection of the load it is: loopback has more addresses than one has ports.
+    /// Connects. `number` is which connection of the load it is: loopback has more addresses than one has
+    /// ports.
     pub(super) async fn open(address: &str, number: u32, format: LiveFormat) -> Result<Self, DriverError> {
         let failed = |error: std::io::Error| DriverError::Failed(format!("{address}: {error}"));
         let mut stream = connect(address, number).await.map_err(failed)?;
@@ -118,7 +119,8 @@ impl Link {
         Ok(())
     }
 
-    /// Visits the messages that are there, and waits for one where there is none. Answers pings. Safe to drop.
+    /// Visits the messages that are there, and waits for one where there is none. Answers pings. Safe to
+    /// drop.
     pub(super) async fn read(&mut self, mut visit: impl FnMut(&[u8])) -> Result<(), DriverError> {
         loop {
             let mut has_come = false;

@@ -1,8 +1,9 @@
-//! Live topics over WebSocket (`docs/live.md`), with so little work per message that the broker is what is measured.
+//! Live topics over WebSocket (`docs/live.md`), with so little work per message that the broker is what is
+//! measured.
 //!
 //! Subscriptions are stored; a receiver is there when the broker has said so of all of them. Publishing is
-//! acknowledged when the broker has handed a message on (or stored it, where there is a log behind the topic), not
-//! when subscribers have it.
+//! acknowledged when the broker has handed a message on (or stored it, where there is a log behind the
+//! topic), not when subscribers have it.
 //!
 //! - `link`: a connection; `words`: what is said on it
 //! - `sender`, `receiver`: the two kinds of clients
@@ -14,9 +15,10 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use stafett_model::Lock;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -43,19 +45,19 @@ pub struct Live {
     opening: Arc<Semaphore>,
     /// Connections so far.
     opened: Arc<AtomicU32>,
-    known: Arc<Known>,
+    known: Arc<SubscriberSet>,
     tasks: TaskTracker,
 }
 
 /// Subscribers, by the first of the topics that they were made for.
 #[derive(Debug, Default)]
-struct Known(Mutex<BTreeMap<String, Vec<String>>>);
+struct SubscriberSet(Lock<BTreeMap<String, Vec<String>>>);
 
-impl Known {
+impl SubscriberSet {
     /// Whether the subscriber was there before; it is from now on.
     fn is_known(&self, seat: &Seat, client: &str) -> bool {
         let first = seat.destinations.names.first().cloned().unwrap_or_default();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let clients = known.entry(first).or_default();
         // Only who comes back is looked for among many.
         let is_known = (seat.role.kill.is_some() || seat.destinations.is_stored)
@@ -67,7 +69,7 @@ impl Known {
     }
 
     fn take(&self, destinations: &Destinations) -> Vec<String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let first = destinations.names.first();
         first.and_then(|first| known.remove(first)).unwrap_or_default()
     }

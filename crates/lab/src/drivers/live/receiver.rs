@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use super::words::{Heard, Order, hear, write};
-use super::{Known, LIST, UNANSWERED_MAX};
+use super::{LIST, SubscriberSet, UNANSWERED_MAX};
 use crate::drivers::{DriverError, Reads, Receiver, Seat, Task};
 use crate::workload::Received;
 
@@ -14,7 +14,11 @@ pub(super) struct LiveReceiver {
 }
 
 impl LiveReceiver {
-    pub(super) async fn open(mut link: Link, seat: &Seat, known: &Known) -> Result<Self, DriverError> {
+    pub(super) async fn open(
+        mut link: Link,
+        seat: &Seat,
+        known: &SubscriberSet,
+    ) -> Result<Self, DriverError> {
         let is_stored = seat.destinations.is_stored;
         let (mut scratch, mut early) = (Vec::new(), Vec::new());
         for user in 0..seat.role.users {
@@ -58,7 +62,8 @@ impl LiveReceiver {
     }
 }
 
-/// Waits for at least so many answers, and says how many came; messages that come between them are kept in `early`.
+/// Waits for at least so many answers, and says how many came; messages that come between them are kept in
+/// `early`.
 pub(super) async fn answers(
     link: &mut Link,
     least: usize,

@@ -1,4 +1,5 @@
-//! Publishes: with answers, many messages in a command and several commands on their way; without, a command for each.
+//! Publishes: with answers, many messages in a command and several commands on their way; without, a command
+//! for each.
 
 use std::collections::VecDeque;
 use std::future::{pending, ready};
@@ -28,7 +29,8 @@ pub(super) struct LiveSender {
     /// What was written last, and its content: a duplicate is the same to the letter.
     last: Option<Message>,
     content: Vec<u8>,
-    /// The contents of the batch that is being made, behind each other; and of each the topic and where it ends.
+    /// The contents of the batch that is being made, behind each other; and of each the topic and where it
+    /// ends.
     making: Vec<u8>,
     entries: Vec<(u32, usize)>,
     parcel: Parcel,
@@ -64,7 +66,8 @@ impl LiveSender {
         }
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is forgotten.
+    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
+    /// forgotten.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {

@@ -1,7 +1,8 @@
 //! Commands and broadcasts (`docs/live.md`), in JSON and in MessagePack.
 //!
-//! In MessagePack a message's content is bytes. In JSON it is a text: base64 of the content, cut to as many letters as the
-//! message is to have bytes; the lab's own bytes at the front survive that, and nothing else is looked at.
+//! In MessagePack a message's content is bytes. In JSON it is a text: base64 of the content, cut to as many
+//! letters as the message is to have bytes; the lab's own bytes at the front survive that, and nothing else
+//! is looked at.
 
 use std::borrow::Cow;
 
@@ -121,7 +122,8 @@ pub(super) fn write(
     }
 }
 
-/// The publishing of messages: one command with an answer, or one each without; `visit` is given each of them.
+/// The publishing of messages: one command with an answer, or one each without; `visit` is given each of
+/// them.
 pub(super) fn publish(
     contents: &[u8],
     entries: &[(&str, usize)],

@@ -1,4 +1,5 @@
-//! Groups of which everybody is the only member: each assigns everything to itself, and nothing is remembered.
+//! Groups of which everybody is the only member: each assigns everything to itself, and nothing is
+//! remembered.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -124,7 +124,8 @@ fn repetitions_give_the_published_error_and_intervals() {
     near(error.deviation, 3.57, 0.005);
     near(found.total, 7032.0, 1e-9);
     assert_eq!(error.degrees, 8);
-    // The book's intervals are at 90 %, with t = 1.86: 21.5 ± 1.92. The same standard error at 95 % is ± 2.38.
+    // The book's intervals are at 90 %, with t = 1.86: 21.5 ± 1.92. The same standard error at 95 % is ±
+    // 2.38.
     near(
         found.mean.interval.unwrap().half_width() / 2.306 * 1.86,
         1.92,

@@ -1,11 +1,7 @@
 //! Scales and their ticks.
 //!
-//! An axis places values on a line of its own units (the logarithm of a logarithmic one, the index of a category), on
-//! which everything is then drawn linearly.
-
-use std::ops::Range;
-
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+//! An axis places values on a line of its own units (the logarithm of a logarithmic one, the index of a
+//! category), on which everything is then drawn linearly.
 
 use crate::report::numbers;
 
@@ -83,7 +79,8 @@ impl Axis {
         }
     }
 
-    /// From below the smallest to above the largest value, without zero. Values that have no logarithm are left out.
+    /// From below the smallest to above the largest value, without zero. Values that have no logarithm are
+    /// left out.
     pub(crate) fn logarithmic(
         label: impl Into<String>,
         unit: &'static str,
@@ -184,14 +181,11 @@ impl Axis {
         }
     }
 
-    pub(crate) fn ticks_at(&self) -> Vec<f64> {
-        self.ticks.iter().map(|tick| tick.at).collect()
-    }
-
-    pub(crate) fn label_at(&self, at: f64) -> String {
-        let near = (self.range.1 - self.range.0) * 1e-6;
-        let tick = self.ticks.iter().find(|tick| (tick.at - at).abs() <= near);
-        tick.map_or_else(String::new, |tick| tick.label.clone())
+    /// Returns the place of `at`, in the axis's own units, between `first` and `last`, and beyond them
+    /// outside of its range.
+    pub(super) fn along(&self, at: f64, (first, last): (f64, f64)) -> f64 {
+        let (low, high) = self.range;
+        first + (at - low) / (high - low) * (last - first)
     }
 
     /// Letters of the longest tick.
@@ -207,49 +201,6 @@ impl Axis {
 impl Tick {
     fn new(at: f64, label: String) -> Self {
         Self { at, label }
-    }
-}
-
-/// An axis as plotters sees it: linear, with ticks where it is told.
-#[derive(Clone, Debug)]
-pub(super) struct Ticked {
-    range: (f64, f64),
-    ticks: Vec<f64>,
-}
-
-impl Ticked {
-    pub(super) fn new(range: (f64, f64), ticks: Vec<f64>) -> Self {
-        Self { range, ticks }
-    }
-}
-
-impl Ranged for Ticked {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
-        let share = (value - self.range.0) / (self.range.1 - self.range.0);
-        #[expect(clippy::cast_possible_truncation, reason = "casts to integers saturate")]
-        let along = (share * f64::from(last - first)).round() as i32;
-        first.saturating_add(along)
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        if hint.weight().allow_light_points() {
-            Vec::new()
-        } else {
-            self.ticks.clone()
-        }
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.range.0..self.range.1
-    }
-}
-
-impl ValueFormatter<f64> for Ticked {
-    fn format(value: &f64) -> String {
-        value.to_string()
     }
 }
 

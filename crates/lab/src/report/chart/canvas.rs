@@ -1,21 +1,16 @@
-//! plotters' drawing backend: SVG whose elements have classes instead of colours.
+//! SVG whose elements have classes instead of colours, so that one drawing serves light, dark and paper.
 //!
-//! plotters draws in whole pixels. It is given [`FINE`] of them per CSS pixel, so that curves are smooth. What it takes
-//! for a colour is an [`Ink`]: its red is the class, its green the dash.
+//! Coordinates are CSS pixels from the upper left, written with one digit behind the point. Texts are single
+//! lines.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
-use plotters::style::{BLACK, RGBAColor, RGBColor, ShapeStyle};
-use plotters_backend::text_anchor::{HPos, VPos};
-use plotters_backend::{
-    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
-    FontTransform,
-};
+use maud::html;
 
-/// plotters' pixels per CSS pixel.
-pub(super) const FINE: u32 = 10;
+/// A point: to the right, and down.
+pub(super) type Point = (f64, f64);
 
-/// What something is drawn with.
+/// Class of an element; the style sheet gives it its colour and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     Grid,
@@ -23,251 +18,202 @@ pub(super) enum Ink {
     Text,
     Note,
     Shade,
-    /// What reaches from the end of a bar.
+    /// Interval at the end of a bar.
     Whisker,
-    /// The line of a series, and its dash.
+    /// Line of a series: its colour, and its dash.
     Line(u8, u8),
-    /// The filled mark of a series.
+    /// Filled mark or bar of a series.
     Fill(u8),
-    /// What reaches from a mark: error bars.
+    /// Error bar of a series.
     Reach(u8),
 }
 
 impl Ink {
-    pub(super) fn colour(self) -> RGBColor {
-        let (class, dash) = match self {
-            Self::Grid => (0, 0),
-            Self::Axis => (1, 0),
-            Self::Text => (2, 0),
-            Self::Note => (3, 0),
-            Self::Shade => (5, 0),
-            Self::Whisker => (4, 0),
-            Self::Line(series, dash) => (20 + series, dash),
-            Self::Fill(series) => (40 + series, 0),
-            Self::Reach(series) => (60 + series, 0),
-        };
-        RGBColor(class, dash, 0)
-    }
-
-    /// A stroke; its width is the style sheet's, unless it is a line.
-    pub(super) fn stroke(self) -> ShapeStyle {
-        ShapeStyle {
-            color: RGBAColor::from(self.colour()),
-            filled: false,
-            stroke_width: FINE,
-        }
-    }
-
-    pub(super) fn filled(self) -> ShapeStyle {
-        ShapeStyle {
-            color: RGBAColor::from(self.colour()),
-            filled: true,
-            stroke_width: FINE,
-        }
-    }
-
-    /// Nothing at all.
-    pub(super) fn none() -> ShapeStyle {
-        ShapeStyle {
-            color: RGBAColor(BLACK.0, BLACK.1, BLACK.2, 0.0),
-            filled: false,
-            stroke_width: 0,
+    fn class(self) -> String {
+        match self {
+            Self::Grid => "grid".to_owned(),
+            Self::Axis => "axis".to_owned(),
+            Self::Text => "tick".to_owned(),
+            Self::Note => "note".to_owned(),
+            Self::Shade => "shade".to_owned(),
+            Self::Whisker => "whisker".to_owned(),
+            Self::Line(series, dash) => format!("s{series} d{dash}"),
+            Self::Fill(series) => format!("m{series}"),
+            Self::Reach(series) => format!("e{series}"),
         }
     }
 }
 
-fn class(colour: BackendColor) -> String {
-    let (class, dash, _) = colour.rgb;
-    match class {
-        0 => "grid".to_owned(),
-        1 => "axis".to_owned(),
-        2 => "tick".to_owned(),
-        3 => "note".to_owned(),
-        4 => "whisker".to_owned(),
-        5 => "shade".to_owned(),
-        20..40 => format!("s{} d{dash}", class - 20),
-        40..60 => format!("m{}", class - 40),
-        _ => format!("e{}", class.saturating_sub(60)),
-    }
+/// Side of a text that its point is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
 }
 
-/// Writes the inside of an `svg` element.
-pub(super) struct Canvas<'a> {
-    out: &'a mut String,
+/// Height of a text that its point is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Baseline {
+    Top,
+    Middle,
+    Bottom,
+}
+
+/// A drawing under way.
+#[derive(Debug)]
+pub(super) struct Canvas {
+    inside: String,
+    /// Areas that show a text when the pointer is over them; they lie above everything else.
+    hits: String,
     size: (u32, u32),
 }
 
-impl<'a> Canvas<'a> {
-    /// `size` is in CSS pixels.
-    pub(super) fn new(out: &'a mut String, size: (u32, u32)) -> Self {
+impl Canvas {
+    pub(super) fn new(size: (u32, u32)) -> Self {
         Self {
-            out,
-            size: (size.0 * FINE, size.1 * FINE),
+            inside: String::new(),
+            hits: String::new(),
+            size,
         }
     }
 
-    fn path(&mut self, colour: BackendColor, data: &str) -> Drawn {
-        if colour.alpha == 0.0 {
-            return Ok(());
-        }
-        let class = class(colour);
-        written(write!(self.out, r#"<path class="{class}" d="{data}"/>"#))
+    pub(super) fn line(&mut self, ink: Ink, points: &[Point]) {
+        self.path(ink, points, "");
     }
-}
 
-type Drawn = Result<(), DrawingErrorKind<fmt::Error>>;
+    /// Draws a filled shape with these corners.
+    pub(super) fn polygon(&mut self, ink: Ink, corners: &[Point]) {
+        self.path(ink, corners, "Z");
+    }
 
-fn written(result: fmt::Result) -> Drawn {
-    result.map_err(DrawingErrorKind::DrawingError)
-}
-
-/// A coordinate in CSS pixels.
-fn css(value: i32) -> f64 {
-    f64::from(value) / f64::from(FINE)
-}
-
-fn data(points: impl IntoIterator<Item = BackendCoord>) -> String {
-    let mut text = String::new();
-    for (index, (x, y)) in points.into_iter().enumerate() {
-        // Writing to a string does not fail.
-        let _ = write!(
-            text,
-            "{}{} {}",
-            if index == 0 { 'M' } else { 'L' },
-            css(x),
-            css(y)
+    fn path(&mut self, ink: Ink, points: &[Point], end: &str) {
+        let mut data = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let to = if index == 0 { 'M' } else { 'L' };
+            put(&mut data, format_args!("{to}{} {}", short(*x), short(*y)));
+        }
+        let class = ink.class();
+        put(
+            &mut self.inside,
+            format_args!(r#"<path class="{class}" d="{data}{end}"/>"#),
         );
     }
-    text
+
+    /// Draws a filled rectangle between two opposite corners.
+    pub(super) fn rectangle(&mut self, ink: Ink, (left, top): Point, (right, bottom): Point) {
+        let (x, y) = (short(left.min(right)), short(top.min(bottom)));
+        let (width, height) = (short((right - left).abs()), short((bottom - top).abs()));
+        let class = ink.class();
+        put(
+            &mut self.inside,
+            format_args!(r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}"/>"#),
+        );
+    }
+
+    pub(super) fn circle(&mut self, ink: Ink, (x, y): Point, radius: f64) {
+        let (class, x, y) = (ink.class(), short(x), short(y));
+        put(
+            &mut self.inside,
+            format_args!(r#"<circle class="{class}" cx="{x}" cy="{y}" r="{radius}"/>"#),
+        );
+    }
+
+    pub(super) fn text(
+        &mut self,
+        ink: Ink,
+        (x, y): Point,
+        (anchor, baseline): (Anchor, Baseline),
+        text: &str,
+    ) {
+        if text.is_empty() {
+            return;
+        }
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        // In em: SVG places a text by its baseline.
+        let drop = match baseline {
+            Baseline::Top => "0.8em",
+            Baseline::Middle => "0.35em",
+            Baseline::Bottom => "0",
+        };
+        let (class, x, y, text) = (ink.class(), short(x), short(y), escaped(text));
+        put(
+            &mut self.inside,
+            format_args!(
+                r#"<text class="{class}" x="{x}" y="{y}" dy="{drop}" text-anchor="{anchor}">{text}</text>"#
+            ),
+        );
+    }
+
+    /// Adds a circle that shows a text.
+    pub(super) fn hit_circle(&mut self, (x, y): Point, radius: f64, says: &str) {
+        let (x, y, says) = (short(x), short(y), escaped(says));
+        put(
+            &mut self.hits,
+            format_args!(
+                r#"<circle class="hit" cx="{x}" cy="{y}" r="{radius}"><title>{says}</title></circle>"#
+            ),
+        );
+    }
+
+    /// Adds a stripe over the whole width that shows a text.
+    pub(super) fn hit_row(&mut self, top: f64, height: f64, says: &str) {
+        let (width, top, says) = (self.size.0, short(top), escaped(says));
+        put(
+            &mut self.hits,
+            format_args!(
+                r#"<rect class="hit" x="0" y="{top}" width="{width}" height="{height}"><title>{says}</title></rect>"#
+            ),
+        );
+    }
+
+    /// Returns the `svg` element; `title` is for readers who cannot see it.
+    pub(super) fn finish(self, class: &str, title: &str) -> String {
+        let Self { inside, hits, size } = self;
+        let (title, (width, height)) = (escaped(title), size);
+        format!(
+            r#"<svg class="{class}" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{inside}{hits}</svg>"#
+        )
+    }
 }
 
-impl DrawingBackend for Canvas<'_> {
-    type ErrorType = fmt::Error;
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = out.write_fmt(text);
+}
 
-    fn get_size(&self) -> (u32, u32) {
-        self.size
-    }
+fn escaped(text: &str) -> String {
+    html! { (text) }.into_string()
+}
 
-    fn ensure_prepared(&mut self) -> Drawn {
-        Ok(())
-    }
+fn short(value: f64) -> f64 {
+    // Adding zero makes no -0 of what rounds to it.
+    (value * 10.0).round() / 10.0 + 0.0
+}
 
-    fn present(&mut self) -> Drawn {
-        Ok(())
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn draw_pixel(&mut self, _: BackendCoord, _: BackendColor) -> Drawn {
-        // Nothing of ours is drawn by pixels.
-        Ok(())
-    }
-
-    fn draw_line<S: BackendStyle>(&mut self, from: BackendCoord, to: BackendCoord, style: &S) -> Drawn {
-        self.draw_path([from, to], style)
-    }
-
-    fn draw_rect<S: BackendStyle>(
-        &mut self,
-        (left, top): BackendCoord,
-        (right, bottom): BackendCoord,
-        style: &S,
-        _fill: bool,
-    ) -> Drawn {
-        if style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        let (x, y) = (css(left.min(right)), css(top.min(bottom)));
-        let (width, height) = (css((right - left).abs()), css((bottom - top).abs()));
-        let class = class(style.color());
-        written(write!(
-            self.out,
-            r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}"/>"#
-        ))
-    }
-
-    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
-        &mut self,
-        path: I,
-        style: &S,
-    ) -> Drawn {
-        self.path(style.color(), &data(path))
-    }
-
-    fn draw_circle<S: BackendStyle>(
-        &mut self,
-        (x, y): BackendCoord,
-        radius: u32,
-        style: &S,
-        _: bool,
-    ) -> Drawn {
-        if style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        let radius = f64::from(radius) / f64::from(FINE);
-        let class = class(style.color());
-        written(write!(
-            self.out,
-            r#"<circle class="{class}" cx="{}" cy="{}" r="{radius}"/>"#,
-            css(x),
-            css(y)
-        ))
-    }
-
-    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
-        &mut self,
-        vert: I,
-        style: &S,
-    ) -> Drawn {
-        self.path(style.color(), &(data(vert) + "Z"))
-    }
-
-    fn draw_text<T: BackendTextStyle>(&mut self, text: &str, style: &T, (x, y): BackendCoord) -> Drawn {
-        if text.is_empty() || style.color().alpha == 0.0 {
-            return Ok(());
-        }
-        let anchor = match style.anchor().h_pos {
-            HPos::Left => "start",
-            HPos::Center => "middle",
-            HPos::Right => "end",
-        };
-        // In em: text is placed by its baseline.
-        let drop = match style.anchor().v_pos {
-            VPos::Top => "0.8em",
-            VPos::Center => "0.35em",
-            VPos::Bottom => "0",
-        };
-        let turn = match style.transform() {
-            FontTransform::None => 0,
-            FontTransform::Rotate90 => 90,
-            FontTransform::Rotate180 => 180,
-            FontTransform::Rotate270 => 270,
-        };
-        let (x, y) = (css(x), css(y));
-        let turned = if turn == 0 {
-            String::new()
-        } else {
-            format!(r#" transform="rotate({turn} {x} {y})""#)
-        };
-        let class = class(style.color());
-        let text = maud::PreEscaped(maud::html! { (text) }.into_string()).into_string();
-        written(write!(
-            self.out,
-            r#"<text class="{class}" x="{x}" y="{y}" dy="{drop}" text-anchor="{anchor}"{turned}>{text}</text>"#
-        ))
-    }
-
-    fn estimate_text_size<T: BackendTextStyle>(
-        &self,
-        text: &str,
-        style: &T,
-    ) -> Result<(u32, u32), DrawingErrorKind<fmt::Error>> {
-        // plotters wants it to place several lines; ours are single, and anchored where they belong.
-        let height = style.size();
-        let width = height * 0.55 * text.chars().count() as f64;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a few thousand at most"
-        )]
-        Ok((width as u32, height as u32))
+    #[test]
+    fn elements_have_classes_and_texts_are_escaped() {
+        let mut canvas = Canvas::new((100, 50));
+        canvas.hit_circle((1.0, 2.0), 11.0, "<1");
+        canvas.line(Ink::Line(2, 1), &[(0.04, -0.04), (10.26, 5.0)]);
+        canvas.rectangle(Ink::Fill(3), (10.0, 20.0), (4.5, 30.0));
+        canvas.text(Ink::Note, (0.0, 2.0), (Anchor::Start, Baseline::Top), "a & b");
+        canvas.text(Ink::Note, (0.0, 2.0), (Anchor::Start, Baseline::Top), "");
+        assert_eq!(
+            canvas.finish("chart", "\"T\""),
+            "<svg class=\"chart\" viewBox=\"0 0 100 50\" role=\"img\" aria-label=\"&quot;T&quot;\">\
+             <path class=\"s2 d1\" d=\"M0 0L10.3 5\"/>\
+             <rect class=\"m3\" x=\"4.5\" y=\"20\" width=\"5.5\" height=\"10\"/>\
+             <text class=\"note\" x=\"0\" y=\"2\" dy=\"0.8em\" text-anchor=\"start\">a &amp; b</text>\
+             <circle class=\"hit\" cx=\"1\" cy=\"2\" r=\"11\"><title>&lt;1</title></circle></svg>"
+        );
     }
 }

@@ -1,24 +1,13 @@
 //! One quantity against another: lines with marks and error bars, or curves without marks.
 
-use std::fmt::Write as _;
-
-use maud::html;
-use plotters::chart::{ChartBuilder, ChartContext};
-use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
-use plotters::element::{Circle, PathElement, Polygon, Rectangle};
-use plotters::prelude::Cartesian2d;
-use plotters::style::IntoFont;
-
-use super::axis::Ticked;
-use super::canvas::{Canvas, FINE, Ink};
+use super::canvas::{Anchor, Baseline, Canvas, Ink, Point};
 use super::mark::Shape;
-use super::{Axis, Drawing, Mark, Width};
+use super::{Axis, Mark, Width};
 
 /// Lines over two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LineChart {
-    /// For those who cannot see it.
+    /// For readers who cannot see it.
     pub(crate) title: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
@@ -33,9 +22,9 @@ pub(crate) struct LineChart {
 pub(crate) struct Series {
     pub(crate) mark: Mark,
     pub(crate) points: Vec<LinePoint>,
-    /// Whether points are joined: they are not where x has no order.
+    /// True if points are joined: they are not where x has no order.
     pub(crate) joined: bool,
-    /// Whether each point has a mark of its own.
+    /// True if each point has a mark of its own.
     pub(crate) marked: bool,
 }
 
@@ -45,33 +34,61 @@ pub(crate) struct LinePoint {
     pub(crate) y: f64,
     /// The ends of the error bar.
     pub(crate) interval: Option<(f64, f64)>,
-    /// What is shown when one points at it; none for points of a curve.
+    /// Text that is shown under the pointer; empty for points of a curve.
     pub(crate) says: String,
 }
 
-type Coord = Cartesian2d<Ticked, Ticked>;
-type Chart<'a, 'b> = ChartContext<'a, Canvas<'b>, Coord>;
-type Trouble = DrawingAreaErrorKind<std::fmt::Error>;
+/// Length of the ticks of an axis.
+const TICK: f64 = 4.0;
+
+/// The rectangle between the axes.
+struct Frame<'a> {
+    chart: &'a LineChart,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
 
 impl LineChart {
-    /// Whether there is anything to see.
+    /// True if there is nothing to see.
     pub(crate) fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }
 
-    pub(crate) fn draw(&self, width: Width) -> Drawing {
+    pub(crate) fn draw(&self, width: Width) -> String {
         let size = (width.pixels(), self.height(width));
-        let mut inside = String::new();
-        let mut hits = String::new();
-        let root = Canvas::new(&mut inside, size).into_drawing_area();
-        self.draw_on(&root, width, &mut hits)
-            .map_err(|_| std::fmt::Error)?;
-        drop(root);
-        let title = html! { (self.title) }.into_string();
-        let (class, (w, h)) = (width.class(), size);
-        Ok(format!(
-            r#"<svg class="{class}" viewBox="0 0 {w} {h}" role="img" aria-label="{title}">{inside}{hits}</svg>"#
-        ))
+        let (right, bottom) = (f64::from(size.0), f64::from(size.1));
+        let frame = Frame {
+            chart: self,
+            // Charts below each other begin at the same place, unless their numbers are long.
+            left: 12.0 + 7.0 * self.y.letters().max(5) as f64,
+            right: right - 14.0,
+            top: 22.0,
+            bottom: bottom - if self.x.label.is_empty() { 26.0 } else { 42.0 },
+        };
+        let mut canvas = Canvas::new(size);
+        if let Some((from, to)) = self.shaded {
+            let (from, to) = (self.x.place(from), self.x.place(to));
+            let corners = (
+                frame.within(from, self.y.range.0),
+                frame.within(to, self.y.range.1),
+            );
+            canvas.rectangle(Ink::Shade, corners.0, corners.1);
+        }
+        frame.draw_axes(&mut canvas, self.every_tick(width));
+        // The label of y stands above its axis, and is not turned.
+        let above = (Anchor::Start, Baseline::Top);
+        canvas.text(Ink::Note, (0.0, 2.0), above, &self.y.label);
+        let below = (Anchor::End, Baseline::Bottom);
+        canvas.text(Ink::Note, (right - 14.0, bottom - 4.0), below, &self.x.label);
+        for series in &self.series {
+            frame.draw_lines(&mut canvas, series);
+        }
+        for series in &self.series {
+            frame.draw_marks(&mut canvas, series);
+        }
+        canvas.finish(width.class(), &self.title)
     }
 
     fn height(&self, width: Width) -> u32 {
@@ -83,169 +100,156 @@ impl LineChart {
         }
     }
 
-    fn draw_on(
-        &self,
-        root: &DrawingArea<Canvas<'_>, Shift>,
-        width: Width,
-        hits: &mut String,
-    ) -> Result<(), Trouble> {
-        // Charts below each other begin at the same place, unless their numbers are long.
-        let letters = u32::try_from(self.y.letters().max(5)).unwrap_or(8);
-        let mut chart = ChartBuilder::on(root)
-            .margin_top(22 * FINE)
-            .margin_right(14 * FINE)
-            .x_label_area_size(if self.x.label.is_empty() { 26 } else { 42 } * FINE)
-            .y_label_area_size((12 + 7 * letters) * FINE)
-            .build_cartesian_2d(
-                Ticked::new(self.x.range, self.x_ticks(width)),
-                Ticked::new(self.y.range, self.y.ticks_at()),
-            )?;
-        self.draw_shade(&mut chart)?;
-        let text = |ink: Ink| ("sans-serif", 12 * FINE).into_font().color(&ink.colour());
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .bold_line_style(Ink::Grid.stroke())
-            .light_line_style(Ink::none())
-            .axis_style(Ink::Axis.stroke())
-            .label_style(text(Ink::Text))
-            .set_all_tick_mark_size(4 * FINE)
-            .x_label_formatter(&|at| self.x.label_at(*at))
-            .y_label_formatter(&|at| self.y.label_at(*at))
-            .draw()?;
-        let (w, h) = root.dim_in_pixel();
-        let (w, h) = (i32::try_from(w).unwrap_or(0), i32::try_from(h).unwrap_or(0));
-        let fine = i32::try_from(FINE).unwrap_or(1);
-        // The label of y stands above its axis, not turned: nobody likes to bend their head.
-        root.draw_text(&self.y.label, &text(Ink::Note), (0, 2 * fine))?;
-        let right = plotters::style::text_anchor::Pos::new(
-            plotters::style::text_anchor::HPos::Right,
-            plotters::style::text_anchor::VPos::Bottom,
-        );
-        root.draw_text(
-            &self.x.label,
-            &text(Ink::Note).pos(right),
-            (w - 14 * fine, h - 4 * fine),
-        )?;
-        for series in &self.series {
-            self.draw_series(&mut chart, series)?;
-        }
-        for series in &self.series {
-            self.draw_marks(root, &chart, series, hits)?;
-        }
-        Ok(())
-    }
-
-    /// On a phone there is room for half of many names.
-    fn x_ticks(&self, width: Width) -> Vec<f64> {
-        let ticks = self.x.ticks_at();
-        let letters: usize = self
-            .x
-            .ticks
-            .iter()
-            .map(|tick| tick.label.chars().count() + 2)
-            .sum();
+    /// Returns 1 if there is room for the names of all ticks of x, 2 if for every second, and so on.
+    fn every_tick(&self, width: Width) -> usize {
+        let ticks = self.x.ticks.iter();
+        let letters: usize = ticks.map(|tick| tick.label.chars().count() + 2).sum();
         let room = if width == Width::Phone { 42 } else { 100 };
-        let every = letters.div_ceil(room).max(1);
-        ticks.into_iter().step_by(every).collect()
-    }
-
-    fn draw_shade(&self, chart: &mut Chart<'_, '_>) -> Result<(), Trouble> {
-        if let Some((from, to)) = self.shaded {
-            let corners = [
-                (self.x.place(from), self.y.range.0),
-                (self.x.place(to), self.y.range.1),
-            ];
-            chart.draw_series([Rectangle::new(corners, Ink::Shade.filled())])?;
-        }
-        Ok(())
-    }
-
-    fn draw_series(&self, chart: &mut Chart<'_, '_>, series: &Series) -> Result<(), Trouble> {
-        let place = |point: &LinePoint| (self.x.place(point.x), self.y.place(point.y));
-        if series.joined {
-            let path: Vec<_> = series
-                .points
-                .iter()
-                .map(place)
-                .filter(|(x, y)| x.is_finite() && y.is_finite())
-                .collect();
-            let ink = Ink::Line(series.mark.colour, series.mark.variant);
-            chart.draw_series([PathElement::new(path, ink.stroke())])?;
-        }
-        let bars = series.points.iter().filter_map(|point| {
-            let (low, high) = point.interval?;
-            // An interval that reaches below a logarithmic axis ends at its foot.
-            let foot = |at: f64| {
-                if at.is_nan() {
-                    self.y.range.0
-                } else {
-                    at.max(self.y.range.0)
-                }
-            };
-            let x = self.x.place(point.x);
-            let path = [
-                (x, foot(self.y.place(low))),
-                (x, foot(self.y.place(high)).min(self.y.range.1)),
-            ];
-            Some(PathElement::new(path, Ink::Reach(series.mark.colour).stroke()))
-        });
-        chart.draw_series(bars)?;
-        Ok(())
-    }
-
-    fn draw_marks(
-        &self,
-        root: &DrawingArea<Canvas<'_>, Shift>,
-        chart: &Chart<'_, '_>,
-        series: &Series,
-        hits: &mut String,
-    ) -> Result<(), Trouble> {
-        for point in &series.points {
-            let (at_x, at_y) = (self.x.place(point.x), self.y.place(point.y));
-            if !at_x.is_finite() || !at_y.is_finite() {
-                continue;
-            }
-            let (x, y) = chart.backend_coord(&(at_x, at_y));
-            if let Some((low, high)) = point.interval.filter(|_| series.marked) {
-                for end in [low, high] {
-                    let end = self.y.place(end);
-                    if end >= self.y.range.0 && end <= self.y.range.1 {
-                        let (_, end) = chart.backend_coord(&(at_x, end));
-                        let cap = [(x - 35, end), (x + 35, end)];
-                        root.draw(&PathElement::new(cap, Ink::Reach(series.mark.colour).stroke()))?;
-                    }
-                }
-            }
-            if series.marked {
-                draw_mark(root, series.mark, (x, y))?;
-            }
-            if !point.says.is_empty() {
-                let says = html! { (point.says) }.into_string();
-                let (x, y) = (f64::from(x) / f64::from(FINE), f64::from(y) / f64::from(FINE));
-                // Writing to a string does not fail.
-                let _ = write!(
-                    hits,
-                    r#"<circle class="hit" cx="{x}" cy="{y}" r="11"><title>{says}</title></circle>"#
-                );
-            }
-        }
-        Ok(())
+        letters.div_ceil(room).max(1)
     }
 }
 
-fn draw_mark(root: &DrawingArea<Canvas<'_>, Shift>, mark: Mark, (x, y): (i32, i32)) -> Result<(), Trouble> {
-    let style = Ink::Fill(mark.colour).filled();
+impl Frame<'_> {
+    /// Returns the point of two values in their axes' own units.
+    fn point(&self, x: f64, y: f64) -> Point {
+        let x = self.chart.x.along(x, (self.left, self.right));
+        (x, self.chart.y.along(y, (self.bottom, self.top)))
+    }
+
+    /// Returns the same, or the nearest point inside the frame.
+    fn within(&self, x: f64, y: f64) -> Point {
+        let (x, y) = self.point(x, y);
+        (x.clamp(self.left, self.right), y.clamp(self.top, self.bottom))
+    }
+
+    fn draw_axes(&self, canvas: &mut Canvas, every: usize) {
+        let Self {
+            left,
+            right,
+            top,
+            bottom,
+            ..
+        } = *self;
+        for tick in &self.chart.y.ticks {
+            let (_, y) = self.within(self.chart.x.range.0, tick.at);
+            canvas.line(Ink::Grid, &[(left, y), (right, y)]);
+            canvas.line(Ink::Axis, &[(left - TICK, y), (left, y)]);
+            let beside = (Anchor::End, Baseline::Middle);
+            canvas.text(Ink::Text, (left - TICK - 3.0, y), beside, &tick.label);
+        }
+        for tick in self.chart.x.ticks.iter().step_by(every) {
+            let (x, _) = self.within(tick.at, self.chart.y.range.0);
+            canvas.line(Ink::Axis, &[(x, bottom), (x, bottom + TICK)]);
+            let below = (Anchor::Middle, Baseline::Top);
+            canvas.text(Ink::Text, (x, bottom + TICK + 3.0), below, &tick.label);
+        }
+        canvas.line(Ink::Axis, &[(left, top), (left, bottom), (right, bottom)]);
+    }
+
+    /// Draws the line of a series and its error bars.
+    fn draw_lines(&self, canvas: &mut Canvas, series: &Series) {
+        let (x_axis, y_axis) = (&self.chart.x, &self.chart.y);
+        if series.joined {
+            let places = series.points.iter();
+            let places = places.map(|point| (x_axis.place(point.x), y_axis.place(point.y)));
+            let line: Vec<Point> = places
+                .filter(|(x, y)| x.is_finite() && y.is_finite())
+                .map(|(x, y)| self.within(x, y))
+                .collect();
+            canvas.line(Ink::Line(series.mark.colour, series.mark.variant), &line);
+        }
+        for point in &series.points {
+            let Some((low, high)) = point.interval else {
+                continue;
+            };
+            // An interval that reaches below a logarithmic axis ends at its foot.
+            let end = |value: f64| {
+                let at = y_axis.place(value);
+                self.within(
+                    x_axis.place(point.x),
+                    if at.is_nan() { y_axis.range.0 } else { at },
+                )
+            };
+            canvas.line(Ink::Reach(series.mark.colour), &[end(low), end(high)]);
+        }
+    }
+
+    /// Draws the marks of a series, the ends of its error bars, and its texts.
+    fn draw_marks(&self, canvas: &mut Canvas, series: &Series) {
+        let y_axis = &self.chart.y;
+        for point in &series.points {
+            let (x, y) = self.point(self.chart.x.place(point.x), y_axis.place(point.y));
+            if !x.is_finite() || !y.is_finite() {
+                continue;
+            }
+            if series.marked {
+                let ends = point.interval.map(|(low, high)| [low, high]);
+                for end in ends.into_iter().flatten().map(|end| y_axis.place(end)) {
+                    if end >= y_axis.range.0 && end <= y_axis.range.1 {
+                        let end = y_axis.along(end, (self.bottom, self.top));
+                        let ink = Ink::Reach(series.mark.colour);
+                        canvas.line(ink, &[(x - 3.5, end), (x + 3.5, end)]);
+                    }
+                }
+                draw_mark(canvas, series.mark, (x, y));
+            }
+            if !point.says.is_empty() {
+                canvas.hit_circle((x, y), 11.0, &point.says);
+            }
+        }
+    }
+}
+
+fn draw_mark(canvas: &mut Canvas, mark: Mark, (x, y): Point) {
+    let ink = Ink::Fill(mark.colour);
     match mark.shape() {
-        Shape::Circle => root.draw(&Circle::new((x, y), 42, style)),
-        Shape::Square => root.draw(&Rectangle::new([(x - 38, y - 38), (x + 38, y + 38)], style)),
-        Shape::Triangle => root.draw(&Polygon::new(
-            [(x, y - 50), (x + 48, y + 38), (x - 48, y + 38)],
-            style,
-        )),
-        Shape::Diamond => root.draw(&Polygon::new(
-            [(x, y - 52), (x + 52, y), (x, y + 52), (x - 52, y)],
-            style,
-        )),
+        Shape::Circle => canvas.circle(ink, (x, y), 4.2),
+        Shape::Square => canvas.rectangle(ink, (x - 3.8, y - 3.8), (x + 3.8, y + 3.8)),
+        Shape::Triangle => {
+            canvas.polygon(ink, &[(x, y - 5.0), (x + 4.8, y + 3.8), (x - 4.8, y + 3.8)]);
+        }
+        Shape::Diamond => {
+            canvas.polygon(ink, &[(x, y - 5.2), (x + 5.2, y), (x, y + 5.2), (x - 5.2, y)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_at_the_frame_and_points_beyond_every_scale_are_left_out() {
+        let point = |x: f64, y: f64| LinePoint {
+            x,
+            y,
+            interval: Some((0.0, 20.0)),
+            says: format!("at {x}"),
+        };
+        let chart = LineChart {
+            title: "T".to_owned(),
+            x: Axis::linear("", "s", [0.0, 10.0].into_iter()),
+            y: Axis::logarithmic("", "µs", [1.0, 10.0].into_iter()),
+            series: vec![Series {
+                mark: Mark::new(0, 0),
+                points: vec![point(0.0, 1.0), point(5.0, 0.0), point(10.0, 100.0)],
+                joined: true,
+                marked: false,
+            }],
+            shaded: None,
+            low: false,
+        };
+        let svg = chart.draw(Width::Desktop);
+        let (left, right, top, bottom) = (12 + 7 * 5, 760 - 14, 22, 340 - 26);
+        assert!(
+            svg.contains(&format!(
+                r#"<path class="s0 d0" d="M{left} {bottom}L{right} {top}"/>"#
+            )),
+            "{svg}"
+        );
+        assert!(svg.contains(&format!(
+            r#"<path class="e0" d="M{left} {bottom}L{left} {top}"/>"#
+        )));
+        assert!(svg.contains("at 0") && svg.contains("at 10") && !svg.contains("at 5"));
     }
 }

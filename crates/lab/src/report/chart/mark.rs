@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-/// How a series looks. Colour is by system, so that a system has one colour in the whole report; shape and dash are by
-/// its settings.
+/// How a series looks. Colour is by system, so that a system has one colour in the whole report; shape and
+/// dash are by its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub(crate) colour: u8,

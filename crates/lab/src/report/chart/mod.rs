@@ -1,10 +1,9 @@
 //! Charts, as SVG that takes its colours from the page's style sheet.
 //!
-//! Axes, grids and marks are laid out by plotters; [`canvas`] is its drawing backend, which writes classes instead of
-//! colours, so that one drawing serves light, dark and paper. Each chart is drawn twice, for a desktop and for a phone:
-//! text that is scaled down with its figure cannot be read. Charts know nothing of experiments.
+//! Each chart is drawn twice, for a desktop and for a phone: text that is scaled down with its figure cannot
+//! be read. Charts know nothing of experiments.
 //!
-//! - [`axis`]: scales and ticks; [`canvas`]: the backend; [`mark`]: what tells series apart beside their colour
+//! - [`axis`]: scales and ticks; [`canvas`]: SVG; [`mark`]: the signs of series beside their colour
 //! - [`lines`]: one quantity against another; [`rows`]: bars, and effects with their intervals
 
 mod axis;
@@ -40,6 +39,3 @@ impl Width {
         }
     }
 }
-
-/// A chart that cannot be drawn; it never depends on what was measured.
-pub(crate) type Drawing = Result<String, std::fmt::Error>;

@@ -11,7 +11,7 @@ use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
 use crate::statistics::Estimate;
 
-pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     let x = figure.x.as_deref().unwrap_or("system");
     let facets = split(figure, cells);
@@ -45,12 +45,12 @@ pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::f
                 shaded: None,
                 low: false,
             };
-            drawn.push_lines(facet.heading.clone(), &chart)?;
+            drawn.push_lines(facet.heading.clone(), &chart);
             drawn.add_entries(facet.lines.iter().map(|line| line.entry.clone()));
         }
     }
     note_repetitions(&mut drawn, cells);
-    Ok(drawn)
+    drawn
 }
 
 fn series(facet: &Facet<'_, '_>, along: &Along, metric: &'static Metric) -> Vec<Series> {
@@ -174,7 +174,7 @@ fn numeric(label: &str, figure: &Figure, numbers: &[f64], values: &[Value]) -> A
     axis.tight(numbers.iter().copied()).with_ticks(ticks.into_iter())
 }
 
-pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
         let facets = split(figure, cells);
@@ -194,11 +194,11 @@ pub(super) fn bars(figure: &Figure, cells: &[Cell<'_>]) -> Result<Drawn, std::fm
                 rows: rows(facet, figure, metric, cells),
                 from: 0.0,
             };
-            drawn.push_rows(heading(facet.heading.clone(), figure, metric), &chart)?;
+            drawn.push_rows(heading(facet.heading.clone(), figure, metric), &chart);
         }
     }
     note_repetitions(&mut drawn, cells);
-    Ok(drawn)
+    drawn
 }
 
 fn rows(facet: &Facet<'_, '_>, figure: &Figure, metric: &'static Metric, cells: &[Cell<'_>]) -> Vec<Row> {

@@ -10,11 +10,7 @@ use crate::report::page::LEVELS_BETWEEN;
 use crate::report::{names, numbers};
 use crate::results::{Metric, metric};
 
-pub(super) fn draw(
-    figure: &Figure,
-    recorded: &Recorded,
-    cells: &[Cell<'_>],
-) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     let experiment = &recorded.run.experiment;
     let factors = factors(experiment);
@@ -23,7 +19,7 @@ pub(super) fn draw(
             let colour = u8::try_from(names::colour(&analysed.system, &experiment.systems)).unwrap_or(0);
             let chart = chart(analysis, analysed.metric, colour, figure);
             let heading = format!("{}: {}", names::system(&analysed.system), analysed.metric.label);
-            drawn.push_rows(Some(heading), &chart)?;
+            drawn.push_rows(Some(heading), &chart);
         }
         drawn.analyses.push(analysed);
     }
@@ -53,7 +49,7 @@ pub(super) fn draw(
          chance."
             .to_owned()
     });
-    Ok(drawn)
+    drawn
 }
 
 /// One for every metric and every system that has it.

@@ -2,92 +2,62 @@
 
 use hdrhistogram::Histogram;
 
+use super::Drawn;
 use super::loops::Loops;
 use super::split::split;
-use super::{Drawn, Entry};
 use crate::experiment::Figure;
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, LineChart, LinePoint, Series};
 use crate::report::load::Recorded;
 use crate::report::numbers;
-use crate::tools;
 
 /// Percentiles that get a mark, so that curves can be told apart without colours.
 const MARKED: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-pub(super) fn draw(
-    figure: &Figure,
-    recorded: &Recorded,
-    cells: &[Cell<'_>],
-) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
-    let mut without = Vec::new();
     let mut has_curves = false;
     let mut loops = Loops::default();
     for name in &figure.y {
         for facet in split(figure, cells) {
             let mut curves = Vec::new();
-            let mut told: Vec<(Entry, Told)> = Vec::new();
             for line in &facet.lines {
-                match merged(name, &line.cells) {
-                    Some(histogram) => {
-                        for cell in &line.cells {
-                            loops.look(name, recorded, cell);
-                        }
-                        curves.push((line.entry.clone(), histogram));
+                if let Some(histogram) = merged(name, &line.cells) {
+                    for cell in &line.cells {
+                        loops.look(name, recorded, cell);
                     }
-                    None if line.cells.iter().any(|cell| is_by_a_tool(cell)) => {
-                        told.push((line.entry.clone(), quantiles(name, &line.cells)));
-                    }
-                    None => {}
+                    curves.push((line.entry.clone(), histogram));
                 }
             }
             has_curves |= !curves.is_empty();
-            without.extend(told.iter().map(|(entry, told)| missing(entry, name, told)));
-            told.retain(|(_, told)| !told.is_empty());
-            let count = curves
-                .iter()
-                .map(|(_, histogram)| histogram.len())
-                .max()
-                .unwrap_or(0);
-            let rarest = told
-                .iter()
-                .flat_map(|(_, told)| told.iter().map(|(quantile, _)| *quantile));
-            let count = count.max(rarest.map(messages_for).max().unwrap_or(0));
+            let count = curves.iter().map(|(_, histogram)| histogram.len()).max();
             let mut series = Vec::new();
             for (entry, histogram) in &curves {
                 series.push(curve(histogram, entry.mark));
                 series.push(marks(histogram, entry.mark, &entry.name, &entry.durability));
             }
-            series.extend(told.iter().map(|(entry, told)| told_marks(entry, told)));
             let values = series
                 .iter()
                 .flat_map(|series| &series.points)
                 .map(|point| point.y);
             let chart = LineChart {
                 title: format!("{}: {}", figure.title, meaning(name)),
-                x: Axis::quantiles(count),
+                x: Axis::quantiles(count.unwrap_or(0)),
                 y: Axis::logarithmic(meaning(name), "µs", values.collect::<Vec<_>>().into_iter()),
                 series,
                 shaded: None,
                 low: false,
             };
-            drawn.push_lines(facet.heading, &chart)?;
-            let entries = curves.into_iter().map(|(entry, _)| entry);
-            drawn.add_entries(entries.chain(told.into_iter().map(|(entry, _)| entry)));
+            drawn.push_lines(facet.heading, &chart);
+            drawn.add_entries(curves.into_iter().map(|(entry, _)| entry));
         }
     }
-    if has_curves || without.is_empty() {
-        drawn.notes.extend(loops.describe());
-        drawn
-            .notes
-            .push("Each curve ends where its number of messages ends; all repetitions together.".to_owned());
-    }
-    drawn.is_explained = !without.is_empty();
-    without.extend(of_questions(figure, has_curves));
-    without.dedup();
-    drawn.notes.extend(without);
-    Ok(drawn)
+    drawn.notes.extend(loops.describe());
+    drawn
+        .notes
+        .push("Each curve ends where its number of messages ends; all repetitions together.".to_owned());
+    drawn.notes.extend(of_questions(figure, has_curves));
+    drawn
 }
 
 /// What a reader has to know of round trips.
@@ -108,73 +78,6 @@ fn merged(name: &str, cells: &[&Cell<'_>]) -> Option<Histogram<u64>> {
         let _ = merged.add(histogram);
     }
     Some(merged)
-}
-
-fn is_by_a_tool(cell: &Cell<'_>) -> bool {
-    cell.measured().any(|point| tools::is_name(&point.driver.name))
-}
-
-/// How many messages a quantile needs to be told from those below it.
-fn messages_for(quantile: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "casts to integers saturate"
-    )]
-    let count = (1.0 / (1.0 - quantile)).round() as u64;
-    count
-}
-
-/// Quantiles without a histogram, and their values in microseconds.
-type Told = Vec<(f64, f64)>;
-
-/// The quantiles that were told where there is no histogram: the means of the repetitions.
-fn quantiles(name: &str, cells: &[&Cell<'_>]) -> Told {
-    let known = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
-    let told = known.into_iter().filter_map(|(word, quantile)| {
-        let metric = format!("{name}_{word}_us");
-        let mut estimates = cells.iter().filter_map(|cell| cell.estimate(&metric));
-        Some((quantile, estimates.next()?.value))
-    });
-    told.collect()
-}
-
-/// Says why there is no curve.
-fn missing(entry: &Entry, name: &str, told: &Told) -> String {
-    let what = meaning(name).to_lowercase();
-    if told.is_empty() {
-        return format!(
-            "{} has no curve: its driver does not tell {what} by percentile.",
-            entry.name
-        );
-    }
-    format!(
-        "{} has marks and no curve: its driver tells a few percentiles of {what} and no histogram, counted from the moment \
-         of sending.",
-        entry.name
-    )
-}
-
-/// Where several percentiles are all that is known.
-fn told_marks(entry: &Entry, told: &Told) -> Series {
-    let points = told.iter().map(|(quantile, value)| LinePoint {
-        x: *quantile,
-        y: value.max(1.0),
-        interval: None,
-        says: format!(
-            "{}: p{} {} ({})",
-            entry.name,
-            numbers::tick(quantile * 100.0, ""),
-            numbers::alone(*value, "µs"),
-            entry.durability
-        ),
-    });
-    Series {
-        mark: entry.mark,
-        points: points.collect(),
-        joined: false,
-        marked: true,
-    }
 }
 
 fn meaning(name: &str) -> &'static str {

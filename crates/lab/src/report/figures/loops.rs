@@ -1,5 +1,5 @@
-//! What a latency means, by how the messages were sent: a curve of an open loop sees a stall as a user would, one of a closed loop does
-//! not.
+//! What a latency means, by how the messages were sent: a curve of an open loop sees a stall as a user would,
+//! one of a closed loop does not.
 
 use crate::experiment::{Does, Plan, Rate, Role, Source};
 use crate::report::cells::Cell;

@@ -1,7 +1,9 @@
 //! From cells to charts: each kind of figure that an experiment can ask for.
 //!
-//! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto seconds
-//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`]; [`shares`]
+//! - [`split`]: which cells make a line, and which a chart of their own; [`seconds`]: samples laid onto
+//!   seconds
+//! - [`against`]: `lines` and `bars`; [`latency`], and what it means by [`loops`]; [`time`]; [`effects`];
+//!   [`shares`]
 
 mod against;
 mod effects;
@@ -13,7 +15,7 @@ mod split;
 mod time;
 
 use super::cells::Cell;
-use super::chart::{Drawing, LineChart, Mark, RowChart, Width};
+use super::chart::{LineChart, Mark, RowChart, Width};
 use super::load::Recorded;
 use crate::experiment::{Figure, FigureKind};
 use crate::factorial::{Analysis, DesignError};
@@ -62,18 +64,14 @@ pub(crate) struct Analysed {
 const PANELS_MAX: usize = 12;
 
 /// Draws a figure over the cells of a run.
-pub(crate) fn draw(
-    figure: &Figure,
-    recorded: &Recorded,
-    cells: &[Cell<'_>],
-) -> Result<Drawn, std::fmt::Error> {
+pub(crate) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = match figure.kind {
-        FigureKind::Lines => against::lines(figure, cells)?,
-        FigureKind::Bars => against::bars(figure, cells)?,
-        FigureKind::Latency => latency::draw(figure, recorded, cells)?,
-        FigureKind::Time => time::draw(figure, recorded, cells)?,
-        FigureKind::Effects => effects::draw(figure, recorded, cells)?,
-        FigureKind::Shares => shares::draw(figure, recorded, cells)?,
+        FigureKind::Lines => against::lines(figure, cells),
+        FigureKind::Bars => against::bars(figure, cells),
+        FigureKind::Latency => latency::draw(figure, recorded, cells),
+        FigureKind::Time => time::draw(figure, recorded, cells),
+        FigureKind::Effects => effects::draw(figure, recorded, cells),
+        FigureKind::Shares => shares::draw(figure, recorded, cells),
     };
     if drawn.panels.is_empty() {
         let reasons: Vec<_> = figure.y.iter().filter_map(|name| why_absent(name)).collect();
@@ -87,7 +85,7 @@ pub(crate) fn draw(
             "The first {PANELS_MAX} of {all} charts; report.json has all of it."
         ));
     }
-    Ok(drawn)
+    drawn
 }
 
 /// Why a point that was measured may not have a figure.
@@ -112,7 +110,8 @@ pub(crate) fn analyses(recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed>
         .collect()
 }
 
-/// The figures by name that an experiment's figures are about. A latency is about its median and its 99th percentile.
+/// The figures by name that an experiment's figures are about. A latency is about its median and its 99th
+/// percentile.
 pub(crate) fn drawn_metrics(experiment: &crate::experiment::Experiment) -> Vec<&'static Metric> {
     let mut metrics: Vec<&'static Metric> = Vec::new();
     for figure in &experiment.figures {
@@ -170,27 +169,24 @@ impl Drawn {
         }
     }
 
-    fn push(&mut self, heading: Option<String>, draw: impl Fn(Width) -> Drawing) -> std::fmt::Result {
+    fn push(&mut self, heading: Option<String>, draw: impl Fn(Width) -> String) {
         self.panels.push(Panel {
             heading,
-            wide: draw(Width::Desktop)?,
-            narrow: draw(Width::Phone)?,
+            wide: draw(Width::Desktop),
+            narrow: draw(Width::Phone),
         });
-        Ok(())
     }
 
-    fn push_lines(&mut self, heading: Option<String>, chart: &LineChart) -> std::fmt::Result {
-        if chart.is_empty() {
-            return Ok(());
+    fn push_lines(&mut self, heading: Option<String>, chart: &LineChart) {
+        if !chart.is_empty() {
+            self.push(heading, |width| chart.draw(width));
         }
-        self.push(heading, |width| chart.draw(width))
     }
 
-    fn push_rows(&mut self, heading: Option<String>, chart: &RowChart) -> std::fmt::Result {
-        if chart.is_empty() {
-            return Ok(());
+    fn push_rows(&mut self, heading: Option<String>, chart: &RowChart) {
+        if !chart.is_empty() {
+            self.push(heading, |width| chart.draw(width));
         }
-        self.push(heading, |width| chart.draw(width))
     }
 
     fn add_entries(&mut self, entries: impl Iterator<Item = Entry>) {

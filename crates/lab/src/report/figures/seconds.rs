@@ -1,7 +1,8 @@
 //! Samples laid onto whole seconds.
 //!
-//! Samples end when they are taken: about once a second, and once more when the load ends. A second's value is the mean of the samples
-//! that lie in it, each by its share of it; only what different sources did in the same second is added up.
+//! Samples end when they are taken: about once a second, and once more when the load ends. A second's value
+//! is the mean of the samples that lie in it, each by its share of it; only what different sources did in the
+//! same second is added up.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Shares of a time: what the way there and back takes, what the broker does, and what each further level of a parameter adds.
+//! Shares of a time: what the way there and back takes, what the broker does, and what each further level of
+//! a parameter adds.
 //!
 //! Differences of means, so there is no interval: whether two levels differ at all is said by their own bars.
 
@@ -10,11 +11,7 @@ use crate::report::load::Recorded;
 use crate::report::{cells::Cell, names, numbers};
 use crate::results::{Metric, metric};
 
-pub(super) fn draw(
-    figure: &Figure,
-    recorded: &Recorded,
-    cells: &[Cell<'_>],
-) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     let x = figure.x.as_deref().unwrap_or("durability");
     let network = recorded.run.network.as_ref();
@@ -51,7 +48,7 @@ pub(super) fn draw(
             };
             let name = [heading.as_deref().unwrap_or_default(), &line.entry.name];
             let name: Vec<_> = name.into_iter().filter(|part| !part.is_empty()).collect();
-            drawn.push_rows(Some(name.join(", ")).filter(|name| !name.is_empty()), &chart)?;
+            drawn.push_rows(Some(name.join(", ")).filter(|name| !name.is_empty()), &chart);
         }
     }
     drawn.notes.push(format!(
@@ -63,7 +60,7 @@ pub(super) fn draw(
             "The network was not measured, and stands with the broker."
         }
     ));
-    Ok(drawn)
+    drawn
 }
 
 /// A part of the time, in the metric's unit.

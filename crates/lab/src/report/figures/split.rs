@@ -27,8 +27,8 @@ pub(super) struct Line<'c, 'a> {
 
 type Key = Vec<Value>;
 
-/// Splits by what the figure says; by default every combination of what is not along x is a line, as long as they can
-/// be told apart.
+/// Splits by what the figure says; by default every combination of what is not along x is a line, as long as
+/// they can be told apart.
 pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet<'c, 'a>> {
     let measured: Vec<&Cell<'a>> = cells
         .iter()
@@ -74,8 +74,8 @@ pub(super) fn split<'c, 'a>(figure: &Figure, cells: &'c [Cell<'a>]) -> Vec<Facet
                     .copied()
                     .filter(|cell| key(cell, &lines) == line)
                     .collect();
-                // A line has one durability, unless that is what is along x. A system that gives several levels elsewhere
-                // makes several lines.
+                // A line has one durability, unless that is what is along x. A system that gives several
+                // levels elsewhere makes several lines.
                 let levels: &[&str] = if along_durability { &[] } else { &["durability"] };
                 for level in distinct(&of_line, levels) {
                     let cells: Vec<_> = of_line
@@ -133,7 +133,8 @@ fn describe(key: &Key, names: &[&str], paths: &[String]) -> String {
     parts.join(", ")
 }
 
-/// Colours by system and shapes by everything else; where there is one system, colours too are by everything else.
+/// Colours by system and shapes by everything else; where there is one system, colours too are by everything
+/// else.
 struct Looks {
     systems: Vec<String>,
     settings: Vec<Key>,

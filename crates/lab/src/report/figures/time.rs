@@ -72,11 +72,7 @@ fn shown(name: &str) -> Vec<Shown> {
     }
 }
 
-pub(super) fn draw(
-    figure: &Figure,
-    recorded: &Recorded,
-    cells: &[Cell<'_>],
-) -> Result<Drawn, std::fmt::Error> {
+pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     let roles = &recorded.run.experiment.roles;
     for facet in split(figure, cells) {
@@ -136,14 +132,14 @@ pub(super) fn draw(
                     shaded,
                     low: true,
                 },
-            )?;
+            );
         }
         drawn.add_entries(facet.lines.iter().map(|line| line.entry.clone()));
     }
     drawn
         .notes
         .push("Of several repetitions, the one whose rate is in the middle. Shaded: the warm-up, which does not count.".to_owned());
-    Ok(drawn)
+    drawn
 }
 
 /// Ticks that say their unit, so that the axis needs no label.

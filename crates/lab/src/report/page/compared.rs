@@ -6,7 +6,6 @@ use super::experiment::main_metric;
 use super::sides::{between, factor, times};
 use super::sign;
 use super::table::{parameters, shown};
-use crate::report::ReportError;
 use crate::report::cells::{Cell, cells, varied};
 use crate::report::chart::{Axis, Mark, Row, RowChart, Width};
 use crate::report::load::Recorded;
@@ -27,9 +26,9 @@ struct Pair<'c, 'a> {
 }
 
 /// Folders of runs beside each other: each experiment that the first one has, against the same in the others.
-pub(crate) fn compared(sides: &[(String, Vec<Recorded>)]) -> Result<Markup, ReportError> {
+pub(crate) fn compared(sides: &[(String, Vec<Recorded>)]) -> Markup {
     let Some(((base_name, base), others)) = sides.split_first() else {
-        return Ok(html! {});
+        return html! {};
     };
     let mut articles = Vec::new();
     for recorded in base {
@@ -43,10 +42,10 @@ pub(crate) fn compared(sides: &[(String, Vec<Recorded>)]) -> Result<Markup, Repo
             })
             .collect();
         if !found.is_empty() {
-            articles.push(article(base_name, recorded, &found)?);
+            articles.push(article(base_name, recorded, &found));
         }
     }
-    Ok(html! {
+    html! {
         section {
             p.lead { "Every number is a ratio to " strong { (base_name) } ", for the same system with the same parameters." }
             @if articles.is_empty() {
@@ -54,11 +53,11 @@ pub(crate) fn compared(sides: &[(String, Vec<Recorded>)]) -> Result<Markup, Repo
             }
         }
         @for article in &articles { (article) }
-    })
+    }
 }
 
 /// One experiment: a row of the chart and of the table for every cell that both sides have.
-fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Result<Markup, ReportError> {
+fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Markup {
     let metric = main_metric(&base.run);
     let base_cells = cells(base);
     let columns = shown(&base_cells);
@@ -71,7 +70,7 @@ fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Re
         from: 1.0,
     };
     let only = others.first().filter(|_| !several).map(|(name, _)| *name);
-    Ok(html! {
+    html! {
         article id=(base.run.name) {
             header { p.eyebrow { code { (base.run.name) } } h2 { (base.run.experiment.question) } }
             figure.result {
@@ -79,7 +78,7 @@ fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Re
                 @if chart.is_empty() {
                     p.nothing { "There is nothing to draw: no point was measured on both sides." }
                 } @else {
-                    div.panel { (PreEscaped(chart.draw(Width::Desktop)?)) (PreEscaped(chart.draw(Width::Phone)?)) }
+                    div.panel { (PreEscaped(chart.draw(Width::Desktop))) (PreEscaped(chart.draw(Width::Phone))) }
                     p.notes { "Ratios of means with 95 % confidence intervals (Fieller); the line is at 1, " (base_name) " itself." }
                 }
             }
@@ -97,7 +96,7 @@ fn article(base_name: &str, base: &Recorded, others: &[(&str, &Recorded)]) -> Re
                 } }
             }
         }
-    })
+    }
 }
 
 fn pairs<'c, 'a>(

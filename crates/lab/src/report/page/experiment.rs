@@ -3,7 +3,6 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::{effects, instrument, problems, setting, sides, sign, table};
-use crate::report::ReportError;
 use crate::report::cells::{Cell, cells};
 use crate::report::chart::swatch;
 use crate::report::figures::{Drawn, draw, drawn_metrics, usual};
@@ -11,7 +10,7 @@ use crate::report::load::Recorded;
 use crate::results::metric::Better;
 use crate::results::{METRICS, Metric, Run, Status};
 
-pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Result<Markup, ReportError> {
+pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Markup {
     let run = &recorded.run;
     let cells = cells(recorded);
     let asked = if run.experiment.figures.is_empty() {
@@ -21,10 +20,10 @@ pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Result<Markup, Rep
     };
     let mut figures = Vec::new();
     for figure in &asked {
-        figures.push(draw(figure, recorded, &cells)?);
+        figures.push(draw(figure, recorded, &cells));
     }
     let is_measured = cells.iter().any(|cell| cell.measured().next().is_some());
-    Ok(html! {
+    html! {
         article id=(run.name) {
             header {
                 p.eyebrow { code { (run.name) } }
@@ -46,7 +45,7 @@ pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Result<Markup, Rep
                 pre.command { code { (run.command) } }
             }
         }
-    })
+    }
 }
 
 /// The number that an experiment is about: the first that its figures draw.
@@ -104,7 +103,8 @@ fn status(recorded: &Recorded, cells: &[Cell<'_>]) -> Markup {
     }
 }
 
-/// Of what was measured, an empty figure without a reason is a mistake of the experiment or of the lab: tests look for its class.
+/// Of what was measured, an empty figure without a reason is a mistake of the experiment or of the lab: tests
+/// look for its class.
 fn figure(drawn: &Drawn, is_measured: bool) -> Markup {
     html! {
         figure.result {

@@ -1,8 +1,9 @@
 //! The HTML page: one file, without scripts, that loads nothing.
 //!
-//! - [`experiment`]: a run with its question, figures and tables; [`glance`]: all runs in one table; [`compared`]: folders
-//!   of runs against each other
-//! - [`setting`], [`table`], [`sides`], [`effects`], [`instrument`], [`problems`], [`environment`]: the parts of a run
+//! - [`experiment`]: a run with its question, figures and tables; [`glance`]: all runs in one table;
+//!   [`compared`]: folders of runs against each other
+//! - [`setting`], [`table`], [`sides`], [`effects`], [`instrument`], [`problems`], [`environment`]: the parts
+//!   of a run
 //! - [`sign`]: durability, as it stands beside every number
 
 mod compared;
@@ -19,7 +20,6 @@ mod table;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::ReportError;
 use super::load::Recorded;
 
 pub(crate) use sign::LEVELS_BETWEEN;
@@ -30,11 +30,11 @@ const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// The page of one run, or of several.
-pub(crate) fn runs(runs: &[Recorded]) -> Result<String, ReportError> {
+pub(crate) fn runs(runs: &[Recorded]) -> String {
     let articles = runs
         .iter()
         .map(|run| experiment::article(run, runs.len() == 1))
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect::<Vec<_>>();
     let title = match runs {
         [only] => only.run.experiment.question.clone(),
         _ => "Measured side by side".to_owned(),
@@ -48,11 +48,11 @@ pub(crate) fn runs(runs: &[Recorded]) -> Result<String, ReportError> {
             (environment::section(runs))
         }
     };
-    Ok(document(&title, &body))
+    document(&title, &body)
 }
 
 /// The page that sets folders of runs beside each other.
-pub(crate) fn comparison(sides: &[(String, Vec<Recorded>)]) -> Result<String, ReportError> {
+pub(crate) fn comparison(sides: &[(String, Vec<Recorded>)]) -> String {
     let names: Vec<&str> = sides.iter().skip(1).map(|(name, _)| name.as_str()).collect();
     let base = sides.first().map_or("", |(name, _)| name.as_str());
     let title = format!("{} against {base}", names.join(", "));
@@ -60,12 +60,12 @@ pub(crate) fn comparison(sides: &[(String, Vec<Recorded>)]) -> Result<String, Re
     let body = html! {
         (top(&title, &all))
         main {
-            (compared::compared(sides)?)
+            (compared::compared(sides))
             (reading())
             (environment::section(&all))
         }
     };
-    Ok(document(&title, &body))
+    document(&title, &body)
 }
 
 fn document(title: &str, body: &Markup) -> String {

@@ -1,11 +1,11 @@
 use super::{mean, mean_at, median};
 
-/// Student's data on two sleeping drugs, as R has it (`sleep`); `t.test` gives 0.7001142 to 2.4598858 for the mean of
-/// the ten differences.
+/// Student's data on two sleeping drugs, as R has it (`sleep`); `t.test` gives 0.7001142 to 2.4598858 for the
+/// mean of the ten differences.
 const SLEEP: [f64; 10] = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
 
-/// R. Jain, The Art of Computer Systems Performance Analysis (1991), example 13.3: at 99 % the mean of these differences
-/// of processor time lies in (-1.21, 3.27), with rounding on the way.
+/// R. Jain, The Art of Computer Systems Performance Analysis (1991), example 13.3: at 99 % the mean of these
+/// differences of processor time lies in (-1.21, 3.27), with rounding on the way.
 const DIFFERENCES: [f64; 7] = [1.5, 2.6, -1.8, 1.3, -0.5, 1.7, 2.4];
 
 #[track_caller]
@@ -29,7 +29,8 @@ fn mean_of_jains_example_has_the_published_interval() {
     near(interval.high, 3.27, 0.01);
 }
 
-/// J.-Y. Le Boudec, Performance Evaluation of Computer and Communication Systems (2010), appendix A, table A.1.
+/// J.-Y. Le Boudec, Performance Evaluation of Computer and Communication Systems (2010), appendix A, table
+/// A.1.
 #[test]
 fn medians_interval_takes_the_order_statistics_of_the_published_table() {
     for (count, low, high, confidence) in [

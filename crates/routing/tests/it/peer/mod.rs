@@ -1,7 +1,7 @@
 //! The same answers as RabbitMQ 4.0.5 gives, case by case. `ask.py` got them from it and made `answers.txt`.
 //!
-//! What is a front end's to do is done here as it has to be there: which header names count in which mode, and which
-//! types of values are one.
+//! What is a front end's to do is done here as it has to be there: which header names count in which mode,
+//! and which types of values are one.
 
 use bytes::Bytes;
 use stafett_routing::{

@@ -39,7 +39,8 @@ impl<'a> Output<'a> {
         self.job.until.is_none()
     }
 
-    /// Prints what came of `source`, short of `end`. Returns the offset behind the last record that was looked at.
+    /// Prints what came of `source`, short of `end`. Returns the offset behind the last record that was
+    /// looked at.
     pub(super) fn print(&mut self, source: &Source, fetched: &Fetched, end: i64) -> anyhow::Result<i64> {
         let about = || format!("partition {} of topic `{}`", source.partition, source.topic);
         let mut next = fetched.from;

@@ -1,4 +1,5 @@
-//! `stafett group …`: looks at groups of consumers and moves their offsets, over the protocol that all clients speak.
+//! `stafett group …`: looks at groups of consumers and moves their offsets, over the protocol that all
+//! clients speak.
 
 mod delete;
 mod describe;

@@ -108,7 +108,8 @@ fn by_topic<'a>(partitions: impl Iterator<Item = (&'a str, i32)>) -> Vec<Chosen>
         .collect()
 }
 
-/// Reads lines of `topic,partition,offset` or JSON objects of these three; an error begins with the line's number.
+/// Reads lines of `topic,partition,offset` or JSON objects of these three; an error begins with the line's
+/// number.
 pub(super) fn read_file(text: &str) -> Result<Vec<(String, i32, i64)>, String> {
     let lines = text
         .lines()

@@ -1,19 +1,16 @@
 //! One channel of a client of the stub: what it publishes is counted, and its consumers are given samples.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::{BASIC, Basic, Confirm, Exchange, Queue, basic, confirm, exchange, queue};
 use stafett_amqp_wire::{FrameRef, Method};
 
-use super::samples::{Repeated, Samples, Tally};
+use super::samples::{Repeated, Samples};
 use super::session::Ended;
 use crate::drivers::amqp::link::{id_of, u64_at};
 
 const BODY_BYTES_MAX: usize = (128 << 10) - 8;
-/// So that consumers of one queue take turns.
-const TAKEN_AT_ONCE: u64 = 64;
 const PUBLISH: u16 = 40;
 const ACK: u16 = 80;
 
@@ -28,8 +25,6 @@ pub(super) struct Channel {
     /// The last `basic.publish`, as it came: most are alike.
     publish: Vec<u8>,
     address: String,
-    /// Where messages to that address are counted.
-    counter: Option<Arc<AtomicU64>>,
     /// The message that comes is to be kept.
     is_wanted: bool,
     body: Vec<u8>,
@@ -39,7 +34,7 @@ pub(super) struct Channel {
     prefetch: u64,
     sent: u64,
     settled: u64,
-    /// It had nothing to give out when it could.
+    /// There was no message to deliver at the last attempt.
     waits: bool,
 }
 
@@ -49,8 +44,6 @@ struct Consumer {
     queue: String,
     settles: bool,
     delivery: Option<Repeated>,
-    /// What there is for it, unless it is given the same again and again.
-    tally: Option<Tally>,
 }
 
 impl Channel {
@@ -63,7 +56,6 @@ impl Channel {
             confirmed: 0,
             publish: Vec::new(),
             address: String::new(),
-            counter: None,
             is_wanted: false,
             body: Vec::new(),
             body_left: 0,
@@ -79,12 +71,12 @@ impl Channel {
         !self.consumers.is_empty()
     }
 
-    /// It may give something out, and has nothing.
+    /// True if a consumer may be given messages, and there are none yet.
     pub(super) fn waits(&self) -> bool {
         self.waits && self.has_consumers() && self.room() > 0
     }
 
-    /// It has something to give out, and may.
+    /// True if there are messages that a consumer may be given.
     pub(super) fn delivers(&self) -> bool {
         !self.waits && self.has_consumers() && self.room() > 0
     }
@@ -101,14 +93,7 @@ impl Channel {
     pub(super) fn on_header(&mut self, payload: &[u8]) {
         self.body_left = u64_at(payload, 4).unwrap_or(0);
         if self.body_left == 0 {
-            self.count();
-        }
-    }
-
-    fn count(&mut self) {
-        self.published += 1;
-        if let Some(counter) = &self.counter {
-            counter.fetch_add(1, Ordering::Release);
+            self.published += 1;
         }
     }
 
@@ -122,7 +107,7 @@ impl Channel {
                 self.samples.keep(&self.address, &self.body);
                 self.is_wanted = false;
             }
-            self.count();
+            self.published += 1;
         }
     }
 
@@ -202,7 +187,6 @@ impl Channel {
                     queue: method.queue.to_string(),
                     settles: !method.no_ack,
                     delivery: None,
-                    tally: self.samples.tally(&method.queue),
                 });
                 (!method.no_wait).then(|| basic::ConsumeOk { consumer_tag }.into())
             }
@@ -221,7 +205,6 @@ impl Channel {
                     &method.exchange
                 };
                 self.address = address.to_string();
-                self.counter = self.samples.published(&self.address);
                 self.is_wanted = self.samples.lacks(&self.address);
                 self.body.clear();
                 None
@@ -259,15 +242,12 @@ impl Channel {
                 let Some(delivery) = &consumer.delivery else {
                     continue;
                 };
-                let count = match &consumer.tally {
-                    None => room.min(1),
-                    Some(tally) => tally.take(room.min(TAKEN_AT_ONCE)),
-                };
-                for _ in 0..count {
-                    self.sent += 1;
-                    delivery.put(self.sent, out);
+                if room == 0 {
+                    return;
                 }
-                room -= count;
+                self.sent += 1;
+                delivery.put(self.sent, out);
+                room -= 1;
             }
             if self.sent == before {
                 self.waits = true;

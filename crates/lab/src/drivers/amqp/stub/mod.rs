@@ -1,8 +1,8 @@
 //! A server of AMQP 0-9-1 that stores nothing: what a client reaches against it is the client's own ceiling.
 //!
-//! Every queue exists. What is published is confirmed and forgotten, but for the first message of each address, which is
-//! given out again and again to whoever consumes from there, as fast as acknowledgements allow; or, where it is told so, as
-//! many times as there were messages.
+//! Every queue exists. What is published is confirmed and forgotten, but for the first message of each
+//! address, which is given out again and again to the consumers of that address, as fast as acknowledgements
+//! allow.
 //!
 //! - [`samples`]: the messages that are given out
 //! - [`session`]: what is said to a client; [`channel`]: one of its channels
@@ -25,7 +25,7 @@ use super::socket::{Socket, SocketError};
 use samples::Samples;
 use session::{Ended, Session};
 
-/// How often it is looked whether something was published to a queue that has consumers.
+/// Time between two looks for a first message of a queue that has consumers.
 const LOOK: Duration = Duration::from_millis(1);
 /// So much waits to be written before deliveries pause.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -43,15 +43,6 @@ impl Stub {
             listener: TcpListener::bind(address).await?,
             samples: Arc::default(),
         })
-    }
-
-    /// Gives out as many messages as were published, from each queue.
-    #[must_use]
-    pub fn once(self) -> Self {
-        Self {
-            samples: Arc::new(Samples::once()),
-            ..self
-        }
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {

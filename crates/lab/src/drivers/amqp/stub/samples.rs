@@ -1,83 +1,28 @@
 //! The first message of each address: enough to give consumers something to read.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use bytes::{BufMut as _, BytesMut};
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Method, Properties};
+use stafett_model::Lock;
 
 /// Messages by their address, and exchanges by the queues that are bound to them.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    known: Mutex<Known>,
-    /// As many are given out as were published.
-    once: bool,
+    known: Lock<StubState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct StubState {
     bodies: HashMap<String, Arc<[u8]>>,
     exchanges: HashMap<String, String>,
-    published: HashMap<String, Arc<AtomicU64>>,
-    given_out: HashMap<String, Arc<AtomicU64>>,
-}
-
-/// What there is to be given out of a queue, to all its consumers together.
-#[derive(Debug)]
-pub(super) struct Tally {
-    published: Arc<AtomicU64>,
-    given_out: Arc<AtomicU64>,
-}
-
-impl Tally {
-    /// Takes as many as there are, and no more than `most`.
-    pub(super) fn take(&self, most: u64) -> u64 {
-        let published = self.published.load(Ordering::Acquire);
-        let some = |given_out: u64| most.min(published.saturating_sub(given_out));
-        let taken = self
-            .given_out
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |given_out| {
-                Some(given_out + some(given_out)).filter(|after| *after > given_out)
-            });
-        taken.map_or(0, some)
-    }
 }
 
 impl Samples {
-    pub(super) fn once() -> Self {
-        Self {
-            once: true,
-            ..Self::default()
-        }
-    }
-
-    /// Where messages to an address are counted, if that is of interest.
-    pub(super) fn published(&self, address: &str) -> Option<Arc<AtomicU64>> {
-        self.once
-            .then(|| Arc::clone(self.known().published.entry(address.to_owned()).or_default()))
-    }
-
-    /// What there is for a queue, unless messages are given out again and again.
-    pub(super) fn tally(&self, queue: &str) -> Option<Tally> {
-        if !self.once {
-            return None;
-        }
-        let mut known = self.known();
-        let address = known
-            .exchanges
-            .get(queue)
-            .map_or(queue, String::as_str)
-            .to_owned();
-        Some(Tally {
-            published: Arc::clone(known.published.entry(address).or_default()),
-            given_out: Arc::clone(known.given_out.entry(queue.to_owned()).or_default()),
-        })
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, StubState> {
+        self.known.lock()
     }
 
     pub(super) fn bind(&self, queue: &str, exchange: &str) {
@@ -169,19 +114,6 @@ mod tests {
         );
         assert_eq!(split(&mut out, 0).unwrap().unwrap().payload, "body");
         assert!(out.is_empty());
-    }
-
-    #[test]
-    fn every_message_is_there_once_for_each_queue() {
-        let samples = Samples::once();
-        samples.bind("q", "x");
-        samples.bind("r", "x");
-        let (q, again, r) = ("q", "q", "r");
-        let [q, again, r] = [q, again, r].map(|queue| samples.tally(queue).unwrap());
-        assert_eq!(q.take(5), 0);
-        samples.published("x").unwrap().fetch_add(7, Ordering::Release);
-        assert_eq!([q.take(5), again.take(5), q.take(5), r.take(100)], [5, 2, 0, 7]);
-        assert!(Samples::default().tally("q").is_none());
     }
 
     #[test]

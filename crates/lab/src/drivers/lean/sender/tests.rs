@@ -114,7 +114,8 @@ async fn a_wait_for_the_connection_that_is_dropped_forgets_no_batch() {
         reports.sent(&some);
         sender.send(&some).await.unwrap();
         assert_eq!(sender.making.len(), 100);
-        // The connection takes 64 requests before it has its turn; this test has its own from its beginning on.
+        // The connection takes 64 requests before it has its turn; this test has its own from its beginning
+        // on.
         yield_now().await;
         for _ in 0..3 {
             tokio::select! {

@@ -1,0 +1,91 @@
+//! The memory of large bodies while they arrive.
+//!
+//! A connection that waits for memory has none of another large body, or two connections could wait for each
+//! other.
+
+use stafett_amqp_wire::ReplyCode;
+use stafett_net::Arrival;
+use tokio::time::Instant;
+
+use super::{Session, Trouble};
+use crate::exception::Exception;
+
+impl Session {
+    /// Takes memory for the beginning of a body.
+    pub(super) async fn begin_arrival(&mut self, number: u16, bytes: u64) -> Result<Arrival, Trouble> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut memory = if let Some(memory) = Arrival::try_begin(&self.budget, bytes) {
+            memory
+        } else {
+            self.before_waiting(number).await?;
+            Arrival::begin(&self.budget, bytes)
+                .await
+                .map_err(|error| no_memory(&error))?
+        };
+        let due = memory.window_end(Instant::now(), 0);
+        self.arrivals_due = Some(self.arrivals_due.map_or(due, |at| at.min(due)));
+        Ok(memory)
+    }
+
+    /// Takes memory for `bytes` more of a body.
+    pub(super) async fn grow_arrival(&mut self, number: u16, bytes: usize) -> Result<(), Trouble> {
+        while self.channel(number)?.assembly.lacks_memory(bytes) {
+            let Some(memory) = self.channel(number)?.assembly.memory() else {
+                return Ok(());
+            };
+            if memory.try_grow() {
+                continue;
+            }
+            self.before_waiting(number).await?;
+            if let Some(memory) = self.channel(number)?.assembly.memory() {
+                memory.grow().await.map_err(|error| no_memory(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn before_waiting(&mut self, number: u16) -> Result<(), Trouble> {
+        self.settle_published().await?;
+        self.turn_ms = None;
+        let mut others = self.channels.iter_mut().filter(|(other, _)| **other != number);
+        if others.any(|(_, channel)| channel.assembly.memory().is_some()) {
+            let text = "no memory for two large bodies on one connection at once";
+            return Err(Exception::new(ReplyCode::ResourceError, text).into());
+        }
+        Ok(())
+    }
+
+    /// The time of the next [`Self::look_at_arrivals`].
+    pub(crate) fn arrivals_due(&self) -> Option<Instant> {
+        self.arrivals_due
+    }
+
+    /// Closes the connection if a large body stalls while other connections wait for memory.
+    pub(crate) fn look_at_arrivals(&mut self) -> Result<(), super::End> {
+        let now = Instant::now();
+        if self.arrivals_due.is_none_or(|due| now < due) {
+            return Ok(());
+        }
+        let mut late = false;
+        let mut due: Option<Instant> = None;
+        for channel in self.channels.values_mut() {
+            let (gives_way, again) = channel.assembly.gives_way(now);
+            late |= gives_way;
+            due = due.into_iter().chain(again).min();
+        }
+        self.arrivals_due = due;
+        if !late || self.closing {
+            return Ok(());
+        }
+        tracing::warn!(
+            user = %self.agreed.user,
+            "a connection is closed: a large message did not come, while others waited for memory"
+        );
+        let text = "a large message did not come in time, while others waited for memory";
+        self.fail(0, Exception::new(ReplyCode::ResourceError, text))
+    }
+}
+
+fn no_memory(error: &stafett_net::BudgetError) -> Trouble {
+    Exception::new(ReplyCode::ResourceError, error.to_string()).into()
+}

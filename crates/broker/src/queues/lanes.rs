@@ -1,0 +1,83 @@
+//! The logs of a queue's lanes, and how far they have grown.
+
+use smallvec::SmallVec;
+use stafett_model::LogId;
+use stafett_topics::Topic;
+
+use super::grown::Grown;
+use super::queue::Inner;
+use super::registry::Queues;
+
+/// A log of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneLog {
+    /// Its number: a priority, or a partition.
+    pub(super) lane: u32,
+    pub(super) log: LogId,
+    /// What lies before it is freed.
+    pub(super) freed: u64,
+}
+
+impl Inner {
+    /// Learns how far the logs have grown.
+    pub(super) fn look_at_logs(&mut self, hub: &Queues) {
+        self.grown = Grown::none();
+        for at in 0..self.logs.len() {
+            if let Some(LaneLog { lane, log, .. }) = self.logs.get(at).copied() {
+                self.look_at(hub, lane, log);
+            }
+        }
+        hub.metrics.looks.inc_by(self.logs.len() as u64);
+    }
+
+    /// The same, of those logs only that may have grown.
+    pub(super) fn look_at_grown(&mut self, hub: &Queues) {
+        match self.grown.take() {
+            Grown::These(lanes) if self.lies_over => {
+                for lane in &lanes {
+                    if let Some(log) = self.log(*lane) {
+                        self.look_at(hub, *lane, log);
+                    }
+                }
+                hub.metrics.looks.inc_by(lanes.len() as u64);
+            }
+            Grown::These(_) | Grown::All => self.look_at_logs(hub),
+        }
+    }
+
+    fn look_at(&mut self, hub: &Queues, lane: u32, log: LogId) {
+        let Some(bounds) = hub.journal.bounds(log) else {
+            return;
+        };
+        if self.lies_over {
+            let lost = self.state.start_at(lane, bounds.start.0, &mut self.changes);
+            hub.metrics.lost.inc_by(lost);
+        }
+        let state = self.state.lane_mut(lane);
+        let before = state.end();
+        state.grow(bounds.end.0);
+        self.staged = self.staged.saturating_sub(state.end() - before);
+    }
+
+    pub(super) fn log(&self, number: u32) -> Option<LogId> {
+        // Those of topics are in their order.
+        let guess = usize::try_from(number).ok().and_then(|at| self.logs.get(at));
+        let lane = guess
+            .filter(|lane| lane.lane == number)
+            .or_else(|| self.logs.iter().find(|lane| lane.lane == number));
+        lane.map(|lane| lane.log)
+    }
+}
+
+impl LaneLog {
+    pub(super) fn new(lane: u32, log: LogId) -> Self {
+        Self { lane, log, freed: 0 }
+    }
+
+    /// Those of a topic's partitions, from one on.
+    pub(super) fn of_topic(topic: &Topic, from: u32) -> SmallVec<[Self; 1]> {
+        (from..topic.partitions())
+            .filter_map(|partition| Some(Self::new(partition, topic.log(partition)?)))
+            .collect()
+    }
+}

@@ -1,0 +1,188 @@
+//! A consumer group as the registry has it: what it stores, and when.
+//!
+//! Each step stores what it changed, as a difference. Once differences take more than the whole, the whole is
+//! stored again; a group that loses its last member is stored as a whole, which is little then.
+
+use stafett_topics::TopicSource;
+
+use super::commit::{CommittedBy, NewCommit};
+use super::consumer::classic::ClassicMember;
+use super::consumer::{self, Answer, CommitError, Heartbeat, HeartbeatError, Partition, Rules, State};
+use super::effects::{Effects, Store};
+use super::error::GroupError;
+use super::moment::Moment;
+
+/// Bytes of differences that are always taken before the whole is stored again.
+const DIFFERENCES_MIN: usize = 16 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub struct AssignedGroup {
+    group: consumer::Group,
+    rules: Rules,
+    /// Bytes of the whole when it was stored last; 0: never.
+    whole_bytes: usize,
+    /// Bytes of differences that were stored since.
+    difference_bytes: usize,
+}
+
+impl AssignedGroup {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            group: consumer::Group::default(),
+            rules,
+            whole_bytes: 0,
+            difference_bytes: 0,
+        }
+    }
+
+    pub fn group(&self) -> &consumer::Group {
+        &self.group
+    }
+
+    /// One word of a fixed set.
+    pub(super) fn state_name(&self) -> &'static str {
+        match self.group.state() {
+            State::Empty => "empty",
+            State::Assigning => "assigning",
+            State::Reconciling => "reconciling",
+            State::Stable => "stable",
+        }
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        beat: Heartbeat,
+        topics: &dyn TopicSource,
+        now: Moment,
+        effects: &mut Effects,
+    ) -> Result<Answer, HeartbeatError> {
+        let epoch = self.group.epoch();
+        let answer = self.group.heartbeat(beat, topics, &self.rules, now.0)?;
+        effects.rebalances += u64::from(self.group.epoch() != epoch);
+        effects.only_alive = !self.group.has_changes();
+        self.store(effects);
+        Ok(answer)
+    }
+
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Other rules hold from now on.
+    pub(super) fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+        self.group.find_deadline(&rules);
+    }
+
+    /// What was stored last is not there: the next step stores everything.
+    pub(super) fn on_not_stored(&mut self) {
+        self.whole_bytes = 0;
+    }
+
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        self.group.deadline_ms().map(Moment)
+    }
+
+    pub(super) fn tick(&mut self, now: Moment, effects: &mut Effects) {
+        let expired = self.group.on_tick(&self.rules, now.0);
+        for (member, why) in &expired {
+            tracing::info!(%member, ?why, "a member of a group is put out");
+        }
+        effects.expired += expired.len() as u64;
+        effects.rebalances += u64::from(!expired.is_empty());
+        self.store(effects);
+    }
+
+    pub(super) fn take_over(
+        &mut self,
+        generation: i32,
+        members: Vec<ClassicMember>,
+        topics: &dyn TopicSource,
+        now: Moment,
+    ) {
+        self.group
+            .take_over(generation, members, topics, &self.rules, now.0);
+    }
+
+    pub(super) fn join_classic(
+        &mut self,
+        member: ClassicMember,
+        topics: &dyn TopicSource,
+        now: Moment,
+        effects: &mut Effects,
+    ) -> Result<i32, GroupError> {
+        let generation = self.group.join_classic(member, topics, &self.rules, now.0)?;
+        self.store(effects);
+        Ok(generation)
+    }
+
+    pub(super) fn heartbeat_classic(
+        &mut self,
+        member: &str,
+        instance: Option<&str>,
+        generation: i32,
+        now: Moment,
+    ) -> Result<(), GroupError> {
+        self.group
+            .heartbeat_classic(member, instance, generation, &self.rules, now.0)
+    }
+
+    pub(super) fn leave_classic(&mut self, member: &str, instance: Option<&str>) -> Result<(), GroupError> {
+        self.group.leave_classic(member, instance)
+    }
+
+    pub(super) fn check_commit(&self, by: &CommittedBy<'_>, commits: &[NewCommit]) -> Result<(), GroupError> {
+        let partitions = commits.iter().map(|commit| Partition {
+            topic: commit.topic,
+            index: commit.partition,
+        });
+        Ok(self.group.check_commit(by.member, by.epoch, partitions)?)
+    }
+
+    pub(super) fn check_fetch(&self, member: Option<&str>, epoch: i32) -> Result<(), GroupError> {
+        Ok(self.group.check_fetch(member, epoch)?)
+    }
+
+    pub(super) fn store(&mut self, effects: &mut Effects) {
+        if !self.group.has_changes() {
+            return;
+        }
+        let difference = self.group.take_changes();
+        self.difference_bytes += difference.len();
+        let is_enough = self.difference_bytes > self.whole_bytes.max(DIFFERENCES_MIN);
+        effects.store = if self.whole_bytes == 0 || is_enough || self.group.is_empty() {
+            self.whole_bytes = self.group.encode().len();
+            self.difference_bytes = 0;
+            Store::Whole
+        } else {
+            Store::Delta(difference.into())
+        };
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        self.group.encode()
+    }
+
+    pub(super) fn decode(bytes: &[u8], rules: Rules, now: Moment) -> Option<Self> {
+        let mut decoded = Self::new(rules);
+        decoded.group.restore(bytes, &rules, now.0)?;
+        decoded.whole_bytes = bytes.len();
+        Some(decoded)
+    }
+
+    pub(super) fn apply(&mut self, difference: &[u8], now: Moment) -> Option<()> {
+        self.difference_bytes += difference.len();
+        self.group.restore(difference, &self.rules, now.0)
+    }
+}
+
+impl From<CommitError> for GroupError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::UnknownMember => Self::UnknownMember,
+            CommitError::StaleEpoch { .. } => Self::StaleEpoch,
+            CommitError::OtherGeneration => Self::OtherGeneration,
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Joining: into *Preparing*, and from there into the next generation.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::effects::{Effects, Store, Wait};
+use super::super::error::GroupError;
+use super::super::moment::Moment;
+use super::member::{Member, Strategy};
+use super::{ClassicGroup, MemberId, Phase};
+
+/// Somebody wants to be a member of the next generation.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// Empty: it has none yet.
+    pub member: Box<str>,
+    /// The id that it gets if it has none. Never used before.
+    pub new_id: MemberId,
+    pub instance: Option<Box<str>>,
+    pub client_id: Box<str>,
+    pub client_host: Box<str>,
+    pub purpose: Box<str>,
+    pub strategies: Vec<Strategy>,
+    pub session_ms: u32,
+    pub rebalance_ms: u32,
+    /// A dynamic member that has no id gets one, and has to come again with it.
+    pub must_know_id: bool,
+    /// A leader can be told not to decide anew.
+    pub may_skip_assignment: bool,
+}
+
+/// What a group is bounded by.
+#[derive(Debug, Clone, Copy)]
+pub struct JoinLimits {
+    pub members_max: usize,
+    /// How long the first generation waits for more members.
+    pub initial_delay_ms: u32,
+}
+
+/// A member of a generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    pub member: MemberId,
+    pub generation: i32,
+    pub purpose: Option<Box<str>>,
+    pub strategy: Option<Box<str>>,
+    pub leader: MemberId,
+    /// For the leader: everybody.
+    pub members: Vec<JoinedMember>,
+    /// The leader need not decide: nothing changed.
+    pub skip_assignment: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinedMember {
+    pub id: MemberId,
+    pub instance: Option<Box<str>>,
+    pub metadata: Bytes,
+}
+
+/// Who did not get to be a member, and under which id it may come again (empty: as a new one).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotJoined {
+    pub error: GroupError,
+    pub member: MemberId,
+}
+
+impl ClassicGroup {
+    /// Answers `wait`, now or when the next generation begins.
+    pub fn join(&mut self, join: Join, wait: Wait, now: Moment, limits: &JoinLimits, effects: &mut Effects) {
+        let id = join.member.clone();
+        if let Err(error) = self.try_join(join, wait, now, limits, effects) {
+            let member = if error == GroupError::Full {
+                Arc::default()
+            } else {
+                id.into()
+            };
+            effects.join(wait, Err(NotJoined { error, member }));
+        }
+    }
+
+    fn try_join(
+        &mut self,
+        join: Join,
+        wait: Wait,
+        now: Moment,
+        limits: &JoinLimits,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        if !self.has_room(&join, limits) {
+            if self.remove_member(&join.member, effects) {
+                self.on_left(now, effects);
+            }
+            return Err(GroupError::Full);
+        }
+        if !self.has_strategy_for(&join) {
+            return Err(GroupError::NoCommonStrategy);
+        }
+        if join.member.is_empty() {
+            let id = Arc::clone(&join.new_id);
+            let former = join
+                .instance
+                .as_ref()
+                .and_then(|it| self.instances.get(it))
+                .cloned();
+            if let Some(former) = former {
+                self.replace(&former, id, join, wait, now, effects);
+            } else if join.must_know_id && join.instance.is_none() {
+                self.pending.insert(Arc::clone(&id), now.after(join.session_ms));
+                let error = GroupError::MemberIdRequired;
+                effects.join(wait, Err(NotJoined { error, member: id }));
+            } else {
+                self.add(id, join, wait, now, limits, effects);
+            }
+            return Ok(());
+        }
+        if let Some((id, _)) = self.pending.remove_entry(&*join.member) {
+            if join.instance.is_some() {
+                return Err(GroupError::UnknownMember);
+            }
+            self.add(id, join, wait, now, limits, effects);
+            return Ok(());
+        }
+        self.check_member(&join.member, join.instance.as_deref())?;
+        self.rejoin(join, wait, now, effects);
+        Ok(())
+    }
+
+    /// Whether one more may join. Who is a member may stay, unless more came before it than there may be.
+    fn has_room(&self, join: &Join, limits: &JoinLimits) -> bool {
+        // Ids that were given out take no member's place, but there is a bound on them too.
+        if join.member.is_empty() && self.pending.len() >= limits.members_max {
+            return false;
+        }
+        let known = self.members.get(&*join.member);
+        match self.phase {
+            Phase::Empty => true,
+            Phase::Gathering { .. } | Phase::Preparing { .. } => {
+                let joining = self.members.values().filter(|member| member.joining.is_some());
+                known.is_some_and(|member| member.joining.is_some()) || joining.count() < limits.members_max
+            }
+            Phase::Completing { .. } | Phase::Stable { .. } => {
+                known.is_some() || self.members.len() < limits.members_max
+            }
+        }
+    }
+
+    fn has_strategy_for(&self, join: &Join) -> bool {
+        if self.is_empty() {
+            return !join.purpose.is_empty() && !join.strategies.is_empty();
+        }
+        let is_common =
+            |strategy: &Strategy| self.members.values().all(|member| member.knows(&strategy.name));
+        self.purpose.as_ref() == Some(&join.purpose) && join.strategies.iter().any(is_common)
+    }
+
+    fn add(
+        &mut self,
+        id: MemberId,
+        join: Join,
+        wait: Wait,
+        now: Moment,
+        limits: &JoinLimits,
+        effects: &mut Effects,
+    ) {
+        if self.members.is_empty() {
+            self.purpose = Some(join.purpose);
+        }
+        if let Some(instance) = &join.instance {
+            self.instances.insert(instance.clone(), Arc::clone(&id));
+        }
+        if self.leader.is_none() {
+            self.leader = Some(Arc::clone(&id));
+        }
+        let member = Member {
+            instance: join.instance,
+            client_id: join.client_id,
+            client_host: join.client_host,
+            session_ms: join.session_ms,
+            rebalance_ms: join.rebalance_ms,
+            strategies: join.strategies,
+            assignment: Bytes::new(),
+            heard: now,
+            is_new: true,
+            joining: Some(wait),
+            syncing: None,
+            has_synced: false,
+        };
+        self.members.insert(id, member);
+        match &mut self.phase {
+            Phase::Empty if limits.initial_delay_ms > 0 => {
+                effects.rebalances += 1;
+                let delay_ms = limits.initial_delay_ms.min(self.rebalance_ms());
+                self.phase = Phase::Gathering {
+                    until: now.after(delay_ms),
+                    end: now.after(self.rebalance_ms()),
+                    delay_ms,
+                    has_new: false,
+                };
+            }
+            Phase::Gathering { has_new, .. } => *has_new = true,
+            Phase::Empty | Phase::Preparing { .. } | Phase::Completing { .. } | Phase::Stable { .. } => {
+                self.on_members_changed(now, effects);
+            }
+        }
+    }
+
+    /// A member joins again.
+    fn rejoin(&mut self, join: Join, wait: Wait, now: Moment, effects: &mut Effects) {
+        let is_leader = self.leader.as_deref() == Some(&*join.member);
+        let Some((id, member)) = self.members.get_key_value(&*join.member) else {
+            return;
+        };
+        let id = Arc::clone(id);
+        let is_same = member.strategies == join.strategies;
+        let has_missed = match self.phase {
+            Phase::Empty | Phase::Gathering { .. } | Phase::Preparing { .. } => false,
+            Phase::Completing { .. } => is_same,
+            // A leader that joins again has seen that something changed.
+            Phase::Stable { .. } => is_same && !is_leader,
+        };
+        if has_missed {
+            // It did not hear of the generation that it is in.
+            self.on_sign_of_life(&id, now);
+            let joined = self.joined(id, is_leader);
+            effects.join(wait, Ok(joined));
+        } else {
+            self.update(&id, join, Some(wait), now, effects);
+            self.on_members_changed(now, effects);
+        }
+    }
+
+    /// Takes over what a member says of itself.
+    fn update(&mut self, id: &str, join: Join, wait: Option<Wait>, now: Moment, effects: &mut Effects) {
+        let Some(member) = self.members.get_mut(id) else {
+            return;
+        };
+        member.strategies = join.strategies;
+        member.session_ms = join.session_ms;
+        member.rebalance_ms = join.rebalance_ms;
+        member.client_id = join.client_id;
+        member.client_host = join.client_host;
+        member.heard = now;
+        let former = std::mem::replace(&mut member.joining, wait);
+        if let Some(former) = former {
+            // It asked again before it had an answer, and waits for the second one only.
+            let error = GroupError::Rebalancing;
+            effects.join(
+                former,
+                Err(NotJoined {
+                    error,
+                    member: id.into(),
+                }),
+            );
+        }
+    }
+
+    /// A static member comes back without its id: it takes its former self's place.
+    fn replace(
+        &mut self,
+        former: &str,
+        id: MemberId,
+        join: Join,
+        wait: Wait,
+        now: Moment,
+        effects: &mut Effects,
+    ) {
+        let Some(mut member) = self.members.remove(former) else {
+            return;
+        };
+        let fenced = GroupError::FencedInstance;
+        if let Some(wait) = member.joining.take() {
+            let (error, member) = (fenced.clone(), Arc::from(former));
+            effects.join(wait, Err(NotJoined { error, member }));
+        }
+        if let Some(wait) = member.syncing.take() {
+            effects.sync(wait, Err(fenced));
+        }
+        let leader_before = self.leader.clone();
+        let is_leader = self.leader.as_deref() == Some(former);
+        if is_leader {
+            self.leader = Some(Arc::clone(&id));
+        }
+        if let Some(instance) = &member.instance {
+            self.instances.insert(instance.clone(), Arc::clone(&id));
+        }
+        self.members.insert(Arc::clone(&id), member);
+        let may_skip = join.may_skip_assignment;
+        self.update(&id, join, Some(wait), now, effects);
+        if !self.is_stable() || self.vote() != self.strategy {
+            // Also in Completing: the leader may be deciding for the former id.
+            self.on_members_changed(now, effects);
+            return;
+        }
+        if let Some(member) = self.members.get_mut(&id) {
+            member.joining = None;
+        }
+        let mut joined = self.joined(id, is_leader && may_skip);
+        joined.skip_assignment = is_leader && may_skip;
+        if !may_skip && let Some(leader) = leader_before {
+            // One that cannot be told not to decide is not told that it leads.
+            joined.leader = leader;
+        }
+        effects.join(wait, Ok(joined));
+        effects.store = Store::Whole;
+    }
+
+    /// What a member of the generation is told.
+    fn joined(&self, id: MemberId, with_members: bool) -> Joined {
+        let leader = self.leader.clone().unwrap_or_default();
+        let view = |member: super::MemberView<'_>| JoinedMember {
+            id: Arc::clone(member.id),
+            instance: member.instance.map(Into::into),
+            metadata: member.metadata,
+        };
+        let members = if with_members {
+            self.members().map(view).collect()
+        } else {
+            Vec::new()
+        };
+        Joined {
+            member: id,
+            generation: self.generation,
+            purpose: self.purpose.clone(),
+            strategy: self.strategy.clone(),
+            leader,
+            members,
+            skip_assignment: false,
+        }
+    }
+
+    /// Asks everybody to join.
+    pub(super) fn prepare(&mut self, now: Moment, effects: &mut Effects) {
+        effects.rebalances += 1;
+        if matches!(self.phase, Phase::Completing { .. }) {
+            for member in self.members.values_mut() {
+                member.assignment = Bytes::new();
+                if let Some(wait) = member.syncing.take() {
+                    member.heard = now;
+                    effects.sync(wait, Err(GroupError::Rebalancing));
+                }
+            }
+        }
+        self.phase = Phase::Preparing {
+            until: now.after(self.rebalance_ms()),
+        };
+        self.complete_if_all_joined(now, effects);
+    }
+
+    pub(super) fn complete_if_all_joined(&mut self, now: Moment, effects: &mut Effects) {
+        let is_preparing = matches!(self.phase, Phase::Preparing { .. });
+        let all_joined = || self.members.values().all(|member| member.joining.is_some());
+        if is_preparing && self.pending.is_empty() && all_joined() {
+            self.complete(now, effects);
+        }
+    }
+
+    /// Begins the next generation with those who have joined, and with static members whose session goes on.
+    pub(super) fn complete(&mut self, now: Moment, effects: &mut Effects) {
+        let is_gone = |member: &Member| member.joining.is_none() && member.instance.is_none();
+        let gone: Vec<_> = self
+            .members
+            .iter()
+            .filter(|(_, member)| is_gone(member))
+            .map(|(id, _)| Arc::clone(id))
+            .collect();
+        for id in gone {
+            self.remove_member(&id, effects);
+        }
+        let has_joined = |id: &MemberId| {
+            self.members
+                .get(id)
+                .is_some_and(|member| member.joining.is_some())
+        };
+        if !self.leader.as_ref().is_some_and(has_joined) && !self.members.is_empty() {
+            let Some(joined) = self.members.keys().find(|id| has_joined(id)) else {
+                // Only static members are left, none of which is back: their sessions decide.
+                self.phase = Phase::Preparing {
+                    until: now.after(self.rebalance_ms()),
+                };
+                return;
+            };
+            self.leader = Some(Arc::clone(joined));
+        }
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        if self.members.is_empty() {
+            self.strategy = None;
+            self.leader = None;
+            self.phase = Phase::Empty;
+            effects.store = Store::Whole;
+            return;
+        }
+        self.strategy = self.vote();
+        self.phase = Phase::Completing {
+            until: now.after(self.rebalance_ms()),
+        };
+        let mut waiting = Vec::with_capacity(self.members.len());
+        for (id, member) in &mut self.members {
+            member.heard = now;
+            member.is_new = false;
+            member.has_synced = false;
+            if let Some(wait) = member.joining.take() {
+                waiting.push((wait, Arc::clone(id)));
+            }
+        }
+        for (wait, id) in waiting {
+            let is_leader = self.leader.as_ref() == Some(&id);
+            let joined = self.joined(id, is_leader);
+            effects.join(wait, Ok(joined));
+        }
+    }
+
+    /// The strategy that most members like best, of those that all of them know. Where votes are equal, the
+    /// leader's taste decides.
+    fn vote(&self) -> Option<Box<str>> {
+        let judge = self
+            .leader
+            .as_ref()
+            .and_then(|leader| self.members.get(leader))
+            .or_else(|| self.members.values().next())?;
+        let candidates: Vec<&str> = judge
+            .strategies
+            .iter()
+            .map(|strategy| &*strategy.name)
+            .filter(|name| self.members.values().all(|member| member.knows(name)))
+            .collect();
+        let mut votes = vec![0_usize; candidates.len()];
+        for member in self.members.values() {
+            let choice = member
+                .strategies
+                .iter()
+                .find_map(|strategy| candidates.iter().position(|name| *name == &*strategy.name));
+            if let Some(votes) = choice.and_then(|choice| votes.get_mut(choice)) {
+                *votes += 1;
+            }
+        }
+        let most = votes.iter().copied().max()?;
+        let winner = votes.iter().position(|count| *count == most)?;
+        candidates.get(winner).map(|name| Box::from(*name))
+    }
+}

@@ -1,0 +1,61 @@
+//! Between a classic group and one that the broker assigns: members are taken out, and come back.
+
+use super::super::consumer;
+use super::super::effects::{Effects, Store};
+use super::super::error::GroupError;
+use super::super::moment::Moment;
+use super::member::Member;
+use super::{ClassicGroup, MemberId, Phase};
+
+impl ClassicGroup {
+    /// All members, by id.
+    pub(crate) fn retiring(&self) -> impl Iterator<Item = (&MemberId, &Member)> {
+        self.members.iter()
+    }
+
+    /// Tells whoever waits to join again: the group is another one then.
+    pub(crate) fn retire(&mut self, effects: &mut Effects) {
+        for (id, member) in std::mem::take(&mut self.members) {
+            member.dismiss(&GroupError::Rebalancing, &id, effects);
+        }
+        effects.store = Store::Whole;
+    }
+
+    /// The group that the members of another one make, who all know only this protocol. They are asked to
+    /// join.
+    pub(crate) fn revived(group: &consumer::Group, now: Moment) -> Self {
+        let mut revived = Self::default();
+        let mut longest_ms = 0;
+        for member in group.members() {
+            // Who goes on with this generation is asked to join; others have to give up what they have.
+            revived.generation = revived.generation.max(member.epoch);
+            let Some(classic) = &member.classic else { continue };
+            let id = MemberId::from(&*member.id);
+            revived.purpose = Some(classic.purpose.clone());
+            revived.leader.get_or_insert_with(|| MemberId::clone(&id));
+            if let Some(instance) = &member.instance {
+                revived.instances.insert(instance.clone(), MemberId::clone(&id));
+            }
+            longest_ms = longest_ms.max(member.rebalance_timeout_ms);
+            let kept = Member {
+                instance: member.instance.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.host.clone(),
+                session_ms: classic.session_ms,
+                rebalance_ms: member.rebalance_timeout_ms,
+                strategies: classic.strategies.clone(),
+                assignment: bytes::Bytes::new(),
+                heard: now,
+                is_new: false,
+                joining: None,
+                syncing: None,
+                has_synced: true,
+            };
+            revived.members.insert(id, kept);
+        }
+        revived.phase = Phase::Preparing {
+            until: now.after(longest_ms),
+        };
+        revived
+    }
+}

@@ -1,0 +1,268 @@
+//! The state machine, as scripts.
+//!
+//! A line is what somebody does; the lines with `>` behind it are all that is said because of it.
+//!
+//! ```text
+//! join NAME [as ID] [static INSTANCE] [knows A,B] [likes TEXT] [for PURPOSE] [session MS] [rebalance MS] [v4] [v9]
+//! sync ID GENERATION [ID=TEXT …] [static INSTANCE] [believes STRATEGY]
+//! beat ID GENERATION [static INSTANCE] │ commit ID GENERATION │ leave ID … │ leave static INSTANCE
+//! +MS │ restart
+//! ```
+//!
+//! Whoever joins without `as` gets its name as its id.
+
+use std::collections::HashMap;
+
+use super::super::*;
+use crate::effects::{Answer, Effects, Store, Wait};
+
+struct Script {
+    group: ClassicGroup,
+    now: Moment,
+    waits: HashMap<Wait, String>,
+    next: u64,
+    stored: Vec<u8>,
+    said: Vec<String>,
+    members_max: usize,
+    delay: u32,
+}
+
+/// Runs a script, and gives the group as it is then.
+pub(super) fn run(text: &str) -> ClassicGroup {
+    let mut script = Script {
+        group: ClassicGroup::default(),
+        now: Moment(1000),
+        waits: HashMap::new(),
+        next: 0,
+        stored: Vec::new(),
+        said: Vec::new(),
+        members_max: 3,
+        delay: 50,
+    };
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .peekable();
+    while let Some(line) = lines.next() {
+        let mut expected = Vec::new();
+        while let Some(said) = lines.next_if(|next| next.starts_with('>')) {
+            expected.push(said[1..].trim().to_owned());
+        }
+        script.perform(line);
+        script.said.sort();
+        expected.sort();
+        assert_eq!(script.said, expected, "after `{line}` at {:?}", script.now);
+        script.said.clear();
+    }
+    script.group
+}
+
+impl Script {
+    #[expect(clippy::too_many_lines, reason = "a table of commands")]
+    fn perform(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let option = |name| {
+            let at = words.iter().position(|word| *word == name)?;
+            words.get(at + 1).copied()
+        };
+        let instance = option("static").map(Box::<str>::from);
+        let mut effects = Effects::default();
+        match words[0] {
+            "join" => {
+                let wait = self.wait(words[1]);
+                let names = option("knows").unwrap_or("range").split(',');
+                let metadata = Bytes::copy_from_slice(option("likes").unwrap_or("").as_bytes());
+                let number = |name, or| option(name).map_or(or, |text| text.parse().unwrap());
+                let join = Join {
+                    member: option("as").unwrap_or("").into(),
+                    new_id: words[1].into(),
+                    instance,
+                    client_id: "client".into(),
+                    client_host: "host".into(),
+                    purpose: option("for").unwrap_or("consumer").into(),
+                    strategies: names
+                        .filter(|name| !name.is_empty())
+                        .map(|name| Strategy {
+                            name: name.into(),
+                            metadata: metadata.clone(),
+                        })
+                        .collect(),
+                    session_ms: number("session", 10_000),
+                    rebalance_ms: number("rebalance", 60_000),
+                    must_know_id: words.contains(&"v4") || words.contains(&"v9"),
+                    may_skip_assignment: words.contains(&"v9"),
+                };
+                let limits = JoinLimits {
+                    members_max: self.members_max,
+                    initial_delay_ms: self.delay,
+                };
+                self.group.join(join, wait, self.now, &limits, &mut effects);
+            }
+            "sync" => {
+                let wait = self.wait(words[1]);
+                let given = words.iter().filter_map(|word| word.split_once('='));
+                let sync = Sync {
+                    member: words[1].into(),
+                    instance,
+                    generation: words[2].parse().unwrap(),
+                    purpose: None,
+                    strategy: option("believes").map(Into::into),
+                    assignments: given
+                        .map(|(id, text)| (id.into(), Bytes::copy_from_slice(text.as_bytes())))
+                        .collect(),
+                };
+                self.group.sync(sync, wait, self.now, &mut effects);
+            }
+            "beat" => {
+                let beat =
+                    self.group
+                        .heartbeat(words[1], instance.as_deref(), words[2].parse().unwrap(), self.now);
+                self.said.push(said(&beat));
+            }
+            "commit" => {
+                let epoch = words[2].parse().unwrap();
+                let member = words[1].trim_matches('-');
+                let by = CommittedBy {
+                    member,
+                    instance: instance.as_deref(),
+                    epoch,
+                };
+                let checked = self.group.check_commit(&by, self.now);
+                self.said.push(said(&checked));
+            }
+            "leave" => {
+                let ids = if instance.is_some() {
+                    vec![""]
+                } else {
+                    words[1..].to_vec()
+                };
+                let leaves: Vec<_> = ids
+                    .iter()
+                    .map(|id| Leave {
+                        member: (*id).into(),
+                        instance: instance.clone(),
+                    })
+                    .collect();
+                let left = self.group.leave(&leaves, self.now, &mut effects);
+                self.said.extend(left.iter().map(said));
+            }
+            "restart" => {
+                self.group = ClassicGroup::decode(&self.stored, self.now).unwrap();
+                self.waits.clear();
+            }
+            other => {
+                let end = Moment(self.now.0 + other[1..].parse::<u64>().unwrap());
+                while let Some(due) = self.group.deadline().filter(|due| *due <= end) {
+                    self.now = due;
+                    let mut effects = Effects::default();
+                    self.group.tick(self.now, &mut effects);
+                    assert!(
+                        self.group.deadline().is_none_or(|next| next > due),
+                        "time goes on"
+                    );
+                    self.follow(effects);
+                }
+                self.now = end;
+            }
+        }
+        self.follow(effects);
+        self.check();
+    }
+
+    fn wait(&mut self, name: &str) -> Wait {
+        let wait = Wait(self.next);
+        self.next += 1;
+        self.waits.insert(wait, name.to_owned());
+        wait
+    }
+
+    fn follow(&mut self, effects: Effects) {
+        for (wait, answer) in effects.answers {
+            let who = self.waits.remove(&wait).expect("who waits is answered once");
+            let text = match answer {
+                Answer::Join(Ok(joined)) => {
+                    let strategy = joined.strategy.unwrap_or_default();
+                    let members: Vec<_> = joined.members.iter().map(|member| &*member.id).collect();
+                    let members = if members.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" [{}]", members.join(" "))
+                    };
+                    let skips = if joined.skip_assignment { " skips" } else { "" };
+                    let (id, generation, leader) = (joined.member, joined.generation, joined.leader);
+                    let id = if *id == *who {
+                        String::new()
+                    } else {
+                        format!(" as {id}")
+                    };
+                    format!("{who} joined{id} {generation} {strategy} led by {leader}{members}{skips}")
+                }
+                Answer::Join(Err(NotJoined { error, member })) => {
+                    format!("{who} not joined as `{member}`: {error:?}")
+                }
+                Answer::Sync(Ok(synced)) => {
+                    format!("{who} gets `{}`", String::from_utf8_lossy(&synced.assignment))
+                }
+                Answer::Sync(Err(error)) => format!("{who} gets nothing: {error:?}"),
+            };
+            self.said.push(text);
+        }
+        if effects.store == Store::Whole {
+            self.stored.clear();
+            self.group.encode(&mut self.stored);
+            self.said.push("stored".into());
+        }
+    }
+
+    /// What always holds.
+    fn check(&self) {
+        let group = &self.group;
+        let waiting = group
+            .members
+            .values()
+            .flat_map(|member| [member.joining, member.syncing]);
+        let waiting: Vec<_> = waiting.flatten().collect();
+        assert_eq!(
+            waiting.len(),
+            self.waits.len(),
+            "whoever is not answered is known to wait"
+        );
+        if let Some(leader) = &group.leader {
+            assert!(group.members.contains_key(leader), "the leader is a member");
+        }
+        for (instance, id) in &group.instances {
+            assert_eq!(group.members[id].instance.as_ref(), Some(instance));
+        }
+        let empty = group.members.is_empty();
+        assert!(!group.is_empty() || empty, "an empty group has no members");
+    }
+}
+
+fn said(result: &Result<(), GroupError>) -> String {
+    match result {
+        Ok(()) => "ok".into(),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+/// Two members in their first generation, with what they were given.
+pub(super) const TWO: &str = "
+    join a
+    +10
+    join b
+    +39
+    +1
+    +50
+    > a joined 1 range led by a [a b]
+    > b joined 1 range led by a
+    sync b 1
+    sync a 1 a=x b=y
+    > a gets `x`
+    > b gets `y`
+    > stored
+";
+
+pub(super) fn after_two(script: &str) -> ClassicGroup {
+    run(&format!("{TWO}{script}"))
+}

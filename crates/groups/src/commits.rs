@@ -1,0 +1,296 @@
+//! The committed offsets of one group, by topic and partition.
+//!
+//! Made to be small: a group with one commit takes a few hundred bytes, one with a hundred thousand topics no
+//! search longer than a lookup. It knows nothing of who may commit.
+//!
+//! A change is *staged* when the journal has it and *settled* when the journal has decided. What is read is
+//! what is settled: a commit that is refused was never there, whatever was staged before or behind it. Nobody
+//! is woken to settle; whoever reads or stages next does it ([`Commits::settle`]).
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use stafett_journal::Glance;
+use stafett_topics::TopicId;
+
+/// How far a group has come in one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The next offset to be read.
+    pub offset: i64,
+    /// The epoch of the last record read, -1 if it is not known.
+    pub leader_epoch: i32,
+    /// When it was committed, in ms since 1970.
+    pub at: i64,
+    /// What the member wrote beside it.
+    pub text: Option<Box<str>>,
+}
+
+/// All commits of a group.
+#[derive(Debug, Default)]
+pub struct Commits {
+    topics: HashTable<TopicCommits>,
+    /// In the order in which they were staged.
+    staged: VecDeque<Staged>,
+}
+
+/// What becomes of one partition: a commit, or none any longer.
+pub(crate) type PartitionChange = (TopicId, u32, Option<Committed>);
+
+/// Changes that are stored together.
+pub(crate) type Changes = SmallVec<[PartitionChange; 1]>;
+
+#[derive(Debug)]
+struct Staged {
+    outcome: Glance,
+    changes: Changes,
+}
+
+#[derive(Debug)]
+struct TopicCommits {
+    topic: TopicId,
+    /// By partition, rising.
+    partitions: Vec<(u32, Committed)>,
+}
+
+/// Topic ids are random, so they spread by themselves.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread;
+
+impl BuildHasher for Spread {
+    type Hasher = std::hash::DefaultHasher;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        std::hash::DefaultHasher::new()
+    }
+}
+
+fn hash(topic: TopicId) -> u64 {
+    Spread.hash_one(topic)
+}
+
+impl Commits {
+    /// Whether there is nothing, not even what is staged.
+    pub fn is_empty(&self) -> bool {
+        self.topics.is_empty() && self.staged.is_empty()
+    }
+
+    /// Whether something is staged and not settled yet.
+    pub(crate) fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Whether there is a commit, or will be if what is staged is stored.
+    pub(crate) fn may_have(&self, topic: TopicId, partition: u32) -> bool {
+        self.get(topic, partition).is_some() || self.staged_places().any(|place| place == (topic, partition))
+    }
+
+    /// The partitions that something staged is about, some more than once.
+    pub(crate) fn staged_places(&self) -> impl Iterator<Item = (TopicId, u32)> {
+        let changes = self.staged.iter().flat_map(|staged| &staged.changes);
+        changes.map(|(topic, partition, _)| (*topic, *partition))
+    }
+
+    /// Remembers what was staged, until the journal has decided.
+    pub(crate) fn stage(&mut self, outcome: Glance, changes: Changes) {
+        while let Some(committed) = self.staged.front().and_then(|staged| staged.outcome.committed()) {
+            self.settle_first(committed);
+        }
+        self.staged.push_back(Staged { outcome, changes });
+    }
+
+    fn settle_first(&mut self, committed: bool) {
+        if let Some(staged) = self.staged.pop_front()
+            && committed
+        {
+            for change in staged.changes {
+                self.apply(change);
+            }
+        }
+    }
+
+    /// Brings into force what is stored by now, and forgets what was refused.
+    pub(crate) fn settle(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        // The newest first: where a journal decides in order, whatever is before one that is decided is so
+        // too.
+        let mut verdicts: SmallVec<[Option<bool>; 8]> = self
+            .staged
+            .iter()
+            .rev()
+            .map(|staged| staged.outcome.committed())
+            .collect();
+        let mut waiting = VecDeque::new();
+        for staged in std::mem::take(&mut self.staged) {
+            match verdicts.pop().flatten() {
+                None => waiting.push_back(staged),
+                Some(false) => {}
+                Some(true) => {
+                    for change in staged.changes {
+                        // What is still to be decided there was staged before, and counts no more.
+                        for older in &mut waiting {
+                            older.forget(&change);
+                        }
+                        self.apply(change);
+                    }
+                }
+            }
+        }
+        self.staged = waiting;
+    }
+
+    fn apply(&mut self, (topic, partition, committed): PartitionChange) {
+        match committed {
+            Some(committed) => self.put(topic, partition, committed),
+            None => drop(self.remove(topic, partition)),
+        }
+    }
+
+    /// Commits in all partitions.
+    pub fn len(&self) -> usize {
+        self.topics.iter().map(|topic| topic.partitions.len()).sum()
+    }
+
+    pub fn get(&self, topic: TopicId, partition: u32) -> Option<&Committed> {
+        let found = self.topics.find(hash(topic), |known| known.topic == topic)?;
+        let at = found.place(partition).ok()?;
+        found.partitions.get(at).map(|(_, committed)| committed)
+    }
+
+    /// The partitions of a topic with a commit, rising.
+    pub fn of_topic(&self, topic: TopicId) -> &[(u32, Committed)] {
+        self.topics
+            .find(hash(topic), |known| known.topic == topic)
+            .map_or(&[], |found| found.partitions.as_slice())
+    }
+
+    /// The topics with a commit, and their partitions, in no order.
+    pub fn topics(&self) -> impl Iterator<Item = (TopicId, &[(u32, Committed)])> {
+        self.topics
+            .iter()
+            .map(|topic| (topic.topic, topic.partitions.as_slice()))
+    }
+
+    pub(crate) fn put(&mut self, topic: TopicId, partition: u32, committed: Committed) {
+        let entry = self.topics.entry(
+            hash(topic),
+            |known| known.topic == topic,
+            |known| hash(known.topic),
+        );
+        match entry {
+            hashbrown::hash_table::Entry::Occupied(mut entry) => {
+                let partitions = &mut entry.get_mut().partitions;
+                match partitions.binary_search_by_key(&partition, |(at, _)| *at) {
+                    Ok(at) => {
+                        if let Some((_, known)) = partitions.get_mut(at) {
+                            *known = committed;
+                        }
+                    }
+                    Err(at) => partitions.insert(at, (partition, committed)),
+                }
+            }
+            hashbrown::hash_table::Entry::Vacant(entry) => {
+                entry.insert(TopicCommits {
+                    topic,
+                    partitions: vec![(partition, committed)],
+                });
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, topic: TopicId, partition: u32) -> Option<Committed> {
+        let mut entry = self
+            .topics
+            .find_entry(hash(topic), |known| known.topic == topic)
+            .ok()?;
+        let at = entry.get().place(partition).ok()?;
+        let (_, removed) = entry.get_mut().partitions.remove(at);
+        if entry.get().partitions.is_empty() {
+            entry.remove();
+        }
+        Some(removed)
+    }
+
+    /// Removes and gives what is not to be kept.
+    pub(crate) fn retain(
+        &mut self,
+        mut keep: impl FnMut(TopicId, &Committed) -> bool,
+    ) -> Vec<(TopicId, u32)> {
+        let mut removed = Vec::new();
+        self.topics.retain(|found| {
+            let topic = found.topic;
+            found.partitions.retain(|(partition, committed)| {
+                let kept = keep(topic, committed);
+                if !kept {
+                    removed.push((topic, *partition));
+                }
+                kept
+            });
+            !found.partitions.is_empty()
+        });
+        removed
+    }
+}
+
+impl Staged {
+    /// Forgets what it is to do where another change is about the same partition.
+    fn forget(&mut self, (topic, partition, _): &PartitionChange) {
+        self.changes
+            .retain(|(other, index, _)| (*other, *index) != (*topic, *partition));
+    }
+}
+
+impl TopicCommits {
+    fn place(&self, partition: u32) -> Result<usize, usize> {
+        self.partitions.binary_search_by_key(&partition, |(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn committed(offset: i64) -> Committed {
+        Committed {
+            offset,
+            leader_epoch: -1,
+            at: 0,
+            text: None,
+        }
+    }
+
+    #[test]
+    fn the_last_commit_of_a_partition_is_what_counts() {
+        let mut commits = Commits::default();
+        for (topic, partition, offset) in [(1, 5, 10), (1, 2, 20), (2, 0, 30), (1, 5, 40)] {
+            commits.put(TopicId(topic), partition, committed(offset));
+        }
+        assert_eq!(commits.len(), 3);
+        assert_eq!(commits.get(TopicId(1), 5), Some(&committed(40)));
+        assert_eq!(
+            commits.of_topic(TopicId(1)),
+            [(2, committed(20)), (5, committed(40))]
+        );
+        assert_eq!(commits.get(TopicId(3), 0), None);
+        assert_eq!(commits.remove(TopicId(2), 0), Some(committed(30)));
+        assert_eq!(commits.remove(TopicId(2), 0), None);
+        assert_eq!(commits.topics().count(), 1);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_named() {
+        let mut commits = Commits::default();
+        for partition in 0..4 {
+            commits.put(TopicId(1), partition, committed(i64::from(partition)));
+        }
+        commits.put(TopicId(2), 9, committed(0));
+        let removed = commits.retain(|_, committed| committed.offset % 2 == 1);
+        assert_eq!(commits.len(), 2);
+        assert_eq!(removed.len(), 3);
+        assert!(removed.contains(&(TopicId(2), 9)));
+    }
+}

@@ -1,0 +1,115 @@
+//! Who is to have which partition. Pure functions of what members want and had.
+//!
+//! - [`even`]: all members want the same topics: balanced within one, with the fewest moves
+//! - [`uneven`]: members want different topics: as balanced as single moves make it, sticky
+//! - [`range`]: neighbouring partitions of each topic, the same ones of topics with as many
+
+mod even;
+mod range;
+mod uneven;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use stafett_topics::TopicShape;
+
+use super::partitions::{Partition, Partitions};
+
+/// How partitions are assigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Assignor {
+    #[default]
+    Uniform,
+    Range,
+}
+
+impl Assignor {
+    pub const ALL: [Self; 2] = [Self::Uniform, Self::Range];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Range => "range",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|assignor| assignor.name() == name)
+    }
+}
+
+/// What is to be assigned, and to whom.
+#[derive(Debug)]
+pub(super) struct Task<'a> {
+    /// Each once, and wanted by somebody.
+    pub topics: Vec<TopicShape>,
+    pub members: Vec<Applicant<'a>>,
+}
+
+/// A member that wants partitions.
+#[derive(Debug)]
+pub(super) struct Applicant<'a> {
+    pub id: &'a str,
+    pub instance: Option<&'a str>,
+    /// Indexes of the topics that it wants, rising. Members that want the same share one list.
+    pub wants: Arc<[u32]>,
+    /// What it was to have before.
+    pub before: &'a Partitions,
+}
+
+/// What each member is to have, in the order of the members.
+pub(super) fn assign(assignor: Assignor, task: &Task<'_>) -> Vec<Partitions> {
+    let Some(first) = task.members.first() else {
+        return Vec::new();
+    };
+    let is_even = task
+        .members
+        .iter()
+        .all(|member| Arc::ptr_eq(&member.wants, &first.wants) || member.wants == first.wants);
+    match assignor {
+        Assignor::Range => range::assign(task),
+        Assignor::Uniform if is_even => even::assign(task),
+        Assignor::Uniform => uneven::assign(task),
+    }
+}
+
+/// Numbers the partitions of a task's topics from 0, so that what is known of each fits into a list.
+struct Numbering {
+    /// By id: where the topic's numbers begin, and its index.
+    topics: Vec<(stafett_topics::TopicId, usize, u32, u32)>,
+    count: usize,
+}
+
+impl Numbering {
+    fn of(topics: &[TopicShape]) -> Self {
+        let mut count = 0;
+        let mut list = Vec::with_capacity(topics.len());
+        for (index, topic) in (0..).zip(topics) {
+            list.push((topic.id, count, topic.partitions, index));
+            count += topic.partitions as usize;
+        }
+        list.sort_unstable_by_key(|(id, ..)| *id);
+        Self { topics: list, count }
+    }
+
+    /// The number of a partition and the index of its topic, or `None` if there is no such one.
+    fn number(&self, partition: Partition) -> Option<(usize, u32)> {
+        let at = self
+            .topics
+            .binary_search_by_key(&partition.topic, |(id, ..)| *id)
+            .ok()?;
+        let (_, base, partitions, index) = self.topics.get(at)?;
+        (partition.index < *partitions).then_some((base + partition.index as usize, *index))
+    }
+}
+
+fn all(topics: &[TopicShape]) -> impl Iterator<Item = Partition> {
+    topics.iter().flat_map(|topic| {
+        (0..topic.partitions).map(|index| Partition {
+            topic: topic.id,
+            index,
+        })
+    })
+}

@@ -1,0 +1,240 @@
+//! Members that know only the classic protocol, in a group that the broker assigns: how a running group moves
+//! from one protocol to the other and back.
+//!
+//! Such a member says what it wants and has when it joins, is told its epoch as the generation, and asks for
+//! what it may consume with that. It takes its steps by joining again, which it is told to do as the answer
+//! to a sign of life.
+
+use std::sync::Arc;
+
+use stafett_topics::TopicSource;
+
+use super::group::{Group, Rules};
+use super::heartbeat::{Answer, Heartbeat, HeartbeatError};
+use super::member::{EPOCH_JOIN, EPOCH_LEAVE, EPOCH_LEAVE_STATIC, Member, MemberState, Unstored};
+use super::partitions::{Held, Holding, Partitions};
+use super::subscription::Subscription;
+use crate::classic::Strategy;
+use crate::error::GroupError;
+
+/// What is kept of a member of the classic protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Classic {
+    /// What it is there for, in the words of its protocol.
+    pub purpose: Box<str>,
+    pub session_ms: u32,
+    pub strategies: Vec<Strategy>,
+}
+
+/// A member of the classic protocol that comes, or is taken over from a classic group.
+#[derive(Debug, Clone)]
+pub struct ClassicMember {
+    pub id: Box<str>,
+    pub instance: Option<Box<str>>,
+    pub client_id: Box<str>,
+    pub host: Box<str>,
+    pub rebalance_ms: u32,
+    pub classic: Classic,
+    pub names: Vec<Box<str>>,
+    /// What it has.
+    pub has: Partitions,
+}
+
+impl Group {
+    /// Becomes what a classic group was in this generation.
+    pub fn take_over(
+        &mut self,
+        generation: i32,
+        members: Vec<ClassicMember>,
+        source: &dyn TopicSource,
+        rules: &Rules,
+        now_ms: u64,
+    ) {
+        self.follow_topics(source);
+        self.epoch = generation;
+        self.target_epoch = generation;
+        for member in members {
+            let Ok(interest) = self.interest(Subscription::new(member.names, None)) else {
+                continue;
+            };
+            if let Some(known) = self.interests.get_mut(&interest)
+                && known.members == 0
+            {
+                known.resolve(source);
+            }
+            // What two say they have is with the first.
+            let has: Partitions = member
+                .has
+                .as_slice()
+                .iter()
+                .copied()
+                .filter(|one| !self.is_held(*one))
+                .collect();
+            let held = has.as_slice().iter().map(|partition| Held {
+                partition: *partition,
+                since: generation,
+            });
+            self.insert(Member {
+                id: member.id,
+                instance: member.instance,
+                client_id: member.client_id,
+                host: member.host,
+                rebalance_timeout_ms: member.rebalance_ms,
+                epoch: generation,
+                previous_epoch: generation,
+                assigned: held.collect::<Holding>(),
+                target: Arc::new(has),
+                interest,
+                classic: Some(member.classic),
+                ..Member::nobody(now_ms)
+            });
+        }
+        self.topics_differ();
+        self.find_deadline(rules);
+    }
+
+    /// A member of the classic protocol joins, or joins again. Gives its generation.
+    pub fn join_classic(
+        &mut self,
+        member: ClassicMember,
+        source: &dyn TopicSource,
+        rules: &Rules,
+        now_ms: u64,
+    ) -> Result<i32, HeartbeatError> {
+        let ClassicMember { id, classic, .. } = member;
+        if let Some(instance) = &member.instance
+            && let Some(owner) = self.instances.get(instance).filter(|owner| **owner != id)
+            && let Some(owner) = self.members.get_mut(owner)
+        {
+            // In the classic protocol, whoever comes last under a name has it.
+            owner.epoch = EPOCH_LEAVE_STATIC;
+            owner.state = MemberState::Stable;
+        }
+        let known = self.members.get(&id);
+        let beat = Heartbeat {
+            member: id.clone(),
+            epoch: known.map_or(EPOCH_JOIN, |known| known.epoch),
+            instance: member.instance,
+            client_id: member.client_id,
+            host: member.host,
+            rebalance_timeout_ms: Some(member.rebalance_ms),
+            names: Some(member.names),
+            pattern: Some("".into()),
+            owned: Some(member.has),
+            ..Heartbeat::default()
+        };
+        let answer = self.heartbeat(beat, source, rules, now_ms)?;
+        if let Some(member) = self.members.get_mut(&id) {
+            if member.state != MemberState::Unrevoked {
+                member.revoke_by_ms = None;
+            }
+            if member.classic.as_ref() != Some(&classic) {
+                member.classic = Some(classic);
+                self.on_changed(
+                    &id,
+                    Unstored {
+                        description: true,
+                        ..Unstored::default()
+                    },
+                );
+            }
+        }
+        self.wake_for(&id, rules);
+        Ok(answer.epoch)
+    }
+
+    /// A member of the classic protocol says that it is there, and hears whether it has to join again.
+    pub fn heartbeat_classic(
+        &mut self,
+        id: &str,
+        instance: Option<&str>,
+        generation: i32,
+        rules: &Rules,
+        now_ms: u64,
+    ) -> Result<(), GroupError> {
+        let member = self.known_classic(id, instance, generation)?;
+        let is_behind = member.epoch < self.epoch;
+        let can_take = member.state == MemberState::Unreleased && {
+            let missing = member.assigned.against(&member.target).missing;
+            missing.iter().all(|partition| !self.is_held(*partition))
+        };
+        let must_join = is_behind || can_take || member.state == MemberState::Unrevoked;
+        if let Some(member) = self.members.get_mut(id) {
+            member.seen_ms = now_ms;
+            if must_join {
+                let by = now_ms.saturating_add(u64::from(member.rebalance_timeout_ms));
+                member.revoke_by_ms.get_or_insert(by);
+            }
+        }
+        self.wake_for(id, rules);
+        if must_join {
+            Err(GroupError::Rebalancing)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What a member of the classic protocol may consume in its generation.
+    pub fn sync_classic(
+        &self,
+        id: &str,
+        instance: Option<&str>,
+        generation: i32,
+    ) -> Result<Partitions, GroupError> {
+        let member = self.known_classic(id, instance, generation)?;
+        if member.epoch < self.epoch && member.state != MemberState::Unrevoked {
+            return Err(GroupError::Rebalancing);
+        }
+        Ok(member.assigned.partitions())
+    }
+
+    /// A member of either protocol leaves, or is sent away by its instance alone.
+    pub fn leave_classic(&mut self, id: &str, instance: Option<&str>) -> Result<(), GroupError> {
+        let id: Box<str> = match instance {
+            Some(instance) if id.is_empty() => {
+                let owner = self.instances.get(instance);
+                owner.cloned().ok_or(GroupError::UnknownMember)?
+            }
+            Some(_) | None => id.into(),
+        };
+        let beat = Heartbeat {
+            member: id,
+            epoch: EPOCH_LEAVE,
+            instance: instance.map(Into::into),
+            ..Heartbeat::default()
+        };
+        match self.leave(&beat) {
+            Ok(Answer { .. }) => Ok(()),
+            Err(HeartbeatError::FencedInstance { .. }) => Err(GroupError::FencedInstance),
+            Err(_) => Err(GroupError::UnknownMember),
+        }
+    }
+
+    /// Whether it has members, and all of them are of the classic protocol.
+    pub fn is_all_classic(&self) -> bool {
+        !self.is_empty() && self.members().all(|member| member.classic.is_some())
+    }
+
+    fn known_classic(
+        &self,
+        id: &str,
+        instance: Option<&str>,
+        generation: i32,
+    ) -> Result<&Member, GroupError> {
+        if let Some(instance) = instance {
+            let owner = self.instances.get(instance).ok_or(GroupError::UnknownMember)?;
+            if **owner != *id {
+                return Err(GroupError::FencedInstance);
+            }
+        }
+        let member = self
+            .member(id)
+            .filter(|member| member.classic.is_some())
+            .ok_or(GroupError::UnknownMember)?;
+        if member.epoch == generation {
+            Ok(member)
+        } else {
+            Err(GroupError::OtherGeneration)
+        }
+    }
+}

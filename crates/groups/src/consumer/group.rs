@@ -1,0 +1,435 @@
+//! A group: its members, its epochs, and who is to have what.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use stafett_topics::{TopicShape, TopicSource};
+
+use super::assign::{self, Applicant, Assignor, Task};
+use super::member::{InterestId, Member, Unstored};
+use super::partitions::{Partition, Partitions};
+use super::reconcile::Step;
+use super::subscription::{Interest, PatternError, Subscription};
+
+/// What holds for all groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// A member that is silent for longer is put out.
+    pub session_ms: u64,
+    /// How often members are told to report: the longest that they are told to wait, and the shortest if they
+    /// have all that they are to have.
+    pub heartbeat_ms: u32,
+    pub heartbeat_ms_min: u32,
+    pub members_max: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            session_ms: 45_000,
+            heartbeat_ms: 5_000,
+            heartbeat_ms_min: 1_000,
+            members_max: 10_000,
+        }
+    }
+}
+
+/// What a group is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Has no members.
+    Empty,
+    /// Members or topics changed, and who is to have what is not computed yet.
+    Assigning,
+    /// Some member does not have yet what it is to have.
+    Reconciling,
+    Stable,
+}
+
+/// A group of consumers.
+#[derive(Debug, Default)]
+pub struct Group {
+    pub(super) epoch: i32,
+    /// The group's epoch that the targets were computed for.
+    pub(super) target_epoch: i32,
+    /// What computed the targets.
+    pub(super) assignor: Assignor,
+    /// Of the topics that members want, as of the last epoch.
+    pub(super) topics_hash: u64,
+    pub(super) members: BTreeMap<Box<str>, Member>,
+    /// Ids of static members, by their names.
+    pub(super) instances: HashMap<Box<str>, Box<str>>,
+    pub(super) interests: BTreeMap<InterestId, Interest>,
+    next_interest: u32,
+    /// Which version of the topics the interests know.
+    topics_version: u64,
+    /// What somebody has, or has not given back yet.
+    held: HashSet<Partition>,
+    /// No member's time is up before this.
+    pub(super) wake_ms: Option<u64>,
+    /// The group's own numbers changed since they were last stored.
+    pub(super) unstored: bool,
+    /// Members that changed or went since they were last stored.
+    pub(super) unstored_members: BTreeSet<Box<str>>,
+}
+
+impl Group {
+    pub fn epoch(&self) -> i32 {
+        self.epoch
+    }
+
+    pub fn target_epoch(&self) -> i32 {
+        self.target_epoch
+    }
+
+    pub fn assignor(&self) -> Assignor {
+        self.assignor
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// In the order of their ids.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &Member> {
+        self.members.values()
+    }
+
+    pub fn member(&self, id: &str) -> Option<&Member> {
+        self.members.get(id)
+    }
+
+    pub fn subscription(&self, member: &Member) -> Option<&Subscription> {
+        self.interests
+            .get(&member.interest)
+            .map(|interest| &interest.subscription)
+    }
+
+    /// The names of topics that members want, some more than once.
+    pub fn topics(&self) -> impl Iterator<Item = &str> {
+        self.interests.values().flat_map(Interest::names)
+    }
+
+    pub fn state(&self) -> State {
+        if self.members.is_empty() {
+            State::Empty
+        } else if self.epoch > self.target_epoch {
+            State::Assigning
+        } else if self
+            .members
+            .values()
+            .all(|member| member.is_reconciled(self.target_epoch))
+        {
+            State::Stable
+        } else {
+            State::Reconciling
+        }
+    }
+
+    /// What members take in memory, about.
+    pub fn bytes(&self) -> usize {
+        let members = self.members.values().map(Member::bytes);
+        let interests = self.interests.values().map(Interest::bytes);
+        members.sum::<usize>() + interests.sum::<usize>() + self.held.len() * size_of::<Partition>()
+    }
+
+    pub(super) fn bump(&mut self) {
+        self.epoch = self.epoch.saturating_add(1);
+        self.unstored = true;
+    }
+
+    /// Marks parts of a member for storing.
+    pub(super) fn on_changed(&mut self, id: &str, parts: Unstored) {
+        let Some(member) = self.members.get_mut(id) else {
+            return;
+        };
+        member.unstored.description |= parts.description;
+        member.unstored.target |= parts.target;
+        member.unstored.current |= parts.current;
+        if !self.unstored_members.contains(id) {
+            self.unstored_members.insert(id.into());
+        }
+    }
+
+    /// Adds a member; all of it will be stored.
+    pub(super) fn insert(&mut self, member: Member) {
+        if let Some(instance) = &member.instance {
+            self.instances.insert(instance.clone(), member.id.clone());
+        }
+        let holding = member
+            .assigned
+            .as_slice()
+            .iter()
+            .chain(member.revoking.as_slice());
+        self.held.extend(holding.map(|held| held.partition));
+        if let Some(interest) = self.interests.get_mut(&member.interest) {
+            interest.members += 1;
+        }
+        let id = member.id.clone();
+        self.members.insert(id.clone(), member);
+        self.on_changed(&id, Unstored::ALL);
+    }
+
+    /// Takes a member out; what it had is free.
+    pub(super) fn remove(&mut self, id: &str) -> Option<Member> {
+        let member = self.members.remove(id)?;
+        if let Some(instance) = &member.instance
+            && self.instances.get(instance).is_some_and(|owner| **owner == *id)
+        {
+            self.instances.remove(instance);
+        }
+        for held in member
+            .assigned
+            .as_slice()
+            .iter()
+            .chain(member.revoking.as_slice())
+        {
+            self.held.remove(&held.partition);
+        }
+        self.leave_interest(member.interest);
+        self.unstored_members.insert(id.into());
+        Some(member)
+    }
+
+    /// The interest of a subscription, made if there is none: without topics, and nobody is counted for it
+    /// yet.
+    pub(super) fn interest(&mut self, subscription: Subscription) -> Result<InterestId, PatternError> {
+        let known = self
+            .interests
+            .iter()
+            .find(|(_, interest)| interest.subscription == subscription);
+        if let Some((id, _)) = known {
+            return Ok(*id);
+        }
+        let interest = Interest::new(subscription)?;
+        let id = InterestId(self.next_interest);
+        self.next_interest = self.next_interest.wrapping_add(1);
+        self.interests.insert(id, interest);
+        Ok(id)
+    }
+
+    /// Lets a member want something else. True if it did not before.
+    pub(super) fn set_interest(&mut self, id: &str, interest: InterestId) -> bool {
+        let Some(member) = self
+            .members
+            .get_mut(id)
+            .filter(|member| member.interest != interest)
+        else {
+            return false;
+        };
+        let before = std::mem::replace(&mut member.interest, interest);
+        if let Some(interest) = self.interests.get_mut(&interest) {
+            interest.members += 1;
+        }
+        self.leave_interest(before);
+        true
+    }
+
+    /// Forgets an interest that was made and has nobody.
+    fn drop_unused(&mut self, interest: InterestId) {
+        if self
+            .interests
+            .get(&interest)
+            .is_some_and(|known| known.members == 0)
+        {
+            self.interests.remove(&interest);
+        }
+    }
+
+    /// Counts for an interest, until [`Group::leave_interest`].
+    pub(super) fn keep_interest(&mut self, interest: InterestId) {
+        if let Some(known) = self.interests.get_mut(&interest) {
+            known.members += 1;
+        }
+    }
+
+    pub(super) fn leave_interest(&mut self, interest: InterestId) {
+        if let Some(known) = self.interests.get_mut(&interest) {
+            known.members = known.members.saturating_sub(1);
+        }
+        self.drop_unused(interest);
+    }
+
+    /// Looks up what changed in the topics since the last time.
+    pub(super) fn follow_topics(&mut self, source: &dyn TopicSource) -> bool {
+        let version = source.version();
+        let known = std::mem::replace(&mut self.topics_version, version);
+        if known == version {
+            return false;
+        }
+        if known == 0 {
+            self.resolve_all(source);
+            return true;
+        }
+        // Whatever is less: looking up what changed, or all that is wanted.
+        let lookups: Option<usize> = self.interests.values().map(Interest::lookups).sum();
+        let mut changed = Vec::new();
+        let mut is_more = false;
+        let is_known = source.each_changed(known, &mut |name| {
+            is_more |= lookups.is_some_and(|lookups| changed.len() > lookups);
+            if !is_more {
+                changed.push(Box::<str>::from(name));
+            }
+        });
+        if !is_known || is_more {
+            self.resolve_all(source);
+            return true;
+        }
+        let mut is_changed = false;
+        for name in &changed {
+            for interest in self.interests.values_mut() {
+                is_changed |= interest.update(name, source);
+            }
+        }
+        is_changed
+    }
+
+    fn resolve_all(&mut self, source: &dyn TopicSource) {
+        for interest in self.interests.values_mut() {
+            interest.resolve(source);
+        }
+    }
+
+    /// True if the topics that members want are not what they were.
+    pub(super) fn topics_differ(&mut self) -> bool {
+        let hash = self.hash_of_topics();
+        let before = std::mem::replace(&mut self.topics_hash, hash);
+        self.unstored |= hash != before;
+        hash != before
+    }
+
+    fn union(&self) -> BTreeMap<&str, TopicShape> {
+        let topics = self.interests.values().flat_map(|interest| &interest.topics);
+        topics.map(|(name, shape)| (&**name, *shape)).collect()
+    }
+
+    /// FNV-1a of ids and numbers of partitions: stored, so that a restart does not look like a change.
+    fn hash_of_topics(&self) -> u64 {
+        fn hash<'a>(shapes: impl Iterator<Item = &'a TopicShape>) -> u64 {
+            let bytes = shapes.flat_map(|shape| {
+                let id = shape.id.0.to_le_bytes().into_iter();
+                id.chain(shape.partitions.to_le_bytes())
+            });
+            bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+        }
+        let mut interests = self.interests.values();
+        match (interests.next(), interests.next()) {
+            (Some(only), None) => hash(only.topics.values()),
+            _ => hash(self.union().values()),
+        }
+    }
+
+    /// Computes who is to have what, if that is not known for the group's epoch.
+    pub(super) fn assign(&mut self) {
+        if self.epoch == self.target_epoch || self.members.is_empty() {
+            return;
+        }
+        let assignor = self.preferred_assignor();
+        let targets = {
+            let union = self.union();
+            let index: HashMap<&str, u32> = union.keys().copied().zip(0..).collect();
+            let wants: BTreeMap<InterestId, Arc<[u32]>> = self
+                .interests
+                .iter()
+                .map(|(id, interest)| {
+                    let wants = interest
+                        .topics
+                        .keys()
+                        .filter_map(|name| index.get(&**name).copied());
+                    (*id, wants.collect())
+                })
+                .collect();
+            let members = self.members.values().map(|member| Applicant {
+                id: &member.id,
+                instance: member.instance.as_deref(),
+                wants: wants
+                    .get(&member.interest)
+                    .cloned()
+                    .unwrap_or_else(|| Arc::new([])),
+                before: &member.target,
+            });
+            let task = Task {
+                members: members.collect(),
+                topics: union.values().copied().collect(),
+            };
+            assign::assign(assignor, &task)
+        };
+        self.set_targets(targets);
+        self.assignor = assignor;
+        self.target_epoch = self.epoch;
+        self.unstored = true;
+    }
+
+    fn set_targets(&mut self, targets: Vec<Partitions>) {
+        for (member, target) in self.members.values_mut().zip(targets) {
+            if *member.target != target {
+                member.target = Arc::new(target);
+                member.unstored.target = true;
+                self.unstored_members.insert(member.id.clone());
+            }
+        }
+    }
+
+    /// What most members would like; if as many like another, the default.
+    fn preferred_assignor(&self) -> Assignor {
+        let likes = |assignor: Assignor| {
+            let members = self.members.values();
+            members.filter(|member| member.assignor == Some(assignor)).count()
+        };
+        if likes(Assignor::Range) > likes(Assignor::Uniform) {
+            Assignor::Range
+        } else {
+            Assignor::Uniform
+        }
+    }
+
+    /// Finds out anew what is held: several members' steps that are restored at once may come in any order.
+    pub(super) fn count_held(&mut self) {
+        let members = self.members.values();
+        let holding = members.flat_map(|member| {
+            member
+                .assigned
+                .as_slice()
+                .iter()
+                .chain(member.revoking.as_slice())
+        });
+        self.held = holding.map(|held| held.partition).collect();
+    }
+
+    pub(super) fn is_held(&self, partition: Partition) -> bool {
+        self.held.contains(&partition)
+    }
+
+    /// Lets a member be what a step makes of it. True if what it may consume changed.
+    pub(super) fn take_step(&mut self, id: &str, step: Step) -> bool {
+        let Some(member) = self.members.get_mut(id) else {
+            return false;
+        };
+        for held in member
+            .assigned
+            .as_slice()
+            .iter()
+            .chain(member.revoking.as_slice())
+        {
+            self.held.remove(&held.partition);
+        }
+        for held in step.assigned.as_slice().iter().chain(step.revoking.as_slice()) {
+            self.held.insert(held.partition);
+        }
+        let changed = member.assigned != step.assigned;
+        member.assigned = step.assigned;
+        member.revoking = step.revoking;
+        member.state = step.state;
+        member.set_epoch(step.epoch);
+        self.on_changed(
+            id,
+            Unstored {
+                current: true,
+                ..Unstored::default()
+            },
+        );
+        changed
+    }
+}

@@ -1,0 +1,144 @@
+//! Sets of partitions, as sorted lists: what a member is to have, has, and still has to give back.
+//!
+//! A list of 100,000 costs 3 MB and is compared, cut and merged in one pass.
+
+use std::cmp::Ordering;
+
+use stafett_topics::TopicId;
+
+/// One partition of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    pub topic: TopicId,
+    pub index: u32,
+}
+
+/// Partitions in order, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Partitions(Vec<Partition>);
+
+/// A partition that a member has, and the epoch at which it got it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub partition: Partition,
+    pub since: i32,
+}
+
+/// Held partitions in order, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holding(Vec<Held>);
+
+impl Partitions {
+    pub fn as_slice(&self) -> &[Partition] {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn contains(&self, partition: Partition) -> bool {
+        self.0.binary_search(&partition).is_ok()
+    }
+
+    /// Runs of partitions of one topic.
+    pub fn by_topic(&self) -> impl Iterator<Item = &[Partition]> {
+        self.0.chunk_by(|a, b| a.topic == b.topic)
+    }
+}
+
+impl FromIterator<Partition> for Partitions {
+    fn from_iter<I: IntoIterator<Item = Partition>>(partitions: I) -> Self {
+        let mut list: Vec<_> = partitions.into_iter().collect();
+        list.sort_unstable();
+        list.dedup();
+        Self(list)
+    }
+}
+
+impl Holding {
+    pub fn as_slice(&self) -> &[Held] {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The epoch at which the partition was got.
+    pub fn since(&self, partition: Partition) -> Option<i32> {
+        let at = self.0.binary_search_by_key(&partition, |held| held.partition);
+        self.0.get(at.ok()?).map(|held| held.since)
+    }
+
+    pub fn partitions(&self) -> Partitions {
+        Partitions(self.0.iter().map(|held| held.partition).collect())
+    }
+
+    /// Whether all of `partitions` are held.
+    pub fn covers(&self, partitions: &Partitions) -> bool {
+        partitions.0.iter().all(|one| self.since(*one).is_some())
+    }
+
+    /// Whether one of `partitions` is held.
+    pub fn touches(&self, partitions: &Partitions) -> bool {
+        self.0.iter().any(|held| partitions.contains(held.partition))
+    }
+
+    /// Splits into what is in `wanted` and what is not, and finds what of `wanted` is missing.
+    pub(super) fn against(&self, wanted: &Partitions) -> Split {
+        let mut split = Split::default();
+        let (mut held, mut wanted) = (self.0.iter().peekable(), wanted.0.iter().peekable());
+        loop {
+            let order = match (held.peek(), wanted.peek()) {
+                (None, None) => return split,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(held), Some(wanted)) => held.partition.cmp(wanted),
+            };
+            match order {
+                Ordering::Less => split.surplus.0.extend(held.next()),
+                Ordering::Equal => {
+                    wanted.next();
+                    split.kept.0.extend(held.next());
+                }
+                Ordering::Greater => split.missing.extend(wanted.next()),
+            }
+        }
+    }
+
+    /// Adds partitions that are not held yet.
+    pub(super) fn add(&mut self, partitions: &[Partition], since: i32) {
+        let more = partitions.iter().map(|partition| Held {
+            partition: *partition,
+            since,
+        });
+        self.0.extend(more);
+        self.0.sort_unstable_by_key(|held| held.partition);
+    }
+}
+
+impl FromIterator<Held> for Holding {
+    fn from_iter<I: IntoIterator<Item = Held>>(held: I) -> Self {
+        let mut list: Vec<_> = held.into_iter().collect();
+        list.sort_by_key(|held| held.partition);
+        list.dedup_by_key(|held| held.partition);
+        Self(list)
+    }
+}
+
+/// What is held against what is wanted.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    pub kept: Holding,
+    pub surplus: Holding,
+    pub missing: Vec<Partition>,
+}

@@ -1,0 +1,67 @@
+//! One step of a member towards its target. Pure: says what the member becomes.
+//!
+//! No partition is ever with two members: one that has to give a partition back keeps it, in `revoking`,
+//! until its list of owned partitions comes without it; only then is it free for whoever is to have it.
+
+use super::member::{Member, MemberState};
+use super::partitions::{Holding, Partition, Partitions};
+
+/// What a member becomes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub state: MemberState,
+    pub epoch: i32,
+    pub assigned: Holding,
+    pub revoking: Holding,
+}
+
+/// The next step of `member`, or `None` if it stays as it is. `owned` is what the member says it has, if it
+/// says so; `is_held` whether anybody has a partition.
+pub(super) fn next(
+    member: &Member,
+    target_epoch: i32,
+    owned: Option<&Partitions>,
+    is_held: impl Fn(Partition) -> bool,
+) -> Option<Step> {
+    let still_has = |holding: &Holding| owned.is_none_or(|owned| holding.touches(owned));
+    match member.state {
+        MemberState::Stable if member.epoch == target_epoch => return None,
+        MemberState::Unrevoked if still_has(&member.revoking) => return None,
+        MemberState::Stable | MemberState::Unrevoked | MemberState::Unreleased => {}
+    }
+    let split = member.assigned.against(&member.target);
+    if !split.surplus.is_empty() && still_has(&split.surplus) {
+        return Some(Step {
+            state: MemberState::Unrevoked,
+            epoch: member.epoch,
+            assigned: split.kept,
+            revoking: split.surplus,
+        });
+    }
+    let mut assigned = split.kept;
+    // What it gave back with this very heartbeat is its own to take again.
+    let mine =
+        |partition| member.revoking.since(partition).is_some() || split.surplus.since(partition).is_some();
+    let (free, held): (Vec<_>, Vec<_>) = split
+        .missing
+        .into_iter()
+        .partition(|partition| mine(*partition) || !is_held(*partition));
+    if !free.is_empty() {
+        assigned.add(&free, target_epoch);
+    }
+    let step = Step {
+        state: if held.is_empty() {
+            MemberState::Stable
+        } else {
+            MemberState::Unreleased
+        },
+        epoch: target_epoch,
+        assigned,
+        revoking: Holding::default(),
+    };
+    let same = step.state == member.state
+        && step.epoch == member.epoch
+        && step.assigned == member.assigned
+        && member.revoking.is_empty();
+    (!same).then_some(step)
+}

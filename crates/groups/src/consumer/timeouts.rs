@@ -1,0 +1,64 @@
+//! Members that are silent for longer than a session, or do not give back what they have to in time, are put
+//! out.
+
+use super::group::{Group, Rules};
+use super::member::Member;
+
+/// Why a member was put out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expired {
+    Session,
+    Rebalance,
+}
+
+impl Group {
+    /// When [`Group::on_tick`] has to be called next; it may find nothing then. `None`: never, as things are.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.wake_ms
+    }
+
+    /// Lets [`Group::deadline_ms`] be no later than a member's.
+    pub(super) fn wake_for(&mut self, id: &str, rules: &Rules) {
+        if let Some(member) = self.members.get(id) {
+            let at = deadline(member, rules).0;
+            self.wake_ms = Some(self.wake_ms.map_or(at, |wake| wake.min(at)));
+        }
+    }
+
+    /// Finds out anew when the first time is up.
+    pub(crate) fn find_deadline(&mut self, rules: &Rules) {
+        self.wake_ms = self
+            .members
+            .values()
+            .map(|member| deadline(member, rules).0)
+            .min();
+    }
+
+    /// Puts out whose time is up, and says who.
+    pub fn on_tick(&mut self, rules: &Rules, now_ms: u64) -> Vec<(Box<str>, Expired)> {
+        let expired: Vec<_> = self
+            .members
+            .values()
+            .map(|member| (member, deadline(member, rules)))
+            .filter(|(_, (at, _))| *at <= now_ms)
+            .map(|(member, (_, why))| (member.id.clone(), why))
+            .collect();
+        for (id, _) in &expired {
+            self.put_out(id);
+        }
+        self.find_deadline(rules);
+        expired
+    }
+}
+
+fn deadline(member: &Member, rules: &Rules) -> (u64, Expired) {
+    let session_ms = match &member.classic {
+        Some(classic) => u64::from(classic.session_ms),
+        None => rules.session_ms,
+    };
+    let session = member.seen_ms.saturating_add(session_ms);
+    match member.revoke_by_ms {
+        Some(at) if at < session => (at, Expired::Rebalance),
+        Some(_) | None => (session, Expired::Session),
+    }
+}

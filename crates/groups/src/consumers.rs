@@ -1,0 +1,122 @@
+//! What members of consumer groups ask, found by the group's name.
+//!
+//! A group of another kind answers [`GroupError::OtherKind`], unless it is empty: then it becomes a consumer
+//! group.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::assigned::AssignedGroup;
+use super::consumer::{Answer, EPOCH_JOIN, Heartbeat, HeartbeatError, Rules};
+use super::deletion::forgetting;
+use super::error::GroupError;
+use super::group::{Group, GroupKind, Stepped};
+use super::pace;
+use super::registry::{Absent, Groups};
+
+/// Why a member of a consumer group is not answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConsumerError {
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error(transparent)]
+    Heartbeat(#[from] HeartbeatError),
+}
+
+/// What a member is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub answer: Answer,
+    /// How soon it is to report again.
+    pub heartbeat_ms: u32,
+}
+
+impl Groups {
+    /// A member says what it wants and has, and hears what it is to have. Its answer counts once the step is
+    /// stored ([`Groups::consumer_stored`]).
+    pub fn consumer_heartbeat(&self, group: &str, beat: Heartbeat) -> Result<Stepped<Told>, ConsumerError> {
+        let absent = if beat.epoch == EPOCH_JOIN {
+            Absent::Create
+        } else {
+            Absent::Fail(GroupError::NoSuchGroup)
+        };
+        if beat.names.is_some() || beat.pattern.is_some() {
+            self.check_memory(beat.bytes())?;
+        }
+        let Stepped { value, stored } = self.step(group, absent, |group, now, effects| {
+            if beat.epoch == EPOCH_JOIN && !group.kind.is_empty() {
+                self.upgrade(group, now, effects)?;
+            }
+            let name = Arc::clone(&group.name);
+            let kind = group.become_consumer(|| self.rules(&name), beat.epoch == EPOCH_JOIN)?;
+            let answer = kind.heartbeat(beat, &*self.topics, now, effects);
+            let rules = *kind.rules();
+            group
+                .kind
+                .downgrade_if_classic(self.settings.migration, now, effects);
+            Ok::<_, ConsumerError>((answer?, rules))
+        })?;
+        if value.is_err() {
+            self.forget_if_blank(group);
+        }
+        let (answer, rules) = value?;
+        let members = self.assigned_members.load(Ordering::Relaxed);
+        let per_second = self.settings.heartbeats_per_second;
+        let heartbeat_ms = pace::heartbeat_ms(&rules, answer.waits, members, per_second);
+        let value = Told { answer, heartbeat_ms };
+        Ok(Stepped { value, stored })
+    }
+
+    /// Forgets a group that was made for a member who then was refused.
+    fn forget_if_blank(&self, name: &str) {
+        let mut shard = self.lock(self.shard(name));
+        let is_blank = shard.get(name).is_some_and(|group| match &group.kind {
+            GroupKind::Consumer(kind) => kind.group().epoch() == 0 && group.commits.is_empty(),
+            GroupKind::Classic(_) => false,
+        });
+        if is_blank {
+            let removed = self.remove(&mut shard, name);
+            let frames = removed.as_ref().map(forgetting).unwrap_or_default();
+            if !frames.is_empty() {
+                drop(self.stage(frames));
+            }
+        }
+    }
+
+    /// Waits until a step of a consumer group is stored.
+    pub async fn consumer_stored(&self, group: &str, stepped: Stepped<Told>) -> Result<Told, GroupError> {
+        let stored = stepped.durable().await;
+        if stored.is_err() {
+            let absent = Absent::Fail(GroupError::NoSuchGroup);
+            let _gone = self.step(group, absent, |group, _, _| {
+                if let GroupKind::Consumer(kind) = &mut group.kind {
+                    kind.on_not_stored();
+                }
+            });
+        }
+        Ok(stored?)
+    }
+}
+
+impl Group {
+    /// The consumer group that this is, or that it becomes because somebody joins and it is empty.
+    fn become_consumer(
+        &mut self,
+        rules: impl FnOnce() -> Rules,
+        joins: bool,
+    ) -> Result<&mut AssignedGroup, GroupError> {
+        if let GroupKind::Classic(group) = &self.kind {
+            if !group.is_empty() {
+                return Err(GroupError::OtherKind);
+            }
+            if !joins {
+                return Err(GroupError::NoSuchGroup);
+            }
+            self.kind = GroupKind::Consumer(Box::new(AssignedGroup::new(rules())));
+        }
+        match &mut self.kind {
+            GroupKind::Consumer(kind) => Ok(kind),
+            GroupKind::Classic(_) => Err(GroupError::OtherKind),
+        }
+    }
+}

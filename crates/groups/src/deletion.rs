@@ -1,0 +1,90 @@
+//! Deleting groups.
+//!
+//! A group that is deleted is gone at once, and comes back if the journal does not store that: what is in
+//! memory is what a restart would find.
+
+use std::sync::Arc;
+
+use stafett_journal::{Change, Frame};
+use stafett_store::{NotStored, spaces, state_frame};
+use tokio::sync::oneshot;
+
+use super::commit::frame;
+use super::error::GroupError;
+use super::group::Group;
+use super::registry::Groups;
+
+/// A deletion that is on its way.
+#[derive(Debug)]
+#[must_use]
+pub struct Deletion(Option<oneshot::Receiver<Result<(), NotStored>>>);
+
+impl Deletion {
+    /// Waits until it is as durable as commits are.
+    pub async fn durable(self) -> Result<(), NotStored> {
+        match self.0 {
+            Some(outcome) => outcome.await.unwrap_or(Err(NotStored::Unknown)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Groups {
+    /// Deletes a group without members, and its commits.
+    pub fn delete(self: &Arc<Self>, name: &str) -> Result<Deletion, GroupError> {
+        let mut shard = self.lock(self.shard(name));
+        let group = shard.get(name).ok_or(GroupError::NoSuchGroup)?;
+        if !group.kind.is_empty() {
+            return Err(GroupError::NotEmpty);
+        }
+        let frames = forgetting(group);
+        let stored = (!frames.is_empty()).then(|| self.stage(frames));
+        let Some((ticket, group)) = stored.zip(self.remove(&mut shard, name)) else {
+            return Ok(Deletion(None));
+        };
+        let (sender, receiver) = oneshot::channel();
+        let groups = Arc::clone(self);
+        // Also when nobody waits for it any more.
+        self.tasks.spawn(async move {
+            let outcome = stafett_store::all_outcomes(&ticket.await);
+            if outcome.is_err() {
+                groups.bring_back(group);
+            }
+            let _ = sender.send(outcome);
+        });
+        Ok(Deletion(Some(receiver)))
+    }
+
+    /// Puts a group back. If there is a new one of its name, it gets what was committed before and not since.
+    fn bring_back(&self, mut old: Group) {
+        let mut shard = self.lock(self.shard(&old.name));
+        let Some(new) = shard.get_mut(&old.name) else {
+            self.insert(&mut shard, old);
+            return;
+        };
+        new.is_stored |= old.is_stored;
+        old.commits.settle();
+        for (topic, partitions) in old.commits.topics() {
+            for (partition, committed) in partitions {
+                if !new.commits.may_have(topic, *partition) {
+                    new.commits.put(topic, *partition, committed.clone());
+                }
+            }
+        }
+    }
+}
+
+/// What makes the journal forget a group.
+pub(super) fn forgetting(group: &Group) -> Vec<Frame> {
+    let state = group.is_stored.then(|| {
+        let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
+        state_frame(spaces::GROUPS, key, Change::Delete)
+    });
+    let settled = group.commits.topics().flat_map(|(topic, partitions)| {
+        let index = partitions.iter().map(|(index, _)| *index);
+        index.map(move |index| (topic, index))
+    });
+    let places = settled.chain(group.commits.staged_places());
+    let commits = places.map(|(topic, partition)| frame(&group.name, &(topic, partition, None)));
+    state.into_iter().chain(commits).collect()
+}

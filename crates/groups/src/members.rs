@@ -1,0 +1,175 @@
+//! What members of classic groups ask, found by the group's name.
+//!
+//! A group of another kind answers [`GroupError::OtherKind`], unless it is empty: then it becomes a classic
+//! one.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::classic::{ClassicGroup, Join, JoinLimits, Joined, Leave, NotJoined, Sync, Synced};
+use super::effects::{Answer, Effects};
+use super::error::GroupError;
+use super::group::{Group, GroupKind};
+use super::registry::{Absent, Groups};
+
+impl Groups {
+    /// Joins a group; returns when the next generation begins.
+    pub async fn join(&self, group: &str, join: Join) -> Result<Joined, NotJoined> {
+        let member: Arc<str> = Arc::from(&*join.member);
+        let failed = |error| NotJoined { error, member };
+        let waiting = match self.begin_join(group, join) {
+            Ok(waiting) => waiting,
+            Err(error) => return Err(failed(error)),
+        };
+        match waiting.await {
+            Ok(Answer::Join(answer)) => answer,
+            Ok(Answer::Sync(_)) | Err(_) => Err(failed(GroupError::Rebalancing)),
+        }
+    }
+
+    fn begin_join(&self, group: &str, join: Join) -> Result<oneshot::Receiver<Answer>, GroupError> {
+        self.check_named(group)?;
+        let settings = &self.settings;
+        let (given, min, max) = (join.session_ms, settings.session_ms_min, settings.session_ms_max);
+        if given < min || given > max {
+            return Err(GroupError::SessionTime { given, min, max });
+        }
+        let bytes = join_bytes(&join);
+        let max = settings.member_bytes_max;
+        if bytes > max {
+            return Err(GroupError::MemberTooLarge { bytes, max });
+        }
+        self.check_memory(bytes)?;
+        let limits = JoinLimits {
+            members_max: settings.members_max,
+            initial_delay_ms: settings.initial_delay_ms,
+        };
+        let absent = if join.member.is_empty() {
+            Absent::Create
+        } else {
+            Absent::Fail(GroupError::UnknownMember)
+        };
+        let stepped = self.try_step(group, absent, |group, now, effects| {
+            let (wait, receiver) = group.wait();
+            if let GroupKind::Consumer(kind) = &mut group.kind
+                && !kind.group().is_empty()
+            {
+                self.join_assigned(kind, join, wait, now, effects);
+                return Ok(receiver);
+            }
+            group.become_classic()?;
+            group.classic()?.join(join, wait, now, &limits, effects);
+            Ok(receiver)
+        })?;
+        Ok(stepped.value)
+    }
+
+    /// Asks for what a member gets; returns when the leader has decided.
+    pub async fn sync(&self, group: &str, sync: Sync) -> Result<Synced, GroupError> {
+        self.check_named(group)?;
+        let absent = Absent::Fail(GroupError::UnknownMember);
+        let bytes: usize = sync
+            .assignments
+            .iter()
+            .map(|(member, assignment)| member.len() + assignment.len())
+            .sum();
+        let max = self.settings.assignment_bytes_max;
+        if bytes > max {
+            return Err(GroupError::MemberTooLarge { bytes, max });
+        }
+        self.check_memory(bytes)?;
+        let stepped = self.try_step(group, absent, |group, now, effects| {
+            let (wait, receiver) = group.wait();
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                let synced = self.sync_assigned(kind, &sync);
+                effects.sync(wait, synced);
+                return Ok(receiver);
+            }
+            group.classic()?.sync(sync, wait, now, effects);
+            Ok(receiver)
+        })?;
+        match stepped.value.await {
+            Ok(Answer::Sync(answer)) => answer,
+            Ok(Answer::Join(_)) | Err(_) => Err(GroupError::Rebalancing),
+        }
+    }
+
+    /// A member says that it is there.
+    pub fn heartbeat(
+        &self,
+        group: &str,
+        member: &str,
+        instance: Option<&str>,
+        generation: i32,
+    ) -> Result<(), GroupError> {
+        self.check_named(group)?;
+        let absent = Absent::Fail(GroupError::UnknownMember);
+        let stepped = self.try_step(group, absent, |group, now, effects: &mut Effects| {
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                return kind.heartbeat_classic(member, instance, generation, now);
+            }
+            effects.only_alive = true;
+            group.classic()?.heartbeat(member, instance, generation, now)
+        });
+        stepped.map(|_| ())
+    }
+
+    /// Members leave. Gives for each whether it did.
+    pub fn leave(&self, group: &str, leaves: &[Leave]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+        self.check_named(group)?;
+        let absent = Absent::Fail(GroupError::NoSuchGroup);
+        let stepped = self.try_step(group, absent, |group, now, effects| {
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                let left = kind.leave_all(leaves, effects);
+                group
+                    .kind
+                    .downgrade_if_classic(self.settings.migration, now, effects);
+                return Ok(left);
+            }
+            Ok(group.classic()?.leave(leaves, now, effects))
+        })?;
+        Ok(stepped.value)
+    }
+
+    /// Commits may be those of a group without a name; members may not.
+    pub(super) fn check_named(&self, group: &str) -> Result<(), GroupError> {
+        if group.is_empty() {
+            let max = self.settings.name_bytes_max;
+            return Err(GroupError::Name { bytes: 0, max });
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    #[allow(clippy::unnecessary_wraps, reason = "other kinds refuse")]
+    fn classic(&mut self) -> Result<&mut ClassicGroup, GroupError> {
+        match &mut self.kind {
+            GroupKind::Classic(group) => Ok(group),
+            GroupKind::Consumer(_) => Err(GroupError::OtherKind),
+        }
+    }
+
+    /// Makes an empty group a classic one.
+    fn become_classic(&mut self) -> Result<(), GroupError> {
+        if !self.kind.is_empty() && !matches!(self.kind, GroupKind::Classic(_)) {
+            return Err(GroupError::OtherKind);
+        }
+        if !matches!(self.kind, GroupKind::Classic(_)) {
+            self.kind = GroupKind::Classic(Box::default());
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a group keeps of a member.
+fn join_bytes(join: &Join) -> usize {
+    let strategies: usize = join
+        .strategies
+        .iter()
+        .map(|strategy| strategy.name.len() + strategy.metadata.len() + size_of_val(strategy))
+        .sum();
+    let instance = join.instance.as_ref().map_or(0, |instance| instance.len());
+    strategies + instance + join.client_id.len() + join.client_host.len() + join.purpose.len()
+}

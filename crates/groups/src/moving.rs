@@ -1,0 +1,235 @@
+//! Groups that move from the classic protocol to that of consumer groups, and back, while they run.
+//!
+//! A classic group becomes a consumer group when the first member of the new protocol joins, if its members
+//! speak a [`Language`] that is known; they go on, and are told to join again. When the last member of the
+//! new protocol has gone, the group is a classic one again, which asks everybody to join. [`Migration`] says
+//! which of the two may happen.
+
+use stafett_topics::Topics;
+
+use super::assigned::AssignedGroup;
+use super::classic::{ClassicGroup, Join, Joined, Leave, NotJoined, Sync, Synced};
+use super::consumer::classic::{Classic, ClassicMember};
+use super::consumer::{HeartbeatError, Partition, Partitions};
+use super::effects::{Effects, Store, Wait};
+use super::error::GroupError;
+use super::group::{Group, GroupKind};
+use super::language::{Language, Named};
+use super::moment::Moment;
+use super::registry::Groups;
+use super::settings::Migration;
+
+impl Groups {
+    /// Lets groups move between protocols whose members speak this. The first one that is given counts.
+    pub fn learn(&self, language: Box<dyn Language>) {
+        let _known_already = self.language.set(language);
+    }
+
+    /// Makes a consumer group of a classic one with members.
+    pub(super) fn upgrade(
+        &self,
+        group: &mut Group,
+        now: Moment,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let GroupKind::Classic(classic) = &mut group.kind else {
+            return Ok(());
+        };
+        let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        if !self.settings.migration.upgrades() {
+            tracing::info!(group = %group.name, "a classic group may not become a consumer group, as set");
+            return Err(GroupError::OtherKind);
+        }
+        if classic.purpose() != Some(language.purpose()) {
+            return Err(GroupError::OtherKind);
+        }
+        let members: Option<Vec<_>> = classic
+            .retiring()
+            .map(|(id, member)| {
+                let assignment = member.assignment.clone();
+                let has = if assignment.is_empty() {
+                    Vec::new()
+                } else {
+                    language.read_assignment(&assignment)?
+                };
+                let spoken = language.read_member(&member.strategies.first()?.metadata)?;
+                Some(ClassicMember {
+                    id: (&**id).into(),
+                    instance: member.instance.clone(),
+                    client_id: member.client_id.clone(),
+                    host: member.client_host.clone(),
+                    rebalance_ms: member.rebalance_ms,
+                    classic: Classic {
+                        purpose: language.purpose().into(),
+                        session_ms: member.session_ms,
+                        strategies: member.strategies.clone(),
+                    },
+                    names: spoken.names,
+                    has: known(&self.topics, &has),
+                })
+            })
+            .collect();
+        let members = members.ok_or(GroupError::OtherKind)?;
+        if members.len() > self.settings.consumer.members_max {
+            return Err(GroupError::Full);
+        }
+        let generation = classic.generation();
+        classic.retire(effects);
+        let mut kind = AssignedGroup::new(self.rules(&group.name));
+        kind.take_over(generation, members, &*self.topics, now);
+        group.kind = GroupKind::Consumer(Box::new(kind));
+        tracing::info!(group = %group.name, generation, "a classic group is a consumer group now");
+        Ok(())
+    }
+
+    /// A member of the classic protocol joins a consumer group.
+    pub(super) fn join_assigned(
+        &self,
+        kind: &mut AssignedGroup,
+        join: Join,
+        wait: Wait,
+        now: Moment,
+        effects: &mut Effects,
+    ) {
+        let is_new = join.member.is_empty();
+        let id = if is_new {
+            join.new_id.clone()
+        } else {
+            join.member.as_ref().into()
+        };
+        let strategy = join.strategies.first().map(|strategy| strategy.name.clone());
+        let purpose = join.purpose.clone();
+        let must_know_id = is_new && join.must_know_id && join.instance.is_none();
+        // What a member speaks is looked at before it is given an id.
+        let joined = self.spoken(&id, join).and_then(|member| {
+            if must_know_id {
+                return Err(GroupError::MemberIdRequired);
+            }
+            kind.join_classic(member, &*self.topics, now, effects)
+        });
+        let answer = match joined {
+            Ok(generation) => Ok(Joined {
+                member: id,
+                generation,
+                purpose: Some(purpose),
+                strategy,
+                leader: "".into(),
+                members: Vec::new(),
+                skip_assignment: false,
+            }),
+            Err(error) => Err(NotJoined { error, member: id }),
+        };
+        effects.join(wait, answer);
+    }
+
+    fn spoken(&self, id: &str, join: Join) -> Result<ClassicMember, GroupError> {
+        let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        if *join.purpose != *language.purpose() {
+            return Err(GroupError::NoCommonStrategy);
+        }
+        let spoken = join
+            .strategies
+            .first()
+            .and_then(|first| language.read_member(&first.metadata))
+            .ok_or(GroupError::NoCommonStrategy)?;
+        Ok(ClassicMember {
+            id: id.into(),
+            instance: join.instance,
+            client_id: join.client_id,
+            host: join.client_host,
+            rebalance_ms: join.rebalance_ms,
+            names: spoken.names,
+            has: known(&self.topics, &spoken.has),
+            classic: Classic {
+                purpose: join.purpose,
+                session_ms: join.session_ms,
+                strategies: join.strategies,
+            },
+        })
+    }
+
+    /// A member of the classic protocol asks a consumer group for what it may consume.
+    pub(super) fn sync_assigned(&self, kind: &mut AssignedGroup, sync: &Sync) -> Result<Synced, GroupError> {
+        let language = self.language.get().ok_or(GroupError::OtherKind)?;
+        let partitions =
+            kind.group()
+                .sync_classic(&sync.member, sync.instance.as_deref(), sync.generation)?;
+        let classic = kind
+            .group()
+            .member(&sync.member)
+            .and_then(|member| member.classic.as_ref());
+        let classic = classic.ok_or(GroupError::UnknownMember)?;
+        let first = classic.strategies.first().ok_or(GroupError::NoCommonStrategy)?;
+        let differs = |believed: &Option<Box<str>>, real: &str| {
+            believed.as_ref().is_some_and(|believed| **believed != *real)
+        };
+        if differs(&sync.purpose, &classic.purpose) || differs(&sync.strategy, &first.name) {
+            return Err(GroupError::NoCommonStrategy);
+        }
+        let named: Vec<Named> = partitions
+            .by_topic()
+            .filter_map(|run| {
+                let topic = self.topics.with_id(run.first()?.topic)?;
+                Some((topic.name.clone(), run.iter().map(|one| one.index).collect()))
+            })
+            .collect();
+        Ok(Synced {
+            purpose: Some(classic.purpose.clone()),
+            strategy: Some(first.name.clone()),
+            assignment: language.write_assignment(&first.metadata, &named),
+        })
+    }
+}
+
+impl GroupKind {
+    /// Makes a classic group of a consumer group that has only members of the classic protocol left.
+    pub(super) fn downgrade_if_classic(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
+        let Self::Consumer(kind) = self else { return };
+        if !migration.downgrades() || !kind.group().is_all_classic() {
+            return;
+        }
+        let classic = ClassicGroup::revived(kind.group(), now);
+        *self = Self::Classic(Box::new(classic));
+        effects.store = Store::Whole;
+    }
+}
+
+impl AssignedGroup {
+    pub(super) fn leave_all(
+        &mut self,
+        leaves: &[Leave],
+        effects: &mut Effects,
+    ) -> Vec<Result<(), GroupError>> {
+        let leave = |leave: &Leave| self.leave_classic(&leave.member, leave.instance.as_deref());
+        let left = leaves.iter().map(leave).collect();
+        self.store(effects);
+        left
+    }
+}
+
+impl From<HeartbeatError> for GroupError {
+    fn from(error: HeartbeatError) -> Self {
+        match error {
+            HeartbeatError::UnknownMember(_) | HeartbeatError::UnknownInstance(_) => Self::UnknownMember,
+            HeartbeatError::FencedInstance { .. } | HeartbeatError::UnreleasedInstance { .. } => {
+                Self::FencedInstance
+            }
+            HeartbeatError::FencedEpoch { .. } => Self::OtherGeneration,
+            HeartbeatError::Full(_) => Self::Full,
+            HeartbeatError::Pattern(_) => Self::NoCommonStrategy,
+        }
+    }
+}
+
+/// Partitions of topics that there are.
+fn known(topics: &Topics, named: &[Named]) -> Partitions {
+    let all = named.iter().filter_map(|(name, indexes)| {
+        let topic = topics.named(name)?.id;
+        Some(
+            indexes
+                .iter()
+                .map(move |index| Partition { topic, index: *index }),
+        )
+    });
+    all.flatten().collect()
+}

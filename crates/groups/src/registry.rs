@@ -1,0 +1,465 @@
+//! All groups: where they live, how they are found, locked and stepped.
+//!
+//! Groups are spread over shards with a lock each, which is held for a step and never across an await. What a
+//! step stores is staged under that lock.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard, OnceLock};
+
+use hashbrown::HashMap;
+use prometheus_client::registry::Registry;
+use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable, StateWait, Ticket};
+use stafett_model::{Durability, Lock, SharedLock};
+use stafett_store::{NotStored, appends, spaces, state_frame, wall_ms};
+use stafett_topics::Topics;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::classic::NotJoined;
+use super::consumer::Rules;
+use super::driver::{self, Deadlines};
+use super::effects::{Answer, Effects, Store};
+use super::error::GroupError;
+use super::group::{Group, GroupKind, Stepped};
+use super::language::Language;
+use super::metrics::GroupMetrics;
+use super::moment::{Clock, Moment};
+use super::settings::{GroupOverrides, GroupSettings};
+use super::stored;
+
+const SHARDS: usize = 64;
+/// Frames of one append, at most: of a large commit each part has an outcome of its own.
+const FRAMES_MAX: usize = 1000;
+
+pub(super) type Shard = HashMap<Arc<str>, Group, RandomState>;
+
+/// All groups of a broker.
+#[derive(Debug)]
+pub struct Groups {
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) topics: Arc<Topics>,
+    pub(super) settings: GroupSettings,
+    pub(super) metrics: GroupMetrics,
+    pub(super) deadlines: Deadlines,
+    pub(super) clock: Clock,
+    shards: Box<[Lock<Shard>]>,
+    hash: RandomState,
+    count: AtomicUsize,
+    /// What the members of all groups take.
+    member_bytes: AtomicUsize,
+    /// Members that the broker assigns partitions to.
+    pub(super) assigned_members: AtomicUsize,
+    /// What is set for single groups.
+    overrides: SharedLock<BTreeMap<Box<str>, GroupOverrides>>,
+    /// How long changes wait before they are acknowledged.
+    wait: StateWait,
+    /// What members of the classic protocol speak.
+    pub(super) language: OnceLock<Box<dyn Language>>,
+    /// Those that wait until something is stored.
+    pub(super) tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// What a step does where there is no such group.
+#[derive(Debug, Clone)]
+pub enum Absent {
+    Create,
+    Fail(GroupError),
+}
+
+/// A stored group could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    State(#[from] StateUnreadable),
+    #[error("the state of group {0} is of a format that this version does not know")]
+    Group(String),
+    #[error("a committed offset of group {0} is of a format that this version does not know")]
+    Commit(String),
+}
+
+impl Groups {
+    /// Loads what is stored and starts to keep time. Call it within a runtime.
+    pub fn open(
+        journal: Arc<dyn Journal>,
+        topics: Arc<Topics>,
+        settings: GroupSettings,
+        durability: Durability,
+    ) -> Result<Arc<Self>, LoadError> {
+        let wait = match durability {
+            Durability::Sync => StateWait::Synced,
+            Durability::Memory | Durability::Os | Durability::Interval { .. } => StateWait::Written,
+        };
+        let groups = Arc::new(Self {
+            journal,
+            topics,
+            settings,
+            metrics: GroupMetrics::default(),
+            deadlines: Deadlines::default(),
+            clock: Clock::start(),
+            shards: (0..SHARDS).map(|_| Lock::default()).collect(),
+            hash: RandomState::new(),
+            count: AtomicUsize::new(0),
+            member_bytes: AtomicUsize::new(0),
+            assigned_members: AtomicUsize::new(0),
+            overrides: SharedLock::default(),
+            wait,
+            language: OnceLock::new(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        groups.load_groups()?;
+        groups.load_commits()?;
+        let driver = driver::run(Arc::downgrade(&groups), groups.stop.clone());
+        groups.tasks.spawn(driver);
+        Ok(groups)
+    }
+
+    pub fn settings(&self) -> &GroupSettings {
+        &self.settings
+    }
+
+    /// What holds for a group whose partitions the broker assigns.
+    pub(super) fn rules(&self, name: &str) -> Rules {
+        let overrides = self.overrides.read();
+        let set = overrides.get(name).copied().unwrap_or_default();
+        set.over(self.settings.consumer)
+    }
+
+    /// Lets a group follow what is set for it, running or not.
+    pub fn set_overrides(&self, name: &str, set: GroupOverrides) {
+        {
+            let mut overrides = self.overrides.write();
+            if set == GroupOverrides::default() {
+                overrides.remove(name);
+            } else {
+                overrides.insert(name.into(), set);
+            }
+        }
+        let absent = Absent::Fail(GroupError::NoSuchGroup);
+        // A group that is not there finds its rules when it comes.
+        let _running = self.step(name, absent, |group, _, _| {
+            if let GroupKind::Consumer(kind) = &mut group.kind {
+                kind.set_rules(self.rules(name));
+            }
+        });
+    }
+
+    /// Makes its metrics visible.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// The moment that it is.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Looks at a group.
+    pub fn look<T>(&self, name: &str, look: impl FnOnce(Option<&Group>) -> T) -> T {
+        let mut shard = self.lock(self.shard(name));
+        let group = shard.get_mut(name).map(|group| {
+            group.commits.settle();
+            &*group
+        });
+        look(group)
+    }
+
+    /// Looks at every group, in no order. Groups that come and go meanwhile may be missed.
+    pub fn each(&self, mut look: impl FnMut(&Group)) {
+        for shard in &self.shards {
+            for group in self.lock(shard).values_mut() {
+                group.commits.settle();
+                look(group);
+            }
+        }
+    }
+
+    /// Changes a group, and does what follows from it.
+    pub fn step<T>(
+        &self,
+        name: &str,
+        absent: Absent,
+        step: impl FnOnce(&mut Group, Moment, &mut Effects) -> T,
+    ) -> Result<Stepped<T>, GroupError> {
+        let bytes = name.len();
+        let max = self.settings.name_bytes_max;
+        if bytes > max {
+            return Err(GroupError::Name { bytes, max });
+        }
+        let mut shard = self.lock(self.shard(name));
+        let group = match (shard.get_mut(name), absent) {
+            (Some(_), _) => shard.get_mut(name),
+            (None, Absent::Fail(error)) => return Err(error),
+            (None, Absent::Create) => {
+                if self.len() >= self.settings.groups_max {
+                    return Err(GroupError::TooManyGroups);
+                }
+                Some(self.insert(&mut shard, Group::new(name.into(), wall_ms())))
+            }
+        };
+        let group = group.ok_or(GroupError::NoSuchGroup)?;
+        let mut effects = Effects::default();
+        let value = step(group, self.now(), &mut effects);
+        let stored = self.follow(group, effects);
+        Ok(Stepped { value, stored })
+    }
+
+    /// Like [`Self::step`], for steps that can fail. What follows from one that fails is done all the same.
+    pub fn try_step<T>(
+        &self,
+        name: &str,
+        absent: Absent,
+        step: impl FnOnce(&mut Group, Moment, &mut Effects) -> Result<T, GroupError>,
+    ) -> Result<Stepped<T>, GroupError> {
+        let Stepped { value, stored } = self.step(name, absent, step)?;
+        Ok(Stepped {
+            value: value?,
+            stored,
+        })
+    }
+
+    /// Adds a group. Its name must not be taken.
+    pub(super) fn insert<'a>(&self, shard: &'a mut Shard, group: Group) -> &'a mut Group {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.metrics.on_state(None, Some(group.shown));
+        shard.entry(Arc::clone(&group.name)).or_insert(group)
+    }
+
+    /// Forgets a group. `None` if there was none.
+    pub(super) fn remove(&self, shard: &mut Shard, name: &str) -> Option<Group> {
+        let group = shard.remove(name)?;
+        group.on_other_state();
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
+        self.assigned_members
+            .fetch_sub(group.assigned_members, Ordering::Relaxed);
+        self.metrics.on_state(Some(group.shown), None);
+        Some(group)
+    }
+
+    /// Stages frames; under the lock of the group they are about.
+    pub(super) fn stage(&self, frames: Vec<Frame>) -> Ticket {
+        self.journal.append(appends(frames, FRAMES_MAX, self.wait))
+    }
+
+    /// Does what follows from a step.
+    pub(super) fn follow(&self, group: &mut Group, effects: Effects) -> Option<Ticket> {
+        let Effects {
+            answers,
+            store,
+            rebalances,
+            expired,
+            only_alive,
+        } = effects;
+        if !only_alive {
+            self.on_changed(group);
+        }
+        self.metrics.rebalances.inc_by(rebalances);
+        self.metrics.expired_members.inc_by(expired);
+        let ticket = self.store(group, store);
+        let answers = group.take_waiting(answers);
+        match ticket {
+            Some(ticket) if !answers.is_empty() => {
+                self.tasks.spawn(async move {
+                    let failed = stafett_store::all_outcomes(&ticket.await).err();
+                    for (sender, answer) in answers {
+                        let answer = match failed {
+                            Some(why) => failure(answer, why),
+                            None => answer,
+                        };
+                        // Whoever has gone needs no answer.
+                        let _ = sender.send(answer);
+                    }
+                });
+                None
+            }
+            ticket => {
+                for (sender, answer) in answers {
+                    let _ = sender.send(answer);
+                }
+                ticket
+            }
+        }
+    }
+
+    /// After a step that was more than a sign of life: looking at all members of a group is for such steps
+    /// only.
+    fn on_changed(&self, group: &mut Group) {
+        let now = group.kind.state();
+        let before = std::mem::replace(&mut group.shown, now);
+        if before != now {
+            group.on_other_state();
+            self.metrics.on_state(Some(before), Some(now));
+            if group.kind.is_empty() {
+                group.empty_since = wall_ms();
+            }
+        }
+        self.queue(group);
+        self.account(group);
+    }
+
+    fn store(&self, group: &mut Group, store: Store) -> Option<Ticket> {
+        let change = match store {
+            Store::Nothing => return None,
+            Store::Whole => Change::Put(stored::encode_group(group)),
+            Store::Delta(delta) => Change::Delta(delta),
+        };
+        group.is_stored = true;
+        let key = bytes::Bytes::copy_from_slice(group.name.as_bytes());
+        Some(self.stage(vec![state_frame(spaces::GROUPS, key, change)]))
+    }
+
+    /// Counts the members of a group, and what they take in memory.
+    fn account(&self, group: &mut Group) {
+        let members = group.kind.assigned_members();
+        let before = std::mem::replace(&mut group.assigned_members, members);
+        self.assigned_members.fetch_add(members, Ordering::Relaxed);
+        self.assigned_members.fetch_sub(before, Ordering::Relaxed);
+        let bytes = group.kind.bytes();
+        let before = std::mem::replace(&mut group.bytes, bytes);
+        self.member_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.member_bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Whether members of all groups together may take so many bytes more.
+    pub(super) fn check_memory(&self, bytes: usize) -> Result<(), GroupError> {
+        let taken = self.member_bytes.load(Ordering::Relaxed);
+        if taken.saturating_add(bytes) > self.settings.memory_bytes_max {
+            return Err(GroupError::NoMemory);
+        }
+        Ok(())
+    }
+
+    /// Lets the driver know when the group wants to be woken, unless it wakes it earlier anyway.
+    fn queue(&self, group: &mut Group) {
+        let Some(deadline) = group.kind.deadline() else {
+            return;
+        };
+        if group.queued.is_none_or(|queued| deadline < queued) {
+            group.queued = Some(deadline);
+            self.deadlines.push(deadline, Arc::clone(&group.name));
+        }
+    }
+
+    /// Wakes a group for the entry in the queue that was due.
+    pub(super) fn tick(&self, name: &str, due: Moment) {
+        let mut shard = self.lock(self.shard(name));
+        let Some(group) = shard.get_mut(name) else { return };
+        if group.queued != Some(due) {
+            return;
+        }
+        group.queued = None;
+        let mut effects = Effects::default();
+        group.kind.tick(self.settings.migration, self.now(), &mut effects);
+        drop(self.follow(group, effects));
+    }
+
+    pub(super) fn shards(&self) -> &[Lock<Shard>] {
+        &self.shards
+    }
+
+    pub(super) fn shard(&self, name: &str) -> &Lock<Shard> {
+        let hash = usize::try_from(self.hash.hash_one(name) % SHARDS as u64).unwrap_or(0);
+        self.shards.get(hash).expect("there are as many shards")
+    }
+
+    #[expect(clippy::unused_self, reason = "shards are this registry's")]
+    pub(super) fn lock<'a>(&self, shard: &'a Lock<Shard>) -> MutexGuard<'a, Shard> {
+        shard.lock()
+    }
+
+    fn load_groups(&self) -> Result<(), LoadError> {
+        let now = self.now();
+        let mut unknown = None;
+        self.journal.load_state(spaces::GROUPS, &mut |item| {
+            let (key, known) = match item {
+                StateItem::Value { key, value } => (key, self.load_group(key, value, now)),
+                StateItem::Delta { key, delta } => (key, self.load_delta(key, delta)),
+            };
+            if known.is_none() {
+                unknown = Some(String::from_utf8_lossy(key).into_owned());
+            }
+        })?;
+        unknown.map_or(Ok(()), |name| Err(LoadError::Group(name)))
+    }
+
+    fn load_group(&self, key: &[u8], value: &[u8], now: Moment) -> Option<()> {
+        let name = std::str::from_utf8(key).ok()?;
+        let (empty_since, kind) = stored::decode_group(value)?;
+        let mut group = Group::new(name.into(), empty_since);
+        group.kind = GroupKind::decode(kind, self.rules(name), now)?;
+        group.shown = group.kind.state();
+        group.is_stored = true;
+        self.queue(&mut group);
+        self.account(&mut group);
+        self.insert(&mut self.lock(self.shard(name)), group);
+        Some(())
+    }
+
+    fn load_delta(&self, key: &[u8], delta: &[u8]) -> Option<()> {
+        let name = std::str::from_utf8(key).ok()?;
+        let mut shard = self.lock(self.shard(name));
+        let group = shard.get_mut(name)?;
+        group.kind.apply(delta, self.now())?;
+        let now = group.kind.state();
+        let before = std::mem::replace(&mut group.shown, now);
+        self.metrics.on_state(Some(before), Some(now));
+        self.queue(group);
+        self.account(group);
+        Some(())
+    }
+
+    fn load_commits(&self) -> Result<(), LoadError> {
+        let mut unknown = None;
+        self.journal.load_state(spaces::COMMITS, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            let (Some((name, topic, partition)), Some(committed)) =
+                (stored::read_commit_key(key), stored::decode_commit(value))
+            else {
+                unknown = Some(String::from_utf8_lossy(key).into_owned());
+                return;
+            };
+            let mut shard = self.lock(self.shard(name));
+            let group = if shard.contains_key(name) {
+                shard.get_mut(name)
+            } else {
+                Some(self.insert(&mut shard, Group::new(name.into(), committed.at)))
+            };
+            if let Some(group) = group {
+                group.commits.put(topic, partition, committed);
+            }
+        })?;
+        unknown.map_or(Ok(()), |name| Err(LoadError::Commit(name)))
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What an answer becomes if its step was not stored.
+fn failure(answer: Answer, why: NotStored) -> Answer {
+    match answer {
+        Answer::Join(Ok(joined)) => Answer::Join(Err(NotJoined {
+            error: why.into(),
+            member: joined.member,
+        })),
+        Answer::Sync(Ok(_)) => Answer::Sync(Err(why.into())),
+        Answer::Join(Err(_)) | Answer::Sync(Err(_)) => answer,
+    }
+}

@@ -1,0 +1,117 @@
+//! How groups and their commits are stored as pieces of keyed state.
+//!
+//! ```text
+//! space 3, commits: key    name of the group, topic id (16, big-endian), partition (4, big-endian)
+//!                   value  u8 version = 1, i64 offset, i32 leader epoch, i64 ms since 1970, u8 has text, text
+//! space 4, groups:  key    name of the group
+//!                   value  u8 version = 1, i64 empty since (ms since 1970), u8 kind (1 classic, 2 consumer), its state
+//!                   delta  what the kind understands
+//! ```
+//!
+//! Numbers of values are little-endian.
+
+use bytes::Bytes;
+use stafett_topics::TopicId;
+
+use super::commits::Committed;
+use super::group::Group;
+
+pub(super) const CLASSIC: u8 = 1;
+pub(super) const CONSUMER: u8 = 2;
+
+const VERSION: u8 = 1;
+/// What follows the group's name in the key of a commit.
+const SUFFIX: usize = 20;
+
+pub(super) fn commit_key(group: &str, topic: TopicId, partition: u32) -> Bytes {
+    let mut key = Vec::with_capacity(group.len() + SUFFIX);
+    key.extend_from_slice(group.as_bytes());
+    key.extend_from_slice(&topic.0.to_be_bytes());
+    key.extend_from_slice(&partition.to_be_bytes());
+    key.into()
+}
+
+pub(super) fn read_commit_key(key: &[u8]) -> Option<(&str, TopicId, u32)> {
+    let (group, suffix) = key.split_at_checked(key.len().checked_sub(SUFFIX)?)?;
+    let (topic, partition) = suffix.split_first_chunk::<16>()?;
+    let partition = u32::from_be_bytes(partition.try_into().ok()?);
+    let group = std::str::from_utf8(group).ok()?;
+    Some((group, TopicId(u128::from_be_bytes(*topic)), partition))
+}
+
+pub(super) fn encode_commit(committed: &Committed) -> Bytes {
+    let text = committed.text.as_deref();
+    let mut out = Vec::with_capacity(22 + text.map_or(0, str::len));
+    out.push(VERSION);
+    out.extend_from_slice(&committed.offset.to_le_bytes());
+    out.extend_from_slice(&committed.leader_epoch.to_le_bytes());
+    out.extend_from_slice(&committed.at.to_le_bytes());
+    out.push(text.is_some().into());
+    out.extend_from_slice(text.unwrap_or_default().as_bytes());
+    out.into()
+}
+
+pub(super) fn decode_commit(bytes: &[u8]) -> Option<Committed> {
+    let (&[VERSION], rest) = bytes.split_first_chunk::<1>()? else {
+        return None;
+    };
+    let (offset, rest) = rest.split_first_chunk()?;
+    let (leader_epoch, rest) = rest.split_first_chunk()?;
+    let (at, rest) = rest.split_first_chunk()?;
+    let (&[has_text], rest) = rest.split_first_chunk::<1>()?;
+    let text = std::str::from_utf8(rest).ok()?;
+    if has_text > 1 || (has_text == 0 && !text.is_empty()) {
+        return None;
+    }
+    Some(Committed {
+        offset: i64::from_le_bytes(*offset),
+        leader_epoch: i32::from_le_bytes(*leader_epoch),
+        at: i64::from_le_bytes(*at),
+        text: (has_text == 1).then(|| text.into()),
+    })
+}
+
+pub(super) fn encode_group(group: &Group) -> Bytes {
+    let mut out = vec![VERSION];
+    out.extend_from_slice(&group.empty_since.to_le_bytes());
+    group.kind.encode(&mut out);
+    out.into()
+}
+
+/// Since when the group was empty, and its kind's bytes.
+pub(super) fn decode_group(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let (&[VERSION], rest) = bytes.split_first_chunk::<1>()? else {
+        return None;
+    };
+    let (empty_since, rest) = rest.split_first_chunk()?;
+    Some((i64::from_le_bytes(*empty_since), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_reads_back_and_cut_ones_do_not() {
+        for text in [None, Some(""), Some("käse")] {
+            let committed = Committed {
+                offset: 7,
+                leader_epoch: -1,
+                at: 1_700_000_000_000,
+                text: text.map(Into::into),
+            };
+            let bytes = encode_commit(&committed);
+            assert_eq!(decode_commit(&bytes), Some(committed));
+            for cut in 0..22 {
+                assert_eq!(decode_commit(&bytes[..cut]), None, "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_names_group_topic_and_partition() {
+        let key = commit_key("group ä", TopicId(77), 5);
+        assert_eq!(read_commit_key(&key), Some(("group ä", TopicId(77), 5)));
+        assert_eq!(read_commit_key(&key[..19]), None);
+    }
+}

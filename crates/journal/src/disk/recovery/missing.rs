@@ -1,0 +1,237 @@
+//! Segments that should be there and are not, and a checkpoint that is gone.
+//!
+//! Three things tell of a missing segment: the checkpoint lists the arrival segments that were in force;
+//! behind its position each segment carries the chain of the one before; and a sidecar may be left of a
+//! segment. The sidecar also says what the segment held. Without one, offsets that a log gave out and no
+//! segment has are named, and behind the checkpoint's position logs that do not turn up again are fenced.
+//!
+//! The last segments of a journal that was killed can vanish without a trace, if they lie behind the
+//! checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stafett_model::{LogId, Offset};
+
+use super::super::position::{Position, SegmentId};
+use super::super::scan::Chain;
+use super::super::segment::{FileRole, HeadFound, SEGMENT_HEAD_BYTES, SegmentHead, SegmentKind};
+use super::super::sidecar::{Row, Sidecar, Summary};
+use super::{OpenError, Recovery, RecoveryReport};
+
+impl Recovery<'_> {
+    /// Notes whether the segment is gone in which the checkpoint's position lies: what it held behind that is
+    /// unknown, unless a rewrite that is yet to be replayed replaced it.
+    pub(super) fn expect_newest(&mut self) {
+        self.newest_gone = self.expected.contains(&self.from.segment)
+            && !self.removed.contains(&self.from.segment)
+            && !self.arrivals_all.contains(&self.from.segment);
+    }
+
+    /// Checks that the first arrival segment begins the journal, if the checkpoint covers nothing before it.
+    pub(super) fn check_first(&mut self, id: SegmentId, chain: Chain) {
+        if self.from == Position::default() && chain.sequence > 0 {
+            self.report
+                .missing_segments
+                .push(format!("the segments before {id}"));
+            self.suspect = true;
+        }
+    }
+
+    /// Notes that the journal goes on behind a segment with something that does not follow it.
+    pub(super) fn miss_behind(&mut self, id: SegmentId) {
+        self.report
+            .missing_segments
+            .push(format!("a segment behind {id}"));
+        self.suspect = true;
+        self.has_holes = true;
+    }
+
+    /// Names segments that are gone between `chain` and the next one, if their sidecars tell all that they
+    /// held. True if so. Up to the checkpoint's position the checkpoint knows more: there, segments may have
+    /// been replaced.
+    pub(super) fn bridge(&mut self, mut chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
+        let (Some(next), Some(last)) = (next.first().copied(), next.last().copied()) else {
+            return Ok(false);
+        };
+        let orphans = self
+            .sidecars
+            .range((SegmentKind::Arrival, SegmentId(0))..(SegmentKind::Arrival, last));
+        let orphans = orphans
+            .map(|(_, id)| *id)
+            .filter(|id| *id > self.from.segment && !self.arrivals_all.contains(id));
+        let mut found = Vec::new();
+        for id in orphans.collect::<Vec<_>>() {
+            if let Some((summary, rows)) = self.read_sidecar(SegmentKind::Arrival, id)
+                && summary.first_sequence == chain.sequence + 1
+            {
+                chain = Chain {
+                    sequence: summary.last_sequence,
+                    checksum: summary.last_checksum,
+                };
+                found.push((id, rows));
+            }
+        }
+        if found.is_empty() || !self.follows(next, chain)? {
+            return Ok(false);
+        }
+        for (id, rows) in found {
+            let name = FileRole::Segment(SegmentKind::Arrival, id).name();
+            self.report.missing_segments.push(name);
+            self.lose(rows.into_iter().map(|row| (row.log, row.first, row.end)));
+        }
+        Ok(true)
+    }
+
+    /// Names the arrival segments that the checkpoint lists and that are gone, and what they held.
+    pub(super) fn find_missing(&mut self) {
+        if self.newest_gone && !self.removed.contains(&self.from.segment) {
+            self.suspect = true;
+            let gaps = std::mem::take(&mut self.gaps);
+            self.lose(gaps);
+        }
+        let present: BTreeSet<_> = self.segments.iter().map(|segment| segment.id).collect();
+        let is_missing = |id: &SegmentId| !present.contains(id) && !self.removed.contains(id);
+        let missing: Vec<_> = self.expected.iter().copied().filter(is_missing).collect();
+        for id in missing {
+            let name = FileRole::Segment(SegmentKind::Arrival, id).name();
+            if self.report.missing_segments.contains(&name) {
+                continue;
+            }
+            self.report.missing_segments.push(name);
+            match self.read_sidecar(SegmentKind::Arrival, id) {
+                Some((_, rows)) => self.lose(rows.into_iter().map(|row| (row.log, row.first, row.end))),
+                None => self.has_holes = true,
+            }
+        }
+    }
+
+    /// Reads the sidecar of a segment; `None` if there is none that can be read.
+    fn read_sidecar(&self, kind: SegmentKind, id: SegmentId) -> Option<(Summary, Vec<Row>)> {
+        if !self.sidecars.contains(&(kind, id)) {
+            return None;
+        }
+        let file = self.storage.open(&FileRole::Sidecar(kind, id).name()).ok()?;
+        let mut rows = Vec::new();
+        let sidecar = Sidecar::open(&*file, id).ok()?;
+        sidecar.for_each_row(|row| rows.push(row)).ok()?;
+        Some((sidecar.summary, rows))
+    }
+
+    /// Gives a sorted segment a name that no journal looks at, as nothing says any more whether it is in
+    /// force.
+    pub(super) fn set_aside(&mut self, id: SegmentId) -> Result<(), OpenError> {
+        let kind = SegmentKind::Sorted;
+        let role = FileRole::Segment(kind, id);
+        match self.read_sidecar(kind, id) {
+            Some((_, rows)) => self.note_unknown(rows.iter().map(|row| row.log)),
+            None => self.note_unknown(self.last_log_of(role)?),
+        }
+        let mut roles = vec![role];
+        if self.sidecars.remove(&(kind, id)) {
+            roles.push(FileRole::Sidecar(kind, id));
+        }
+        for role in roles {
+            let name = role.name();
+            self.storage.rename(&name, &format!("{name}.lost"))?;
+        }
+        self.meta.next_segment = self.meta.next_segment.max(id.0 + 1);
+        self.report.set_aside.push(role.name());
+        Ok(())
+    }
+
+    /// The last log that the header of a sorted segment names.
+    fn last_log_of(&self, role: FileRole) -> Result<Option<LogId>, OpenError> {
+        let file = self.storage.open(&role.name())?;
+        let mut block = vec![0; SEGMENT_HEAD_BYTES];
+        let got = file.read_at(&mut block, 0)?;
+        block.truncate(got);
+        Ok(match SegmentHead::decode(&block) {
+            HeadFound::Head(head) => Some(head.last.0),
+            HeadFound::Nothing | HeadFound::Newer(_) => None,
+        })
+    }
+
+    /// Notes logs of which segments hold batches, as far as nothing defines them or has deleted them.
+    fn note_unknown(&mut self, logs: impl IntoIterator<Item = LogId>) {
+        for log in logs {
+            let is_known = self.logs.contains_key(&log) || self.deleted.contains(&log);
+            if !is_known && (self.is_anew || log.0 >= self.meta.next_log) {
+                self.report.unknown_logs.push(log);
+            }
+        }
+    }
+
+    /// Names the logs that segments hold batches of and that nothing defines, and keeps their ids from being
+    /// used again.
+    pub(super) fn name_unknown_logs(&mut self) {
+        let logs: BTreeSet<_> = self.held().map(|(log, _)| log).collect();
+        self.note_unknown(logs);
+        let unknown = &mut self.report.unknown_logs;
+        unknown.sort_unstable();
+        unknown.dedup();
+        if let Some(last) = unknown.last() {
+            self.meta.next_log = self.meta.next_log.max(last.0.saturating_add(1));
+        }
+        // A journal that has no segments lost nothing.
+        self.report.checkpoint_lost =
+            self.is_anew && !(self.segments.is_empty() && self.report.set_aside.is_empty());
+    }
+
+    /// The ranges of logs that segments have, by their sidecars or as listed in memory.
+    fn held(&self) -> impl Iterator<Item = (LogId, (Offset, Offset))> {
+        let rows = self.rows.iter().map(|(_, row)| (row.log, (row.first, row.end)));
+        let unlisted = self.unlisted.iter().flat_map(|sealed| &sealed.index);
+        rows.chain(unlisted.map(|entry| (entry.log, (entry.base, entry.end()))))
+    }
+
+    /// Names what logs gave out and no segment has, if a segment is gone and nothing says what it held.
+    pub(super) fn name_holes(&mut self) {
+        if !self.has_holes {
+            return;
+        }
+        let mut held: BTreeMap<LogId, Vec<(Offset, Offset)>> = BTreeMap::new();
+        for (log, range) in self.held() {
+            held.entry(log).or_default().push(range);
+        }
+        let mut holes = Vec::new();
+        for (id, log) in &self.logs {
+            let state = log.lock();
+            let mut ranges = held.remove(id).unwrap_or_default();
+            ranges.sort_unstable();
+            let mut at = state.start;
+            for (first, end) in ranges.into_iter().chain([(state.next, state.next)]) {
+                if first > at {
+                    holes.push((*id, at, first));
+                }
+                at = at.max(end);
+            }
+        }
+        self.lose(holes);
+    }
+}
+
+impl RecoveryReport {
+    /// Writes what is lost to the log of the program.
+    pub(super) fn say_what_is_lost(&self) {
+        if self.checkpoint_lost {
+            tracing::error!(
+                set_aside = ?self.set_aside,
+                missing = ?self.missing_segments,
+                "checkpoint.redb was not there: what the segments left do not say again is lost (definitions, commits, \
+                 subscriptions and other state); a backup has it"
+            );
+        } else {
+            for segment in &self.missing_segments {
+                tracing::error!(%segment, "a segment of the journal is gone: what it held is lost, state perhaps too");
+            }
+        }
+        if !self.unknown_logs.is_empty() {
+            let (logs, first) = (self.unknown_logs.len(), self.unknown_logs.first());
+            tracing::error!(
+                logs,
+                ?first,
+                "segments hold batches of logs that nothing defines: they are not served"
+            );
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Keyed state as it was recovered: what the checkpoint has, and what no checkpoint could be stored of yet,
+//! because the disk is full.
+
+use bytes::Bytes;
+
+use super::checkpoint::StateAt;
+use super::core::Core;
+use super::queue::Wait;
+use super::recovery::OpenError;
+use crate::contract::{Change, StateChange, StateItem, StateSpace, StateUnreadable};
+use crate::memory::state::{KeyedState, visit_space};
+use crate::requests::{self, Requests};
+
+/// Remembers the appends that had ids.
+pub(crate) fn load_requests(core: &Core) -> Result<(), OpenError> {
+    let mut stored = Vec::new();
+    load(core, requests::SPACE, &mut |item| {
+        if let StateItem::Value { key, value } = item {
+            stored.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+        }
+    })
+    .map_err(|error| OpenError::Checkpoint(error.to_string()))?;
+    // What recovery found is durable: nothing is waited for.
+    *core.requests.lock() = Requests::load(stored, Wait::Nothing);
+    Ok(())
+}
+
+/// Visits the state of a space.
+pub(crate) fn load(
+    core: &Core,
+    space: StateSpace,
+    visit: &mut dyn FnMut(StateItem<'_>),
+) -> Result<(), StateUnreadable> {
+    let _turn = core.checkpoint.turn();
+    let missing = missing(core, space)?;
+    if missing.is_empty() {
+        return core.checkpoint.load_state(space, visit);
+    }
+    let mut state = KeyedState::default();
+    core.checkpoint.load_state(space, &mut |item| {
+        let (key, change) = match item {
+            StateItem::Value { key, value } => (key, Change::Put(Bytes::copy_from_slice(value))),
+            StateItem::Delta { key, delta } => (key, Change::Delta(Bytes::copy_from_slice(delta))),
+        };
+        let key = Bytes::copy_from_slice(key);
+        state.apply(StateChange { space, key, change });
+    })?;
+    for change in missing {
+        state.apply(change);
+    }
+    visit_space(&state, space, visit);
+    Ok(())
+}
+
+/// What the checkpoint does not have, in order. For who holds the turn.
+fn missing(core: &Core, space: StateSpace) -> Result<Vec<StateChange>, StateUnreadable> {
+    let meta = core.checkpoint.meta();
+    let stored = meta.map_err(|error| StateUnreadable(error.to_string()))?.position;
+    // A checkpoint that failed may be there all the same.
+    let is_missing = |at: &&StateAt| stored == core.checkpointed() || at.position > stored;
+    let pending = core.pending();
+    let of_space = pending.state.iter().filter(|at| at.change.space == space);
+    Ok(of_space.filter(is_missing).map(|at| at.change.clone()).collect())
+}

@@ -1,0 +1,116 @@
+//! A file is gone and the disk is full: the journal comes up all the same, names what is gone and serves what
+//! is left.
+
+use std::collections::BTreeSet;
+
+use stafett_journal::simulated::SimulatedDisk;
+use stafett_journal::{Append, DiskJournal, Journal, Outcome, RecoveryReport, Refusal};
+use stafett_model::{Durability, LogId, Offset};
+
+use super::flips::salvaged;
+use super::full::{CAPACITY_BYTES, Held, append, body, create, killed_when_full, open};
+use super::missing::arrivals;
+use crate::support::more;
+
+const CHECKPOINT: &str = "checkpoint.redb";
+
+/// The damage that the starts so far have named.
+#[derive(Debug, Default)]
+struct Named {
+    any: bool,
+    fenced: BTreeSet<LogId>,
+    ranges: Vec<(LogId, Offset, Offset)>,
+}
+
+impl Named {
+    fn learn(&mut self, report: &RecoveryReport) {
+        self.any |= report.is_damaged();
+        self.fenced.extend(&report.fenced);
+        self.ranges.extend(&report.damaged);
+    }
+
+    /// Every record is as it was, or excused by what is named.
+    fn check(&self, journal: &DiskJournal, log: LogId, expected: &Held, what: &str) {
+        let Some((_, held)) = salvaged(journal, log) else {
+            assert!(self.any, "the log is gone: {what}");
+            return;
+        };
+        let held: BTreeSet<(u64, &str)> = held.records.iter().map(|(at, value)| (*at, &**value)).collect();
+        let known: BTreeSet<(u64, &str)> = expected.0.iter().map(|(at, value)| (*at, &**value)).collect();
+        assert!(held.is_subset(&known), "records out of nowhere: {what}");
+        for (offset, _) in known.difference(&held) {
+            let has =
+                |(of, from, to): &(LogId, Offset, Offset)| *of == log && (from.0..to.0).contains(offset);
+            let is_named = self.fenced.contains(&log) || self.ranges.iter().any(has);
+            assert!(is_named, "{offset} is missing: {what}, {self:?}");
+        }
+    }
+}
+
+/// Starts three times on a full disk and once more with space, and goes on.
+fn starts_without(full: &SimulatedDisk, name: &str, log: LogId, expected: &Held) {
+    let disk = full.fork();
+    assert!(disk.delete(name));
+    // The space of a segment is taken as well; a checkpoint cannot be made anew in none.
+    let left = if name == CHECKPOINT { full } else { &disk }.used_bytes();
+    let mut named = Named::default();
+    for start in 0..4 {
+        let what = format!("without {name}, start {start}");
+        disk.set_capacity_bytes(if start == 3 { 2 * CAPACITY_BYTES } else { left });
+        let journal = open(&disk, 1);
+        assert_eq!(journal.failure(), None, "{what}");
+        let report = journal.report();
+        named.learn(report);
+        if start == 0 {
+            assert_eq!(report.checkpoint_lost, name == CHECKPOINT, "{what}");
+            assert!(
+                report.checkpoint_lost || report.is_damaged(),
+                "{what}: {report:?}"
+            );
+        }
+        named.check(&journal, log, expected, &what);
+        for _ in 0..3 {
+            journal.pump();
+            journal.checkpoint();
+            journal.rewrite();
+            journal.enforce_retention();
+        }
+        assert_eq!(journal.failure(), None, "{what}");
+        named.check(&journal, log, expected, &what);
+        if start < 3 {
+            let refused = append(&journal, Append::batch(log, body(900)));
+            assert!(
+                matches!(
+                    refused,
+                    Outcome::Refused(Refusal::DiskFull | Refusal::Fenced { .. } | Refusal::NoSuchLog(_))
+                ),
+                "{refused:?}: {what}"
+            );
+        } else {
+            let fresh = create(&journal, Durability::Sync);
+            assert!(fresh > log, "{fresh} was given out before: {what}");
+            let taken = append(&journal, Append::batch(fresh, body(900)));
+            assert!(matches!(taken, Outcome::Committed(_)), "{taken:?}: {what}");
+        }
+        disk.kill();
+    }
+}
+
+#[test]
+fn without_a_segment_or_the_checkpoint_a_full_journal_comes_up_and_names_what_is_gone() {
+    for checkpoints in [false, true] {
+        let (full, log, expected) = killed_when_full(checkpoints);
+        let segments = arrivals(&full);
+        assert!(segments.len() > 9, "{segments:?}");
+        // The last may vanish without a trace: a kill left nothing behind it.
+        let (_, segments) = segments.split_last().unwrap();
+        for name in segments
+            .iter()
+            .map(String::as_str)
+            .step_by(more(7, 1))
+            .chain([CHECKPOINT])
+        {
+            starts_without(&full, name, log, &expected);
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! `__consumer_offsets`: what groups have committed, as records in Kafka's own format.
+//!
+//! A stored topic that appears with the first commit and is written here alone, and only while somebody reads
+//! it:
+//!
+//! ```text
+//! read ─▶ first time since the start: all that is committed now is appended, and the records before are deleted
+//!      └▶ later: what has changed since, as a record per partition of a group, or without a value if it is gone
+//! ```
+//!
+//! So a reader from the beginning has the state, a reader that follows has the changes, at most [`REFRESH`]
+//! late, and an offset never names two records. A commit itself costs nothing more. Of classic groups with
+//! members there is also what the members last agreed on (`GroupMetadata`); of groups whose partitions the
+//! broker assigns there are the commits alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes};
+use stafett_broker::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSettings};
+use stafett_groups::GroupKind;
+use stafett_groups::classic::ClassicGroup;
+use stafett_model::{BatchBuilder, Codec, Durability, Lock, LogId, Offset, Record};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::kafka::{Shared, now_ms};
+
+/// Kafka's default, which clients expect.
+const PARTITIONS: u32 = 50;
+/// How late a change may be seen.
+pub(crate) const REFRESH: Duration = Duration::from_millis(200);
+/// How long the first commit waits for the topic.
+const CREATION_MAX: Duration = Duration::from_secs(1);
+/// About how many bytes of records one batch has.
+const BATCH_BYTES: usize = 256 << 10;
+/// Superseded records that are kept beside as many as there are commits.
+const SUPERSEDED_MAX: usize = 10_000;
+
+/// What is known of the topic. The first reader begins the state in memory.
+#[derive(Debug)]
+pub(crate) struct OffsetsTopic {
+    is_there: AtomicBool,
+    /// One appends at a time.
+    turn: Semaphore,
+    shown: Lock<Shown>,
+}
+
+impl Default for OffsetsTopic {
+    fn default() -> Self {
+        Self {
+            is_there: AtomicBool::new(false),
+            turn: Semaphore::new(1),
+            shown: Lock::default(),
+        }
+    }
+}
+
+/// What the topic's records say.
+#[derive(Debug, Default)]
+struct Shown {
+    topic: Option<TopicId>,
+    at: Option<Instant>,
+    values: HashMap<Bytes, (u32, Bytes)>,
+    /// Records of which a later one of the same key was appended.
+    superseded: usize,
+}
+
+/// A record to be appended to a partition; without a value, the commit is gone.
+struct Change {
+    partition: u32,
+    key: Bytes,
+    value: Option<Bytes>,
+    at: i64,
+}
+
+impl OffsetsTopic {
+    /// Makes the topic, if it is not there: a group has committed.
+    pub(crate) async fn on_commit(&self, shared: &Shared) {
+        if self.is_there.load(Ordering::Relaxed) {
+            return;
+        }
+        if shared.broker.topics().named(OFFSETS_TOPIC).is_none() {
+            let settings = TopicSettings {
+                durability: Some(Durability::Os),
+                retention_age: Some(None),
+                retention_bytes: Some(None),
+                ..TopicSettings::default()
+            };
+            let new = NewTopic {
+                name: OFFSETS_TOPIC.into(),
+                partitions: Some(PARTITIONS),
+                settings,
+            };
+            // It goes on if nobody waits for it any more.
+            let making = shared.broker.create_topics(vec![new]);
+            match timeout(CREATION_MAX, making).await.as_deref() {
+                Ok([Ok(_)]) => {}
+                _ => return,
+            }
+        }
+        self.is_there.store(true, Ordering::Relaxed);
+    }
+
+    /// Appends what has changed since the last time, unless that was a moment ago. What cannot be appended
+    /// now is appended the next time.
+    pub(crate) async fn refresh(&self, shared: &Shared) {
+        let Ok(_turn) = self.turn.acquire().await else {
+            return;
+        };
+        let Some(topic) = shared.broker.topics().named(OFFSETS_TOPIC) else {
+            return;
+        };
+        let Some((changes, is_all)) = self.changes(shared, &topic) else {
+            return;
+        };
+        let starts: Vec<(LogId, Offset)> = (0..topic.partitions())
+            .filter_map(|partition| {
+                let log = topic.log(partition)?;
+                Some((log, shared.broker.bounds(log)?.end))
+            })
+            .collect();
+        let Some(appends) = appends(&topic, &changes) else {
+            return;
+        };
+        let count = appends.len();
+        let outcomes = shared.broker.append(appends).await;
+        let stored = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, stafett_broker::Outcome::Committed { .. }));
+        if stored.count() < count {
+            return;
+        }
+        if is_all {
+            for result in shared.broker.truncate(&starts).await {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "records of old commits stay");
+                }
+            }
+        }
+        self.shown().take_in(changes, is_all);
+    }
+
+    fn shown(&self) -> std::sync::MutexGuard<'_, Shown> {
+        self.shown.lock()
+    }
+
+    /// What is to be appended, and whether that is all that there is; nothing if it was looked at a moment
+    /// ago.
+    fn changes(&self, shared: &Shared, topic: &Topic) -> Option<(Vec<Change>, bool)> {
+        let now = Instant::now();
+        let mut shown = self.shown();
+        if shown.at.is_some_and(|at| now < at + REFRESH) {
+            return None;
+        }
+        if shown.topic != Some(topic.id) {
+            *shown = Shown::default();
+        }
+        let current = current(shared, topic.partitions(), &shown);
+        let is_all = shown.topic.is_none() || shown.superseded > current.len() + SUPERSEDED_MAX;
+        shown.topic = Some(topic.id);
+        shown.at = Some(now);
+        if is_all {
+            return Some((current, true));
+        }
+        let gone: Vec<Change> = {
+            let kept: std::collections::HashSet<&Bytes> = current.iter().map(|change| &change.key).collect();
+            let gone = shown.values.iter().filter(|(key, _)| !kept.contains(key));
+            gone.map(|(key, (partition, _))| Change {
+                partition: *partition,
+                key: key.clone(),
+                value: None,
+                at: now_ms(),
+            })
+            .collect()
+        };
+        let is_new = |change: &Change| {
+            let known = shown.values.get(&change.key).map(|(_, value)| value);
+            known != change.value.as_ref()
+        };
+        let changes: Vec<Change> = current.into_iter().filter(is_new).chain(gone).collect();
+        (!changes.is_empty()).then_some((changes, false))
+    }
+}
+
+impl Shown {
+    fn take_in(&mut self, changes: Vec<Change>, is_all: bool) {
+        if is_all {
+            self.values.clear();
+            self.superseded = 0;
+        }
+        for Change {
+            partition,
+            key,
+            value,
+            ..
+        } in changes
+        {
+            let before = match value {
+                Some(value) => self.values.insert(key, (partition, value)),
+                None => self.values.remove(&key),
+            };
+            self.superseded += usize::from(before.is_some());
+        }
+    }
+}
+
+/// All that is to be shown now: what is committed, and the classic groups. Of a group that is rebalancing it
+/// is what was shown before.
+fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
+    let mut all = Vec::new();
+    shared.broker.groups().each(|group| {
+        let partition = partition_of(&group.name, partitions);
+        if let GroupKind::Classic(classic) = &group.kind {
+            let key = group_key(&group.name);
+            let before = || shown.values.get(&key).map(|(_, value)| value.clone());
+            let value = if classic.is_stable() || classic.is_empty() && classic.generation() > 0 {
+                Some(group_value(classic))
+            } else {
+                before()
+            };
+            all.extend(value.map(|value| Change {
+                partition,
+                key,
+                value: Some(value),
+                at: now_ms(),
+            }));
+        }
+        for (topic, commits) in group.commits.topics() {
+            let Some(topic) = shared.broker.topics().with_id(topic) else {
+                continue;
+            };
+            for (number, commit) in commits {
+                all.push(Change {
+                    partition,
+                    key: key(&group.name, &topic.name, *number),
+                    value: Some(value(
+                        commit.offset,
+                        commit.leader_epoch,
+                        commit.text.as_deref().unwrap_or_default(),
+                        commit.at,
+                    )),
+                    at: commit.at,
+                });
+            }
+        }
+    });
+    all
+}
+
+/// Batches of the changes, by partition; `None` if they cannot be made.
+fn appends(topic: &Topic, changes: &[Change]) -> Option<Vec<Append>> {
+    let mut of_partition: HashMap<u32, Vec<&Change>> = HashMap::new();
+    for change in changes {
+        of_partition.entry(change.partition).or_default().push(change);
+    }
+    let mut appends = Vec::new();
+    for (partition, changes) in of_partition {
+        let log = topic.log(partition)?;
+        let mut batch = BatchBuilder::new(Codec::None);
+        for change in changes {
+            if batch.bytes() > BATCH_BYTES {
+                let full = std::mem::replace(&mut batch, BatchBuilder::new(Codec::None));
+                appends.push(Append::batch(log, full.finish().ok()?));
+            }
+            let record = Record {
+                key: Some(&change.key),
+                value: change.value.as_deref(),
+                headers: &[],
+                timestamp: change.at.max(0),
+            };
+            batch.push(&record).ok()?;
+        }
+        appends.push(Append::batch(log, batch.finish().ok()?));
+    }
+    Some(appends)
+}
+
+/// The partition of a group: Java's hash of its name, without the sign.
+fn partition_of(group: &str, partitions: u32) -> u32 {
+    let hash = group.encode_utf16().fold(0_i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(unit.into())
+    });
+    let hash = if hash == i32::MIN { 0 } else { hash.unsigned_abs() };
+    hash % partitions.max(1)
+}
+
+/// `OffsetCommitKey`, version 1.
+fn key(group: &str, topic: &str, partition: u32) -> Bytes {
+    let mut key = Vec::with_capacity(10 + group.len() + topic.len());
+    key.put_i16(1);
+    put_text(&mut key, group);
+    put_text(&mut key, topic);
+    key.put_u32(partition);
+    key.into()
+}
+
+/// `OffsetCommitValue`, version 3.
+fn value(offset: i64, leader_epoch: i32, text: &str, at: i64) -> Bytes {
+    let mut value = Vec::with_capacity(24 + text.len());
+    value.put_i16(3);
+    value.put_i64(offset);
+    value.put_i32(leader_epoch);
+    put_text(&mut value, text);
+    value.put_i64(at);
+    value.into()
+}
+
+/// `GroupMetadataKey`, version 2.
+fn group_key(group: &str) -> Bytes {
+    let mut key = Vec::with_capacity(4 + group.len());
+    key.put_i16(2);
+    put_text(&mut key, group);
+    key.into()
+}
+
+/// `GroupMetadataValue`, version 3. When the group came into its state is not known.
+fn group_value(group: &ClassicGroup) -> Bytes {
+    let mut value = Vec::new();
+    value.put_i16(3);
+    put_text(&mut value, group.purpose().unwrap_or_default());
+    value.put_i32(group.generation());
+    put_optional(&mut value, group.strategy());
+    put_optional(&mut value, group.leader().map(|leader| &**leader));
+    value.put_i64(-1);
+    value.put_u32(u32::try_from(group.members().count()).unwrap_or(u32::MAX));
+    for member in group.members() {
+        let session_ms = group.session_ms(member.id).unwrap_or(0);
+        put_text(&mut value, member.id);
+        put_optional(&mut value, member.instance);
+        put_text(&mut value, member.client_id);
+        put_text(&mut value, member.client_host);
+        // The time for a rebalance, and that for a sign of life.
+        value.put_u32(session_ms);
+        value.put_u32(session_ms);
+        for bytes in [&member.metadata, &member.assignment] {
+            value.put_u32(u32::try_from(bytes.len()).unwrap_or(0));
+            value.put_slice(bytes);
+        }
+    }
+    value.into()
+}
+
+fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => put_text(out, text),
+        None => out.put_i16(-1),
+    }
+}
+
+/// Writes a text behind its length. Names and the texts of commits are shorter than the format allows; a
+/// longer one is left out.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let text = text
+        .get(..text.len().min(usize::from(i16::MAX.unsigned_abs())))
+        .unwrap_or_default();
+    out.put_u16(u16::try_from(text.len()).unwrap_or(0));
+    out.put_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_in_the_partition_where_kafka_has_it() {
+        // As `Utils.abs("…".hashCode()) % 50` says.
+        for (group, partition) in [("", 0), ("a", 47), ("group", 47)] {
+            assert_eq!(partition_of(group, 50), partition, "{group}");
+        }
+        assert_eq!(
+            partition_of("polygenelubricants", 50),
+            0,
+            "its hash has no positive counterpart"
+        );
+    }
+
+    #[test]
+    fn keys_and_values_lie_as_kafka_reads_them() {
+        assert_eq!(&key("g", "t", 7)[..], b"\0\x01\0\x01g\0\x01t\0\0\0\x07");
+        assert_eq!(
+            &value(5, -1, "m", 9)[..],
+            b"\0\x03\0\0\0\0\0\0\0\x05\xff\xff\xff\xff\0\x01m\0\0\0\0\0\0\0\x09"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! A run from its beginning, or one that was begun before and goes on: with the same systems, on the same
+//! machine, or not at all.
+
+use std::collections::BTreeSet;
+
+use super::{Request, RunError, now_ms};
+use crate::environment;
+use crate::experiment::Experiment;
+use crate::experiment::check::speaks;
+use crate::grid;
+use crate::results::{FORMAT, Folder, Run, RunRequest, Status, StoreError};
+
+/// The path under which the grid varies what is spoken.
+pub(super) const PROTOCOL: &str = "run.protocol";
+
+/// A run from its beginning.
+pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, RunError> {
+    let parameters = grid::combinations(&request.source.grid(request.scale)?);
+    let first = parameters.first().cloned().unwrap_or_default();
+    let plan = request.source.plan(request.scale, &first)?;
+    let asked = asked(request, &experiment)?;
+    let mut order = grid::order(&asked.systems, &parameters, asked.repetitions, plan.run.seed);
+    // Where the protocol is varied, each system is asked in those that it speaks.
+    order.retain(|planned| {
+        let protocol = planned.parameters.get(PROTOCOL);
+        let protocol = protocol.and_then(|value| serde_json::from_value(value.clone()).ok());
+        protocol.is_none_or(|protocol| speaks(&planned.system, protocol))
+    });
+    std::fs::create_dir_all(&request.out).map_err(|source| StoreError::Write {
+        path: request.out.clone(),
+        source,
+    })?;
+    Ok(Run {
+        format: FORMAT,
+        name: request.name.clone(),
+        experiment,
+        source: request.source.text.clone(),
+        command: request.command.clone(),
+        scale: request.scale,
+        asked: Some(asked),
+        seed: plan.run.seed,
+        environment: environment::describe(&request.out, &request.exe),
+        network: None,
+        reached: Vec::new(),
+        ceilings: Vec::new(),
+        started_ms: now_ms(),
+        ended_ms: None,
+        status: Status::Running,
+        reason: None,
+        order,
+    })
+}
+
+/// What is asked, with what the experiment says where the request does not.
+fn asked(request: &Request, experiment: &Experiment) -> Result<RunRequest, RunError> {
+    let first = grid::combinations(&request.source.grid(request.scale)?)
+        .into_iter()
+        .next();
+    let plan = request.source.plan(request.scale, &first.unwrap_or_default())?;
+    let agents = request.agents.iter();
+    Ok(RunRequest {
+        systems: request
+            .systems
+            .clone()
+            .unwrap_or_else(|| experiment.systems.clone()),
+        repetitions: request.repetitions.unwrap_or(plan.run.repetitions),
+        addresses: request.addresses.clone(),
+        agents: agents
+            .map(|agent| format!("{}={}", agent.name, agent.address))
+            .collect(),
+        clients: request
+            .clients
+            .as_ref()
+            .map(|program| program.display().to_string()),
+    })
+}
+
+/// A run that was begun before, if it is the same.
+pub(super) fn resumed(request: &Request, experiment: &Experiment, folder: &Folder) -> Result<Run, RunError> {
+    let mut run = folder.read_run()?;
+    let now = asked(request, experiment)?;
+    if let Some(difference) = difference(&run, request, &now) {
+        return Err(RunError::Request(format!(
+            "{} holds another run ({}): {difference}. Give another folder with --out, or delete it",
+            request.out.display(),
+            run.name,
+        )));
+    }
+    run.status = Status::Running;
+    run.reason = None;
+    Ok(run)
+}
+
+/// What tells a run from what is asked now. What one folder holds is set side by side, so it has to be alike.
+fn difference(run: &Run, request: &Request, now: &RunRequest) -> Option<String> {
+    if run.source != request.source.text {
+        return Some("its experiment is another one, or has been changed since".to_owned());
+    }
+    if (run.scale - request.scale).abs() > 1e-9 {
+        return Some(format!("its scale is {}, and not {}", run.scale, request.scale));
+    }
+    let Some(then) = &run.asked else {
+        return Some("it was begun by an older program, which did not write down what was asked".to_owned());
+    };
+    let differs = |what: &str, then: String, now: String| {
+        let said = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+        (then != now).then(|| format!("its {what}: {}; asked for now: {}", said(then), said(now)))
+    };
+    let sorted = |systems: &[String]| {
+        let systems: BTreeSet<&str> = systems.iter().map(String::as_str).collect();
+        systems.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let addresses = |asked: &RunRequest| {
+        let given = asked.addresses.iter();
+        given
+            .map(|(system, address)| format!("{system}={address}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let machine = |cpu: &str, cores: u32| format!("{cpu} ({cores} cores)");
+    let here = environment::describe(&request.out, &request.exe);
+    differs("systems", sorted(&then.systems), sorted(&now.systems))
+        .or_else(|| {
+            differs(
+                "repetitions",
+                then.repetitions.to_string(),
+                now.repetitions.to_string(),
+            )
+        })
+        .or_else(|| differs("addresses", addresses(then), addresses(now)))
+        .or_else(|| differs("agents", then.agents.join(", "), now.agents.join(", ")))
+        .or_else(|| {
+            let program = |asked: &RunRequest| asked.clients.clone().unwrap_or_default();
+            differs("program with clients", program(then), program(now))
+        })
+        .or_else(|| {
+            differs(
+                "machine",
+                machine(&run.environment.cpu, run.environment.cores),
+                machine(&here.cpu, here.cores),
+            )
+        })
+}

@@ -1,0 +1,644 @@
+//! Who takes part: clients of all roles, with what each of them needs, and what became of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use stafett_model::Lock;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::choose::Chooser;
+use super::client_placement::Seating;
+use super::consumer::Consumer;
+use super::content::Contents;
+use super::derived_numbers::{
+    audiences, delay, each, is_bounded, rate_of_one, readers, stream, streams, window,
+};
+use super::filter::SeenMessages;
+use super::idle;
+use super::in_flight_limit::{Ahead, Limit};
+use super::ledger::{AudienceArrivals, Ledger};
+use super::load::{Actor, Load};
+use super::pace::{Pace, SharedRate};
+use super::producer::Producer;
+use super::recorder::{Clock, Recorder};
+use super::relay::Exchanger;
+use super::together::{RoleBooks, RoleProgress};
+use crate::drivers::{DriverError, Reads, Receiver, Seat};
+use crate::experiment::{Content, Does, Plan, Rate, Role};
+use crate::measure::timer::Timer;
+use crate::results::{Counts, RoleResult};
+
+/// Clients that connect at once.
+const CONNECTING: usize = 64;
+
+/// Consumers that are connected before the load begins, by role and client.
+type Receivers = BTreeMap<(usize, u32), Box<dyn Receiver>>;
+
+/// Connects the consumers that sit here, so that nothing is sent before they are there.
+pub(super) async fn connect(load: &Load) -> Result<Receivers, DriverError> {
+    let mut waiting = Vec::new();
+    for (place, (name, role)) in load.plan.roles.iter().enumerate() {
+        if role.does != Does::Consume || role.after.is_some() || role.arrive.is_some() {
+            continue;
+        }
+        let role = Arc::new(role.clone());
+        let here = (0..role.clients).filter(|client| load.seating.is_here(place, *client));
+        for client in here {
+            let seat = seat(load, name, &role, role.topics.as_deref(), client);
+            waiting.push((place, client, seat));
+        }
+    }
+    let mut receivers = BTreeMap::new();
+    let mut connecting = JoinSet::new();
+    let mut waiting = waiting.into_iter();
+    loop {
+        while connecting.len() < CONNECTING {
+            let Some((place, client, seat)) = waiting.next() else {
+                break;
+            };
+            let driver = Arc::clone(&load.driver);
+            connecting.spawn(async move { (place, client, driver.receiver(&seat).await) });
+        }
+        match connecting.join_next().await {
+            None => return Ok(receivers),
+            Some(Ok((place, client, receiver))) => {
+                receivers.insert((place, client), receiver?);
+            }
+            Some(Err(error)) => return Err(DriverError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// A client's work, until it ends or is stopped.
+type Work = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// All roles at work.
+pub(super) struct Cast {
+    pub(super) actors: Vec<Arc<Actor>>,
+    pub(super) started: Instant,
+    pub(super) stop_senders: CancellationToken,
+    pub(super) stop_all: CancellationToken,
+    receivers: Lock<Receivers>,
+}
+
+impl Cast {
+    /// Gives everybody what they need; `receivers` are connected. The load begins now.
+    pub(super) fn new(load: &Load, receivers: Receivers) -> Self {
+        let plan = &load.plan;
+        let started = Instant::now();
+        let actors: Vec<_> = plan
+            .roles
+            .iter()
+            .enumerate()
+            .map(|(place, (name, role))| Arc::new(actor(place, name, role, started, load)))
+            .collect();
+        let cast = Self {
+            actors,
+            started,
+            stop_senders: CancellationToken::new(),
+            stop_all: CancellationToken::new(),
+            receivers: Lock::new(receivers),
+        };
+        cast.expect_streams(plan);
+        cast
+    }
+
+    /// Consumers count what producers of the same set send.
+    fn expect_streams(&self, plan: &Plan) {
+        for consumer in self
+            .actors
+            .iter()
+            .filter(|actor| actor.role.does == Does::Consume)
+        {
+            for producer in self.producers_of(consumer, plan) {
+                for ledger in &consumer.ledgers {
+                    let mut ledger = ledger.lock();
+                    // Those of other hosts, too.
+                    streams(producer.place, &producer.role).for_each(|stream| ledger.expect(stream));
+                }
+            }
+        }
+    }
+
+    fn producers_of<'a>(
+        &'a self,
+        consumer: &'a Actor,
+        plan: &'a Plan,
+    ) -> impl Iterator<Item = &'a Arc<Actor>> {
+        self.actors
+            .iter()
+            .filter(move |actor| actor.role.does == Does::Produce && actor.set(plan) == consumer.set(plan))
+    }
+
+    /// Lets all clients begin, each in its turn.
+    pub(super) fn begin(&self, load: &Load) {
+        let mut receivers = std::mem::take(&mut *self.receivers.lock());
+        for (place, actor) in self.actors.iter().enumerate() {
+            let before = actor.role.after.as_deref();
+            let before = before.and_then(|name| {
+                if let Some(together) = &load.together {
+                    return together.over.get(name);
+                }
+                let found = self.actors.iter().find(|other| other.name == name);
+                found.map(|before| &before.ended)
+            });
+            let clients = TaskTracker::new();
+            for client in (0..actor.role.clients).filter(|client| load.seating.is_here(place, *client)) {
+                let delay = delay(&actor.role, client);
+                let begin_after = before.cloned();
+                let work = self.client(load, actor, client, receivers.remove(&(place, client)));
+                let (stop, began) = (self.stop_of(actor), Arc::clone(actor));
+                let task = async move {
+                    let waited = stop.run_until_cancelled(async {
+                        if let Some(ended) = begin_after {
+                            ended.cancelled().await;
+                        }
+                        sleep(delay).await;
+                    });
+                    if waited.await.is_some() {
+                        let now = began.recorder.now();
+                        let _ =
+                            began
+                                .began
+                                .compare_exchange(u64::MAX, now, Ordering::Relaxed, Ordering::Relaxed);
+                        work.await;
+                    }
+                };
+                actor.tasks.spawn(clients.track_future(task));
+            }
+            clients.close();
+            let ended = actor.ended.clone();
+            actor.tasks.spawn(async move {
+                clients.wait().await;
+                ended.cancel();
+            });
+        }
+    }
+
+    fn stop_of(&self, actor: &Actor) -> CancellationToken {
+        if actor.role.does.sends_first() {
+            self.stop_senders.clone()
+        } else {
+            self.stop_all.clone()
+        }
+    }
+
+    /// Returns the work of one client of a role.
+    fn client(
+        &self,
+        load: &Load,
+        actor: &Arc<Actor>,
+        client: u32,
+        receiver: Option<Box<dyn Receiver>>,
+    ) -> Work {
+        match actor.role.does {
+            Does::Produce => Box::pin(self.producer(load, actor, client).run()),
+            Does::Consume => Box::pin(self.consumer(load, actor, client).run(receiver)),
+            Does::Relay | Does::Request | Does::Respond | Does::Filter => {
+                Box::pin(self.exchanger(load, actor, client).run())
+            }
+            Does::Idle => {
+                let (driver, recorder) = (Arc::clone(&load.driver), Arc::clone(&actor.recorder));
+                Box::pin(idle::run(driver, recorder, self.stop_of(actor)))
+            }
+        }
+    }
+
+    fn producer(&self, load: &Load, actor: &Arc<Actor>, client: u32) -> Producer {
+        let set = actor.set(&load.plan);
+        let zipf = load.plan.topics.get(set).map_or(0.0, |topics| topics.zipf);
+        let topics = load.destinations.get(set).map_or(1, |set| set.names.len());
+        let topics = u32::try_from(topics).unwrap_or(u32::MAX);
+        let Sending {
+            pace,
+            stream,
+            sequence,
+        } = sending(load, actor, client);
+        Producer {
+            listeners: self.listeners(load, actor),
+            ahead: self.ahead(load, actor),
+            driver: Arc::clone(&load.driver),
+            recorder: Arc::clone(&actor.recorder),
+            timer: timer(load, actor, pace.is_some()),
+            pace,
+            chooser: actor.chooser(topics, zipf),
+            stream,
+            budget: Arc::clone(&actor.budget),
+            made: 0,
+            sequence,
+            seed: load.plan.run.seed,
+            stop: self.stop_of(actor),
+            seat: here(load, actor, client),
+        }
+    }
+
+    fn consumer(&self, load: &Load, actor: &Arc<Actor>, client: u32) -> Consumer {
+        let audience = if actor.role.fan_out { client } else { 0 };
+        let ledger = usize::try_from(audience)
+            .ok()
+            .and_then(|place| actor.ledgers.get(place));
+        Consumer {
+            driver: Arc::clone(&load.driver),
+            seat: here(load, actor, client),
+            recorder: Arc::clone(&actor.recorder),
+            ledger: ledger.cloned().unwrap_or_default(),
+            seating: Arc::clone(&load.seating),
+            timer: timer(load, actor, false),
+            stop: self.stop_of(actor),
+        }
+    }
+
+    fn exchanger(&self, load: &Load, actor: &Arc<Actor>, client: u32) -> Exchanger {
+        let role = &actor.role;
+        let there = role.to.as_deref().or(role.topics.as_deref());
+        let (here, there) = (
+            here(load, actor, client),
+            seat(load, &actor.name, role, there, client),
+        );
+        // A requester asks in the set that it names, and its answers come in the other one.
+        let (inbound, outbound) = if role.does == Does::Request {
+            (there, here)
+        } else {
+            (here, there)
+        };
+        let Sending {
+            pace,
+            stream,
+            sequence,
+        } = sending(load, actor, client);
+        Exchanger {
+            driver: Arc::clone(&load.driver),
+            inbound,
+            outbound,
+            recorder: Arc::clone(&actor.recorder),
+            timer: timer(load, actor, pace.is_some()),
+            pace,
+            stream,
+            sequence,
+            seating: Arc::clone(&load.seating),
+            seen: actor.seen.clone(),
+            seed: load.plan.run.seed,
+            stop: self.stop_of(actor),
+        }
+    }
+
+    /// Who would receive from the start what a role sends, and how often each message. Where others sit on
+    /// other hosts it is not known whose it would be.
+    fn listeners(&self, load: &Load, actor: &Actor) -> Vec<(Arc<Recorder>, u64)> {
+        let is_alone = load.together.is_none();
+        let readers = readers(&load.plan, &actor.role).filter(|_| is_alone);
+        let actors = readers.filter_map(|(place, _)| self.actors.get(place));
+        actors
+            .map(|reader| (Arc::clone(&reader.recorder), reader.deliveries()))
+            .collect()
+    }
+
+    /// How far a role may run ahead of who receives from the start.
+    fn ahead(&self, load: &Load, actor: &Arc<Actor>) -> Option<Ahead> {
+        let max = actor.role.ahead?;
+        let told = load.together.as_ref();
+        let told = told.and_then(|together| together.allowed.get(&actor.name));
+        let limit = told.map_or_else(
+            || {
+                let plan = &load.plan;
+                let readers = readers(plan, &actor.role).filter_map(|(place, _)| self.actors.get(place));
+                Limit::Readers {
+                    max,
+                    readers: readers.cloned().collect(),
+                }
+            },
+            |allowed| Limit::Told(Arc::clone(allowed)),
+        );
+        Some(Ahead {
+            actor: Arc::clone(actor),
+            limit,
+        })
+    }
+
+    /// What became of all of them. `is_drained`: what has not come by now is lost.
+    pub(super) fn results(&self, plan: &Plan, measured_s: f64, is_drained: bool) -> Vec<RoleResult> {
+        let lost = |actor: &Actor| if is_drained { self.lost(actor, plan) } else { 0 };
+        self.actors
+            .iter()
+            .map(|actor| actor.result(plan, measured_s, lost(actor)))
+            .collect()
+    }
+
+    /// By role, how many messages are known to be missing, and not which.
+    pub(super) fn forgotten(&self) -> impl Iterator<Item = (&str, u64)> {
+        let forgotten = |actor: &Actor| {
+            let of_each = actor.ledgers.iter().map(|ledger| {
+                let ledger = ledger.lock();
+                ledger.forgotten()
+            });
+            of_each.sum::<u64>()
+        };
+        let actors = self.actors.iter();
+        actors
+            .map(move |actor| (actor.name.as_str(), forgotten(actor)))
+            .filter(|(_, forgotten)| *forgotten > 0)
+    }
+
+    /// Whether a consumer's audience has all that was acknowledged. First by numbers: looking at each message
+    /// takes long while many are missing.
+    pub(super) fn has_enough(&self, consumer: &Actor, plan: &Plan) -> bool {
+        let expected: u64 = self
+            .producers_of(consumer, plan)
+            .map(|producer| producer.made())
+            .sum();
+        let received = consumer.recorder.totals().received;
+        received >= expected * consumer.deliveries() && self.lost(consumer, plan) == 0
+    }
+
+    /// Acknowledged messages that a consumer's audience never got.
+    fn lost(&self, consumer: &Actor, plan: &Plan) -> u64 {
+        if consumer.role.does != Does::Consume {
+            return 0;
+        }
+        let mut lost = 0;
+        for producer in self.producers_of(consumer, plan) {
+            if producer.recorder.is_overwhelmed() {
+                continue;
+            }
+            for (stream, sequence) in &producer.streams {
+                let sent = sequence.load(Ordering::Relaxed);
+                for ledger in &consumer.ledgers {
+                    let ledger = ledger.lock();
+                    lost += ledger.missing(*stream, sent, |range| {
+                        producer.recorder.given_up_of(*stream, range)
+                    });
+                }
+            }
+        }
+        lost
+    }
+}
+
+impl Actor {
+    /// How far its clients here are.
+    pub(super) fn progress(&self) -> RoleProgress {
+        // First: what has ended makes no more.
+        let has_ended = self.ended.is_cancelled();
+        RoleProgress {
+            made: self.made(),
+            received: self.recorder.totals().received,
+            spent: self.spent(),
+            has_ended,
+        }
+    }
+
+    fn spent(&self) -> Option<Duration> {
+        let began = self.began.load(Ordering::Relaxed);
+        let latest = self.recorder.latest();
+        (began != u64::MAX).then(|| Duration::from_nanos(latest.saturating_sub(began)))
+    }
+
+    /// Message by message, for who puts the books of all hosts together.
+    pub(super) fn books(&self) -> RoleBooks {
+        let sent = |(stream, sequence): &(u32, Arc<AtomicU64>)| (*stream, sequence.load(Ordering::Relaxed));
+        RoleBooks {
+            came: self.came(true),
+            streams: self.streams.iter().map(sent).collect(),
+            given_up: self.recorder.all_given_up(),
+            is_overwhelmed: self.recorder.is_overwhelmed(),
+            active: self.recorder.active(),
+        }
+    }
+
+    /// What came here to its audiences, for who sees all hosts: what it is time to tell, or, in the end, all
+    /// that was not told.
+    pub(super) fn came(&self, is_end: bool) -> AudienceArrivals {
+        let mut came = AudienceArrivals::default();
+        // Others take part in nobody's audience.
+        let ledgers = self.ledgers.iter().filter(|_| self.role.does == Does::Consume);
+        for (audience, ledger) in (0..).zip(ledgers) {
+            let mut ledger = ledger.lock();
+            ledger.tell(audience, is_end, &mut came);
+        }
+        came
+    }
+
+    /// Different messages that were made and not given up.
+    pub(super) fn made(&self) -> u64 {
+        let made: u64 = self
+            .streams
+            .iter()
+            .map(|(_, sequence)| sequence.load(Ordering::Relaxed))
+            .sum();
+        made.saturating_sub(self.recorder.given_up())
+    }
+
+    /// One for all clients: shares of many topics take memory.
+    fn chooser(&self, count: u32, zipf: f64) -> Chooser {
+        self.chooser.get_or_init(|| Chooser::new(count, zipf)).clone()
+    }
+
+    fn result(&self, plan: &Plan, measured_s: f64, lost: u64) -> RoleResult {
+        let finished = self.recorder.finish();
+        let does = self.role.does;
+        let own_time = self.recorder.active().filter(|_| is_bounded(plan, &self.role));
+        let own_time = own_time.map(seconds).filter(|seconds| *seconds > 0.0);
+        let (rate, bytes) = match own_time {
+            Some(seconds) => rates(does, &finished.totals, seconds),
+            None => rates(does, &finished.measured, measured_s),
+        };
+        let main = match does {
+            Does::Produce => "acknowledged",
+            Does::Consume | Does::Relay | Does::Respond => "delivery",
+            Does::Request => "round_trip",
+            Does::Filter | Does::Idle => "none",
+        };
+        let latencies = [(main, finished.latency), ("lateness", finished.lateness)];
+        let present = latencies
+            .into_iter()
+            .filter_map(|(name, latencies)| Some((name.to_owned(), latencies?)));
+        RoleResult {
+            name: self.name.clone(),
+            does: does.name().to_owned(),
+            clients: self.clients,
+            counts: finished.measured,
+            totals: Counts {
+                lost,
+                ..finished.totals
+            },
+            rate,
+            bytes_rate: bytes,
+            latencies: present.collect(),
+            samples: finished.samples,
+        }
+    }
+}
+
+/// How long it is from one moment to another.
+pub(crate) fn seconds((first, last): (u64, u64)) -> f64 {
+    Duration::from_nanos(last.saturating_sub(first)).as_secs_f64()
+}
+
+/// Messages and bytes per second.
+pub(crate) fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
+    if seconds <= 0.0 {
+        return (0.0, 0.0);
+    }
+    let (messages, bytes) = match does {
+        // What is sent and not acknowledged is not throughput; sizes are alike on average.
+        Does::Produce => {
+            let share = counts.acknowledged as f64 / counts.sent.max(1) as f64;
+            (counts.acknowledged as f64, counts.bytes_sent as f64 * share)
+        }
+        Does::Consume | Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => {
+            (counts.received as f64, counts.bytes_received as f64)
+        }
+    };
+    (messages / seconds, bytes / seconds)
+}
+
+fn actor(place: usize, name: &str, role: &Role, started: Instant, load: &Load) -> Actor {
+    let (seating, each): (&Seating, u16) = (&load.seating, each(&load.plan, role));
+    let streams = streams(place, role)
+        .filter(|stream| seating.has_stream(*stream))
+        .map(|stream| (stream, Arc::new(AtomicU64::new(0))))
+        .collect();
+    let (audiences, is_part) = (audiences(role), load.together.is_some());
+    let run = &load.plan.run;
+    let told = load
+        .together
+        .as_ref()
+        .and_then(|together| together.rates.get(name));
+    let log = load
+        .together
+        .as_ref()
+        .map(|together| together.log.clone())
+        .unwrap_or_default();
+    let clock = if role.does == Does::Produce {
+        Clock::Acknowledgements
+    } else {
+        Clock::Receptions
+    };
+    let first_rate = match &role.rate {
+        Rate::Adaptive(adaptive) => adaptive.first,
+        Rate::Closed | Rate::Fixed(_) | Rate::Poisson(_) | Rate::Steps(_) => 0.0,
+    };
+    let total = role
+        .total
+        .map(|total| seating.part_of(place, role.clients, total));
+    Actor {
+        name: name.to_owned(),
+        place,
+        clients: seating.clients_here(place, role.clients),
+        role: Arc::new(role.clone()),
+        recorder: Arc::new(
+            Recorder::new(started, clock)
+                .counting(run.warmup.0, run.warmup.0 + run.duration.0)
+                .saying(name, &log),
+        ),
+        streams,
+        each,
+        ledgers: (0..audiences)
+            .map(|_| Arc::new(Lock::new(Ledger::new(each, is_part, audiences))))
+            .collect(),
+        budget: Arc::new(AtomicU64::new(total.unwrap_or(u64::MAX))),
+        taken: AtomicU64::new(0),
+        rate: told.map_or_else(|| Arc::new(SharedRate::new(first_rate)), Arc::clone),
+        tasks: TaskTracker::new(),
+        ended: CancellationToken::new(),
+        began: AtomicU64::new(u64::MAX),
+        seen: (role.does == Does::Filter).then(|| SeenMessages::new(window(&load.plan, role))),
+        chooser: std::sync::OnceLock::new(),
+    }
+}
+
+/// The seat of a client at the set that it reads or writes first.
+fn here(load: &Load, actor: &Actor, client: u32) -> Seat {
+    let role = &actor.role;
+    let first = role.via.as_deref().or(role.topics.as_deref());
+    seat(load, &actor.name, role, first, client)
+}
+
+/// Times and numbers of the messages that a client sends.
+struct Sending {
+    pace: Option<Pace>,
+    stream: u32,
+    sequence: Arc<AtomicU64>,
+}
+
+fn sending(load: &Load, actor: &Actor, client: u32) -> Sending {
+    let role = &actor.role;
+    let start = u64::try_from(delay(role, client).as_nanos()).unwrap_or(0);
+    // Clients that send the same messages keep the same time.
+    let party = client / role.copies.max(1);
+    let parties = role.clients.div_ceil(role.copies.max(1));
+    let seed = load.plan.run.seed;
+    let stream = stream(actor.place, party);
+    let found = actor.streams.binary_search_by_key(&stream, |(number, _)| *number);
+    let found = found.ok().and_then(|found| actor.streams.get(found));
+    Sending {
+        pace: Pace::new(&rate_of_one(role), &actor.rate, party, parties, start, seed),
+        stream,
+        sequence: found
+            .map(|(_, sequence)| Arc::clone(sequence))
+            .unwrap_or_default(),
+    }
+}
+
+/// A client's timer; it is precise where moments of sending or working are planned.
+fn timer(load: &Load, actor: &Actor, is_paced: bool) -> Timer {
+    let role = &actor.role;
+    let is_open = is_paced || role.work.is_some() || role.does == Does::Request;
+    Timer::new(load.precise && is_open)
+}
+
+fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u32) -> Seat {
+    let destinations = match set {
+        Some(set) => load.destinations.get(set),
+        None => load.destinations.values().next(),
+    };
+    let reads = match role.does {
+        _ if role.fan_out => Reads::All,
+        Does::Relay | Does::Request => Reads::One(client),
+        Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Idle => Reads::Share,
+    };
+    let contents = load.contents.get(name).cloned();
+    let party = client / role.copies.max(1);
+    let contents = contents.unwrap_or_else(Contents::constant).from(party);
+    Seat {
+        role: Arc::clone(role),
+        destinations: destinations.cloned().unwrap_or_default(),
+        client,
+        clients: role.clients,
+        reads,
+        contents,
+        group: group(name, role, client),
+    }
+}
+
+/// What the clients of a role that share what comes have in common.
+pub(crate) fn group(name: &str, role: &Role, client: u32) -> String {
+    if role.fan_out {
+        format!("{name}-{client}")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// Content by role; roles with the same content share it.
+pub(super) fn contents(plan: &Plan) -> Result<BTreeMap<String, Contents>, String> {
+    let mut made: Vec<(Content, Contents)> = Vec::new();
+    let mut by_role = BTreeMap::new();
+    for (name, role) in &plan.roles {
+        let found = made.iter().find(|(content, _)| *content == role.content);
+        let contents = if let Some((_, contents)) = found {
+            contents.clone()
+        } else {
+            let contents = Contents::open(&role.content, plan.run.seed)?;
+            made.push((role.content.clone(), contents.clone()));
+            contents
+        };
+        by_role.insert(name.clone(), contents);
+    }
+    Ok(by_role)
+}

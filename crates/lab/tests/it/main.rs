@@ -1,0 +1,6 @@
+//! The program `stafett-lab` with the broker `stafett` beside it.
+#![cfg(test)]
+
+mod agents;
+mod run;
+mod short;

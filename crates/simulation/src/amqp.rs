@@ -1,0 +1,337 @@
+//! Clients of AMQP: publishers with confirms and consumers, and what has to be in the queues therefore.
+
+mod checks;
+mod client;
+pub mod copies;
+mod moves;
+mod patience;
+mod removal;
+mod spaces;
+mod wire;
+
+use stafett_amqp_wire::methods::{basic, channel, connection, exchange, queue};
+use stafett_amqp_wire::{Method, TableBuilder, Value};
+
+use self::client::Client;
+use self::copies::{Copies, Origin};
+pub use self::moves::Move;
+pub use self::patience::Patience;
+use self::patience::Times;
+pub use self::removal::{Removal, Removing};
+use self::spaces::Space;
+pub use self::spaces::SpaceStep;
+use crate::server::Server;
+use crate::steps::{CLIENTS, Message, Settling};
+use crate::world::{Broken, Finding, World};
+
+/// Queues of a run.
+pub const QUEUES: [&str; QUEUE_COUNT] = ["plain", "short", "ranked", "brief", "dead", "late", "aside"];
+const QUEUE_COUNT: usize = 7;
+/// The queue that has priorities.
+const RANKED: u8 = 2;
+/// Where dead letters come to.
+pub const DEAD: u8 = 4;
+/// What has a dead-letter exchange: `short` and `brief`.
+pub const DYING: [u8; 2] = [1, 3];
+/// A target beyond the queues: an exchange that leads to `plain` and `ranked`.
+pub const FAN: u8 = 7;
+/// What is published to this queue goes by an exchange that delays.
+pub const LATE: u8 = 5;
+/// Where messages are moved to.
+const ASIDE: u8 = 6;
+const FAN_QUEUES: [u8; 2] = [0, 2];
+
+/// Everything on AMQP's side of a run.
+#[derive(Debug)]
+pub struct Amqp {
+    clients: Vec<Client>,
+    admin: Client,
+    space: Space,
+    pub copies: Copies,
+    /// Connections that published.
+    streams: u64,
+    /// Clients hear one after the other that the program stops; what one had, another gets.
+    pub is_stopping: bool,
+}
+
+impl Amqp {
+    pub fn new() -> Self {
+        Self {
+            clients: (0..CLIENTS).map(Client::new).collect(),
+            admin: Client::new(u8::MAX),
+            space: Space::new(),
+            copies: Copies::default(),
+            streams: 0,
+            is_stopping: false,
+        }
+    }
+
+    /// Takes in what the broker said.
+    pub fn turn(&mut self, may_refuse: bool, now_ms: i64) -> Result<Vec<String>, Finding> {
+        let mut notes = Vec::new();
+        for client in self.clients.iter_mut().chain([&mut self.admin]) {
+            client.turn(&mut self.copies, may_refuse, now_ms, &mut notes)?;
+        }
+        let Space { client, copies, .. } = &mut self.space;
+        client.turn(copies, may_refuse, now_ms, &mut notes)?;
+        self.copies.check_holders(self.is_stopping)?;
+        Ok(notes)
+    }
+
+    /// The program ended: no connection is left.
+    pub fn on_end(&mut self, now_ms: i64) {
+        self.is_stopping = false;
+        self.copies.on_end();
+        self.space.client.lose(&mut self.space.copies, now_ms);
+        for client in self.clients.iter_mut().chain([&mut self.admin]) {
+            client.lose(&mut self.copies, now_ms);
+        }
+    }
+
+    fn client(&mut self, number: u8) -> Option<&mut Client> {
+        self.clients.get_mut(usize::from(number))
+    }
+}
+
+impl Default for Amqp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What queues, exchanges and bindings are declared with.
+fn definitions() -> Vec<Method> {
+    let mut methods: Vec<Method> = vec![
+        exchange::Declare {
+            exchange: "fan".into(),
+            kind: "fanout".into(),
+            durable: true,
+            ..exchange::Declare::default()
+        }
+        .into(),
+        exchange::Declare {
+            exchange: "later".into(),
+            kind: "x-delayed-message".into(),
+            durable: true,
+            arguments: TableBuilder::new().with("x-delayed-type", "direct").finish(),
+            ..exchange::Declare::default()
+        }
+        .into(),
+    ];
+    for number in (0_u8..).take(QUEUE_COUNT) {
+        methods.extend(queue_definition(number));
+    }
+    methods
+}
+
+/// What one queue and its bindings are declared with.
+fn queue_definition(number: u8) -> Vec<Method> {
+    let mut methods = Vec::new();
+    if let Some(name) = QUEUES.get(usize::from(number)).copied() {
+        let mut arguments = TableBuilder::new();
+        if DYING.contains(&number) {
+            arguments = arguments
+                .with("x-dead-letter-exchange", "")
+                .with("x-dead-letter-routing-key", "dead");
+        }
+        arguments = match name {
+            "short" => arguments.with("x-max-length", Value::I32(12)),
+            "ranked" => arguments.with("x-max-priority", Value::I32(3)),
+            "brief" => arguments.with("x-message-ttl", Value::I32(3000)),
+            _ => arguments,
+        };
+        methods.push(
+            queue::Declare {
+                queue: name.into(),
+                durable: true,
+                arguments: arguments.finish(),
+                ..queue::Declare::default()
+            }
+            .into(),
+        );
+    }
+    let from = match number {
+        LATE => Some("later"),
+        _ if FAN_QUEUES.contains(&number) => Some("fan"),
+        _ => None,
+    };
+    if let Some(exchange) = from {
+        let name = QUEUES.get(usize::from(number)).copied().unwrap_or_default();
+        methods.push(
+            queue::Bind {
+                queue: name.into(),
+                exchange: exchange.into(),
+                routing_key: name.into(),
+                ..queue::Bind::default()
+            }
+            .into(),
+        );
+    }
+    methods
+}
+
+impl World {
+    /// Declares queues and exchanges, again after each start.
+    pub async fn declare(&mut self, server: &mut Server) -> Result<(), Broken> {
+        self.tell(server, definitions()).await
+    }
+
+    /// Deletes all queues, whatever is in them.
+    pub async fn delete_queues(&mut self, server: &mut Server) -> Result<(), Broken> {
+        let delete = |name: &&str| {
+            queue::Delete {
+                queue: (*name).into(),
+                ..queue::Delete::default()
+            }
+            .into()
+        };
+        self.tell(server, QUEUES.iter().map(delete).collect()).await
+    }
+
+    /// Lets the administrator's client ask for something and waits for all answers.
+    async fn tell(&mut self, server: &mut Server, methods: Vec<Method>) -> Result<(), Broken> {
+        self.amqp.admin.connect(server)?;
+        let wanted = methods.len();
+        for method in methods {
+            self.amqp.admin.send(method);
+        }
+        for _ in 0..20_000 {
+            self.tick(server).await?;
+            if self.amqp.admin.declared == wanted {
+                self.amqp.admin.declared = 0;
+                return Ok(());
+            }
+            if !self.amqp.admin.is_connected() {
+                return Err(Finding("a definition ends the connection".to_owned()).into());
+            }
+        }
+        Err(Finding("definitions are not answered".to_owned()).into())
+    }
+
+    pub fn publish(
+        &mut self,
+        server: &mut Server,
+        client: u8,
+        target: u8,
+        message: Message,
+    ) -> Result<(), Broken> {
+        let homes: &[u8] = if target == FAN { &FAN_QUEUES } else { &[target] };
+        let Some(it) = self.amqp.clients.get_mut(usize::from(client)) else {
+            return Ok(());
+        };
+        if it.connect(server)? {
+            self.amqp.streams += 1;
+            it.stream = self.amqp.streams;
+        }
+        let message = Message {
+            // What waits at an exchange is kept.
+            is_persistent: message.is_persistent || target == LATE,
+            patience: message.patience.at(target),
+            ..message
+        };
+        for _ in 0..message.count {
+            let origin = Origin {
+                // What is delayed comes in the order of its times.
+                stream: if target == LATE { 0 } else { it.stream },
+                priority: message.priority,
+                times: Times::new(message.patience, self.amqp.copies.clock_ms),
+            };
+            let number = self.amqp.copies.add(homes, message.is_persistent, origin);
+            it.publish(number, target, message);
+            self.trace
+                .note(|| format!("client {client} publishes message {number} to {target}"));
+        }
+        Ok(())
+    }
+
+    pub fn consume(&mut self, server: &mut Server, client: u8, queue: u8) -> Result<(), Broken> {
+        let now_ms = self.now_ms();
+        let copies = &self.amqp.copies;
+        if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
+            client.connect(server)?;
+            client.consume(copies, queue, now_ms);
+        }
+        Ok(())
+    }
+
+    pub fn get(&mut self, server: &mut Server, client: u8, queue: u8) -> Result<(), Broken> {
+        if let Some(client) = self.amqp.client(client) {
+            client.connect(server)?;
+            client.get(queue);
+        }
+        Ok(())
+    }
+
+    pub fn settle(&mut self, client: u8, count: u8, how: Settling) {
+        let now_ms = self.now_ms();
+        let copies = &mut self.amqp.copies;
+        if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
+            client.settle(copies, count, how, now_ms);
+        }
+    }
+
+    pub fn pause(&mut self, client: u8, for_ms: u32) {
+        let until = self.now_ms() + i64::from(for_ms);
+        if let Some(client) = self.amqp.client(client) {
+            client.paused_until_ms = until;
+        }
+    }
+
+    pub fn cancel(&mut self, client: u8) {
+        if let Some(client) = self.amqp.client(client) {
+            client.cancel();
+        }
+    }
+
+    pub fn close_channel(&mut self, client: u8) {
+        let now_ms = self.now_ms();
+        let copies = &mut self.amqp.copies;
+        if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
+            let method = channel::Close {
+                reply_code: 200,
+                ..channel::Close::default()
+            };
+            client.close(copies, method, now_ms);
+        }
+    }
+
+    pub fn close_connection(&mut self, client: u8) {
+        let now_ms = self.now_ms();
+        let copies = &mut self.amqp.copies;
+        if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
+            let method = connection::Close {
+                reply_code: 200,
+                ..connection::Close::default()
+            };
+            client.close(copies, method, now_ms);
+        }
+    }
+
+    /// The connection ends without a word.
+    pub fn cut(&mut self, client: u8) {
+        let now_ms = self.now_ms();
+        let copies = &mut self.amqp.copies;
+        if let Some(client) = self.amqp.clients.get_mut(usize::from(client)) {
+            client.lose(copies, now_ms);
+        }
+    }
+}
+
+/// A message to one of the queues, or to the exchange.
+fn publish_method(target: u8) -> basic::Publish {
+    match QUEUES.get(usize::from(target)) {
+        Some(name) if target == LATE => basic::Publish {
+            exchange: "later".into(),
+            routing_key: (*name).into(),
+            ..basic::Publish::default()
+        },
+        Some(name) => basic::Publish {
+            routing_key: (*name).into(),
+            ..basic::Publish::default()
+        },
+        None => basic::Publish {
+            exchange: "fan".into(),
+            ..basic::Publish::default()
+        },
+    }
+}

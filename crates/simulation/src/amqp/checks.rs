@@ -1,0 +1,163 @@
+//! What is in the queues, against what clients know.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use stafett_broker::Namespace;
+
+use super::QUEUES;
+use super::copies::Place;
+use crate::server::{Server, pumped};
+use crate::world::{Broken, Death, Finding, World};
+
+/// What goes on between queues is over after this, in milliseconds.
+const QUIET_MS: u32 = 10_000;
+
+impl World {
+    /// After a start: every message is in one place, and nothing is in flight.
+    pub async fn check_queues(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
+        if let Some(death) = died {
+            let now_ms = self.now_ms();
+            self.amqp.copies.on_death(death, now_ms);
+        }
+        // On a full disk, dead letters wait, and are not among what can be looked at.
+        while self.may_refuse {
+            self.rest(server, 100).await?;
+        }
+        let found = self.look_until_good(server).await?;
+        self.amqp.copies.resolve(&found);
+        for copy in self.amqp.copies.all.values() {
+            if !copy.holders.is_empty() {
+                return Err(Finding("a copy is held by nobody".to_owned()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// While it runs: in flight is what living clients hold, and nothing is missing.
+    pub async fn check_flights(&mut self, server: &mut Server) -> Result<(), Broken> {
+        self.pump_every = 1;
+        for left in (0..QUIET_MS).rev() {
+            self.tick(server).await?;
+            let is_waiting = self.amqp.clients.iter().any(super::client::Client::is_waiting);
+            let counts = counts(server);
+            let held = self.held();
+            let is_good = !is_waiting
+                && counts
+                    .iter()
+                    .map(|(_, in_flight)| *in_flight)
+                    .eq(held.iter().copied());
+            if is_good && self.check_total(&counts).is_ok() {
+                self.trace.note(|| format!("queues hold {counts:?}"));
+                return Ok(());
+            }
+            if left == 0 {
+                self.check_total(&counts)?;
+                if self.has_failed() {
+                    // On a broken disk publishers wait for ever.
+                    return Ok(());
+                }
+                return Err(Finding(format!(
+                    "queues have {counts:?} ready and in flight, and clients hold {held:?}; {is_waiting}"
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// How many messages of each queue clients hold.
+    fn held(&self) -> Vec<u64> {
+        let mut held = vec![0; QUEUES.len()];
+        for client in &self.amqp.clients {
+            for (_, queue) in client.held(&self.amqp.copies) {
+                if let Some(count) = held.get_mut(usize::from(queue)) {
+                    *count += 1;
+                }
+            }
+        }
+        held
+    }
+
+    /// As many messages are in all queues together as clients know of.
+    fn check_total(&self, counts: &[(u64, u64)]) -> Result<(), Finding> {
+        let total: u64 = counts.iter().map(|(ready, in_flight)| ready + in_flight).sum();
+        let (least, most) = self.amqp.copies.bounds();
+        if (least..=most).contains(&total) {
+            Ok(())
+        } else {
+            Err(Finding(format!(
+                "queues hold {total} messages {counts:?}; clients know of {least} to {most}"
+            )))
+        }
+    }
+
+    /// Looks at all queues until what is there is as it has to be, or it is clear that it will not be.
+    async fn look_until_good(
+        &mut self,
+        server: &mut Server,
+    ) -> Result<BTreeMap<(usize, Place), u32>, Broken> {
+        for left in (0..QUIET_MS / 100).rev() {
+            self.rest(server, 100).await?;
+            let found = self.look_at_queues(server).await?;
+            match self.amqp.copies.check(&found) {
+                Ok(()) => return Ok(found),
+                Err(Finding(what)) if left == 0 => {
+                    let counts = counts(server);
+                    return Err(
+                        Finding(format!("{what}; queues have {counts:?} ready and in flight")).into(),
+                    );
+                }
+                Err(_) => {}
+            }
+        }
+        Err(Finding("it was not looked at".to_owned()).into())
+    }
+
+    async fn look_at_queues(&mut self, server: &mut Server) -> Result<BTreeMap<(usize, Place), u32>, Broken> {
+        let mut found: BTreeMap<(usize, Place), u32> = BTreeMap::new();
+        for queue in (0..).take(QUEUES.len()) {
+            for number in self.look_at_queue(server, queue).await? {
+                *found.entry((number, Place(queue))).or_default() += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The messages that wait in a queue.
+    pub(super) async fn look_at_queue(
+        &mut self,
+        server: &mut Server,
+        queue: u8,
+    ) -> Result<Vec<usize>, Broken> {
+        let name = QUEUES.get(usize::from(queue)).copied().unwrap_or_default();
+        let Some(queue) = server.broker.queues().get(&Namespace::default(), name) else {
+            return Err(Finding(format!("queue {name} is gone")).into());
+        };
+        let mut numbers = Vec::new();
+        let look = queue.peek(|_, message| {
+            numbers.push(crate::kafka::id_of(message.value()));
+            ControlFlow::Continue(())
+        });
+        if let Err(failed) = pumped(&server.journal, look).await {
+            self.tick(server).await?;
+            return Err(Finding(failed.0).into());
+        }
+        let numbers: Option<Vec<_>> = numbers.into_iter().map(|id| Some(id?.0)).collect();
+        numbers.ok_or_else(|| Finding(format!("{name} holds a foreign message")).into())
+    }
+}
+
+/// What waits and what is in flight in each queue.
+fn counts(server: &Server) -> Vec<(u64, u64)> {
+    let queues = server.broker.queues();
+    QUEUES
+        .iter()
+        .map(|name| {
+            let counts = queues
+                .get(&Namespace::default(), name)
+                .map(|queue| queue.counts());
+            counts.map_or((0, 0), |counts| (counts.ready, counts.in_flight as u64))
+        })
+        .collect()
+}

@@ -1,0 +1,562 @@
+//! A client: a connection with one channel, on which it publishes with confirms and consumes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use stafett_amqp_wire::methods::{
+    Basic, Channel, Confirm, Connection, Exchange, Queue, basic, channel, confirm, connection,
+};
+use stafett_amqp_wire::{Method, PropertiesBuilder, TableBuilder, Value, frame};
+
+use super::copies::{Copies, CopyId, Made};
+use super::wire::{FRAME_BYTES_MAX, Incoming, encode, encode_content};
+use super::{LATE, Patience, QUEUES, publish_method};
+use crate::server::Server;
+use crate::steps::{Message, Settling};
+use crate::wire::Socket;
+use crate::world::Finding;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    number: u8,
+    vhost: &'static str,
+    connection: Option<Socket>,
+    incoming: Incoming,
+    is_open: bool,
+    /// What waits until the channel is open.
+    later: Vec<u8>,
+    /// It has asked for the end; nothing more is sent, and what comes is not looked at.
+    is_closing: bool,
+    /// Messages that are not confirmed, by their numbers on the channel.
+    unconfirmed: BTreeMap<u64, usize>,
+    published: u64,
+    /// The number of its connection among those that publish.
+    pub(super) stream: u64,
+    /// By their tags.
+    consumers: BTreeMap<String, Consumer>,
+    /// Consumers that are not confirmed.
+    asked: u32,
+    consumed: u32,
+    gets: VecDeque<u8>,
+    /// What it has got and not settled, by tag, and the queue that it is from.
+    held: BTreeMap<u64, Held>,
+    settled: Vec<CopyId>,
+    pub(super) declared: usize,
+    /// It reads nothing before.
+    pub(super) paused_until_ms: i64,
+}
+
+/// A message that was not settled.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    id: CopyId,
+    from: Made,
+}
+
+/// A consumer, and what it got as first deliveries.
+#[derive(Debug)]
+struct Consumer {
+    from: Made,
+    /// How many consumers of its queue had ended when it began, if that is long ago.
+    ends: Option<u32>,
+    began_ms: i64,
+    /// The last message of each publisher and priority.
+    last: BTreeMap<(u64, u8), usize>,
+}
+
+impl Consumer {
+    fn new(copies: &Copies, queue: u8, now_ms: i64) -> Self {
+        Self {
+            from: copies.now(queue),
+            ends: copies.ends_before(queue, now_ms),
+            began_ms: now_ms,
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// First deliveries of a publisher come in order, as long as no other consumer gives anything back.
+    fn on_first(&mut self, copies: &Copies, number: usize) -> Result<(), Finding> {
+        let queue = self.from.queue;
+        let is_alone = copies.is_now(self.from) && self.ends == Some(copies.ends(queue));
+        let Some(stream) = copies.stream(number, queue).filter(|_| is_alone) else {
+            return Ok(());
+        };
+        match self.last.insert(stream, number) {
+            Some(before) if before > number && !copies.was_full_since(self.began_ms) => {
+                Err(Finding(format!(
+                    "message {number} was published before {before} and comes behind it from queue {queue}"
+                )))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+const PREFETCH: [u16; 4] = [0, 1, 7, 100];
+
+impl Client {
+    pub(super) fn new(number: u8) -> Self {
+        Self::new_in(number, "/")
+    }
+
+    /// A client of another namespace.
+    pub(super) fn new_in(number: u8, vhost: &'static str) -> Self {
+        Self {
+            number,
+            vhost,
+            connection: None,
+            incoming: Incoming::default(),
+            is_open: false,
+            later: Vec::new(),
+            is_closing: false,
+            unconfirmed: BTreeMap::new(),
+            published: 0,
+            stream: 0,
+            consumers: BTreeMap::new(),
+            asked: 0,
+            consumed: 0,
+            gets: VecDeque::new(),
+            held: BTreeMap::new(),
+            settled: Vec::new(),
+            declared: 0,
+            paused_until_ms: 0,
+        }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// The messages that it holds, and the queue of each, as far as that was not deleted.
+    pub(super) fn held(&self, copies: &Copies) -> impl Iterator<Item = (CopyId, u8)> {
+        let held = self.held.values().filter(|held| copies.is_now(held.from));
+        held.map(|held| (held.id, held.from.queue))
+    }
+
+    pub(super) fn consumes(&self, queue: u8) -> bool {
+        self.consumers
+            .values()
+            .any(|consumer| consumer.from.queue == queue)
+    }
+
+    /// Whether something is owed to it.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_closing
+            || self.asked > 0
+            || !self.unconfirmed.is_empty()
+            || !self.gets.is_empty()
+            || !self.later.is_empty()
+    }
+
+    /// Makes a connection if there is none; true if nothing was published on it.
+    pub(super) fn connect(&mut self, server: &mut Server) -> Result<bool, Finding> {
+        if self.connection.is_none() {
+            let mut socket = server
+                .connect_amqp()
+                .map_err(|error| Finding(error.to_string()))?;
+            socket.send(&frame::PROTOCOL_HEADER);
+            self.connection = Some(socket);
+        }
+        Ok(self.stream == 0)
+    }
+
+    /// The connection is gone.
+    pub(super) fn lose(&mut self, copies: &mut Copies, now_ms: i64) {
+        self.give_all_back(copies, now_ms);
+        copies.doubt(&self.settled, now_ms);
+        *self = Self::new_in(self.number, self.vhost);
+    }
+
+    fn send_bytes(&mut self, bytes: &[u8]) {
+        if self.is_closing {
+            return;
+        }
+        match &mut self.connection {
+            Some(socket) if self.is_open => socket.send(bytes),
+            _ => self.later.extend_from_slice(bytes),
+        }
+    }
+
+    pub(super) fn send(&mut self, method: impl Into<Method>) {
+        self.send_bytes(&encode(1, &method.into()));
+    }
+
+    pub(super) fn publish(&mut self, number: usize, target: u8, message: Message) {
+        if self.is_closing {
+            return;
+        }
+        let Patience { ttl_ms, delay_ms } = message.patience;
+        let delay = TableBuilder::new().with("x-delay", Value::I64(delay_ms.into()));
+        let properties = PropertiesBuilder {
+            expiration: ttl_ms.map(|ttl| ttl.to_string().into()),
+            headers: (target == LATE).then(|| delay.finish()),
+            delivery_mode: Some(if message.is_persistent { 2 } else { 1 }),
+            priority: Some(message.priority),
+            ..PropertiesBuilder::default()
+        };
+        let padding = "x".repeat(message.bytes as usize);
+        let body = format!("{number}:0:{padding}");
+        let bytes = encode_content(
+            &publish_method(target).into(),
+            properties.finish(),
+            body.as_bytes(),
+        );
+        self.send_bytes(&bytes);
+        self.published += 1;
+        self.unconfirmed.insert(self.published, number);
+    }
+
+    pub(super) fn consume(&mut self, copies: &Copies, queue: u8, now_ms: i64) {
+        let Some(name) = QUEUES.get(usize::from(queue)).filter(|_| !self.is_closing) else {
+            return;
+        };
+        self.consumed += 1;
+        let tag = format!("c{}", self.consumed);
+        self.asked += 1;
+        self.consumers
+            .insert(tag.clone(), Consumer::new(copies, queue, now_ms));
+        self.send(basic::Consume {
+            queue: (*name).into(),
+            consumer_tag: tag.into(),
+            ..basic::Consume::default()
+        });
+    }
+
+    pub(super) fn get(&mut self, queue: u8) {
+        let Some(name) = QUEUES.get(usize::from(queue)).filter(|_| !self.is_closing) else {
+            return;
+        };
+        self.gets.push_back(queue);
+        self.send(basic::Get {
+            queue: (*name).into(),
+            ..basic::Get::default()
+        });
+    }
+
+    pub(super) fn cancel(&mut self) {
+        // What was on its way to it still comes.
+        let first = self.consumers.keys().next().cloned();
+        if let Some(tag) = first.filter(|_| self.is_open) {
+            self.send(basic::Cancel {
+                consumer_tag: tag.into(),
+                no_wait: false,
+            });
+        }
+    }
+
+    pub(super) fn close(&mut self, copies: &mut Copies, method: impl Into<Method>, now_ms: i64) {
+        let method = method.into();
+        if self.is_open && !self.is_closing {
+            let channel = u16::from(!matches!(method, Method::Connection(_)));
+            let bytes = encode(channel, &method);
+            self.send_bytes(&bytes);
+            self.is_closing = true;
+            // It is not interested any more.
+            self.give_all_back(copies, now_ms);
+        }
+    }
+
+    fn give_all_back(&mut self, copies: &mut Copies, now_ms: i64) {
+        for held in std::mem::take(&mut self.held).values() {
+            if copies.is_now(held.from) {
+                copies.give_back(held.id, self.number);
+            }
+        }
+        let consumed = self.consumers.values().map(|consumer| consumer.from.queue);
+        for queue in consumed.chain(self.gets.iter().copied()) {
+            copies.on_consumer_end(queue, now_ms);
+        }
+    }
+
+    pub(super) fn settle(&mut self, copies: &mut Copies, count: u8, how: Settling, now_ms: i64) {
+        if self.is_closing {
+            return;
+        }
+        let some: Vec<_> = self
+            .held
+            .iter()
+            .take(count.into())
+            .map(|(tag, held)| (*tag, *held))
+            .collect();
+        let Some((last, _)) = some.last().copied() else {
+            return;
+        };
+        if how == Settling::AckAll {
+            self.send(basic::Ack {
+                delivery_tag: last,
+                multiple: true,
+            });
+        }
+        for (delivery_tag, Held { id, from }) in some {
+            self.held.remove(&delivery_tag);
+            let dies = super::DYING.contains(&from.queue);
+            match how {
+                Settling::AckAll => {}
+                Settling::Ack => self.send(basic::Ack {
+                    delivery_tag,
+                    multiple: false,
+                }),
+                Settling::Requeue => self.send(basic::Nack {
+                    delivery_tag,
+                    multiple: false,
+                    requeue: true,
+                }),
+                Settling::Reject => self.send(basic::Reject {
+                    delivery_tag,
+                    requeue: false,
+                }),
+            }
+            match how {
+                // It went with its queue.
+                _ if !copies.is_now(from) => {}
+                Settling::Requeue => copies.give_back(id, self.number),
+                // It goes to the dead letters.
+                Settling::Reject if dies => copies.give_back(id, self.number),
+                Settling::Ack | Settling::AckAll | Settling::Reject => {
+                    copies.settle(id, now_ms, self.published > 0);
+                    self.settled.push(id);
+                }
+            }
+        }
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        copies: &mut Copies,
+        may_refuse: bool,
+        now_ms: i64,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Finding> {
+        if now_ms < self.paused_until_ms && self.is_open {
+            return Ok(());
+        }
+        loop {
+            let Some(socket) = &mut self.connection else {
+                return Ok(());
+            };
+            socket.turn();
+            let is_over = !socket.is_open;
+            match self.incoming.next(&mut socket.input)? {
+                Some((method, body)) => {
+                    self.on_method(method, &body, copies, (may_refuse, now_ms), notes)?;
+                    if self.is_closing && self.connection.is_none() {
+                        self.lose(copies, now_ms);
+                    }
+                }
+                None if is_over => {
+                    notes.push(format!("client {} was cut off", self.number));
+                    self.lose(copies, now_ms);
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "a client ignores what it does not wait for"
+    )]
+    fn on_method(
+        &mut self,
+        method: Method,
+        body: &Bytes,
+        copies: &mut Copies,
+        (may_refuse, now_ms): (bool, i64),
+        notes: &mut Vec<String>,
+    ) -> Result<(), Finding> {
+        match method {
+            Method::Connection(Connection::Start(_)) => self.answer_start(),
+            Method::Connection(Connection::Tune(_)) => self.answer_tune(),
+            Method::Connection(Connection::CloseOk(_)) => self.connection = None,
+            Method::Channel(Channel::CloseOk(_)) => self.begin_again(copies, now_ms),
+            Method::Basic(Basic::CancelOk(cancelled)) => {
+                if let Some(consumer) = self.consumers.remove(&*cancelled.consumer_tag) {
+                    copies.on_consumer_end(consumer.from.queue, now_ms);
+                }
+            }
+            Method::Basic(Basic::ConsumeOk(_)) => self.asked = self.asked.saturating_sub(1),
+            Method::Confirm(Confirm::SelectOk(_)) => {
+                self.is_open = true;
+                let later = std::mem::take(&mut self.later);
+                self.send_bytes(&later);
+            }
+            Method::Queue(
+                Queue::DeclareOk(_) | Queue::BindOk(_) | Queue::PurgeOk(_) | Queue::DeleteOk(_),
+            )
+            | Method::Exchange(Exchange::DeclareOk(_)) => {
+                self.declared += 1;
+            }
+            Method::Connection(Connection::Close(close)) => {
+                notes.push(format!(
+                    "client {} is told to go: {}",
+                    self.number, close.reply_text
+                ));
+                // The disk is full: there may be no space for a namespace either.
+                let is_refused = [530, 541].contains(&close.reply_code) && may_refuse;
+                if close.reply_code != 320 && !is_refused {
+                    return Err(Finding(format!("the connection was closed: {close:?}")));
+                }
+                self.is_closing = true;
+                self.give_all_back(copies, now_ms);
+                if let Some(socket) = &mut self.connection {
+                    socket.send(&encode(0, &connection::CloseOk {}.into()));
+                }
+            }
+            Method::Channel(Channel::Close(close)) => {
+                return Err(Finding(format!("the channel was closed: {close:?}")));
+            }
+            Method::Basic(basic) => self.on_basic(basic, body, copies, (may_refuse, now_ms), notes)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "a client ignores what it does not wait for"
+    )]
+    fn on_basic(
+        &mut self,
+        method: Basic,
+        body: &Bytes,
+        copies: &mut Copies,
+        (may_refuse, now_ms): (bool, i64),
+        notes: &mut Vec<String>,
+    ) -> Result<(), Finding> {
+        match method {
+            Basic::Ack(ack) => {
+                for number in self.confirmed(ack.delivery_tag, ack.multiple) {
+                    notes.push(format!("message {number} is confirmed"));
+                    copies.confirm(number)?;
+                }
+            }
+            Basic::Nack(nack) => {
+                for number in self.confirmed(nack.delivery_tag, nack.multiple) {
+                    if !may_refuse {
+                        return Err(Finding(format!("message {number} was refused")));
+                    }
+                    notes.push(format!("message {number} is refused"));
+                    // A journal that failed cannot tell.
+                }
+            }
+            Basic::Deliver(deliver) if !self.is_closing => {
+                let consumer = self.consumers.get(&*deliver.consumer_tag);
+                let from = consumer.map(|consumer| consumer.from);
+                let from = from.ok_or_else(|| Finding(format!("nobody consumes as {deliver:?}")))?;
+                let (tag, redelivered) = (deliver.delivery_tag, deliver.redelivered);
+                let number = self.on_message(from, (tag, redelivered), body, copies, now_ms, notes)?;
+                if let Some(consumer) = self.consumers.get_mut(&*deliver.consumer_tag)
+                    && !redelivered
+                {
+                    consumer.on_first(copies, number)?;
+                }
+            }
+            Basic::GetOk(got) if !self.is_closing => {
+                let queue = self.gets.pop_front();
+                let queue = queue.ok_or_else(|| Finding("a message that nobody asked for".to_owned()))?;
+                let from = copies.now(queue);
+                let (tag, redelivered) = (got.delivery_tag, got.redelivered);
+                self.on_message(from, (tag, redelivered), body, copies, now_ms, notes)?;
+            }
+            Basic::GetEmpty(_) => drop(self.gets.pop_front()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes in a message; its number.
+    fn on_message(
+        &mut self,
+        from: Made,
+        (tag, redelivered): (u64, bool),
+        body: &Bytes,
+        copies: &mut Copies,
+        now_ms: i64,
+        notes: &mut Vec<String>,
+    ) -> Result<usize, Finding> {
+        let (number, _) =
+            crate::kafka::id_of(body).ok_or_else(|| Finding("a message that nobody sent".to_owned()))?;
+        notes.push(format!(
+            "client {} gets message {number} from {from:?}, {redelivered}",
+            self.number
+        ));
+        let id = if copies.is_now(from) {
+            copies.deliver(number, from.queue, self.number, redelivered, now_ms)?
+        } else {
+            // Its queue was deleted meanwhile.
+            (number, from.queue)
+        };
+        if self.held.insert(tag, Held { id, from }).is_some() {
+            return Err(Finding(format!("tag {tag} was used twice")));
+        }
+        Ok(number)
+    }
+
+    /// What a confirmation is for.
+    fn confirmed(&mut self, tag: u64, multiple: bool) -> Vec<usize> {
+        if !multiple {
+            return self.unconfirmed.remove(&tag).into_iter().collect();
+        }
+        let rest = self.unconfirmed.split_off(&(tag + 1));
+        std::mem::replace(&mut self.unconfirmed, rest)
+            .into_values()
+            .collect()
+    }
+
+    /// Its channel was closed; it opens another.
+    fn begin_again(&mut self, copies: &mut Copies, now_ms: i64) {
+        self.give_all_back(copies, now_ms);
+        let fresh = Self {
+            connection: self.connection.take(),
+            incoming: std::mem::take(&mut self.incoming),
+            settled: std::mem::take(&mut self.settled),
+            ..Self::new_in(self.number, self.vhost)
+        };
+        *self = fresh;
+        self.open_channel();
+    }
+
+    fn open_channel(&mut self) {
+        let qos = basic::Qos {
+            prefetch_count: PREFETCH
+                .get(usize::from(self.number) % PREFETCH.len())
+                .copied()
+                .unwrap_or_default(),
+            ..basic::Qos::default()
+        };
+        if let Some(socket) = &mut self.connection {
+            socket.send(&encode(1, &channel::Open::default().into()));
+            socket.send(&encode(1, &qos.into()));
+            socket.send(&encode(1, &confirm::Select::default().into()));
+        }
+    }
+
+    fn answer_start(&mut self) {
+        let start = connection::StartOk {
+            client_properties: TableBuilder::new().finish(),
+            mechanism: "PLAIN".into(),
+            response: Bytes::from_static(b"\0guest\0guest"),
+            locale: "en_US".into(),
+        };
+        if let Some(socket) = &mut self.connection {
+            socket.send(&encode(0, &start.into()));
+        }
+    }
+
+    fn answer_tune(&mut self) {
+        let tune = connection::TuneOk {
+            channel_max: 10,
+            frame_max: FRAME_BYTES_MAX,
+            heartbeat: 0,
+        };
+        let open = connection::Open {
+            virtual_host: self.vhost.into(),
+            ..connection::Open::default()
+        };
+        if let Some(socket) = &mut self.connection {
+            socket.send(&encode(0, &tune.into()));
+            socket.send(&encode(0, &open.into()));
+        }
+        self.open_channel();
+    }
+}

@@ -1,0 +1,319 @@
+//! Clients of Kafka's protocol: producers that number their batches and send them again, plain ones, and a
+//! reader.
+
+mod commits;
+pub mod connection;
+mod groups;
+mod left;
+mod producer;
+mod reading;
+
+pub use self::groups::GroupStep;
+pub(crate) use self::reading::id_of;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use stafett_kafka_wire::Uuid;
+use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
+use stafett_kafka_wire::messages::delete_topics::DeleteTopicState;
+use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
+use stafett_kafka_wire::messages::{CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest};
+use stafett_model::Durability;
+
+use self::commits::Commits;
+use self::connection::Connection;
+use self::groups::Member;
+pub use self::producer::Producer;
+use crate::ledger::{Ledger, LogKey};
+use crate::server::Server;
+use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
+use crate::world::{Broken, Finding, World};
+
+/// Everything on Kafka's side of a run.
+#[derive(Debug)]
+pub struct Kafka {
+    pub topics: Vec<Topic>,
+    pub producers: Vec<Producer>,
+    /// The connection that makes topics and reads them.
+    admin: Option<Connection>,
+    pub ledger: Ledger,
+    members: Vec<Member>,
+    commits: Commits,
+    groups: u64,
+}
+
+/// A topic by its name.
+#[derive(Debug)]
+pub struct Topic {
+    number: u8,
+    pub level: Durability,
+    pub incarnation: u32,
+    known: Known,
+    /// Ids that were deleted, and must not come again.
+    gone: Vec<Uuid>,
+}
+
+/// What is known of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Missing,
+    /// Its creation was not answered.
+    Creating,
+    There(Uuid),
+    /// Its deletion was not answered.
+    Deleting(Uuid),
+}
+
+/// Topics keep records for as long.
+pub const KEPT: Duration = Duration::from_hours(7 * 24);
+
+const LEVELS: [&str; 4] = ["sync", "os", "interval:10,50", "memory"];
+
+impl Kafka {
+    pub fn new() -> Self {
+        let topic = |number: u8| Topic {
+            number,
+            level: LEVELS
+                .get(usize::from(number) % LEVELS.len())
+                .and_then(|level| level.parse().ok())
+                .unwrap_or_default(),
+            incarnation: 0,
+            known: Known::Missing,
+            gone: Vec::new(),
+        };
+        Self {
+            topics: (0..TOPICS).map(topic).collect(),
+            producers: (0..PRODUCERS).map(Producer::new).collect(),
+            admin: None,
+            ledger: Ledger::default(),
+            members: groups::members(),
+            commits: Commits::default(),
+            groups: 0,
+        }
+    }
+
+    /// A new group of batches that keep their order.
+    fn new_group(&mut self) -> u64 {
+        self.groups += 1;
+        self.groups
+    }
+
+    pub fn topic(&self, number: u8) -> Option<&Topic> {
+        self.topics.get(usize::from(number))
+    }
+
+    /// The log that a partition of a topic is now.
+    pub fn log(&self, topic: u8, partition: u8) -> Option<LogKey> {
+        let topic = self.topic(topic)?;
+        Some(LogKey {
+            topic: topic.number,
+            incarnation: topic.incarnation,
+            partition,
+        })
+    }
+
+    /// Takes in what the broker answered.
+    pub fn turn(&mut self, may_refuse: bool, now_ms: i64) -> Result<Vec<String>, Finding> {
+        let mut notes = Vec::new();
+        for producer in &mut self.producers {
+            producer.turn(&mut self.ledger, may_refuse, &mut notes)?;
+        }
+        for member in &mut self.members {
+            member.turn(&mut self.commits, may_refuse, now_ms, &mut notes)?;
+        }
+        if let Some(admin) = &mut self.admin {
+            admin.turn();
+        }
+        Ok(notes)
+    }
+
+    /// The program ended: no connection is left.
+    pub fn on_end(&mut self) {
+        self.admin = None;
+        self.members.iter_mut().for_each(Member::on_end);
+        for producer in &mut self.producers {
+            producer.leave(&mut self.ledger);
+        }
+    }
+
+    /// Topics are new: nothing that was sent before is sent again.
+    pub fn begin_anew(&mut self) {
+        self.producers.iter_mut().for_each(Producer::forget_all);
+    }
+
+    /// What was not there after a start, and is sent by nobody again, will never be.
+    pub fn forget_lost(&mut self) {
+        let again: Vec<&VecDeque<usize>> = self.producers.iter().map(|it| &it.again).collect();
+        for number in 0..self.ledger.batches.len() {
+            if !again.iter().any(|again| again.contains(&number)) {
+                self.ledger.give_up(number);
+            }
+        }
+    }
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Topic {
+    pub fn name(&self) -> String {
+        format!("t{}", self.number)
+    }
+
+    pub fn is_there(&self) -> bool {
+        matches!(self.known, Known::There(_))
+    }
+}
+
+fn config(name: &'static str, value: String) -> CreatableTopicConfig {
+    CreatableTopicConfig {
+        name: name.into(),
+        value: Some(value.into()),
+    }
+}
+
+impl World {
+    /// Finds out what became of changes that were not answered, and makes the topics that are missing.
+    pub async fn settle_topics(&mut self, server: &mut Server) -> Result<(), Broken> {
+        for number in 0..TOPICS {
+            self.look_at_topic(server, number).await?;
+            let known = self.kafka.topic(number).map(|topic| topic.known);
+            if known == Some(Known::Missing) {
+                self.create_topic(server, number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at_topic(&mut self, server: &mut Server, number: u8) -> Result<(), Broken> {
+        let Some(name) = self.kafka.topic(number).map(Topic::name) else {
+            return Ok(());
+        };
+        let asked = MetadataRequestTopic {
+            name: Some(name.clone().into()),
+            ..MetadataRequestTopic::default()
+        };
+        let request = MetadataRequest {
+            topics: Some(vec![asked]),
+            allow_auto_topic_creation: false,
+            ..MetadataRequest::default()
+        };
+        let answer = self.ask(server, 12, &request).await?;
+        let seen = answer.topics.first().filter(|topic| topic.error_code == 0);
+        let seen = seen.map(|topic| topic.topic_id);
+        let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        topic.known = match (topic.known, seen) {
+            (Known::Missing | Known::Creating, None) => Known::Missing,
+            (Known::Creating, Some(id)) if !topic.gone.contains(&id) => Known::There(id),
+            (Known::There(id), Some(seen)) if id == seen => Known::There(id),
+            (Known::Deleting(id), Some(seen)) if id == seen => Known::There(id),
+            (Known::Deleting(id), None) => {
+                topic.gone.push(id);
+                topic.incarnation += 1;
+                Known::Missing
+            }
+            (known, seen) => {
+                return Err(Finding(format!("topic {name} is {known:?}, and seen is {seen:?}")).into());
+            }
+        };
+        Ok(())
+    }
+
+    async fn create_topic(&mut self, server: &mut Server, number: u8) -> Result<(), Broken> {
+        let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        topic.known = Known::Creating;
+        let new = CreatableTopic {
+            name: topic.name().into(),
+            num_partitions: PARTITIONS.into(),
+            replication_factor: -1,
+            configs: vec![
+                config("stafett.durability", topic.level.to_string()),
+                config("retention.ms", KEPT.as_millis().to_string()),
+            ],
+            ..CreatableTopic::default()
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![new],
+            timeout_ms: 60_000,
+            ..CreateTopicsRequest::default()
+        };
+        let answer = self.ask(server, 7, &request).await?;
+        let Some((made, topic)) = answer
+            .topics
+            .first()
+            .zip(self.kafka.topics.get_mut(usize::from(number)))
+        else {
+            return Ok(());
+        };
+        match made.error_code {
+            0 if topic.gone.contains(&made.topic_id) => {
+                return Err(Finding(format!("the id of a deleted topic came again: {made:?}")).into());
+            }
+            0 => topic.known = Known::There(made.topic_id),
+            _ if self.may_refuse => topic.known = Known::Missing,
+            _ => return Err(Finding(format!("a topic was not created: {made:?}")).into()),
+        }
+        Ok(())
+    }
+
+    /// Deletes a topic and makes it anew.
+    pub async fn recreate_topic(&mut self, server: &mut Server, number: u8) -> Result<(), Broken> {
+        let is_used = self
+            .kafka
+            .producers
+            .iter()
+            .any(|producer| producer.is_waiting_for(number, &self.kafka.ledger))
+            || self
+                .kafka
+                .members
+                .iter()
+                .any(|member| member.is_waiting_for(number));
+        let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        let Known::There(id) = topic.known else {
+            return Ok(());
+        };
+        if is_used {
+            // Nobody could say which of the two a batch went to.
+            return Ok(());
+        }
+        topic.known = Known::Deleting(id);
+        let request = DeleteTopicsRequest {
+            topics: vec![DeleteTopicState {
+                name: Some(topic.name().into()),
+                ..DeleteTopicState::default()
+            }],
+            timeout_ms: 60_000,
+            ..DeleteTopicsRequest::default()
+        };
+        let answer = self.ask(server, 6, &request).await?;
+        let code = answer.responses.first().map(|topic| topic.error_code);
+        match code {
+            Some(0) => {}
+            _ if self.may_refuse => {}
+            _ => return Err(Finding(format!("a topic was not deleted: {answer:?}")).into()),
+        }
+        self.look_at_topic(server, number).await?;
+        let topic = self.kafka.topic(number);
+        if code == Some(0) && topic.is_some_and(Topic::is_there) {
+            return Err(Finding(format!("topic {number} is deleted and there")).into());
+        }
+        if topic.is_some_and(|topic| topic.known == Known::Missing) {
+            self.kafka
+                .producers
+                .iter_mut()
+                .for_each(|producer| producer.forget_topic(number));
+            self.create_topic(server, number).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! A producer: what it sent, what it was told, what it sends again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
+use stafett_kafka_wire::messages::{InitProducerIdRequest, ProduceRequest};
+use stafett_model::{BatchBuilder, Codec, ProducerId, Record};
+
+use super::connection::Connection;
+use crate::host;
+use crate::ledger::{Batch, Ledger, LogKey, State};
+use crate::server::Server;
+use crate::steps::Age;
+use crate::trace::Trace;
+use crate::world::{Broken, Finding, World};
+
+mod repeat;
+
+/// A broker remembers as many of a producer's last batches.
+const IN_FLIGHT_MAX: usize = 5;
+
+#[derive(Debug)]
+pub struct Producer {
+    pub number: u8,
+    /// It numbers its batches, so that it can send them again.
+    is_idempotent: bool,
+    connection: Option<Connection>,
+    id: Option<i64>,
+    group: u64,
+    next: BTreeMap<LogKey, i32>,
+    /// What it keeps of a batch until it is answered.
+    kept: BTreeMap<usize, Kept>,
+    waiting: VecDeque<Waiting>,
+    /// Its last batches that were acknowledged, as it sent them.
+    done: VecDeque<repeat::Done>,
+    /// Batches without an answer whose connection is gone.
+    pub again: VecDeque<usize>,
+    /// Something of it is lost, or was refused: what comes behind may be out of sequence.
+    is_disturbed: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    bytes: Bytes,
+    id: Option<i64>,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Id,
+    Batch(usize),
+}
+
+/// Kafka's codes.
+mod code {
+    pub(super) const TOO_LARGE: i16 = 10;
+    pub(super) const OUT_OF_ORDER: i16 = 45;
+    pub(super) const STORAGE: i16 = 56;
+}
+
+impl Producer {
+    pub fn new(number: u8) -> Self {
+        Self {
+            number,
+            is_idempotent: number.is_multiple_of(2),
+            connection: None,
+            id: None,
+            group: 0,
+            next: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            done: VecDeque::new(),
+            again: VecDeque::new(),
+            is_disturbed: false,
+        }
+    }
+
+    /// Its connection ends, or has ended.
+    pub fn leave(&mut self, ledger: &mut Ledger) {
+        self.connection = None;
+        for waiting in std::mem::take(&mut self.waiting) {
+            if let Waiting::Batch(number) = waiting
+                && ledger
+                    .batches
+                    .get(number)
+                    .is_some_and(|batch| batch.state == State::Unknown)
+                && self.is_idempotent
+                && self.kept.get(&number).is_some_and(|kept| kept.id == self.id)
+            {
+                self.again.push_back(number);
+            }
+        }
+    }
+
+    pub fn is_waiting_for(&self, topic: u8, ledger: &Ledger) -> bool {
+        let waits = self.waiting.iter().filter_map(|waiting| match waiting {
+            Waiting::Batch(number) => Some(number),
+            Waiting::Id => None,
+        });
+        waits.chain(&self.again).any(|number| {
+            ledger
+                .batches
+                .get(*number)
+                .is_some_and(|batch| batch.log.topic == topic)
+        })
+    }
+
+    /// A topic was deleted: its sequences begin anew.
+    pub fn forget_topic(&mut self, topic: u8) {
+        self.next.retain(|log, _| log.topic != topic);
+        self.done.retain(|done| done.log.topic != topic);
+    }
+
+    /// Takes another id: what it sent under the one before is not sent again.
+    fn begin_anew(&mut self) {
+        self.id = None;
+        self.done.clear();
+        self.next.clear();
+        self.again.clear();
+        self.is_disturbed = false;
+    }
+
+    /// What it sent was lost: its sequence has a hole.
+    pub fn on_lost(&mut self) {
+        self.is_disturbed = true;
+    }
+
+    pub fn turn(
+        &mut self,
+        ledger: &mut Ledger,
+        may_refuse: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Finding> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(());
+        };
+        connection.turn();
+        while let Some(answer) = self.connection.as_mut().and_then(Connection::answer) {
+            self.on_answer(answer, ledger, may_refuse, notes)?;
+        }
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|connection| !connection.socket.is_open)
+        {
+            notes.push(format!("producer {} was cut off", self.number));
+            self.leave(ledger);
+        }
+        Ok(())
+    }
+
+    fn on_answer(
+        &mut self,
+        answer: Bytes,
+        ledger: &mut Ledger,
+        may_refuse: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Finding> {
+        let (Some(connection), Some(waiting)) = (&mut self.connection, self.waiting.pop_front()) else {
+            return Err(Finding("an answer that nothing was asked for".to_owned()));
+        };
+        let number = match waiting {
+            Waiting::Id => {
+                let answer = connection.read::<InitProducerIdRequest>(4, answer)?;
+                notes.push(format!("producer {} has id {answer:?}", self.number));
+                return match answer.error_code {
+                    0 => {
+                        self.id = Some(answer.producer_id);
+                        Ok(())
+                    }
+                    _ if may_refuse => Ok(()),
+                    code => Err(Finding(format!("there is no id for a producer: {code}"))),
+                };
+            }
+            Waiting::Batch(number) => number,
+        };
+        let answer = connection.read::<ProduceRequest>(9, answer)?;
+        let partition = answer
+            .responses
+            .first()
+            .and_then(|topic| topic.partition_responses.first())
+            .ok_or_else(|| Finding("an answer without partitions".to_owned()))?;
+        notes.push(format!(
+            "batch {number} is answered with {} at {}",
+            partition.error_code, partition.base_offset
+        ));
+        if partition.error_code == 0 {
+            if let Some(kept) = self.kept.remove(&number).filter(|_| self.is_idempotent) {
+                self.remember(number, kept, ledger);
+            }
+            let base = u64::try_from(partition.base_offset).unwrap_or(u64::MAX);
+            return ledger.acknowledge(number, base);
+        }
+        self.on_refusal(number, partition.error_code, ledger, may_refuse)
+    }
+
+    fn on_refusal(
+        &mut self,
+        number: usize,
+        code: i16,
+        ledger: &mut Ledger,
+        may_refuse: bool,
+    ) -> Result<(), Finding> {
+        let Some(batch) = ledger.batches.get_mut(number) else {
+            return Ok(());
+        };
+        let Some(kept) = self.kept.remove(&number) else {
+            // It was acknowledged, and sent again all the same.
+            return self.on_refused_repetition(number, code, may_refuse);
+        };
+        let kept = Some(kept);
+        let is_old = kept.as_ref().is_none_or(|kept| kept.id != self.id);
+        let is_expected = match code {
+            code::OUT_OF_ORDER => is_old || self.is_disturbed,
+            code::STORAGE => may_refuse,
+            code::TOO_LARGE => kept.is_some_and(|kept| kept.bytes.len() > 15_000),
+            _ => false,
+        };
+        if !is_expected {
+            return Err(Finding(format!(
+                "batch {number} was refused with code {code}: {batch:?}"
+            )));
+        }
+        if let State::Acknowledged { .. } = batch.state {
+            // It is there, and was seen.
+        } else if batch.sent == 1 {
+            batch.state = State::Never;
+        }
+        if self.is_idempotent && !is_old {
+            self.begin_anew();
+        }
+        Ok(())
+    }
+}
+
+impl Producer {
+    /// Its connection, made if there is none.
+    fn connect(&mut self, server: &mut Server, group: u64) -> Result<&mut Connection, Finding> {
+        match &mut self.connection {
+            Some(_) => {}
+            none => {
+                let socket = server
+                    .connect_kafka()
+                    .map_err(|error| Finding(error.to_string()))?;
+                *none = Some(Connection::new(socket));
+                if !self.is_idempotent {
+                    self.group = group;
+                }
+            }
+        }
+        self.connection
+            .as_mut()
+            .ok_or_else(|| Finding("there is no connection".to_owned()))
+    }
+
+    /// Asks for an id, if one is needed; true if that is waited for.
+    fn needs_id(&mut self, group: u64) -> bool {
+        if !self.is_idempotent || self.id.is_some() {
+            return false;
+        }
+        let is_asked = self.waiting.iter().any(|waiting| matches!(waiting, Waiting::Id));
+        if let Some(connection) = self.connection.as_mut().filter(|_| !is_asked) {
+            self.group = group;
+            let request = InitProducerIdRequest {
+                transactional_id: None,
+                producer_id: -1,
+                producer_epoch: -1,
+                transaction_timeout_ms: 1000,
+            };
+            connection.send(4, &request);
+            self.waiting.push_back(Waiting::Id);
+        }
+        true
+    }
+
+    /// Sends again what no answer came to.
+    fn send_again(&mut self, ledger: &mut Ledger, trace: &mut Trace) {
+        for again in std::mem::take(&mut self.again) {
+            let kept = self.kept.get(&again).zip(self.connection.as_mut());
+            if let (Some(batch), Some((kept, connection))) = (ledger.batches.get_mut(again), kept) {
+                batch.sent += 1;
+                connection.send(9, &request_of(batch.log, kept.bytes.clone()));
+                self.waiting.push_back(Waiting::Batch(again));
+                trace.note(|| format!("batch {again} is sent again"));
+            }
+        }
+    }
+}
+
+impl World {
+    /// Sends what has to be sent again, and a new batch.
+    pub fn produce(
+        &mut self,
+        server: &mut Server,
+        number: u8,
+        to: (u8, u8),
+        records: u16,
+        bytes: u32,
+        age: Age,
+    ) -> Result<(), Broken> {
+        let group = self.kafka.new_group();
+        let topic = self.kafka.topic(to.0).filter(|topic| topic.is_there());
+        let Some((log, level)) = self.kafka.log(to.0, to.1).zip(topic.map(|topic| topic.level)) else {
+            return Ok(());
+        };
+        let Some(producer) = self.kafka.producers.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        producer.connect(server, group)?;
+        if producer.needs_id(group) {
+            return Ok(());
+        }
+        producer.send_again(&mut self.kafka.ledger, &mut self.trace);
+        if producer.is_idempotent && producer.waiting.len() >= IN_FLIGHT_MAX {
+            return Ok(());
+        }
+        let sequence = producer
+            .is_idempotent
+            .then(|| *producer.next.entry(log).or_insert(0));
+        let batch = self.kafka.ledger.add(Batch {
+            log,
+            date_ms: date_of(age).unwrap_or_else(host::wall_ms) - 86_400_000,
+            group: producer.group,
+            records: records.into(),
+            level,
+            state: State::Unknown,
+            sent: 1,
+        });
+        let numbering = producer.id.zip(sequence);
+        let body = batch_of(batch, records, bytes, age, numbering)
+            .map_err(|error| Finding(format!("a batch cannot be built: {error}")))?;
+        producer
+            .connect(server, group)?
+            .send(9, &request_of(log, body.clone()));
+        producer.waiting.push_back(Waiting::Batch(batch));
+        if let Some(next) = producer.next.get_mut(&log) {
+            *next += i32::from(records);
+        }
+        let id = producer.id;
+        producer.kept.insert(batch, Kept { bytes: body, id });
+        self.trace
+            .note(|| format!("producer {number} sends batch {batch} of {records} to {log:?}, {numbering:?}"));
+        Ok(())
+    }
+}
+
+fn request_of(log: LogKey, records: Bytes) -> ProduceRequest {
+    ProduceRequest {
+        acks: -1,
+        timeout_ms: 1000,
+        topic_data: vec![TopicProduceData {
+            name: format!("t{}", log.topic).into(),
+            partition_data: vec![PartitionProduceData {
+                index: log.partition.into(),
+                records: Some(records),
+            }],
+            ..TopicProduceData::default()
+        }],
+        ..ProduceRequest::default()
+    }
+}
+
+/// The timestamp of records, if they have one.
+fn date_of(age: Age) -> Option<i64> {
+    match age {
+        Age::Now => Some(host::wall_ms()),
+        Age::Days(days) => Some(host::wall_ms() - i64::from(days) * 86_400_000),
+        Age::Unknown => None,
+    }
+}
+
+/// A batch whose records say which they are.
+fn batch_of(
+    number: usize,
+    records: u16,
+    bytes: u32,
+    age: Age,
+    numbering: Option<(i64, i32)>,
+) -> Result<Bytes, stafett_model::BatchError> {
+    let mut builder = BatchBuilder::new(Codec::None);
+    if let Some((id, sequence)) = numbering {
+        builder = builder.producer(ProducerId(id), 0, sequence);
+    }
+    let timestamp = date_of(age).unwrap_or(-1);
+    let padding = "x".repeat(usize::try_from(bytes / u32::from(records)).unwrap_or(0));
+    for index in 0..records {
+        let value = format!("{number}:{index}:{padding}");
+        builder.push(&Record {
+            key: None,
+            value: Some(value.as_bytes()),
+            headers: &[],
+            timestamp,
+        })?;
+    }
+    builder.finish()
+}

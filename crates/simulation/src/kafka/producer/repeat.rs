@@ -1,0 +1,99 @@
+//! Batches that were acknowledged and come again: an answer that got lost behind the broker, or a network
+//! that doubles.
+//!
+//! The last five of a producer in a log are known to the broker, whatever happened since that they survive:
+//! it answers with where they are.
+
+use super::{Kept, Producer, Waiting, code, request_of};
+use crate::ledger::{Ledger, LogKey, State};
+use crate::server::Server;
+use crate::world::{Broken, Finding, World};
+
+/// Batches that a broker remembers of a producer in a log.
+const KNOWN: usize = 5;
+
+/// A batch that was acknowledged.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) number: usize,
+    pub(super) log: LogKey,
+    kept: Kept,
+}
+
+impl Producer {
+    /// Keeps what was acknowledged.
+    pub(super) fn remember(&mut self, number: usize, kept: Kept, ledger: &Ledger) {
+        if let Some(batch) = ledger.batches.get(number) {
+            let log = batch.log;
+            self.done.push_back(Done { number, log, kept });
+        }
+        if self.done.len() > 4 * KNOWN {
+            self.done.pop_front();
+        }
+    }
+
+    /// Topics are new, and so is everything that it sends.
+    pub(crate) fn forget_all(&mut self) {
+        self.kept.clear();
+        self.begin_anew();
+    }
+
+    /// One of its last batches that the broker has to know.
+    fn repetition(&self, ledger: &Ledger, back: u8) -> Option<usize> {
+        let known = |number: usize| {
+            let batch = ledger.batches.get(number)?;
+            let is_there = matches!(batch.state, State::Acknowledged { .. });
+            // What it sent to the log since, whatever became of it.
+            let since = ledger.batches.iter().skip(number + 1);
+            let since = since.filter(|later| later.log == batch.log && later.group == batch.group);
+            (is_there && since.count() < KNOWN).then_some(number)
+        };
+        let mine = self.done.iter().rev().filter(|done| done.kept.id == self.id);
+        let candidates: Vec<_> = mine.filter_map(|done| known(done.number)).collect();
+        let index = usize::from(back).checked_rem(candidates.len())?;
+        candidates.get(index).copied()
+    }
+
+    /// What was acknowledged is refused now.
+    pub(super) fn on_refused_repetition(
+        &mut self,
+        number: usize,
+        code: i16,
+        may_refuse: bool,
+    ) -> Result<(), Finding> {
+        match code {
+            code::STORAGE if may_refuse => Ok(()),
+            // Something that it sent before was lost.
+            code::OUT_OF_ORDER if self.is_disturbed => Ok(()),
+            code => Err(Finding(format!(
+                "batch {number} was acknowledged, and is refused with code {code} when it comes again"
+            ))),
+        }
+    }
+}
+
+impl World {
+    /// Sends a batch again that was acknowledged.
+    pub fn repeat(&mut self, server: &mut Server, number: u8, back: u8) -> Result<(), Broken> {
+        let group = self.kafka.new_group();
+        let ledger = &mut self.kafka.ledger;
+        let Some(producer) = self.kafka.producers.get_mut(usize::from(number)) else {
+            return Ok(());
+        };
+        let chosen = producer.repetition(ledger, back);
+        let is_usable = !producer.is_disturbed
+            && producer.waiting.len() < super::IN_FLIGHT_MAX
+            && producer.again.is_empty();
+        let Some(batch) = chosen.filter(|_| is_usable) else {
+            return Ok(());
+        };
+        if let Some(done) = producer.done.iter().find(|done| done.number == batch) {
+            let request = request_of(done.log, done.kept.bytes.clone());
+            producer.connect(server, group)?.send(9, &request);
+            producer.waiting.push_back(Waiting::Batch(batch));
+            self.trace
+                .note(|| format!("batch {batch} was acknowledged and is sent again"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! Reads partitions from their beginning to their end, and asks as an administrator does.
+
+use stafett_journal::Journal;
+use stafett_kafka_wire::Request;
+use stafett_kafka_wire::messages::FetchRequest;
+use stafett_kafka_wire::messages::fetch::{FetchPartition, FetchTopic};
+use stafett_model::BatchHeader;
+
+use super::connection::Connection;
+use crate::ledger::{LogKey, Seen};
+use crate::server::Server;
+use crate::steps::{PARTITIONS, TOPICS};
+use crate::world::{Broken, Death, Finding, World};
+
+/// An answer does not take this long, in milliseconds.
+const PATIENCE_MS: u32 = 60_000;
+
+impl World {
+    /// Asks the broker something and waits for the answer.
+    pub async fn ask<R: Request>(
+        &mut self,
+        server: &mut Server,
+        version: i16,
+        request: &R,
+    ) -> Result<R::Response, Broken> {
+        if self
+            .kafka
+            .admin
+            .as_ref()
+            .is_none_or(|admin| !admin.socket.is_open)
+        {
+            let socket = server
+                .connect_kafka()
+                .map_err(|error| Finding(error.to_string()))?;
+            self.kafka.admin = Some(Connection::new(socket));
+        }
+        if let Some(admin) = &mut self.kafka.admin {
+            admin.send(version, request);
+        }
+        for _ in 0..PATIENCE_MS {
+            self.tick(server).await?;
+            let Some(admin) = &mut self.kafka.admin else {
+                break;
+            };
+            if let Some(answer) = admin.answer() {
+                return Ok(admin.read::<R>(version, answer)?);
+            }
+            if !admin.socket.is_open {
+                return Err(
+                    Finding(format!("{} was answered by the connection's end", R::KEY.name())).into(),
+                );
+            }
+        }
+        Err(Finding(format!("{} is not answered", R::KEY.name())).into())
+    }
+
+    /// Reads every partition and compares it with what producers know.
+    pub async fn check_logs(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
+        for topic in 0..TOPICS {
+            for partition in 0..PARTITIONS {
+                self.check_log(server, topic, partition, died).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn check_log(
+        &mut self,
+        server: &mut Server,
+        topic: u8,
+        partition: u8,
+        died: Option<Death>,
+    ) -> Result<(), Broken> {
+        let is_there = self.kafka.topic(topic).is_some_and(super::Topic::is_there);
+        let Some(log) = self.kafka.log(topic, partition).filter(|_| is_there) else {
+            return Ok(());
+        };
+        let before: Vec<_> = self
+            .kafka
+            .ledger
+            .batches
+            .iter()
+            .map(|batch| batch.state)
+            .collect();
+        let read = self.read_log(server, log).await?;
+        self.trace
+            .note(|| format!("{log:?} holds {} records", read.len()));
+        let was: Vec<_> = self
+            .kafka
+            .ledger
+            .batches
+            .iter()
+            .map(|batch| batch.state)
+            .collect();
+        self.kafka.ledger.check(log, &read, died, &before)?;
+        // A producer of which something is lost may be out of sequence from now on.
+        let batches = self.kafka.ledger.batches.iter();
+        if batches.zip(was).any(|(batch, was)| batch.state != was) {
+            self.kafka.producers.iter_mut().for_each(super::Producer::on_lost);
+        }
+        Ok(())
+    }
+
+    async fn read_log(&mut self, server: &mut Server, log: LogKey) -> Result<Vec<Seen>, Broken> {
+        let (mut read, mut at) = (Vec::new(), 0);
+        let topic = server.broker.topics().named(&format!("t{}", log.topic));
+        let id = topic.and_then(|topic| topic.log(log.partition.into()));
+        // What was freed is not there.
+        if let Some(bounds) = id.and_then(|id| server.journal.bounds(id)) {
+            at = bounds.start.0;
+        }
+        match self.read_part(server, log, &mut at, &mut read).await? {
+            0 => Ok(read),
+            code => Err(Finding(format!("{log:?} cannot be read at {at}: {code}")).into()),
+        }
+    }
+
+    /// Reads a log from an offset on, to its end or an error, and says which.
+    pub(crate) async fn read_part(
+        &mut self,
+        server: &mut Server,
+        log: LogKey,
+        at: &mut u64,
+        read: &mut Vec<Seen>,
+    ) -> Result<i16, Broken> {
+        loop {
+            let request = fetch(log, *at);
+            let answer = self.ask(server, 12, &request).await?;
+            let partition = answer
+                .responses
+                .first()
+                .and_then(|topic| topic.partitions.first())
+                .ok_or_else(|| Finding("a fetch without partitions".to_owned()))?;
+            if partition.error_code != 0 {
+                return Ok(partition.error_code);
+            }
+            let mut bytes = partition.records.clone().unwrap_or_default().into_bytes();
+            if bytes.is_empty() {
+                return Ok(0);
+            }
+            while !bytes.is_empty() {
+                let unreadable = |error| Finding(format!("{log:?} has an unreadable batch: {error}"));
+                let header = BatchHeader::verify(&bytes).map_err(unreadable)?;
+                let batch = bytes.split_to(header.bytes);
+                for record in stafett_model::records(&batch, 16 << 20).map_err(unreadable)? {
+                    let record = record.map_err(unreadable)?;
+                    let value = record.value.as_deref().unwrap_or_default();
+                    let id =
+                        id_of(value).ok_or_else(|| Finding(format!("{log:?} holds a foreign record")))?;
+                    let offset = record.offset.0;
+                    if offset < *at {
+                        continue;
+                    }
+                    read.push(Seen { offset, id });
+                    *at = offset + 1;
+                }
+            }
+        }
+    }
+}
+
+/// Which record it is, out of its value.
+pub(crate) fn id_of(value: &[u8]) -> Option<(usize, u32)> {
+    let mut parts = value.splitn(3, |byte| *byte == b':');
+    let mut part = || std::str::from_utf8(parts.next()?).ok();
+    Some((part()?.parse().ok()?, part()?.parse().ok()?))
+}
+
+fn fetch(log: LogKey, at: u64) -> FetchRequest {
+    let partition = FetchPartition {
+        partition: log.partition.into(),
+        fetch_offset: i64::try_from(at).unwrap_or(i64::MAX),
+        partition_max_bytes: 1 << 20,
+        ..FetchPartition::default()
+    };
+    FetchRequest {
+        max_bytes: 8 << 20,
+        topics: vec![FetchTopic {
+            topic: format!("t{}", log.topic).into(),
+            partitions: vec![partition],
+            ..FetchTopic::default()
+        }],
+        ..FetchRequest::default()
+    }
+}

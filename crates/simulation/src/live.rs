@@ -1,0 +1,438 @@
+//! Clients of live topics: they listen, subscribe and publish over `WebSocket`s, and remember what they were
+//! told.
+
+mod messages;
+mod web_socket;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Value, json};
+
+use self::messages::Messages;
+use self::web_socket::WebSocket;
+use crate::random::Random;
+use crate::server::Server;
+use crate::world::{Broken, Finding, World};
+
+/// Clients with subscriptions; behind them one that publishes and one that reads all.
+const CLIENTS: u8 = 3;
+const PUBLISHER: u8 = 3;
+const READER: u8 = 4;
+/// Topics; what begins with `kept/` has a log behind it.
+const TOPICS: [&str; 4] = ["free/a", "free/b", "kept/a", "kept/b"];
+const KEPT: [u8; 2] = [2, 3];
+/// The stored topic behind live ones, and the prefix of those.
+pub const LOG: (&str, &str) = ("live", "kept/");
+/// Answers and messages are there after this, in milliseconds.
+const PATIENCE_MS: u32 = 20_000;
+
+/// What a client of live topics does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveStep {
+    /// It listens, on a new connection if there is none.
+    Listen {
+        client: u8,
+    },
+    Subscribe {
+        client: u8,
+        topic: u8,
+        from_first: bool,
+    },
+    Unsubscribe {
+        client: u8,
+        topic: u8,
+    },
+    Publish {
+        topic: u8,
+        count: u8,
+    },
+    /// Its connection ends without a word.
+    Cut {
+        client: u8,
+    },
+    /// Everything that was published before has come.
+    Look,
+}
+
+impl LiveStep {
+    pub fn draw(random: &mut Random) -> Self {
+        let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
+        let (kind, client, topic) = (small(20), small(CLIENTS), small(4));
+        match kind {
+            0..=3 => Self::Listen { client },
+            4..=8 => Self::Subscribe {
+                client,
+                topic,
+                from_first: small(3) == 0,
+            },
+            9 => Self::Unsubscribe { client, topic },
+            10 => Self::Cut { client },
+            11 => Self::Look,
+            _ => Self::Publish {
+                topic,
+                count: 1 + small(10),
+            },
+        }
+    }
+}
+
+/// All clients of live topics, and what they know.
+#[derive(Debug)]
+pub struct Live {
+    clients: Vec<Client>,
+    messages: Messages,
+}
+
+/// Whether a client subscribes to a topic, as it knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    No,
+    Yes,
+    /// What it asked for was not answered.
+    Perhaps,
+}
+
+#[derive(Debug)]
+struct Client {
+    number: u8,
+    socket: Option<WebSocket>,
+    waiting: VecDeque<Asked>,
+    listens: bool,
+    subscriptions: BTreeMap<u8, Known>,
+    /// What has to come on this connection: the topic, and the message.
+    expected: BTreeSet<(u8, u64)>,
+    /// What came on it, of what has no log.
+    got: BTreeSet<u64>,
+    /// The last offset that came on it, of each topic, since it was subscribed to.
+    last: BTreeMap<u8, u64>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Listen,
+    Subscribe { topic: u8, is_on: bool },
+    Publish { topic: u8, number: u64 },
+    List,
+}
+
+impl Live {
+    pub fn new() -> Self {
+        Self {
+            clients: (0..=READER).map(Client::new).collect(),
+            messages: Messages::default(),
+        }
+    }
+
+    /// Takes in what came.
+    pub fn turn(&mut self, may_refuse: bool) -> Result<Vec<String>, Finding> {
+        let mut notes = Vec::new();
+        for client in &mut self.clients {
+            client.turn(&mut self.messages, may_refuse, &mut notes)?;
+        }
+        Ok(notes)
+    }
+
+    /// The program ended: no connection is left.
+    pub fn on_end(&mut self) {
+        self.clients.iter_mut().for_each(Client::lose);
+    }
+
+    fn client(&mut self, number: u8) -> Result<&mut Client, Finding> {
+        let client = self.clients.get_mut(usize::from(number));
+        client.ok_or_else(|| Finding("no such client".to_owned()))
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Client {
+    fn new(number: u8) -> Self {
+        Self {
+            number,
+            socket: None,
+            waiting: VecDeque::new(),
+            listens: false,
+            subscriptions: BTreeMap::new(),
+            expected: BTreeSet::new(),
+            got: BTreeSet::new(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    fn lose(&mut self) {
+        for asked in std::mem::take(&mut self.waiting) {
+            if let Asked::Subscribe { topic, .. } = asked {
+                self.subscriptions.insert(topic, Known::Perhaps);
+            }
+        }
+        *self = Self {
+            subscriptions: std::mem::take(&mut self.subscriptions),
+            ..Self::new(self.number)
+        };
+    }
+
+    fn connect(&mut self, server: &mut Server) -> Result<(), Finding> {
+        if self.socket.is_none() {
+            let socket = server
+                .connect_http()
+                .map_err(|error| Finding(error.to_string()))?;
+            self.socket = Some(WebSocket::open(socket));
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, command: &str, mut fields: Value, asked: Asked) {
+        if let Some(fields) = fields.as_object_mut() {
+            fields.insert("command".to_owned(), command.into());
+            fields.insert("client_id".to_owned(), self.number.into());
+        }
+        if let Some(socket) = &mut self.socket {
+            socket.send(fields.to_string().as_bytes());
+            self.waiting.push_back(asked);
+        }
+    }
+
+    fn listen(&mut self) {
+        self.ask("listen", json!({}), Asked::Listen);
+    }
+
+    fn subscribe(&mut self, topic: u8, is_on: bool, from: Option<&str>) {
+        let mut fields = json!({ "topic": name(topic) });
+        if let Some(from) = from {
+            fields = json!({ "topic": name(topic), "from": from });
+            // What lies there comes again.
+            self.last.remove(&topic);
+        }
+        if !is_on {
+            self.expected.retain(|(expected, _)| *expected != topic);
+        }
+        let is_so = self.knows(topic) == if is_on { Known::Yes } else { Known::No };
+        if !is_so {
+            self.subscriptions.insert(topic, Known::Perhaps);
+        }
+        let command = if is_on { "subscribe" } else { "unsubscribe" };
+        self.ask(command, fields, Asked::Subscribe { topic, is_on });
+    }
+
+    fn knows(&self, topic: u8) -> Known {
+        self.subscriptions.get(&topic).copied().unwrap_or(Known::No)
+    }
+
+    /// Whether what is published now has to come.
+    fn will_get(&self, topic: u8) -> bool {
+        let is_changing =
+            |asked: &Asked| matches!(asked, Asked::Subscribe { topic: changing, .. } if *changing == topic);
+        self.listens && self.knows(topic) == Known::Yes && !self.waiting.iter().any(is_changing)
+    }
+
+    fn turn(
+        &mut self,
+        messages: &mut Messages,
+        may_refuse: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Finding> {
+        while let Some(text) = self.socket.as_mut().and_then(WebSocket::next) {
+            notes.push(format!("live client {} gets {text}", self.number));
+            let read: Result<Value, _> = serde_json::from_str(&text);
+            let read = read.map_err(|error| Finding(format!("{text} is no JSON: {error}")))?;
+            if read.get("key").is_some() {
+                self.on_broadcast(&read, messages)?;
+            } else if read.get("notice").is_some() {
+                return Err(Finding(format!("live client {} is told {read}", self.number)));
+            } else {
+                self.on_answer(&read, messages, may_refuse)?;
+            }
+        }
+        if self.socket.as_ref().is_some_and(WebSocket::is_over) {
+            notes.push(format!("live client {} was cut off", self.number));
+            self.lose();
+        }
+        Ok(())
+    }
+
+    fn on_broadcast(&mut self, read: &Value, messages: &mut Messages) -> Result<(), Finding> {
+        let wrong = |what: &str| Finding(format!("live client {}: {what}: {read}", self.number));
+        let topic = (0..)
+            .zip(TOPICS)
+            .find(|(_, name)| read["key"] == *name)
+            .map(|(topic, _)| topic)
+            .ok_or_else(|| wrong("a topic that nobody publishes to"))?;
+        let number = read["broadcast"].as_u64().ok_or_else(|| wrong("no number"))?;
+        if !self.listens && !self.waiting.iter().any(|asked| matches!(asked, Asked::Listen)) {
+            return Err(wrong("it does not listen"));
+        }
+        if self.knows(topic) == Known::No {
+            return Err(wrong("it does not subscribe to that"));
+        }
+        self.expected.remove(&(topic, number));
+        let Some(offset) = read["offset"].as_u64() else {
+            return if KEPT.contains(&topic) {
+                Err(wrong("it has no offset"))
+            } else if self.got.insert(number) {
+                messages.see(topic, number)
+            } else {
+                Err(wrong("it came twice"))
+            };
+        };
+        if self.last.insert(topic, offset).is_some_and(|last| last >= offset) {
+            return Err(wrong("it comes behind a later one"));
+        }
+        messages.see_at(topic, number, offset)
+    }
+
+    fn on_answer(&mut self, read: &Value, messages: &mut Messages, may_refuse: bool) -> Result<(), Finding> {
+        let Some(asked) = self.waiting.pop_front() else {
+            return Err(Finding(format!("{read} answers nothing")));
+        };
+        if !may_refuse && read.get("error").is_some() {
+            return Err(Finding(format!(
+                "{asked:?} of live client {} is answered {read}",
+                self.number
+            )));
+        }
+        let is_done = read.get("error").is_none();
+        match asked {
+            Asked::Listen => self.listens |= is_done,
+            Asked::Subscribe { topic, is_on } => {
+                let is_last = !self
+                    .waiting
+                    .iter()
+                    .any(|asked| matches!(asked, Asked::Subscribe { topic: other, .. } if *other == topic));
+                if is_last && is_done {
+                    let known = if is_on { Known::Yes } else { Known::No };
+                    self.subscriptions.insert(topic, known);
+                }
+            }
+            Asked::Publish { topic, number } if is_done => messages.acknowledge(topic, number),
+            Asked::Publish { topic, number } => messages.refuse(topic, number),
+            Asked::List => self.on_list(read)?,
+        }
+        Ok(())
+    }
+
+    /// Compares its subscriptions with what is stored.
+    fn on_list(&mut self, read: &Value) -> Result<(), Finding> {
+        let listed = read["topics"].as_array().cloned().unwrap_or_default();
+        for (topic, name) in (0..).zip(TOPICS) {
+            let is_there = listed.iter().any(|listed| listed == name);
+            match (self.knows(topic), is_there) {
+                (Known::Yes, false) | (Known::No, true) => {
+                    return Err(Finding(format!(
+                        "live client {} knows {:?} and is told {read}",
+                        self.number, self.subscriptions
+                    )));
+                }
+                (_, true) => self.subscriptions.insert(topic, Known::Yes),
+                (_, false) => self.subscriptions.insert(topic, Known::No),
+            };
+        }
+        Ok(())
+    }
+}
+
+fn name(topic: u8) -> &'static str {
+    TOPICS.get(usize::from(topic)).copied().unwrap_or_default()
+}
+
+impl World {
+    pub async fn live_step(&mut self, server: &mut Server, step: LiveStep) -> Result<(), Broken> {
+        match step {
+            LiveStep::Listen { client } => {
+                let client = self.live.client(client)?;
+                client.connect(server)?;
+                client.listen();
+            }
+            LiveStep::Subscribe {
+                client,
+                topic,
+                from_first,
+            } => {
+                let client = self.live.client(client)?;
+                client.connect(server)?;
+                let may_begin = client.listens && KEPT.contains(&topic);
+                client.subscribe(topic, true, (from_first && may_begin).then_some("earliest"));
+            }
+            LiveStep::Unsubscribe { client, topic } => {
+                let client = self.live.client(client)?;
+                client.connect(server)?;
+                client.subscribe(topic, false, None);
+            }
+            LiveStep::Cut { client } => self.live.client(client)?.lose(),
+            LiveStep::Publish { topic, count } => self.publish_live(server, topic, count)?,
+            LiveStep::Look => self.check_live(server).await?,
+        }
+        Ok(())
+    }
+
+    fn publish_live(&mut self, server: &mut Server, topic: u8, count: u8) -> Result<(), Finding> {
+        let live = &mut self.live;
+        for _ in 0..count {
+            let number = live.messages.send(topic);
+            for client in live.clients.iter_mut().filter(|client| client.will_get(topic)) {
+                client.expected.insert((topic, number));
+            }
+            let publisher = live.client(PUBLISHER)?;
+            publisher.connect(server)?;
+            let fields = json!({ "topic": name(topic), "payload": number, "ack": true });
+            publisher.ask("publish", fields, Asked::Publish { topic, number });
+        }
+        Ok(())
+    }
+
+    /// While it runs: who subscribes gets everything.
+    async fn check_live(&mut self, server: &mut Server) -> Result<(), Broken> {
+        for _ in 0..PATIENCE_MS {
+            self.tick(server).await?;
+            let live = &mut self.live;
+            if live.clients.iter().any(|client| !client.waiting.is_empty()) {
+                continue;
+            }
+            let Live { clients, messages } = live;
+            let is_owed = |owed: &(u8, u64)| messages.is_acknowledged(owed.0, owed.1);
+            for client in clients.iter_mut() {
+                client.expected.retain(is_owed);
+            }
+            if clients.iter().all(|client| client.expected.is_empty()) {
+                return Ok(());
+            }
+        }
+        let owed: Vec<_> = self.live.clients.iter().map(|client| &client.expected).collect();
+        let waits = self.live.clients.iter().any(|client| !client.waiting.is_empty());
+        Err(Finding(format!("live clients do not get {owed:?}, or answers: {waits}")).into())
+    }
+
+    /// After a start: subscriptions are there, and one who reads from the beginning gets what is stored.
+    pub async fn check_lives(&mut self, server: &mut Server) -> Result<(), Broken> {
+        for number in 0..CLIENTS {
+            let client = self.live.client(number)?;
+            client.connect(server)?;
+            client.ask("list", json!({}), Asked::List);
+        }
+        let reader = self.live.client(READER)?;
+        reader.connect(server)?;
+        reader.listen();
+        self.check_live(server).await?;
+        let live = &mut self.live;
+        live.messages.begin_reading();
+        let reader = live.client(READER)?;
+        for topic in KEPT {
+            reader.subscribe(topic, true, Some("earliest"));
+        }
+        for _ in 0..PATIENCE_MS {
+            self.tick(server).await?;
+            let reader = self.live.client(READER)?;
+            if reader.waiting.is_empty() && self.live.messages.is_read() {
+                self.rest(server, 20).await?;
+                self.live.messages.end_reading();
+                self.live.client(READER)?.lose();
+                return Ok(());
+            }
+        }
+        let missing = self.live.messages.missing();
+        Err(Finding(format!("stored live messages are not there: {missing:?}")).into())
+    }
+}

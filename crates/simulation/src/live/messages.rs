@@ -1,0 +1,100 @@
+//! What was published to live topics, and where it is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::KEPT;
+use crate::world::Finding;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No answer came.
+    Unknown,
+    Acknowledged,
+    Never,
+}
+
+/// All messages, by topic and number.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    last: u64,
+    all: BTreeMap<(u8, u64), State>,
+    offsets: BTreeMap<u64, (u8, u64)>,
+    places: BTreeMap<(u8, u64), u64>,
+    /// What somebody who reads from the beginning has not got yet.
+    unread: BTreeSet<(u8, u64)>,
+    /// What such a reader got.
+    read: BTreeSet<(u8, u64)>,
+}
+
+impl Messages {
+    pub(super) fn send(&mut self, topic: u8) -> u64 {
+        self.last += 1;
+        self.all.insert((topic, self.last), State::Unknown);
+        self.last
+    }
+
+    pub(super) fn acknowledge(&mut self, topic: u8, number: u64) {
+        self.all.insert((topic, number), State::Acknowledged);
+    }
+
+    pub(super) fn refuse(&mut self, topic: u8, number: u64) {
+        self.all.insert((topic, number), State::Never);
+    }
+
+    pub(super) fn is_acknowledged(&self, topic: u8, number: u64) -> bool {
+        self.all.get(&(topic, number)) == Some(&State::Acknowledged)
+    }
+
+    /// Somebody got it.
+    pub(super) fn see(&mut self, topic: u8, number: u64) -> Result<(), Finding> {
+        match self.all.get(&(topic, number)) {
+            None => Err(Finding(format!("live message {number} is not of {topic}"))),
+            Some(State::Never) => Err(Finding(format!("live message {number} was refused and came"))),
+            Some(State::Unknown | State::Acknowledged) => Ok(()),
+        }
+    }
+
+    /// Somebody got it as what is stored at an offset: seen once, it stays there.
+    pub(super) fn see_at(&mut self, topic: u8, number: u64, offset: u64) -> Result<(), Finding> {
+        self.see(topic, number)?;
+        let id = (topic, number);
+        let before = self.offsets.insert(offset, id);
+        let place = self.places.insert(id, offset);
+        if before.is_some_and(|before| before != id) || place.is_some_and(|place| place != offset) {
+            return Err(Finding(format!(
+                "live message {id:?} is at {offset}, where {before:?} was; it was at {place:?}"
+            )));
+        }
+        self.all.insert(id, State::Acknowledged);
+        self.unread.remove(&id);
+        self.read.insert(id);
+        Ok(())
+    }
+
+    /// Somebody reads everything from the beginning.
+    pub(super) fn begin_reading(&mut self) {
+        self.read.clear();
+        let stored = self
+            .all
+            .iter()
+            .filter(|((topic, _), state)| KEPT.contains(topic) && **state == State::Acknowledged);
+        self.unread = stored.map(|(id, _)| *id).collect();
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.unread.is_empty()
+    }
+
+    pub(super) fn missing(&self) -> &BTreeSet<(u8, u64)> {
+        &self.unread
+    }
+
+    /// What was not answered and not read will never be.
+    pub(super) fn end_reading(&mut self) {
+        for (id, state) in &mut self.all {
+            if *state == State::Unknown && !self.read.contains(id) {
+                *state = State::Never;
+            }
+        }
+    }
+}

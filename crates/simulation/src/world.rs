@@ -1,0 +1,537 @@
+//! The run of a seed: lives of the broker one after the other, and the clients that outlive them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use stafett_journal::Journal;
+use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
+use tokio::time::Instant;
+
+use crate::amqp::Amqp;
+use crate::full::UsedUp;
+use crate::host;
+use crate::kafka::{KEPT, Kafka};
+use crate::live::Live;
+use crate::loss::{Loss, Lost};
+use crate::server::Server;
+use crate::steps::{Action, Closing, DiskFault, End, Plan, Shape, Step};
+use crate::trace::Trace;
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding(pub String);
+
+/// How the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// It was asked to.
+    Stopped,
+    Killed,
+    Power(u64),
+    /// The journal failed: the process starts anew on the same files.
+    Failed,
+}
+
+/// Why nothing goes on in a life of the broker.
+#[derive(Debug)]
+pub enum Broken {
+    Died(Death),
+    Found(Finding),
+}
+
+impl DiskFault {
+    fn at(self, change: u64) -> Fault {
+        let effect = match self {
+            Self::Power(_) => Effect::PowerLoss,
+            Self::Kill(seed) => Effect::Kill { seed },
+            Self::Error => Effect::Error,
+            Self::Broken => Effect::Broken,
+        };
+        Fault { change, effect }
+    }
+}
+
+impl From<Finding> for Broken {
+    fn from(finding: Finding) -> Self {
+        Self::Found(finding)
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Report {
+    pub finding: Option<Finding>,
+    pub sum: u64,
+    pub lives: u32,
+    pub changes: u64,
+    pub faults: u32,
+}
+
+/// Everything that outlives the broker.
+#[derive(Debug)]
+pub struct World {
+    disk: SimulatedDisk,
+    shape: Shape,
+    boots: u8,
+    /// Milliseconds since the simulation began.
+    steady_ms: i64,
+    /// The wall clock's distance to that.
+    wall_offset_ms: i64,
+    /// The same when this life began: queues follow that until it ends.
+    began_offset_ms: i64,
+    /// When this life began, in the runtime's time and in milliseconds since the simulation began.
+    life: Option<(Instant, i64)>,
+    pub pump_every: u32,
+    ticks: u32,
+    fault: Option<(u64, DiskFault)>,
+    faults: u32,
+    lives: u32,
+    /// The disk cannot take everything now.
+    pub may_refuse: bool,
+    /// There is no space for settlements either.
+    settlements_wait: bool,
+    full_from_ms: i64,
+    full_until_ms: Option<i64>,
+    /// From then on it is known that there is space.
+    spacious_from_ms: i64,
+    /// What is lost when the program has ended.
+    loss: Option<Loss>,
+    /// Something was lost in this run. Once is enough: with a second loss, what was deleted after the first
+    /// may be back.
+    pub has_lost: bool,
+    /// What was lost, until that was looked at.
+    pub lost: Option<Lost>,
+    pub kafka: Kafka,
+    pub amqp: Amqp,
+    pub live: Live,
+    pub trace: Trace,
+}
+
+/// A task of the broker panicked.
+static PANICKED: AtomicBool = AtomicBool::new(false);
+const LIVES_MAX: u32 = 200;
+/// The journal finds space again this long after there is some.
+const SPACE_MS: i64 = 2_000;
+
+/// Runs a plan in this process, which can run only one.
+pub fn run(plan: Plan, is_shown: bool) -> Report {
+    std::panic::set_hook(Box::new(move |info| {
+        PANICKED.store(true, Relaxed);
+        #[expect(clippy::print_stderr, reason = "a panic is told")]
+        {
+            eprintln!("{info}");
+        }
+    }));
+    if is_shown {
+        // What it logs is no part of the sum, and its times are simulated.
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .init();
+    }
+    host::begin(plan.seed);
+    let mut world = World::new(plan.shape, Trace::new(is_shown));
+    let finding = world.run(plan.steps.into()).err();
+    Report {
+        finding,
+        sum: world.trace.sum(),
+        lives: world.lives,
+        changes: world.disk.changes(),
+        faults: world.faults,
+    }
+}
+
+impl World {
+    fn new(shape: Shape, trace: Trace) -> Self {
+        Self {
+            disk: SimulatedDisk::new(),
+            shape,
+            boots: 1,
+            steady_ms: 10_000,
+            wall_offset_ms: 1_790_000_000_000,
+            began_offset_ms: 1_790_000_000_000,
+            life: None,
+            pump_every: 1,
+            ticks: 0,
+            fault: None,
+            faults: 0,
+            lives: 0,
+            may_refuse: false,
+            settlements_wait: false,
+            full_from_ms: 0,
+            full_until_ms: None,
+            spacious_from_ms: 0,
+            loss: None,
+            has_lost: false,
+            lost: None,
+            kafka: Kafka::new(),
+            amqp: Amqp::new(),
+            live: Live::new(),
+            trace,
+        }
+    }
+
+    /// Lives until the steps are over; then it stops and starts once more.
+    fn run(&mut self, mut steps: VecDeque<Step>) -> Result<(), Finding> {
+        let mut died = None;
+        while self.lives < LIVES_MAX {
+            self.lives += 1;
+            let is_last = steps.is_empty() && died == Some(Death::Stopped);
+            match self.live(&mut steps, died) {
+                Ok(()) if is_last => return Ok(()),
+                Ok(()) => died = Some(Death::Stopped),
+                Err(Broken::Found(finding)) => return Err(finding),
+                Err(Broken::Died(death)) => died = Some(death),
+            }
+            if PANICKED.load(Relaxed) {
+                return Err(Finding("a task panicked".to_owned()));
+            }
+            self.kafka.on_end();
+            self.amqp.on_end(self.steady_ms);
+            self.live.on_end();
+        }
+        Err(Finding("it does not come to its end".to_owned()))
+    }
+
+    fn live(&mut self, steps: &mut VecDeque<Step>, died: Option<Death>) -> Result<(), Broken> {
+        self.life = None;
+        self.began_offset_ms = self.wall_offset_ms;
+        self.set_time();
+        if let Some(loss) = self.loss.take() {
+            self.lose(loss, died);
+        }
+        let began_ms = self.steady_ms;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .map_err(|error| Finding(error.to_string()))?;
+        let result = runtime.block_on(async {
+            let began = Instant::now();
+            let result = self.live_in(began, began_ms, steps, died).await;
+            // Nothing of this life may reach the disk from here on.
+            match result {
+                Err(Broken::Died(Death::Power(seed))) => {
+                    self.disk.lose_power(seed);
+                    self.boots = self.boots.wrapping_add(1);
+                }
+                Ok(()) | Err(_) => self.disk.kill(),
+            }
+            result
+        });
+        // A kill or a loss of power that is yet to come meets the next start.
+        let is_ahead = |(change, fault): &(u64, DiskFault)| {
+            matches!(fault, DiskFault::Kill(_) | DiskFault::Power(_)) && *change > self.disk.changes()
+        };
+        self.fault = self.fault.filter(is_ahead);
+        self.disk
+            .set_fault(self.fault.map(|(change, fault)| fault.at(change)));
+        result
+    }
+
+    async fn live_in(
+        &mut self,
+        began: Instant,
+        began_ms: i64,
+        steps: &mut VecDeque<Step>,
+        died: Option<Death>,
+    ) -> Result<(), Broken> {
+        self.life = Some((began, began_ms));
+        self.trace.note(|| format!("the broker starts after {died:?}"));
+        let opened = Server::open(&self.disk, self.boots, &self.shape).await;
+        let mut server = match opened {
+            Ok(server) => server,
+            Err(failed) => {
+                self.fired()?;
+                return Err(Finding(failed.0).into());
+            }
+        };
+        let server = &mut server;
+        self.check_loss(server).await?;
+        self.settle_topics(server).await?;
+        self.check_logs(server, died).await?;
+        self.check_groups(server).await?;
+        self.kafka.forget_lost();
+        self.declare(server).await?;
+        if steps.is_empty() {
+            self.await_delayed(server).await?;
+        }
+        self.check_queues(server, died).await?;
+        self.check_space(server, died).await?;
+        if !server.open_live().await.is_ok_and(|is_open| is_open) {
+            self.tick(server).await?;
+            return Err(Finding("live topics have no log".to_owned()).into());
+        }
+        self.check_lives(server).await?;
+        while let Some(step) = steps.pop_front() {
+            self.step(server, step).await?;
+        }
+        // What waits for space is stored before the last stop.
+        while self.may_refuse {
+            self.rest(server, 200).await?;
+        }
+        self.rest(server, 200).await?;
+        self.stop(server).await
+    }
+
+    async fn step(&mut self, server: &mut Server, step: Step) -> Result<(), Broken> {
+        self.trace.note(|| format!("{step:?}"));
+        self.pump_every = step.pump_every;
+        match step.action {
+            Action::Produce {
+                producer,
+                topic,
+                partition,
+                records,
+                bytes,
+                age,
+            } => self.produce(server, producer, (topic, partition), records, bytes, age)?,
+            Action::Leave { producer } => {
+                if let Some(producer) = self.kafka.producers.get_mut(usize::from(producer)) {
+                    producer.leave(&mut self.kafka.ledger);
+                }
+            }
+            Action::Read { topic, partition } => self.check_log(server, topic, partition, None).await?,
+            Action::Recreate { topic } => self.recreate_topic(server, topic).await?,
+            Action::Publish {
+                client,
+                target,
+                message,
+            } => self.publish(server, client, target, message)?,
+            Action::Consume { client, queue } => self.consume(server, client, queue)?,
+            Action::Get { client, queue } => self.get(server, client, queue)?,
+            Action::Settle { client, count, how } => self.settle(client, count, how),
+            Action::Cancel { client } => self.cancel(client),
+            Action::Pause { client, for_ms } => self.pause(client, for_ms),
+            Action::Close { client, how, settles } => {
+                if let Some(settling) = settles {
+                    self.settle(client, u8::MAX, settling);
+                }
+                match how {
+                    Closing::Channel => self.close_channel(client),
+                    Closing::Connection => self.close_connection(client),
+                    Closing::Cut => self.cut(client),
+                }
+            }
+            Action::Group(step) => self.group_step(server, step).await?,
+            Action::Move(step) => self.move_messages(server, step).await?,
+            Action::Space(step) => self.space_step(server, step).await?,
+            Action::Live(step) => self.live_step(server, step).await?,
+            Action::Remove(removal) => self.remove(server, removal).await?,
+            Action::Look => self.check_flights(server).await?,
+            Action::Fault { after, fault } => self.arm(after, fault),
+            Action::End(end) => return Err(self.end(server, end).await),
+            Action::Lose { end, loss } => {
+                self.loss = Some(loss);
+                return Err(self.end(server, end).await);
+            }
+            Action::Repeat { producer, back } => self.repeat(server, producer, back)?,
+            Action::Retain => self.retain(server),
+            Action::Checkpoint => server.journal.checkpoint(),
+            Action::Rewrite => drop(server.journal.rewrite()),
+            Action::Jump { seconds } => {
+                self.wall_offset_ms += seconds * 1000;
+                self.amqp.copies.on_clock_set();
+            }
+            Action::Full { for_ms, used_up } => self.fill_disk(server, for_ms, used_up).await?,
+            Action::Rest { seconds } => self.rest(server, u64::from(seconds) * 1000).await?,
+        }
+        self.look(server)?;
+        self.rest(server, step.wait_ms.into()).await
+    }
+
+    /// The program ends.
+    async fn end(&mut self, server: &mut Server, end: End) -> Broken {
+        Broken::Died(match end {
+            End::Stop => match self.stop(server).await {
+                Ok(()) => Death::Stopped,
+                Err(broken) => return broken,
+            },
+            End::Kill => Death::Killed,
+            End::Power(seed) => Death::Power(seed),
+        })
+    }
+
+    /// Frees what is older than topics keep it.
+    fn retain(&mut self, server: &Server) {
+        let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
+        self.kafka.ledger.expire_before(host::wall_ms() - kept);
+        server.journal.enforce_retention();
+    }
+
+    pub fn disk(&self) -> &SimulatedDisk {
+        &self.disk
+    }
+
+    /// Lets a millisecond pass: the journal does its work if it is time, and clients take in what came.
+    pub async fn tick(&mut self, server: &mut Server) -> Result<(), Broken> {
+        self.tick_ms(server, 1).await
+    }
+
+    async fn tick_ms(&mut self, server: &mut Server, ms: u64) -> Result<(), Broken> {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        self.set_time();
+        self.look_at_space();
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(self.pump_every) {
+            server.journal.pump();
+        }
+        // What a program says after its death is not heard.
+        self.fired()?;
+        self.hear(self.may_refuse || self.has_failed())?;
+        self.look(server)
+    }
+
+    /// Clients take in what came.
+    fn hear(&mut self, may_refuse: bool) -> Result<(), Finding> {
+        let mut notes = self.kafka.turn(may_refuse, self.steady_ms)?;
+        notes.extend(self.live.turn(may_refuse)?);
+        notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
+        for note in notes {
+            self.trace.note(|| note);
+        }
+        Ok(())
+    }
+
+    /// Milliseconds since the simulation began.
+    pub fn now_ms(&self) -> i64 {
+        self.steady_ms
+    }
+
+    /// Whether the broker can go on.
+    fn look(&mut self, server: &Server) -> Result<(), Broken> {
+        self.fired()?;
+        if PANICKED.load(Relaxed) {
+            return Err(Finding("a task panicked".to_owned()).into());
+        }
+        if let Some(failure) = server.journal.failure() {
+            self.trace.note(|| format!("the journal failed: {failure}"));
+            return Err(if self.has_failed() {
+                Broken::Died(Death::Failed)
+            } else {
+                Finding(format!("the journal failed by itself: {failure}")).into()
+            });
+        }
+        Ok(())
+    }
+
+    /// Lets time pass, finely at first.
+    pub async fn rest(&mut self, server: &mut Server, ms: u64) -> Result<(), Broken> {
+        let fine = ms.min(300);
+        for _ in 0..fine {
+            self.tick(server).await?;
+        }
+        for _ in 0..(ms - fine) / 50 {
+            self.tick_ms(server, 50).await?;
+        }
+        Ok(())
+    }
+
+    /// The program stops as it does when it is asked to.
+    async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
+        self.amqp.is_stopping = true;
+        self.amqp.copies.doubt_all(self.steady_ms);
+        let mut heard = Ok(());
+        let stopped = server
+            .stop(|| {
+                if heard.is_ok() {
+                    heard = self.hear(true);
+                }
+            })
+            .await;
+        self.set_time();
+        self.fired()?;
+        heard?;
+        // What was answered last.
+        self.hear(true)?;
+        match stopped {
+            Err(_) if server.journal.failure().is_some() && self.fault.is_some() => {
+                Err(Broken::Died(Death::Failed))
+            }
+            Err(failed) => Err(Finding(format!("it does not stop: {}", failed.0)).into()),
+            Ok(()) => self.look(server),
+        }
+    }
+
+    /// From now on the disk has almost no space, for some time.
+    pub fn begin_full(&mut self, for_ms: u32, used_up: UsedUp) {
+        if !self.may_refuse {
+            self.full_from_ms = self.steady_ms;
+        }
+        self.may_refuse = true;
+        self.settlements_wait |= used_up == UsedUp::Settlements;
+        self.disk.set_capacity_bytes(self.disk.used_bytes() + 4096);
+        self.full_until_ms = Some(self.steady_ms + i64::from(for_ms));
+    }
+
+    /// There is space again.
+    pub fn end_full(&mut self) {
+        if self.full_until_ms.is_some() {
+            self.full_until_ms = Some(self.steady_ms);
+            self.look_at_space();
+        }
+    }
+
+    /// Gives space back when it is time.
+    fn look_at_space(&mut self) {
+        if self.full_until_ms.is_some_and(|until| until <= self.steady_ms) {
+            self.disk.set_capacity_bytes(1 << 50);
+            self.full_until_ms = None;
+            self.spacious_from_ms = self.steady_ms + SPACE_MS;
+        }
+        self.amqp.copies.is_full = self.may_refuse;
+        if self.may_refuse {
+            let all = self.settlements_wait;
+            self.amqp
+                .copies
+                .wait_since(self.full_from_ms, self.steady_ms, all);
+        }
+        if self.full_until_ms.is_none() && self.spacious_from_ms <= self.steady_ms {
+            self.may_refuse = false;
+            self.settlements_wait = false;
+        }
+    }
+
+    /// Lets the disk fail at a change that comes.
+    fn arm(&mut self, after: u64, fault: DiskFault) {
+        if self.has_failed() && matches!(self.fault, Some((_, DiskFault::Broken))) {
+            // It stays so.
+            return;
+        }
+        let change = self.disk.changes() + after;
+        self.disk.set_fault(Some(fault.at(change)));
+        self.fault = Some((change, fault));
+    }
+
+    /// Whether the disk has done what it was to do.
+    pub fn has_failed(&self) -> bool {
+        self.fault
+            .is_some_and(|(change, _)| self.disk.changes() >= change)
+    }
+
+    /// Whether the disk ended the program.
+    fn fired(&mut self) -> Result<(), Broken> {
+        let Some((change, fault)) = self.fault.filter(|(change, _)| self.disk.changes() >= *change) else {
+            return Ok(());
+        };
+        let what = self.disk.change(change);
+        match fault {
+            DiskFault::Kill(_) | DiskFault::Power(_) => self.faults += 1,
+            DiskFault::Error | DiskFault::Broken => return Ok(()),
+        }
+        self.trace.note(|| format!("{fault:?} at {what:?}"));
+        Err(Broken::Died(match fault {
+            DiskFault::Power(seed) => Death::Power(seed),
+            DiskFault::Kill(_) | DiskFault::Error | DiskFault::Broken => Death::Killed,
+        }))
+    }
+
+    fn set_time(&mut self) {
+        if let Some((began, began_ms)) = self.life {
+            let since = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+            self.steady_ms = began_ms + since;
+        }
+        self.amqp.copies.clock_ms = self.steady_ms + self.began_offset_ms;
+        host::set_time(self.steady_ms + self.wall_offset_ms, self.steady_ms);
+    }
+}

@@ -1,0 +1,118 @@
+//! Changes that are in force, on their way into the journal.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use stafett_journal::{Frame, Journal, StateWait, Ticket};
+use tokio::task::JoinHandle;
+
+use crate::staging::{FRAMES_MAX, NotStored, all_outcomes, appends};
+
+/// Resolves when a change is durable. What it changed is in force already; dropping this does not undo it.
+#[derive(Debug)]
+#[must_use = "the change is not durable before this resolves"]
+pub struct Stored {
+    ticket: Option<Ticket>,
+    number: u64,
+    progress: Arc<Progress>,
+    /// What is still to be done of the change, and ends by itself.
+    rest: Option<JoinHandle<Result<(), NotStored>>>,
+}
+
+/// How many changes were staged, and up to which they are known to be durable.
+#[derive(Debug, Default)]
+pub struct Progress {
+    staged: AtomicU64,
+    durable: AtomicU64,
+}
+
+impl Progress {
+    /// Whether everything that was staged is known to be durable.
+    pub fn is_durable(&self) -> bool {
+        self.durable.load(Ordering::Acquire) >= self.staged.load(Ordering::Acquire)
+    }
+}
+
+impl Stored {
+    /// For a change of which nothing is stored.
+    pub fn nothing(progress: &Arc<Progress>) -> Self {
+        Self {
+            ticket: None,
+            number: 0,
+            progress: Arc::clone(progress),
+            rest: None,
+        }
+    }
+
+    /// A change that has taken place only when `rest` is done as well.
+    pub fn and(self, rest: JoinHandle<Result<(), NotStored>>) -> Self {
+        Self {
+            rest: Some(rest),
+            ..self
+        }
+    }
+}
+
+/// Stages frames. A refusal is known at once; then nothing is stored, and nothing must be changed.
+pub fn stage(
+    journal: &dyn Journal,
+    progress: &Arc<Progress>,
+    frames: Vec<Frame>,
+) -> Result<Stored, NotStored> {
+    if frames.is_empty() {
+        return Ok(Stored::nothing(progress));
+    }
+    let appends = appends(frames, FRAMES_MAX, StateWait::Synced);
+    let number = progress.staged.fetch_add(1, Ordering::AcqRel) + 1;
+    let mut stored = Stored {
+        ticket: Some(journal.append(appends)),
+        number,
+        progress: Arc::clone(progress),
+        rest: None,
+    };
+    match Pin::new(&mut stored).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Err(why)) => Err(why),
+        Poll::Ready(Ok(())) | Poll::Pending => Ok(stored),
+    }
+}
+
+/// Stages frames of which nobody needs to know when they are stored. A refusal is known at once.
+pub fn stage_unwatched(journal: &dyn Journal, frames: Vec<Frame>) -> Result<(), NotStored> {
+    if frames.is_empty() {
+        return Ok(());
+    }
+    let mut ticket = journal.append(appends(frames, FRAMES_MAX, StateWait::Written));
+    match Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcomes) => all_outcomes(&outcomes),
+        Poll::Pending => Ok(()),
+    }
+}
+
+impl Future for Stored {
+    type Output = Result<(), NotStored>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(ticket) = &mut this.ticket {
+            let Poll::Ready(outcomes) = Pin::new(ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            this.ticket = None;
+            if let Err(failed) = all_outcomes(&outcomes) {
+                return Poll::Ready(Err(failed));
+            }
+            this.progress.durable.fetch_max(this.number, Ordering::AcqRel);
+        }
+        if let Some(rest) = &mut this.rest {
+            let Poll::Ready(done) = Pin::new(rest).poll(context) else {
+                return Poll::Pending;
+            };
+            this.rest = None;
+            return Poll::Ready(done.unwrap_or(Err(NotStored::Unknown)));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

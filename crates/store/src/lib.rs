@@ -1,0 +1,18 @@
+//! Keyed state over the journal: definitions, commits, settlements and settings, as rows of numbered spaces.
+//!
+//! Owners of state keep their values in memory, in structures of their own; this crate has the way to and
+//! from the journal.
+//!
+//! - `clock`: milliseconds since 1970
+//! - [`spaces`]: the numbers of all spaces
+//! - `staging`: frames of state as appends, and the outcome of an append
+//! - `durable`: changes that are in force and become durable
+
+mod clock;
+mod durable;
+pub mod spaces;
+mod staging;
+
+pub use clock::wall_ms;
+pub use durable::{Progress, Stored, stage, stage_unwatched};
+pub use staging::{FRAMES_MAX, NotStored, all_outcomes, appends, only_outcome, state_frame};

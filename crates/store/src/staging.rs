@@ -1,0 +1,50 @@
+//! Frames of keyed state as appends, and the outcome of an append.
+
+use bytes::Bytes;
+use stafett_journal::{Append, Change, Frame, Outcome, Refusal, StateChange, StateSpace, StateWait};
+
+/// Frames of one append, at most: an append lies in one write group. A change of more is stored in several,
+/// of which the later ones finish the work of the first.
+pub const FRAMES_MAX: usize = 4096;
+
+/// A change was not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotStored {
+    #[error(transparent)]
+    Refused(Refusal),
+    #[error("the journal stopped before it could tell whether the change was stored")]
+    Unknown,
+}
+
+/// A change of one key.
+pub fn state_frame(space: StateSpace, key: impl Into<Bytes>, change: Change) -> Frame {
+    let key = key.into();
+    Frame::State(StateChange { space, key, change })
+}
+
+/// Appends with the frames in their order, up to `frames_max` in each.
+pub fn appends(frames: Vec<Frame>, frames_max: usize, wait: StateWait) -> Vec<Append> {
+    if frames.len() <= frames_max {
+        return vec![Append::state(frames, wait)];
+    }
+    let mut appends = Vec::with_capacity(frames.len().div_ceil(frames_max));
+    let mut frames = frames.into_iter().peekable();
+    while frames.peek().is_some() {
+        appends.push(Append::state(frames.by_ref().take(frames_max), wait));
+    }
+    appends
+}
+
+/// Result of an append without batches. `None` is an outcome that is not known.
+pub fn only_outcome(outcome: Option<&Outcome>) -> Result<(), NotStored> {
+    match outcome {
+        Some(Outcome::Committed(_)) => Ok(()),
+        Some(Outcome::Refused(refusal)) => Err(NotStored::Refused(*refusal)),
+        Some(Outcome::Unknown) | None => Err(NotStored::Unknown),
+    }
+}
+
+/// Result of several appends without batches: the first failure.
+pub fn all_outcomes(outcomes: &[Outcome]) -> Result<(), NotStored> {
+    outcomes.iter().try_for_each(|each| only_outcome(Some(each)))
+}

@@ -1,0 +1,85 @@
+//! Which topics changed lately: who keeps something about many topics looks at these instead of at all.
+
+use std::collections::VecDeque;
+
+use stafett_model::SharedLock;
+
+/// Changes that are remembered.
+const CHANGES_MAX: usize = 16_384;
+
+#[derive(Debug, Default)]
+pub(crate) struct TopicChanges {
+    recent: SharedLock<Recent>,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    names: VecDeque<Box<str>>,
+    /// Changes before the first that is remembered.
+    forgotten: u64,
+}
+
+impl Recent {
+    fn count(&self) -> u64 {
+        self.forgotten + self.names.len() as u64
+    }
+}
+
+impl TopicChanges {
+    /// A topic of that name came, went, or became another one; call it when that can be seen.
+    pub(crate) fn note(&self, name: Box<str>) {
+        let mut recent = self.recent.write();
+        if recent.names.len() == CHANGES_MAX {
+            recent.names.pop_front();
+            recent.forgotten += 1;
+        }
+        recent.names.push_back(name);
+    }
+
+    /// Rises with every change; never 0.
+    pub(crate) fn version(&self) -> u64 {
+        self.recent.read().count() + 1
+    }
+
+    /// Visits the names that were noted after `version`. False if some are forgotten, and none is visited.
+    pub(crate) fn since(&self, version: u64, visit: &mut dyn FnMut(&str)) -> bool {
+        let recent = self.recent.read();
+        let Some(skipped) = version.saturating_sub(1).checked_sub(recent.forgotten) else {
+            return false;
+        };
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        for name in recent.names.iter().skip(skipped) {
+            visit(name);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn since(changes: &TopicChanges, version: u64) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        changes
+            .since(version, &mut |name| names.push(name.to_owned()))
+            .then_some(names)
+    }
+
+    #[test]
+    fn what_changed_since_a_version_is_known_until_it_is_forgotten() {
+        let changes = TopicChanges::default();
+        let first = changes.version();
+        changes.note("a".into());
+        let second = changes.version();
+        changes.note("b".into());
+        assert_eq!(since(&changes, first).unwrap(), ["a", "b"]);
+        assert_eq!(since(&changes, second).unwrap(), ["b"]);
+        assert_eq!(since(&changes, changes.version()).unwrap(), Vec::<String>::new());
+        for _ in 0..CHANGES_MAX {
+            changes.note("c".into());
+        }
+        assert_eq!(since(&changes, second), None);
+        assert_eq!(since(&changes, changes.version() - 1).unwrap(), ["c"]);
+    }
+}

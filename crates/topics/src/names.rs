@@ -1,0 +1,107 @@
+//! The names that topics have for what namespaces name: a topic's name is one for all namespaces, and has
+//! fewer letters.
+//!
+//! A stored topic is found by its name in the namespace that is always there, and as `stream-NAMESPACE.NAME`
+//! in another. Bytes that a topic's name cannot have are `_` and two hexadecimal digits; so is a `_` that two
+//! such digits follow.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use stafett_model::{Namespace, TopicName};
+
+use crate::registry::Topics;
+use crate::topic::{Topic, is_internal};
+
+/// The name of the stored topic that a namespace has under a name; `None` if no topic can have it.
+pub fn topic_name<'a>(namespace: &Namespace, name: &'a str) -> Option<Cow<'a, str>> {
+    let mut topic = topic_prefix(namespace);
+    if topic.is_empty() && !name.contains('_') && TopicName::check(name).is_ok() {
+        return Some(Cow::Borrowed(name));
+    }
+    escape(name, &[], &mut topic);
+    TopicName::check(&topic).is_ok().then_some(Cow::Owned(topic))
+}
+
+/// What the names of a namespace's topics begin with.
+pub fn topic_prefix(namespace: &Namespace) -> String {
+    let mut prefix = String::new();
+    if namespace.as_str() != Namespace::DEFAULT {
+        prefix.push_str("stream-");
+        escape(namespace.as_str(), &['.'], &mut prefix);
+        prefix.push('.');
+    }
+    prefix
+}
+
+impl Topics {
+    /// The stored topic that a namespace has under a name, where no queue has that name. The broker's own
+    /// topics are in none.
+    pub fn in_namespace(&self, namespace: &Namespace, name: &str) -> Option<Arc<Topic>> {
+        let topic = self.named(&topic_name(namespace, name)?)?;
+        Some(topic).filter(|topic| !topic.id.is_queue() && !is_internal(&topic.name))
+    }
+}
+
+/// Writes a text with nothing in it that a topic's name cannot have, nor what is `also` not wanted.
+pub fn escape(text: &str, also: &[char], out: &mut String) {
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let letter = char::from(*byte);
+        let follows_hex = || {
+            let next = bytes.get(at + 1..at + 3);
+            next.is_some_and(|next| next.iter().all(u8::is_ascii_hexdigit))
+        };
+        let plain = match letter {
+            '_' => !follows_hex(),
+            '.' | '-' => true,
+            other => other.is_ascii_alphanumeric(),
+        };
+        if plain && !also.contains(&letter) {
+            out.push(letter);
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "_{byte:02x}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_legal_and_different() {
+        let escaped = |text| {
+            let mut out = String::new();
+            escape(text, &[], &mut out);
+            out
+        };
+        for (text, expected) in [
+            ("orders.new-2", "orders.new-2"),
+            ("my_queue", "my_queue"),
+            ("a_ff", "a_5fff"),
+            ("a b", "a_20b"),
+            ("a_20b", "a_5f20b"),
+            ("é", "_c3_a9"),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_namespace_is_one_topic() {
+        let shop = Namespace::new("a.b");
+        for (namespace, name, expected) in [
+            (&Namespace::default(), "orders", Some("orders")),
+            (&Namespace::default(), "my_orders", Some("my_orders")),
+            (&Namespace::default(), "my orders", Some("my_20orders")),
+            (&shop, "orders", Some("stream-a_2eb.orders")),
+            (&Namespace::default(), "", None),
+        ] {
+            assert_eq!(topic_name(namespace, name).as_deref(), expected);
+        }
+        assert_eq!(topic_name(&shop, &"x".repeat(240)), None, "it would be too long");
+    }
+}

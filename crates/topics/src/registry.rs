@@ -1,0 +1,259 @@
+//! All topics, by name and by id. Made for millions of them: a topic costs two words here beyond itself.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
+
+use hashbrown::{HashSet, HashTable};
+use stafett_model::SharedLock;
+
+use crate::change_log::TopicChanges;
+use crate::source::{TopicShape, TopicSource};
+use crate::topic::{Topic, TopicId};
+
+#[derive(Debug, Default)]
+pub struct Topics {
+    tables: SharedLock<Tables>,
+    hash: RandomState,
+    /// Rings when a name is no longer being changed.
+    settled: tokio::sync::Notify,
+    changes: TopicChanges,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    by_name: HashTable<Arc<Topic>>,
+    by_id: HashTable<Arc<Topic>>,
+    /// Names of topics that are being created, changed or deleted, as [`alike`] has them.
+    changing: HashSet<Box<str>, RandomState>,
+}
+
+/// Whether a name is free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    Claimed,
+    Exists,
+    Changing,
+    /// There is a topic whose name differs only in `.` against `_`.
+    Collides(Box<str>),
+}
+
+/// A name for which `.` is `_`. It is hashed without a copy, as every batch looks its topic up.
+struct Alike<'a>(&'a str);
+
+impl Alike<'_> {
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        let same = |byte| if byte == b'.' { b'_' } else { byte };
+        self.0.bytes().map(same)
+    }
+}
+
+impl Hash for Alike<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        const PIECE: usize = 64;
+        let mut piece = [0; PIECE];
+        let mut bytes = self.bytes();
+        loop {
+            let mut filled = 0;
+            for (slot, byte) in piece.iter_mut().zip(bytes.by_ref()) {
+                *slot = byte;
+                filled += 1;
+            }
+            state.write(piece.get(..filled).unwrap_or_default());
+            if filled < PIECE {
+                return;
+            }
+        }
+    }
+}
+
+impl PartialEq for Alike<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes().eq(other.bytes())
+    }
+}
+
+/// The same for names that differ only in `.` against `_`: no two topics may.
+fn alike(name: &str) -> Cow<'_, str> {
+    if name.contains('.') {
+        Cow::Owned(name.replace('.', "_"))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+impl Topics {
+    pub fn named(&self, name: &str) -> Option<Arc<Topic>> {
+        let hash = self.name_hash(name);
+        self.read()
+            .by_name
+            .find(hash, |topic| *topic.name == *name)
+            .cloned()
+    }
+
+    /// A topic of that name, or of one that differs from it only in `.` against `_`.
+    pub fn named_alike(&self, name: &str) -> Option<Arc<Topic>> {
+        self.named(name)
+            .or_else(|| self.read().alike(name, self.name_hash(name)))
+    }
+
+    pub fn with_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        let hash = self.hash.hash_one(id);
+        self.read().by_id.find(hash, |topic| topic.id == id).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Arc<Topic>> {
+        self.read().by_name.iter().cloned().collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.read().by_name.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a topic of that name is being created, changed or deleted.
+    pub fn is_changing(&self, name: &str) -> bool {
+        self.read().changing.contains(&*alike(name))
+    }
+
+    /// Returns when no topic of that name is being created, changed or deleted.
+    pub async fn settled(&self, name: &str) {
+        loop {
+            let mut settled = std::pin::pin!(self.settled.notified());
+            settled.as_mut().enable();
+            if !self.is_changing(name) {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// Claims a name for a topic that is about to be created.
+    pub fn claim(&self, name: &str) -> Claim {
+        let hash = self.name_hash(name);
+        let mut tables = self.write();
+        if tables.by_name.find(hash, |topic| *topic.name == *name).is_some() {
+            return Claim::Exists;
+        }
+        if let Some(other) = tables.alike(name, hash) {
+            return Claim::Collides(other.name.clone());
+        }
+        if tables.changing.insert(alike(name).into()) {
+            Claim::Claimed
+        } else {
+            Claim::Changing
+        }
+    }
+
+    /// Claims the name of a topic that is about to be changed or deleted, once nobody else does; gives the
+    /// topic as it is then. It stays visible. `None` if there is no such topic, or it is a queue.
+    pub async fn claim_existing(&self, id: TopicId) -> Option<Arc<Topic>> {
+        loop {
+            let topic = self.with_id(id).filter(|topic| !topic.id.is_queue())?;
+            {
+                let mut tables = self.write();
+                let current = tables
+                    .by_id
+                    .find(self.hash.hash_one(id), |known| known.id == id)
+                    .cloned();
+                let current = current?;
+                if tables.changing.insert(alike(&current.name).into()) {
+                    return Some(current);
+                }
+            }
+            self.settled(&topic.name).await;
+        }
+    }
+
+    /// Gives back a claimed name.
+    pub fn release(&self, name: &str) {
+        self.write().changing.remove(&*alike(name));
+        self.settled.notify_waiters();
+    }
+
+    /// Adds a topic, in place of what it was before, and gives back the claim on its name if there was one.
+    pub fn insert(&self, topic: Arc<Topic>) {
+        let name = topic.name.clone();
+        let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
+        let mut tables = self.write();
+        tables.changing.remove(&*alike(&topic.name));
+        tables.remove(&topic, by_name, by_id);
+        let (name_hasher, id_hasher) = (
+            |topic: &Arc<Topic>| self.name_hash(&topic.name),
+            |topic: &Arc<Topic>| self.hash.hash_one(topic.id),
+        );
+        tables
+            .by_name
+            .insert_unique(by_name, Arc::clone(&topic), name_hasher);
+        tables.by_id.insert_unique(by_id, topic, id_hasher);
+        drop(tables);
+        self.changes.note(name);
+        self.settled.notify_waiters();
+    }
+
+    /// Removes a topic whose name stays claimed until [`Topics::release`].
+    pub fn remove(&self, topic: &Topic) {
+        let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
+        self.write().remove(topic, by_name, by_id);
+        self.changes.note(topic.name.clone());
+    }
+
+    fn name_hash(&self, name: &str) -> u64 {
+        self.hash.hash_one(Alike(name))
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Tables> {
+        self.tables.read()
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Tables> {
+        self.tables.write()
+    }
+}
+
+impl Tables {
+    fn alike(&self, name: &str, hash: u64) -> Option<Arc<Topic>> {
+        self.by_name
+            .find(hash, |topic| Alike(&topic.name) == Alike(name))
+            .cloned()
+    }
+
+    fn remove(&mut self, topic: &Topic, by_name: u64, by_id: u64) {
+        if let Ok(entry) = self.by_id.find_entry(by_id, |known| known.id == topic.id) {
+            entry.remove();
+        }
+        if let Ok(entry) = self.by_name.find_entry(by_name, |known| known.id == topic.id) {
+            entry.remove();
+        }
+    }
+}
+
+impl TopicSource for Topics {
+    fn version(&self) -> u64 {
+        self.changes.version()
+    }
+
+    fn named(&self, name: &str) -> Option<TopicShape> {
+        Self::named(self, name).map(|topic| shape(&topic))
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, TopicShape)) {
+        for topic in self.all() {
+            visit(&topic.name, shape(&topic));
+        }
+    }
+
+    fn each_changed(&self, version: u64, visit: &mut dyn FnMut(&str)) -> bool {
+        self.changes.since(version, visit)
+    }
+}
+
+fn shape(topic: &Topic) -> TopicShape {
+    TopicShape {
+        id: topic.id,
+        partitions: topic.partitions(),
+    }
+}

@@ -1,0 +1,425 @@
+//! A topic: a name with one log per partition, and how it is stored as a piece of keyed state.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use stafett_journal::{LogSpec, Retention};
+use stafett_model::{Codec, Durability, LogId};
+
+/// The topic that shows what groups have committed.
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+/// Whether a topic of this name is written by the broker alone: patterns of consumers do not mean it.
+pub fn is_internal(name: &str) -> bool {
+    name == OFFSETS_TOPIC
+}
+
+/// Identifies a topic for as long as it exists; one made anew under the same name has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub u128);
+
+/// The upper half of ids of topics that are queues: no random id has it, as the version of those differs.
+const QUEUE_TOPIC: u128 = 0x7175_6575_6500_0000;
+
+impl TopicId {
+    /// The topic that a queue is for clients that read logs.
+    pub fn of_queue(queue: u64) -> Self {
+        Self(QUEUE_TOPIC << 64 | u128::from(queue))
+    }
+
+    /// Whether it is a queue's: its definition is the queue's affair.
+    pub fn is_queue(self) -> bool {
+        self.0 >> 64 == QUEUE_TOPIC
+    }
+}
+
+/// A stored topic.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Topic {
+    pub id: TopicId,
+    pub name: Box<str>,
+    /// The logs of its partitions, in runs of ids.
+    logs: Logs,
+    /// Most topics have no settings of their own, and share one value.
+    pub settings: Arc<TopicSettings>,
+}
+
+/// Runs of log ids; a topic that never got more partitions has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Logs {
+    One { first: LogId, count: u32 },
+    Many(Box<[(LogId, u32)]>),
+}
+
+impl Logs {
+    fn of(mut runs: Vec<(LogId, u32)>) -> Self {
+        match runs.as_mut_slice() {
+            [(first, count)] => Self::One {
+                first: *first,
+                count: *count,
+            },
+            _ => Self::Many(runs.into()),
+        }
+    }
+}
+
+/// What a topic has set for itself. What it has not follows the broker's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicSettings {
+    pub durability: Option<Durability>,
+    /// `Some(None)` keeps for ever.
+    pub retention_age: Option<Option<Duration>>,
+    pub retention_bytes: Option<Option<u64>>,
+    pub message_bytes_max: Option<u32>,
+    /// Records get the time of their append instead of the one that their producer gave them.
+    pub append_time: Option<bool>,
+    /// Milliseconds that a record's own time may lie before the clock; `u64::MAX` is any time.
+    pub earlier_ms_max: Option<u64>,
+    /// Milliseconds that a record's own time may lie behind the clock.
+    pub later_ms_max: Option<u64>,
+    /// What batches are compressed with; `Some(None)` keeps them as their producer made them.
+    pub codec: Option<Option<Codec>>,
+    /// What a front end that declared the topic said of it: compared and given back, not understood, and
+    /// never altered.
+    pub declared: Option<Bytes>,
+    /// Settings that only a front end knows; kept for it, in its own words.
+    pub other: BTreeMap<Box<str>, Box<str>>,
+}
+
+impl Topic {
+    pub fn new(id: TopicId, name: Box<str>, first: LogId, count: u32, settings: Arc<TopicSettings>) -> Self {
+        Self {
+            id,
+            name,
+            logs: Logs::One { first, count },
+            settings,
+        }
+    }
+
+    /// The same topic with other settings.
+    #[must_use]
+    pub fn with_settings(&self, settings: Arc<TopicSettings>) -> Self {
+        Self {
+            id: self.id,
+            name: self.name.clone(),
+            logs: self.logs.clone(),
+            settings,
+        }
+    }
+
+    /// The same topic with `count` more partitions, whose logs begin at `first`.
+    #[must_use]
+    pub fn with_more(&self, first: LogId, count: u32) -> Self {
+        let mut runs: Vec<(LogId, u32)> = self.log_runs().map(|(first, count)| (*first, *count)).collect();
+        match runs.last_mut() {
+            Some((last, had)) if last.0 + u64::from(*had) == first.0 => *had += count,
+            _ => runs.push((first, count)),
+        }
+        Self {
+            id: self.id,
+            name: self.name.clone(),
+            logs: Logs::of(runs),
+            settings: Arc::clone(&self.settings),
+        }
+    }
+
+    /// The log of a partition, counted from 0.
+    pub fn log(&self, partition: u32) -> Option<LogId> {
+        let mut index = partition;
+        for (first, count) in self.log_runs() {
+            if index < *count {
+                return Some(LogId(first.0 + u64::from(index)));
+            }
+            index -= count;
+        }
+        None
+    }
+
+    /// Whether a log is one of its partitions.
+    pub fn has_log(&self, log: LogId) -> bool {
+        self.log_runs()
+            .any(|(first, count)| (first.0..first.0 + u64::from(*count)).contains(&log.0))
+    }
+
+    pub fn partitions(&self) -> u32 {
+        self.log_runs().map(|(_, count)| *count).sum()
+    }
+
+    /// The logs of all partitions in order, as runs of ids.
+    pub fn log_runs(&self) -> impl Iterator<Item = (&LogId, &u32)> {
+        let (one, many) = match &self.logs {
+            Logs::One { first, count } => (Some((first, count)), &[][..]),
+            Logs::Many(runs) => (None, &runs[..]),
+        };
+        one.into_iter()
+            .chain(many.iter().map(|(first, count)| (first, count)))
+    }
+
+    /// How its definition is stored: numbers little-endian, texts with their length in front as u32.
+    ///
+    /// ```text
+    /// u8 version = 1, name, u32 runs, each: u64 first log, u32 logs
+    /// settings, as [`TopicSettings::encode`] has them
+    /// ```
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_text(&self.name, &mut out);
+        let runs: Vec<_> = self.log_runs().collect();
+        put_u32(runs.len(), &mut out);
+        for (first, count) in runs {
+            out.extend_from_slice(&first.0.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        self.settings.encode(&mut out);
+        out
+    }
+
+    /// Reads a stored definition. `None` if this version of the program does not know it.
+    pub fn decode(id: TopicId, bytes: &[u8], defaults: &Arc<TopicSettings>) -> Option<Self> {
+        let (version, mut rest) = bytes.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let name = get_text(&mut rest)?;
+        let count = get_u32(&mut rest)?;
+        let runs = (0..count)
+            .map(|_| Some((LogId(u64::from_le_bytes(get(&mut rest)?)), get_u32(&mut rest)?)))
+            .collect::<Option<Vec<_>>>()?;
+        let logs = Logs::of(runs);
+        let settings = TopicSettings::decode(&mut rest)?;
+        let settings = if settings == **defaults {
+            Arc::clone(defaults)
+        } else {
+            Arc::new(settings)
+        };
+        Some(Self {
+            id,
+            name,
+            logs,
+            settings,
+        })
+    }
+}
+
+const VERSION: u8 = 1;
+
+impl TopicSettings {
+    /// What its logs promise, where the topic has not set it by `defaults`.
+    pub fn log_spec(&self, defaults: &LogSpec) -> LogSpec {
+        LogSpec {
+            durability: self.durability.unwrap_or(defaults.durability),
+            retention: Retention {
+                age: self.retention_age.unwrap_or(defaults.retention.age),
+                bytes: self.retention_bytes.unwrap_or(defaults.retention.bytes),
+            },
+        }
+    }
+
+    /// What holds where `self` has set nothing is what `below` has set.
+    #[must_use]
+    pub fn over(&self, below: &Self) -> Self {
+        let mut other = below.other.clone();
+        other.extend(
+            self.other
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        Self {
+            durability: self.durability.or(below.durability),
+            retention_age: self.retention_age.or(below.retention_age),
+            retention_bytes: self.retention_bytes.or(below.retention_bytes),
+            message_bytes_max: self.message_bytes_max.or(below.message_bytes_max),
+            append_time: self.append_time.or(below.append_time),
+            earlier_ms_max: self.earlier_ms_max.or(below.earlier_ms_max),
+            later_ms_max: self.later_ms_max.or(below.later_ms_max),
+            codec: self.codec.or(below.codec),
+            declared: self.declared.clone().or_else(|| below.declared.clone()),
+            other,
+        }
+    }
+
+    /// How settings are stored; texts have their length in front as u32.
+    ///
+    /// ```text
+    /// u8 settings; each: u8 which, text value (1 durability, 2 retention ms, 3 retention bytes, 4 message bytes,
+    /// 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits); u32 other settings, each: name, value
+    /// ```
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let age = self
+            .retention_age
+            .map(|age| age.map_or(FOR_EVER, |age| age.as_millis().to_string()));
+        let bytes = self
+            .retention_bytes
+            .map(|bytes| bytes.map_or(FOR_EVER, |bytes| bytes.to_string()));
+        let known = [
+            (1, self.durability.map(|level| level.to_string())),
+            (2, age),
+            (3, bytes),
+            (4, self.message_bytes_max.map(|bytes| bytes.to_string())),
+            (5, self.append_time.map(|on| on.to_string())),
+            (6, self.earlier_ms_max.map(|ms| ms.to_string())),
+            (7, self.later_ms_max.map(|ms| ms.to_string())),
+            (8, self.codec.map(|codec| codec_name(codec).to_owned())),
+            (9, self.declared.as_deref().map(to_hex)),
+        ];
+        let set: Vec<_> = known
+            .into_iter()
+            .filter_map(|(which, value)| Some((which, value?)))
+            .collect();
+        out.push(u8::try_from(set.len()).unwrap_or(0));
+        for (which, value) in set {
+            out.push(which);
+            put_text(&value, out);
+        }
+        put_u32(self.other.len(), out);
+        for (name, value) in &self.other {
+            put_text(name, out);
+            put_text(value, out);
+        }
+    }
+
+    pub fn decode(rest: &mut &[u8]) -> Option<Self> {
+        let mut settings = Self::default();
+        let [count] = get(rest)?;
+        for _ in 0..count {
+            let [which] = get(rest)?;
+            let value = get_text(rest)?;
+            match which {
+                1 => settings.durability = Some(value.parse().ok()?),
+                2 => settings.retention_age = Some(limit(&value)?.map(Duration::from_millis)),
+                3 => settings.retention_bytes = Some(limit(&value)?),
+                4 => settings.message_bytes_max = Some(value.parse().ok()?),
+                5 => settings.append_time = Some(value.parse().ok()?),
+                6 => settings.earlier_ms_max = Some(value.parse().ok()?),
+                7 => settings.later_ms_max = Some(value.parse().ok()?),
+                8 => settings.codec = Some(CODECS.iter().find(|(name, _)| **name == *value)?.1),
+                9 => settings.declared = Some(from_hex(&value)?),
+                _ => return None,
+            }
+        }
+        for _ in 0..get_u32(rest)? {
+            settings.other.insert(get_text(rest)?, get_text(rest)?);
+        }
+        Some(settings)
+    }
+}
+
+const FOR_EVER: String = String::new();
+
+const CODECS: [(&str, Option<Codec>); 6] = [
+    ("producer", None),
+    ("none", Some(Codec::None)),
+    ("gzip", Some(Codec::Gzip)),
+    ("snappy", Some(Codec::Snappy)),
+    ("lz4", Some(Codec::Lz4)),
+    ("zstd", Some(Codec::Zstd)),
+];
+
+fn codec_name(codec: Option<Codec>) -> &'static str {
+    CODECS
+        .iter()
+        .find(|(_, known)| *known == codec)
+        .map_or("producer", |(name, _)| name)
+}
+
+#[expect(clippy::option_option, reason = "malformed, no limit, a limit")]
+fn limit(value: &str) -> Option<Option<u64>> {
+    if value.is_empty() {
+        Some(None)
+    } else {
+        value.parse().ok().map(Some)
+    }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn from_hex(text: &str) -> Option<Bytes> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs
+        .iter()
+        .map(byte)
+        .collect::<Option<Vec<_>>>()
+        .map(Bytes::from)
+}
+
+fn put_u32(number: usize, out: &mut Vec<u8>) {
+    let number = u32::try_from(number).expect("definitions are small");
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_text(text: &str, out: &mut Vec<u8>) {
+    put_u32(text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn get<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (front, behind) = rest.split_first_chunk::<N>()?;
+    *rest = behind;
+    Some(*front)
+}
+
+fn get_u32(rest: &mut &[u8]) -> Option<u32> {
+    get(rest).map(u32::from_le_bytes)
+}
+
+fn get_text(rest: &mut &[u8]) -> Option<Box<str>> {
+    let bytes = usize::try_from(get_u32(rest)?).ok()?;
+    let (front, behind) = rest.split_at_checked(bytes)?;
+    *rest = behind;
+    std::str::from_utf8(front).ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_reads_back_and_cut_ones_do_not() {
+        let settings = TopicSettings {
+            durability: Some(Durability::Os),
+            retention_age: Some(None),
+            retention_bytes: Some(Some(7)),
+            message_bytes_max: Some(99),
+            append_time: Some(true),
+            earlier_ms_max: Some(u64::MAX),
+            later_ms_max: Some(5),
+            codec: Some(Some(Codec::Zstd)),
+            declared: Some(Bytes::from_static(b"\0\xff")),
+            other: [("a.b".into(), "c".into())].into(),
+        };
+        let topic = Topic::new(TopicId(5), "orders".into(), LogId(9), 3, Arc::new(settings));
+        let bytes = topic.encode();
+        let defaults = Arc::default();
+        assert_eq!(Topic::decode(TopicId(5), &bytes, &defaults), Some(topic));
+        for cut in 0..bytes.len() {
+            assert_eq!(
+                Topic::decode(TopicId(5), &bytes[..cut], &defaults),
+                None,
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn partitions_are_found_through_runs() {
+        let topic = Topic::new(TopicId(1), "t".into(), LogId(10), 1, Arc::default());
+        let topic = topic.with_more(LogId(11), 1).with_more(LogId(50), 1);
+        assert_eq!(topic.log_runs().count(), 2, "neighbours are one run");
+        let logs: Vec<_> = (0..4).map(|n| topic.log(n).map(|log| log.0)).collect();
+        assert_eq!(logs, [Some(10), Some(11), Some(50), None]);
+        assert_eq!(topic.partitions(), 3);
+    }
+}

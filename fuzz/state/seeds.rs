@@ -1,0 +1,237 @@
+//! Writes the first inputs under `corpus/`: the rows of a broker that has something of everything, whole and
+//! one by one.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_groups::classic::{Join, Strategy, Sync};
+use stafett_groups::{CommittedBy, NewCommit};
+use stafett_broker::live::{
+    ClientName, LogRule, Message as LiveMessage, Payload, Staged, SubscriptionChange, What,
+};
+use stafett_broker::queues::{Declare, Publication, Settle, Targets};
+use stafett_broker::{
+    Broker, BrokerSettings, Destination, LiveSettings, Namespace, NewBinding, NewExchange, NewTopic, Scope,
+    TopicSettings,
+};
+use stafett_fuzz_state::{SPACES, write_row};
+use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
+use stafett_model::Message;
+use stafett_queue::{DeadLetter, QueueSettings};
+use stafett_routing::{HeaderMatch, Kind};
+
+/// Space of the positions of clients of live logs. They need a connection: a row is made by hand.
+const POSITIONS: u8 = 12;
+
+fn main() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
+    let journal = Arc::new(MemoryJournal::new());
+    runtime.block_on(fill(&journal));
+    let stored = journal.reopen();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/rows");
+    fs::create_dir_all(&folder)?;
+    let mut whole = Vec::new();
+    let mut number = 0;
+    for space in 1..=SPACES {
+        let mut rows = Vec::new();
+        let visited = stored.load_state(StateSpace(space.into()), &mut |item| {
+            let (is_delta, key, value) = match item {
+                StateItem::Value { key, value } => (false, key, value),
+                StateItem::Delta { key, delta } => (true, key, delta),
+            };
+            let mut row = Vec::new();
+            write_row(&mut row, space, is_delta, key, value);
+            rows.push(row);
+        });
+        visited.expect("a journal in memory can be read");
+        if space == POSITIONS {
+            let mut row = Vec::new();
+            let place = [&[1][..], &[9; 16], &1_u32.to_be_bytes(), &7_u64.to_be_bytes()].concat();
+            write_row(&mut row, space, false, &0_u32.to_be_bytes(), &place);
+            rows.push(row);
+        }
+        assert!(!rows.is_empty(), "nothing is stored in space {space}");
+        for row in rows {
+            whole.extend_from_slice(&row);
+            fs::write(folder.join(format!("seed-{space}-{number}")), row)?;
+            number += 1;
+        }
+    }
+    fs::write(folder.join("seed-whole"), whole)
+}
+
+async fn fill(journal: &Arc<MemoryJournal>) {
+    let rule = LogRule {
+        prefix: "charts/".into(),
+        topic: "charts".into(),
+        partitions: 1,
+    };
+    let live = LiveSettings {
+        logs: vec![rule],
+        ..LiveSettings::default()
+    };
+    let started = Broker::start_with(journal.clone(), BrokerSettings::default(), live).await;
+    let broker = Arc::new(started.unwrap());
+    broker.open_live_logs().await.unwrap();
+    let mut settings = TopicSettings::default();
+    settings.other.insert("word".into(), "text".into());
+    let new = NewTopic {
+        name: "topic".into(),
+        partitions: Some(3),
+        settings,
+    };
+    let topic = broker.create_topics(vec![new]).await.remove(0).unwrap();
+    let edit = |before: &TopicSettings| {
+        let mut settings = before.clone();
+        settings.other.insert("session".into(), "7".into());
+        Ok::<_, std::convert::Infallible>(settings)
+    };
+    broker
+        .alter_scope(Scope::Group("group".into()), edit)
+        .await
+        .unwrap();
+    broker.new_producer_id().await.unwrap();
+    fill_groups(&broker, topic.id).await;
+    fill_queues(&broker).await;
+    fill_live(&broker).await;
+    broker.finish_changes().await;
+}
+
+async fn fill_groups(broker: &Arc<Broker>, topic: stafett_broker::TopicId) {
+    let strategies = vec![Strategy {
+        name: "range".into(),
+        metadata: Bytes::from_static(b"metadata"),
+    }];
+    let join = Join {
+        member: "".into(),
+        new_id: "member".into(),
+        instance: Some("instance".into()),
+        client_id: "client".into(),
+        client_host: "host".into(),
+        purpose: "consumer".into(),
+        strategies,
+        session_ms: 10_000,
+        rebalance_ms: 20_000,
+        must_know_id: false,
+        may_skip_assignment: false,
+    };
+    let joined = broker.groups().join("group", join).await.unwrap();
+    let sync = Sync {
+        member: "member".into(),
+        instance: None,
+        generation: joined.generation,
+        purpose: None,
+        strategy: None,
+        assignments: vec![("member".into(), Bytes::from_static(b"all"))],
+    };
+    broker.groups().sync("group", sync).await.unwrap();
+    let by = CommittedBy {
+        epoch: -1,
+        ..CommittedBy::default()
+    };
+    let commit = NewCommit {
+        topic,
+        partition: 1,
+        offset: 7,
+        leader_epoch: 3,
+        text: Some("text".into()),
+    };
+    broker
+        .groups()
+        .commit("other", &by, vec![commit])
+        .unwrap()
+        .durable()
+        .await
+        .unwrap();
+}
+
+async fn fill_queues(broker: &Arc<Broker>) {
+    let namespace = Namespace::default();
+    let dead_letter = Some(DeadLetter {
+        exchange: "exchange".into(),
+        routing_key: Some("dead".into()),
+    });
+    let settings = QueueSettings {
+        ttl_ms: Some(60_000),
+        length_max: Some(9),
+        priority_max: 3,
+        delivery_limit: Some(2),
+        dead_letter,
+        ..QueueSettings::default()
+    };
+    let declare = Declare {
+        durable: true,
+        settings,
+        ..Declare::default()
+    };
+    let queue = broker
+        .queues()
+        .declare(&namespace, "queue", declare)
+        .await
+        .unwrap();
+    let exchange = NewExchange {
+        durable: true,
+        ..NewExchange::new(Kind::Topic)
+    };
+    broker
+        .exchanges()
+        .declare(&namespace, "exchange", exchange)
+        .unwrap()
+        .1
+        .await
+        .unwrap();
+    let binding = NewBinding {
+        source: "exchange".into(),
+        destination: Destination::Queue("queue".into()),
+        key: Bytes::from_static(b"a.*.#"),
+        headers: HeaderMatch::default(),
+        arguments: Bytes::from_static(b"opaque"),
+    };
+    broker.bind(&namespace, binding).unwrap().await.unwrap();
+    let mut publication = Publication::default();
+    let route = publication.route(Targets {
+        queues: [queue.clone()].into_iter().collect(),
+        ..Targets::default()
+    });
+    for body in ["one", "two", "three", "four", "five", "six"] {
+        let message = Message {
+            value: Bytes::from_static(body.as_bytes()),
+            persistent: true,
+            ..Message::default()
+        };
+        publication.push(message, route);
+    }
+    broker.queues().append(publication).await;
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        taken.push(queue.take_one(true).await.unwrap().0.id);
+    }
+    queue.settle(&[(taken[1], Settle::Complete), (taken[2], Settle::Requeue)]);
+}
+
+async fn fill_live(broker: &Arc<Broker>) {
+    let change = |client: ClientName, topic: &str| {
+        let what = What::Subscribe([topic].into_iter().collect());
+        SubscriptionChange { client, what }
+    };
+    let changes = vec![
+        change(ClientName::Number(1), "plain"),
+        change(ClientName::Number(1), "charts/a"),
+    ];
+    assert!(broker.live().change(changes).await.iter().all(Result::is_ok));
+    let mut staged = Staged::default();
+    let message = LiveMessage {
+        topic: "charts/a",
+        payload: Payload::Json("1"),
+        timestamp: None,
+        id: None,
+        offset: None,
+    };
+    broker.live().publish(message, &mut staged);
+    drop(broker.live().store(staged));
+}
