@@ -6,21 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_groups::classic::{Join, Strategy, Sync};
-use stafett_groups::{CommittedBy, NewCommit};
-use stafett_broker::live::{
-    ClientName, LogRule, Message as LiveMessage, Payload, Staged, SubscriptionChange, What,
-};
-use stafett_broker::queues::{Declare, Publication, Settle, Targets};
-use stafett_broker::{
-    Broker, BrokerSettings, Destination, LiveSettings, Namespace, NewBinding, NewExchange, NewTopic, Scope,
-    TopicSettings,
-};
+use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_fuzz_state::{SPACES, write_row};
+use stafett_groups::{CommittedBy, NewCommit};
+use stafett_groups::classic::{Join, Strategy, Sync};
 use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
-use stafett_model::Message;
+use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, Staged, SubscriptionChange, What};
+use stafett_messaging::{Destination, NewBinding, NewExchange};
+use stafett_messaging::queues::{Declare, Publication, Settle, Targets};
+use stafett_model::{Message, Namespace};
 use stafett_queue::{DeadLetter, QueueSettings};
 use stafett_routing::{HeaderMatch, Kind};
+use stafett_topics::{NewTopic, TopicSettings};
 
 /// Space of the positions of clients of live logs. They need a connection: a row is made by hand.
 const POSITIONS: u8 = 12;
@@ -75,7 +72,7 @@ async fn fill(journal: &Arc<MemoryJournal>) {
         logs: vec![rule],
         ..LiveSettings::default()
     };
-    let started = Broker::start_with(journal.clone(), BrokerSettings::default(), live).await;
+    let started = Broker::start(journal.clone(), BrokerSettings { live_topics: live, ..BrokerSettings::default() }).await;
     let broker = Arc::new(started.unwrap());
     broker.open_live_logs().await.unwrap();
     let mut settings = TopicSettings::default();
@@ -85,7 +82,7 @@ async fn fill(journal: &Arc<MemoryJournal>) {
         partitions: Some(3),
         settings,
     };
-    let topic = broker.create_topics(vec![new]).await.remove(0).unwrap();
+    let topic = broker.catalog().create(vec![new]).await.remove(0).unwrap();
     let edit = |before: &TopicSettings| {
         let mut settings = before.clone();
         settings.other.insert("session".into(), "7".into());
@@ -95,14 +92,14 @@ async fn fill(journal: &Arc<MemoryJournal>) {
         .alter_scope(Scope::Group("group".into()), edit)
         .await
         .unwrap();
-    broker.new_producer_id().await.unwrap();
+    broker.catalog().new_producer_id().await.unwrap();
     fill_groups(&broker, topic.id).await;
     fill_queues(&broker).await;
     fill_live(&broker).await;
-    broker.finish_changes().await;
+    broker.stop().await;
 }
 
-async fn fill_groups(broker: &Arc<Broker>, topic: stafett_broker::TopicId) {
+async fn fill_groups(broker: &Arc<Broker>, topic: stafett_topics::TopicId) {
     let strategies = vec![Strategy {
         name: "range".into(),
         metadata: Bytes::from_static(b"metadata"),
@@ -170,6 +167,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
         ..Declare::default()
     };
     let queue = broker
+        .messaging()
         .queues()
         .declare(&namespace, "queue", declare)
         .await
@@ -179,6 +177,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
         ..NewExchange::new(Kind::Topic)
     };
     broker
+        .messaging()
         .exchanges()
         .declare(&namespace, "exchange", exchange)
         .unwrap()
@@ -192,7 +191,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
         headers: HeaderMatch::default(),
         arguments: Bytes::from_static(b"opaque"),
     };
-    broker.bind(&namespace, binding).unwrap().await.unwrap();
+    broker.messaging().bind(&namespace, binding).unwrap().await.unwrap();
     let mut publication = Publication::default();
     let route = publication.route(Targets {
         queues: [queue.clone()].into_iter().collect(),
@@ -206,7 +205,7 @@ async fn fill_queues(broker: &Arc<Broker>) {
         };
         publication.push(message, route);
     }
-    broker.queues().append(publication).await;
+    broker.messaging().queues().append(publication).await;
     let mut taken = Vec::new();
     for _ in 0..4 {
         taken.push(queue.take_one(true).await.unwrap().0.id);
@@ -223,7 +222,7 @@ async fn fill_live(broker: &Arc<Broker>) {
         change(ClientName::Number(1), "plain"),
         change(ClientName::Number(1), "charts/a"),
     ];
-    assert!(broker.live().change(changes).await.iter().all(Result::is_ok));
+    assert!(broker.live_topics().change(changes).await.iter().all(Result::is_ok));
     let mut staged = Staged::default();
     let message = LiveMessage {
         topic: "charts/a",
@@ -232,6 +231,6 @@ async fn fill_live(broker: &Arc<Broker>) {
         id: None,
         offset: None,
     };
-    broker.live().publish(message, &mut staged);
-    drop(broker.live().store(staged));
+    broker.live_topics().publish(message, &mut staged);
+    drop(broker.live_topics().store(staged));
 }

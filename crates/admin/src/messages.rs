@@ -8,7 +8,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use stafett_broker::queues::DeliveryId;
+use stafett_messaging::queues::DeliveryId;
 use stafett_model::StoredMessage;
 
 use crate::front::AdminFront;

@@ -4,8 +4,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
-use stafett_broker::Namespace;
-use stafett_broker::exchanges::NamespaceError;
+use stafett_messaging::exchanges::NamespaceError;
+use stafett_model::Namespace;
 
 use crate::front::AdminFront;
 use crate::query::Query;
@@ -16,7 +16,7 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     Query::read(query, &[])?;
-    let names = front.broker()?.exchanges().namespaces();
+    let names = front.broker()?.messaging().exchanges().namespaces();
     let names: Vec<_> = names.iter().map(Namespace::as_str).collect();
     Ok(answer(StatusCode::OK, &json!({ "namespaces": names })))
 }
@@ -29,6 +29,7 @@ pub(crate) async fn create(
     let namespace = Namespace::new(query.wanted("namespace")?);
     let (is_new, stored) = front
         .broker()?
+        .messaging()
         .exchanges()
         .create_namespace(&namespace)
         .map_err(|error| refused(&error))?;

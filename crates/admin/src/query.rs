@@ -2,7 +2,7 @@
 //! be missing.
 
 use axum::http::StatusCode;
-use stafett_broker::Namespace;
+use stafett_model::Namespace;
 
 use crate::{Refusal, refuse};
 

@@ -6,8 +6,10 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use stafett_broker::queues::{DeleteQueueError, Queue};
-use stafett_broker::{Broker, Namespace, Stopped};
+use stafett_broker::Broker;
+use stafett_messaging::Stopped;
+use stafett_messaging::queues::{DeleteQueueError, Queue};
+use stafett_model::Namespace;
 
 use crate::front::AdminFront;
 use crate::query::Query;
@@ -35,7 +37,7 @@ pub(crate) async fn list(
     };
     let after = after.as_ref().map(|(namespace, name)| (namespace, *name));
     let broker = front.broker()?;
-    let page = broker.queues().page(only.as_ref(), after, count);
+    let page = broker.messaging().queues().page(only.as_ref(), after, count);
     let next = page.last().filter(|_| page.len() == count).map(|last| {
         json!({
             "after_namespace": last.namespace.as_str(),
@@ -73,10 +75,14 @@ pub(crate) async fn delete(
     let queue = find(&broker, &query, "queue")?;
     let (if_unused, if_empty) = (query.flag("if_unused")?, query.flag("if_empty")?);
     // Whoever has it for himself loses it as well.
-    let owner = queue.exclusive.unwrap_or_else(|| broker.queues().new_owner());
-    let deleted = broker
-        .queues()
-        .delete(&queue.namespace, &queue.name, if_unused, if_empty, owner);
+    let owner = queue
+        .exclusive
+        .unwrap_or_else(|| broker.messaging().queues().new_owner());
+    let deleted =
+        broker
+            .messaging()
+            .queues()
+            .delete(&queue.namespace, &queue.name, if_unused, if_empty, owner);
     let messages = deleted.await.map_err(refused)?;
     Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
 }
@@ -112,7 +118,7 @@ pub(crate) async fn move_messages(
     }
     let count = query.number("count", MOVED_MAX)?;
     let count = count.unwrap_or_else(|| from.counts().ready);
-    let moved = broker.move_messages(&from, &to, count).await;
+    let moved = broker.messaging().move_messages(&from, &to, count).await;
     let moved = moved.map_err(|why| refuse(StatusCode::INTERNAL_SERVER_ERROR, why))?;
     match moved.stopped {
         None => Ok(answer(StatusCode::OK, &json!({ "messages": moved.messages }))),
@@ -126,7 +132,7 @@ pub(crate) async fn move_messages(
 /// The queue that a request names.
 pub(crate) fn find(broker: &Broker, query: &Query, key: &str) -> Result<Arc<Queue>, Refusal> {
     let (namespace, name) = (query.namespace(), query.wanted(key)?);
-    broker.queues().get(&namespace, name).ok_or_else(|| {
+    broker.messaging().queues().get(&namespace, name).ok_or_else(|| {
         let why = format!("there is no queue {name:?} in namespace {namespace}");
         refuse(StatusCode::NOT_FOUND, why)
     })

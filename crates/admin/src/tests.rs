@@ -8,11 +8,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use stafett_broker::exchanges::Published;
-use stafett_broker::queues::{Declare, Over, Overflow, QueueSettings};
-use stafett_broker::{Broker, BrokerSettings, Namespace, NewTopic, TopicSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
-use stafett_model::Message;
+use stafett_messaging::exchanges::Published;
+use stafett_messaging::queues::{Declare, Over, Overflow, QueueSettings};
+use stafett_model::{Message, Namespace};
+use stafett_topics::{NewTopic, TopicSettings};
 
 use crate::{AdminFront, Refusal, messages, namespaces, queues};
 
@@ -36,7 +37,12 @@ impl World {
             durable: true,
             ..Declare::default()
         };
-        let declared = self.broker.queues().declare(&namespace, name, durable).await;
+        let declared = self
+            .broker
+            .messaging()
+            .queues()
+            .declare(&namespace, name, durable)
+            .await;
         declared.unwrap();
     }
 
@@ -51,6 +57,7 @@ impl World {
         };
         let ticket = self
             .broker
+            .messaging()
             .publish(&Namespace::default(), "", vec![message.into()]);
         assert_eq!(ticket.unwrap().await, [Published::Stored]);
     }
@@ -146,7 +153,7 @@ async fn a_move_that_ends_before_its_time_says_how_far_it_came_and_why() {
         },
         ..Declare::default()
     };
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let declaring = queues.declare(&Namespace::default(), "short", short);
     declaring.await.unwrap();
     for body in [b"one", b"two"] {
@@ -168,7 +175,7 @@ async fn nothing_moves_between_two_queues_over_one_topic() {
         partitions: Some(1),
         settings: TopicSettings::default(),
     };
-    let topic = world.broker.create_topics(vec![new]).await.remove(0).unwrap();
+    let topic = world.broker.catalog().create(vec![new]).await.remove(0).unwrap();
     for name in ["a", "b"] {
         let over = Declare {
             durable: true,
@@ -178,7 +185,7 @@ async fn nothing_moves_between_two_queues_over_one_topic() {
             }),
             ..Declare::default()
         };
-        let queues = world.broker.queues();
+        let queues = world.broker.messaging().queues();
         let declaring = queues.declare(&Namespace::default(), name, over);
         declaring.await.unwrap();
     }
@@ -205,6 +212,7 @@ async fn of_large_messages_the_front_is_shown_and_an_answer_ends() {
         };
         let ticket = world
             .broker
+            .messaging()
             .publish(&Namespace::default(), "", vec![message.into()]);
         assert_eq!(ticket.unwrap().await, [Published::Stored]);
     }

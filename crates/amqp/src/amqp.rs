@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use stafett_amqp_wire::Table;
-use stafett_broker::queues::Queue;
-use stafett_broker::{Broker, Namespace};
+use stafett_broker::Broker;
+use stafett_messaging::queues::Queue;
+use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
 
 use crate::arguments::QueueType;
-use crate::connection;
-use crate::exchange_kinds;
 use crate::facts::KeptProperties;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;
+use crate::{connection, exchange_kinds};
 
 /// The front end: what a listener serves.
 #[derive(Debug)]
@@ -34,7 +34,10 @@ impl Amqp {
     /// The front end of `broker`. Its metrics are made visible in `registry`.
     pub fn new(broker: Arc<Broker>, settings: AmqpSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
-        broker.exchanges().read_facts_with(Arc::new(KeptProperties));
+        broker
+            .messaging()
+            .exchanges()
+            .read_facts_with(Arc::new(KeptProperties));
         exchange_kinds::predeclare(&broker, &Namespace::default());
         Self {
             shared: Arc::new(Shared {
@@ -62,7 +65,7 @@ impl Shared {
     /// Whether there is such a virtual host, or may be.
     pub(crate) fn open_virtual_host(&self, name: &str) -> bool {
         let namespace = Namespace::new(name);
-        let exchanges = self.broker.exchanges();
+        let exchanges = self.broker.messaging().exchanges();
         if exchanges.has_namespace(&namespace) {
             exchange_kinds::predeclare(&self.broker, &namespace);
             return true;

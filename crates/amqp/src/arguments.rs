@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, TableBuilder, Value};
-use stafett_broker::queues::{DeadLetter, Overflow, QueueSettings};
+use stafett_messaging::queues::{DeadLetter, Overflow, QueueSettings};
 use stafett_model::Durability;
 
 use crate::exception::Exception;

@@ -7,10 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_amqp_wire::frame;
 use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
-use stafett_amqp_wire::{FrameError, ReplyCode};
-use stafett_broker::Space;
+use stafett_amqp_wire::{FrameError, ReplyCode, frame};
+use stafett_messaging::Space;
 use stafett_net::{ByteBudget, Connection, ListenerMetrics, Permit, turn};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, Sleep, sleep, timeout};

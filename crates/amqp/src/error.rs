@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{ReplyCode, Table};
-use stafett_broker::Namespace;
-use stafett_broker::queues::{ConsumeError, DeclareError, DeleteQueueError};
+use stafett_messaging::queues::{ConsumeError, DeclareError, DeleteQueueError};
+use stafett_model::Namespace;
 use stafett_store::NotStored;
 
 use crate::arguments::QueueType;

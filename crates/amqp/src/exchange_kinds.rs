@@ -6,8 +6,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::exchange;
 use stafett_amqp_wire::{Table, TableBuilder, Value};
-use stafett_broker::exchanges::{Difference, Exchange};
-use stafett_broker::{Broker, Namespace, NewExchange};
+use stafett_broker::Broker;
+use stafett_messaging::NewExchange;
+use stafett_messaging::exchanges::{Difference, Exchange};
+use stafett_model::Namespace;
 use stafett_routing::{HashOn, HeaderMatch, HeaderValue, Kind, Mode, Property};
 
 use crate::arguments;
@@ -32,7 +34,7 @@ const PREDECLARED: [(&str, Kind, bool); 7] = [
 /// Makes the exchanges that clients expect to be there.
 pub(crate) fn predeclare(broker: &Broker, namespace: &Namespace) {
     for (name, kind, internal) in PREDECLARED {
-        if broker.exchanges().get(namespace, name).is_some() {
+        if broker.messaging().exchanges().get(namespace, name).is_some() {
             continue;
         }
         let new = NewExchange {
@@ -41,7 +43,7 @@ pub(crate) fn predeclare(broker: &Broker, namespace: &Namespace) {
             ..NewExchange::new(kind)
         };
         // Whoever declares one finds it; if it cannot be stored, nothing can.
-        match broker.exchanges().declare(namespace, name, new) {
+        match broker.messaging().exchanges().declare(namespace, name, new) {
             Ok((_, stored)) => drop(stored),
             Err(error) => tracing::warn!(%error, name, "an exchange cannot be predeclared"),
         }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::{Properties, PropertiesBuilder, Value};
-use stafett_broker::exchanges::ReadFacts;
+use stafett_messaging::exchanges::ReadFacts;
 use stafett_routing::{HeaderValue, Property};
 
 use crate::content::{self, PROPERTIES};

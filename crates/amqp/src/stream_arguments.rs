@@ -5,13 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_amqp_wire::methods::queue;
 use stafett_amqp_wire::{Table, Value};
-use stafett_broker::TopicSettings;
-use stafett_broker::readers::{Start, Wanted};
+use stafett_messaging::readers::{Start, Wanted};
+use stafett_topics::TopicSettings;
 
 use crate::arguments::{Argument, QueueType};
-use crate::error;
 use crate::exception::Exception;
-use crate::known_arguments;
+use crate::{error, known_arguments};
 
 /// The largest segment that RabbitMQ lets one ask for.
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
@@ -85,7 +84,7 @@ pub(crate) fn check_properties(method: &queue::Declare, what: &str) -> Result<()
 /// What a declaration says of a topic that was made elsewhere has to be so.
 pub(crate) fn check_retention(
     said: &TopicSettings,
-    kept: stafett_broker::Retention,
+    kept: stafett_topics::Retention,
     what: &str,
 ) -> Result<(), Exception> {
     let told = |value: Option<u128>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());

@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use stafett_broker::queues::Declare;
-use stafett_broker::{Broker, BrokerSettings, Destination, Namespace, NewBinding, NewExchange};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{DiskJournal, Journal, MemoryJournal, Metrics, Settings};
-use stafett_model::Message;
+use stafett_messaging::queues::Declare;
+use stafett_messaging::{Destination, NewBinding, NewExchange};
+use stafett_model::{Message, Namespace};
 use stafett_routing::{HeaderMatch, Hop, KeyOnly, Kind, Pattern, Router, Routes, Spec};
 
 const BATCH: u32 = 64;
@@ -97,11 +98,11 @@ async fn publish(bindings: u32) -> f64 {
         };
         let messages = (0..BATCH).map(message).collect();
         let started = Instant::now();
-        let ticket = broker.publish(&namespace, "x", messages).unwrap();
+        let ticket = broker.messaging().publish(&namespace, "x", messages).unwrap();
         best = best.min(started.elapsed());
         drop(ticket.await);
     }
-    broker.finish_changes().await;
+    broker.stop().await;
     best.as_secs_f64() * 1e9 / f64::from(BATCH)
 }
 
@@ -120,7 +121,7 @@ async fn on_disk(folder: &Path) {
     let rate = f64::from(MANY) / started.elapsed().as_secs_f64();
     let mib = resident_kib().saturating_sub(before) / 1024;
     println!("{MANY:>7} bindings: bound at {rate:.0}/s, durable at the end; {mib} MiB of memory");
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
     let started = Instant::now();
     let broker = open().await;
@@ -128,22 +129,33 @@ async fn on_disk(folder: &Path) {
         "{MANY:>7} bindings: start in {:.2} s",
         started.elapsed().as_secs_f64()
     );
-    assert_eq!(broker.exchanges().bindings(&Namespace::default()).len(), 100_000);
+    assert_eq!(
+        broker
+            .messaging()
+            .exchanges()
+            .bindings(&Namespace::default())
+            .len(),
+        100_000
+    );
     let started = Instant::now();
-    let deleted = broker.exchanges().delete(&Namespace::default(), "x", false);
+    let deleted = broker
+        .messaging()
+        .exchanges()
+        .delete(&Namespace::default(), "x", false);
     let held = started.elapsed();
     deleted.unwrap().await.unwrap();
     println!(
         "{MANY:>7} bindings: deleted with their exchange in {held:.2?}, durable after {:.2?}",
         started.elapsed()
     );
-    broker.finish_changes().await;
+    broker.stop().await;
 }
 
 async fn prepared(journal: Arc<dyn Journal>) -> Arc<Broker> {
     let broker = Arc::new(Broker::start(journal, BrokerSettings::default()).await.unwrap());
     let namespace = Namespace::default();
     let declared = broker
+        .messaging()
         .exchanges()
         .declare(&namespace, "x", NewExchange::new(Kind::Topic));
     declared.unwrap().1.await.unwrap();
@@ -151,11 +163,16 @@ async fn prepared(journal: Arc<dyn Journal>) -> Arc<Broker> {
         durable: true,
         ..Declare::default()
     };
-    broker.queues().declare(&namespace, "q", durable).await.unwrap();
+    broker
+        .messaging()
+        .queues()
+        .declare(&namespace, "q", durable)
+        .await
+        .unwrap();
     broker
 }
 
-fn bind(broker: &Broker, number: u32) -> stafett_broker::Stored {
+fn bind(broker: &Broker, number: u32) -> stafett_store::Stored {
     let binding = NewBinding {
         source: "x".into(),
         destination: Destination::Queue("q".into()),
@@ -163,7 +180,7 @@ fn bind(broker: &Broker, number: u32) -> stafett_broker::Stored {
         headers: HeaderMatch::default(),
         arguments: Bytes::new(),
     };
-    broker.bind(&Namespace::default(), binding).unwrap()
+    broker.messaging().bind(&Namespace::default(), binding).unwrap()
 }
 
 fn resident_kib() -> u64 {

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use stafett_broker::queues::{ConsumerSpec, Declare, Outbox, OwnerId, Publication, Queue, Settle, Targets};
-use stafett_broker::{Broker, BrokerSettings, Namespace};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
-use stafett_model::Message;
+use stafett_messaging::queues::{
+    ConsumerSpec, Declare, Outbox, OwnerId, Publication, Queue, Settle, Targets,
+};
+use stafett_model::{Message, Namespace};
 
 const DEEP: u32 = 10_000_000;
 const BATCH: u32 = 500;
@@ -51,7 +53,7 @@ fn with_broker(folder: &Path, work: impl AsyncFnOnce(&Arc<Broker>)) {
             resident_mb()
         );
         work(&broker).await;
-        broker.finish_changes().await;
+        broker.stop().await;
         journal.close();
     });
 }
@@ -63,7 +65,10 @@ fn deep() {
             durable: true,
             ..Declare::default()
         };
-        let declared = broker.queues().declare(&Namespace::default(), "deep", declare);
+        let declared = broker
+            .messaging()
+            .queues()
+            .declare(&Namespace::default(), "deep", declare);
         let queue = declared.await.unwrap();
         let started = Instant::now();
         fill(broker, &queue).await;
@@ -75,7 +80,11 @@ fn deep() {
         );
     });
     with_broker(folder.path(), async |broker| {
-        let queue = broker.queues().get(&Namespace::default(), "deep").unwrap();
+        let queue = broker
+            .messaging()
+            .queues()
+            .get(&Namespace::default(), "deep")
+            .unwrap();
         println!("{} wait", queue.counts().ready);
         let started = Instant::now();
         drain(&queue).await;
@@ -83,7 +92,11 @@ fn deep() {
         println!("drained at {rate:.0}/s, {} MB", resident_mb());
     });
     with_broker(folder.path(), async |broker| {
-        let queue = broker.queues().get(&Namespace::default(), "deep").unwrap();
+        let queue = broker
+            .messaging()
+            .queues()
+            .get(&Namespace::default(), "deep")
+            .unwrap();
         println!("{} wait", queue.counts().ready);
     });
 }
@@ -105,7 +118,7 @@ async fn fill(broker: &Broker, queue: &Arc<Queue>) {
             };
             publication.push(message, route);
         }
-        under_way.push_back(broker.queues().append(publication));
+        under_way.push_back(broker.messaging().queues().append(publication));
         if under_way.len() >= 20
             && let Some(first) = under_way.pop_front()
         {
@@ -157,7 +170,12 @@ fn many() {
                 ..Declare::default()
             };
             let name = format!("queue-{number}");
-            declaring.push_back(broker.queues().declare(&Namespace::default(), &name, declare));
+            declaring.push_back(
+                broker
+                    .messaging()
+                    .queues()
+                    .declare(&Namespace::default(), &name, declare),
+            );
             if declaring.len() >= 1000
                 && let Some(first) = declaring.pop_front()
             {
@@ -171,7 +189,7 @@ fn many() {
         println!("declared {MANY} queues at {rate:.0}/s, {} MB", resident_mb());
     });
     with_broker(folder.path(), async |broker| {
-        println!("{} queues", broker.queues().len());
+        println!("{} queues", broker.messaging().queues().len());
     });
 }
 

@@ -17,12 +17,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use smallvec::smallvec;
-use stafett_broker::queues::{
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::{DiskJournal, Settings};
+use stafett_messaging::queues::{
     ConsumerSpec, Declare, DeliveryId, Outbox, OwnerId, Publication, Queue, Settle, Targets,
 };
-use stafett_broker::{Broker, BrokerSettings, Namespace};
-use stafett_journal::{DiskJournal, Settings};
-use stafett_model::Message;
+use stafett_model::{Message, Namespace};
 
 const MESSAGES: u32 = 2_000_000;
 const BATCH: u32 = 100;
@@ -98,7 +98,7 @@ async fn run(case: Case, folder: &std::path::Path) {
     let broker = Broker::start(Arc::new(journal), BrokerSettings::default())
         .await
         .unwrap();
-    let queues = broker.queues();
+    let queues = broker.messaging().queues();
     let mut targets = Targets::default();
     let mut consumers = Vec::new();
     for number in 0..case.queues {
@@ -131,10 +131,10 @@ async fn run(case: Case, folder: &std::path::Path) {
         delivered / seconds,
         (cpu_ns() - cpu) / delivered,
     );
-    broker.finish_changes().await;
+    broker.stop().await;
 }
 
-async fn produce(queues: &Arc<stafett_broker::Queues>, targets: Targets, persistent: bool, messages: u32) {
+async fn produce(queues: &Arc<stafett_messaging::Queues>, targets: Targets, persistent: bool, messages: u32) {
     let mut under_way = VecDeque::new();
     let buffer = Bytes::from(vec![b'x'; 100 * BATCH as usize]);
     let exchange = bytestring::ByteString::from_static("");

@@ -9,14 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use stafett_groups::GroupOverrides;
-use stafett_journal::{Change, Frame, Journal, StateChange, StateItem, StateUnreadable};
+use stafett_journal::{Change, Journal, StateItem, StateUnreadable};
 use stafett_model::SharedLock;
-use stafett_store::{NotStored, spaces};
-use stafett_topics::TopicSettings;
+use stafett_store::{Changing, NotStored, spaces, state_frame, store_synced};
+use stafett_topics::{AlterError, TopicDefaults, TopicSettings};
 use tokio::sync::Semaphore;
 
-use crate::broker::{Broker, BrokerSettings};
-use crate::definitions::{AlterError, Changing};
+use crate::broker::Broker;
 
 /// Scopes with settings of their own.
 const SCOPES_MAX: usize = 100_000;
@@ -86,20 +85,12 @@ impl Overrides {
     }
 
     /// What holds where `base` was set at the start.
-    pub(crate) fn over(&self, base: BrokerSettings) -> BrokerSettings {
+    pub(crate) fn over(&self, base: TopicDefaults) -> TopicDefaults {
         let set = self.set.read();
         [Scope::Cluster, Scope::Broker]
             .iter()
             .filter_map(|scope| set.get(scope))
-            .fold(base, |below, settings| BrokerSettings {
-                logs: settings.log_spec(&below.logs),
-                message_bytes_max: settings.message_bytes_max.unwrap_or(below.message_bytes_max),
-                append_time: settings.append_time.unwrap_or(below.append_time),
-                earlier_ms_max: settings.earlier_ms_max.unwrap_or(below.earlier_ms_max),
-                later_ms_max: settings.later_ms_max.unwrap_or(below.later_ms_max),
-                codec: settings.codec.unwrap_or(below.codec),
-                ..below
-            })
+            .fold(base, |below, settings| below.under(settings))
     }
 }
 
@@ -109,7 +100,7 @@ impl Broker {
         let set = self.overrides.set.read();
         set.get(scope)
             .cloned()
-            .unwrap_or_else(|| Arc::clone(&self.no_settings))
+            .unwrap_or_else(|| Arc::clone(self.catalog.no_settings()))
     }
 
     /// The scopes in which something is set.
@@ -141,32 +132,31 @@ impl Broker {
         edit: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E> + Send + 'static,
     ) -> Changing<(), AlterError<E>> {
         let broker = Arc::clone(self);
-        self.change(async move {
+        self.catalog.changes().begin(async move {
             let turn = broker.overrides.turn.acquire().await;
             let _turn = turn.map_err(|_| NotStored::Unknown)?;
+            let none = broker.catalog.no_settings();
             let before = broker.scoped_settings(&scope);
             let now = edit(&before).map_err(AlterError::Unwanted)?;
             if now == *before {
                 return Ok(());
             }
-            if broker.scopes().len() >= SCOPES_MAX && before == broker.no_settings {
+            if broker.scopes().len() >= SCOPES_MAX && before == *none {
                 return Err(AlterError::TooMany);
             }
-            let change = if now == *broker.no_settings {
+            let change = if now == **none {
                 Change::Delete
             } else {
                 let mut value = Vec::new();
                 now.encode(&mut value);
                 Change::Put(value.into())
             };
-            let key = scope.key();
-            let space = spaces::OVERRIDES;
-            broker
-                .store([Frame::State(StateChange { space, key, change })])
-                .await?;
-            broker.overrides.put(scope.clone(), now, &broker.no_settings);
+            let frame = state_frame(spaces::OVERRIDES, scope.key(), change);
+            store_synced(&*broker.journal, [frame]).await?;
+            broker.overrides.put(scope.clone(), now, none);
             broker.on_scope_changed(&scope);
-            Ok(broker.apply_overrides().await?)
+            let defaults = broker.overrides.over(broker.base);
+            Ok(broker.catalog.change_defaults(defaults).await?)
         })
     }
 }

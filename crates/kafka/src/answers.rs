@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
-use stafett_broker::{Outcome, Ticket};
 use stafett_kafka_wire::{ApiKey, Encoded};
 use stafett_net::Permit;
+use stafett_topics::{Outcome, Ticket};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -2,12 +2,12 @@
 //! function says
 //! [`Close`]: then nobody knows what became of the request, and the connection ends without an answer.
 
-use stafett_broker::{AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
 use stafett_groups::consumer::HeartbeatError;
 use stafett_groups::{ConsumerError, GroupError};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
+use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
 
 use crate::configs::BadConfig;
 use crate::session::Close;

@@ -17,9 +17,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
-use stafett_broker::{Bounds, Broker, ReadFrom, ReadRequest, Run, Watch, is_internal};
+use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
+use stafett_topics::{Bounds, ReadFrom, ReadRequest, Run, Watch, is_internal};
 
 use crate::error;
 use crate::kafka::Shared;
@@ -218,7 +219,7 @@ impl FetchState {
         if self.watch.is_some() {
             return false;
         }
-        self.watch = Some(broker.watch());
+        self.watch = Some(broker.catalog().watch());
         for number in 0..self.partitions.len() {
             self.watch_one(broker, u32::try_from(number).unwrap_or(u32::MAX));
         }
@@ -280,7 +281,13 @@ impl FetchState {
             Vec::new()
         } else {
             // A journal that stops has nothing to say: then every partition fails.
-            shared.broker.read(request).finish().await.unwrap_or_default()
+            shared
+                .broker
+                .catalog()
+                .read(request)
+                .finish()
+                .await
+                .unwrap_or_default()
         };
         let mut read = read.into_iter();
         let mut round = Round {
@@ -415,7 +422,7 @@ impl FetchState {
         };
         if let Ok(log) = partition.log
             && partition.watched != Some(log)
-            && broker.watch_log(watch, log, number)
+            && broker.catalog().watch_log(watch, log, number)
         {
             partition.watched = Some(log);
         }

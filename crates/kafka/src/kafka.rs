@@ -11,13 +11,12 @@ use stafett_kafka_wire::{ErrorCode, Str, Uuid};
 use stafett_net::{Connection, Protocol};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::configs;
-use crate::connection;
 use crate::fetch_sessions::FetchSessions;
 use crate::language::Consumers;
 use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::KafkaSettings;
+use crate::{configs, connection};
 
 /// Large answers in memory at once, in all connections.
 const LARGE_ANSWERS_MAX: usize = 2;
@@ -77,7 +76,7 @@ impl Protocol for Kafka {
 impl Shared {
     /// The leader epoch of every partition: the broker's start.
     pub(crate) fn leader_epoch(&self) -> i32 {
-        i32::try_from(self.broker.epoch().0).unwrap_or(i32::MAX)
+        i32::try_from(self.broker.catalog().epoch().0).unwrap_or(i32::MAX)
     }
 
     /// Holds the epoch that a client believes in against the one there is; -1 is no belief.

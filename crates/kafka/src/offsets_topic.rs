@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
-use stafett_broker::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSettings};
 use stafett_groups::GroupKind;
 use stafett_groups::classic::ClassicGroup;
 use stafett_model::{BatchBuilder, Codec, Durability, Lock, LogId, Offset, Record};
+use stafett_topics::{Append, NewTopic, OFFSETS_TOPIC, Topic, TopicId, TopicSettings};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -94,7 +94,7 @@ impl OffsetsTopic {
                 settings,
             };
             // It goes on if nobody waits for it any more.
-            let making = shared.broker.create_topics(vec![new]);
+            let making = shared.broker.catalog().create(vec![new]);
             match timeout(CREATION_MAX, making).await.as_deref() {
                 Ok([Ok(_)]) => {}
                 _ => return,
@@ -118,22 +118,22 @@ impl OffsetsTopic {
         let starts: Vec<(LogId, Offset)> = (0..topic.partitions())
             .filter_map(|partition| {
                 let log = topic.log(partition)?;
-                Some((log, shared.broker.bounds(log)?.end))
+                Some((log, shared.broker.catalog().bounds(log)?.end))
             })
             .collect();
         let Some(appends) = appends(&topic, &changes) else {
             return;
         };
         let count = appends.len();
-        let outcomes = shared.broker.append(appends).await;
+        let outcomes = shared.broker.catalog().append(appends).await;
         let stored = outcomes
             .iter()
-            .filter(|outcome| matches!(outcome, stafett_broker::Outcome::Committed { .. }));
+            .filter(|outcome| matches!(outcome, stafett_topics::Outcome::Committed { .. }));
         if stored.count() < count {
             return;
         }
         if is_all {
-            for result in shared.broker.truncate(&starts).await {
+            for result in shared.broker.catalog().truncate(&starts).await {
                 if let Err(error) = result {
                     tracing::debug!(%error, "records of old commits stay");
                 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::{Topic, TopicId};
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str, Uuid};
+use stafett_topics::{Topic, TopicId};
 
 use crate::kafka::Shared;
 use crate::session::Call;

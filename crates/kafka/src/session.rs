@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use stafett_broker::Append;
 use stafett_kafka_wire::{
     ApiKey, DecodeError, DecodeLimits, Decoder, EncodeError, Encoded, Request, Str, frame,
 };
 use stafett_net::{ByteBudget, Frame};
+use stafett_topics::Append;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -145,7 +145,7 @@ impl Context {
             answers: count,
         } = staging;
         if count > 0 {
-            answers.push_group(self.shared.broker.append(appends), count);
+            answers.push_group(self.shared.broker.catalog().append(appends), count);
         }
     }
 

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use stafett_broker::live::clients::CLIENT_NAME_BYTES_MAX;
-use stafett_broker::live::{ClientName, From, NameList, Overflow, Pattern, PatternError, TopicHash};
+use stafett_live_topics::{
+    CLIENT_NAME_BYTES_MAX, ClientName, From, NameList, Overflow, Pattern, PatternError, TopicHash,
+};
 
 use crate::fault::Fault;
 

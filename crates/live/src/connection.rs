@@ -15,8 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use stafett_broker::Live;
-use stafett_broker::live::{Outbox, Sent};
+use stafett_live_topics::{Live, Outbox, Sent};
 use stafett_net::{Arrival, Connection, Pace, turn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

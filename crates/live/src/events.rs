@@ -17,10 +17,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use serde_json::Value;
-use stafett_broker::Live;
-use stafett_broker::live::{
-    ClientName, ClientNumber, Format, From, Message, NameList, Outbox, Pattern, Sent, SubscriptionChange,
-    What,
+use stafett_live_topics::{
+    ClientName, ClientNumber, Format, From, Live, Message, NameList, Outbox, Pattern, Sent,
+    SubscriptionChange, What,
 };
 use tokio::time::timeout;
 

@@ -1,7 +1,6 @@
 //! What a client is told when something is wrong: the one place where errors get their words on the wire.
 
-use stafett_broker::live::ChangeError;
-use stafett_broker::live::hub::TooManyClients;
+use stafett_live_topics::{ChangeError, TooManyClients};
 
 /// What was wrong with a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stafett_broker::Live;
+use stafett_live_topics::Live;
 use stafett_net::Shutdown;
 use tokio_util::task::TaskTracker;
 

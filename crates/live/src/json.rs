@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
-use stafett_broker::live::{ClientName, Format, Message, Missed, MissedWhy, Payload};
+use stafett_live_topics::{ClientName, Format, Message, Missed, MissedWhy, Payload};
 
 use crate::fault::Fault;
 use stafett_ws::frame::text_frame;

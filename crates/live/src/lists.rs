@@ -3,7 +3,7 @@
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use stafett_broker::Live;
+use stafett_live_topics::Live;
 
 use crate::command::{self, Bounds, Command};
 use crate::fault::Fault;

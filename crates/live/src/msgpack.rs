@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use stafett_broker::live::{Format, Message, Payload};
+use stafett_live_topics::{Format, Message, Payload};
 
 use stafett_ws::frame::{message_frame, put_binary};
 

@@ -1,9 +1,7 @@
 //! Who is there, and who subscribes to what, as fields of answers.
 
 use serde_json::{Value, json};
-use stafett_broker::Live;
-use stafett_broker::live::ClientName;
-use stafett_broker::live::presence::{Audience, Page, Present, Subscribed, Subscription};
+use stafett_live_topics::{Audience, ClientName, Live, Page, Present, Subscribed, Subscription};
 
 use crate::command::{PageWanted, PresenceOf};
 use crate::json;

@@ -10,18 +10,15 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
-use stafett_broker::live::hub::Published;
-use stafett_broker::live::{
-    ChangeError, ClientName, ClientNumber, Format, From, Message, NameList, Outbox, OutboxBound, Payload,
-    Sent, Staged, SubscriptionChange, TopicHash, What,
+use stafett_live_topics::{
+    ChangeError, ClientName, ClientNumber, Format, From, Live, Message, NameList, Outbox, OutboxBound,
+    Outcome, Payload, Published, Sent, Staged, SubscriptionChange, Ticket, TopicHash, What,
 };
-use stafett_broker::{Live, Outcome, Ticket};
 
-use crate::command::{self, Bounds, Command, Content, Names, Publish, Request};
+use crate::command::{Bounds, Command, Content, Names, Publish, Request};
 use crate::fault::Fault;
-use crate::json;
-use crate::presence;
 use crate::settings::LiveFrontSettings;
+use crate::{command, json, presence};
 
 /// Messages whose topics are looked for together: enough to hide the wait for memory.
 pub const FORESEEN: usize = 16;

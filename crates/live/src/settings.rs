@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stafett_broker::live::{OutboxBound, Overflow};
+use stafett_live_topics::{OutboxBound, Overflow};
 
 use crate::command::Bounds;
 

@@ -10,6 +10,7 @@ use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::RewritePolicy;
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
+use stafett_topics::TopicDefaults;
 
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -49,14 +50,11 @@ impl Core {
         let journal = Arc::new(journal);
         let _ = process.journal.set(Arc::clone(&journal));
         let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
-        let broker = Broker::start_with(shared, broker_settings(settings), live::broker_settings(settings))
+        let broker = Broker::start(shared, broker_settings(settings))
             .await
             .context("the broker cannot start")?;
         let mut registry = process.registry.write().unwrap_or_else(PoisonError::into_inner);
-        broker.groups().register_metrics(&mut registry);
-        broker.live().metrics().register(&mut registry);
-        broker.queues().register_metrics(&mut registry);
-        broker.register_routing_metrics(&mut registry);
+        broker.register_metrics(&mut registry);
         drop(registry);
         Ok(Self {
             journal,
@@ -69,7 +67,7 @@ impl Core {
         let kafka = crate::front_ends::open(&self.broker, process).await?;
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
-        process.live.open(Arc::clone(self.broker.live()));
+        process.live.open(Arc::clone(self.broker.live_topics()));
         process.admin.open(Arc::clone(&self.broker));
         Ok(kafka)
     }
@@ -83,7 +81,7 @@ impl Core {
     /// Puts the rules of `settings` in force about duplicates.
     pub(crate) fn change_duplicates(&self, settings: &Settings) {
         let live::DuplicateSettings { rules, max } = live::duplicate_settings(settings);
-        self.broker.live().change_duplicates(rules, max);
+        self.broker.live_topics().change_duplicates(rules, max);
     }
 
     /// Returns when the journal has failed, with the reason: everything has to start again.
@@ -98,7 +96,7 @@ impl Core {
 
     /// Writes what is staged and stops. Called when no front end is left.
     pub(crate) async fn close(self) {
-        self.broker.finish_changes().await;
+        self.broker.stop().await;
         let journal = self.journal;
         let closed = tokio::task::spawn_blocking(move || journal.close()).await;
         if let Err(error) = closed {
@@ -126,17 +124,20 @@ fn journal_settings(settings: &Settings) -> stafett_journal::Settings {
 
 fn broker_settings(settings: &Settings) -> BrokerSettings {
     BrokerSettings {
-        logs: LogSpec {
-            durability: settings.durability,
-            retention: Retention {
-                age: settings.retention_ms,
-                bytes: settings.retention_bytes,
+        topics: TopicDefaults {
+            logs: LogSpec {
+                durability: settings.durability,
+                retention: Retention {
+                    age: settings.retention_ms,
+                    bytes: settings.retention_bytes,
+                },
             },
+            message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
+            partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
+            ..TopicDefaults::default()
         },
-        message_bytes_max: u32::try_from(settings.kafka.message_bytes_max).unwrap_or(u32::MAX),
-        partitions: u32::try_from(settings.kafka.default_partitions).unwrap_or(1),
         groups: group_settings(settings),
-        ..BrokerSettings::default()
+        live_topics: live::broker_settings(settings),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Live topics: what the settings say of them.
 
-use stafett_broker::LiveSettings;
-use stafett_broker::live::DuplicateRule;
 use stafett_live::LiveFrontSettings;
+use stafett_live_topics::{DuplicateRule, LiveSettings};
 
 use crate::config::Settings;
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use stafett_amqp::{Amqp, AmqpSettings};
-use stafett_broker::live::LogRule;
-use stafett_broker::{Broker, BrokerSettings, LiveSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_groups::GroupSettings;
 use stafett_http::HttpServer;
 use stafett_journal::disk::{Clock, RewritePolicy};
@@ -16,6 +15,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal, Metrics, Settings};
 use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_live::{LiveFront, LiveFrontSettings};
+use stafett_live_topics::{LiveSettings, LogRule};
 use stafett_net::{BudgetSettings, ByteBudget, Connection, ListenerMetrics, NetMetrics, Protocol, Shutdown};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -57,7 +57,7 @@ impl Server {
         let journal = opened.map_err(|error| Failed(format!("the journal cannot be opened: {error}")))?;
         let journal = Arc::new(journal);
         let shared: Arc<dyn Journal> = Arc::new(ReadsAtOnce::new(Arc::clone(&journal)));
-        let start = Box::pin(Broker::start_with(shared, broker_settings(), live_settings()));
+        let start = Box::pin(Broker::start(shared, broker_settings()));
         let started = pumped(&journal, start).await?;
         let broker = started.map_err(|error| Failed(format!("the broker cannot start: {error}")))?;
         let broker = Arc::new(broker);
@@ -118,7 +118,7 @@ impl Server {
     /// Lets live topics have their logs; false if there is no space for those.
     pub async fn open_live(&self) -> Result<bool, Failed> {
         let opened = pumped(&self.journal, self.broker.open_live_logs()).await?;
-        self.live.open(Arc::clone(self.broker.live()));
+        self.live.open(Arc::clone(self.broker.live_topics()));
         Ok(opened.is_ok())
     }
 
@@ -158,7 +158,7 @@ impl Server {
             }
         };
         pumped(&self.journal, ended).await?;
-        pumped(&self.journal, self.broker.finish_changes()).await?;
+        pumped(&self.journal, self.broker.stop()).await?;
         self.journal.close();
         Ok(())
     }
@@ -202,6 +202,7 @@ fn broker_settings() -> BrokerSettings {
     };
     BrokerSettings {
         groups,
+        live_topics: live_settings(),
         ..BrokerSettings::default()
     }
 }

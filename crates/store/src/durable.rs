@@ -1,13 +1,15 @@
 //! Changes that are in force, on their way into the journal.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use stafett_journal::{Frame, Journal, StateWait, Ticket};
 use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 
 use crate::staging::{FRAMES_MAX, NotStored, all_outcomes, appends};
 
@@ -114,5 +116,56 @@ impl Future for Stored {
             return Poll::Ready(done.unwrap_or(Err(NotStored::Unknown)));
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Changes that run as tasks of their own: each goes on to its end whether or not its caller waits, so that
+/// stored state and memory do not part.
+#[derive(Debug, Default)]
+pub struct Changes(TaskTracker);
+
+/// A change under way. It happens whether or not this is awaited.
+pub struct Changing<T, E> {
+    task: JoinHandle<Result<T, E>>,
+}
+
+impl Changes {
+    /// Begins a change. Must be called within a Tokio runtime.
+    pub fn begin<T, E>(&self, work: impl Future<Output = Result<T, E>> + Send + 'static) -> Changing<T, E>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        Changing {
+            task: self.0.spawn(work),
+        }
+    }
+
+    /// Returns when every change that was begun has ended. No change may begin afterwards.
+    pub async fn finish(&self) {
+        self.0.close();
+        self.0.wait().await;
+    }
+}
+
+impl<T, E> Changing<T, E> {
+    /// A change that runs as the given task.
+    pub fn of(task: JoinHandle<Result<T, E>>) -> Self {
+        Self { task }
+    }
+}
+
+impl<T, E: From<NotStored>> Future for Changing<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = ready!(Pin::new(&mut self.task).poll(context));
+        Poll::Ready(ended.unwrap_or_else(|_| Err(NotStored::Unknown.into())))
+    }
+}
+
+impl<T, E> fmt::Debug for Changing<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Changing")
     }
 }

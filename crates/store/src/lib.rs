@@ -14,5 +14,7 @@ pub mod spaces;
 mod staging;
 
 pub use clock::wall_ms;
-pub use durable::{Progress, Stored, stage, stage_unwatched};
-pub use staging::{FRAMES_MAX, NotStored, all_outcomes, appends, only_outcome, state_frame};
+pub use durable::{Changes, Changing, Progress, Stored, stage, stage_unwatched};
+pub use staging::{
+    FRAMES_MAX, NotStored, StageOutcome, all_outcomes, appends, only_outcome, state_frame, store_synced,
+};

@@ -1,7 +1,12 @@
 //! Frames of keyed state as appends, and the outcome of an append.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
 use bytes::Bytes;
-use stafett_journal::{Append, Change, Frame, Outcome, Refusal, StateChange, StateSpace, StateWait};
+use stafett_journal::{
+    Append, Change, Frame, Journal, Outcome, Refusal, StateChange, StateSpace, StateWait, Ticket,
+};
 
 /// Frames of one append, at most: an append lies in one write group. A change of more is stored in several,
 /// of which the later ones finish the work of the first.
@@ -35,6 +40,15 @@ pub fn appends(frames: Vec<Frame>, frames_max: usize, wait: StateWait) -> Vec<Ap
     appends
 }
 
+/// Stores frames together; durable when this returns.
+pub async fn store_synced(
+    journal: &dyn Journal,
+    frames: impl IntoIterator<Item = Frame>,
+) -> Result<(), NotStored> {
+    let append = Append::state(frames, StateWait::Synced);
+    only_outcome(journal.append(vec![append]).await.pop().as_ref())
+}
+
 /// Result of an append without batches. `None` is an outcome that is not known.
 pub fn only_outcome(outcome: Option<&Outcome>) -> Result<(), NotStored> {
     match outcome {
@@ -47,4 +61,42 @@ pub fn only_outcome(outcome: Option<&Outcome>) -> Result<(), NotStored> {
 /// Result of several appends without batches: the first failure.
 pub fn all_outcomes(outcomes: &[Outcome]) -> Result<(), NotStored> {
     outcomes.iter().try_for_each(|each| only_outcome(Some(each)))
+}
+
+/// Outcome of an append of state as known right after staging. A refusal is always known by then.
+#[derive(Debug)]
+pub enum StageOutcome {
+    Stored,
+    Waits(Ticket),
+    Refused(Refusal),
+}
+
+impl StageOutcome {
+    /// Appends state that need not be synced.
+    pub fn of(journal: &dyn Journal, frames: impl IntoIterator<Item = Frame>) -> Self {
+        Self::of_append(journal, Append::state(frames, StateWait::Written))
+    }
+
+    /// Appends settlements of messages: they may use the space that is kept back for them.
+    pub fn of_settlements(journal: &dyn Journal, frames: impl IntoIterator<Item = Frame>) -> Self {
+        let append = Append {
+            frees_space: true,
+            ..Append::state(frames, StateWait::Written)
+        };
+        Self::of_append(journal, append)
+    }
+
+    fn of_append(journal: &dyn Journal, append: Append) -> Self {
+        let mut ticket = journal.append(vec![append]);
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(&mut ticket).poll(&mut context) {
+            Poll::Pending => Self::Waits(ticket),
+            Poll::Ready(outcomes) => match outcomes.first() {
+                Some(Outcome::Committed(_)) => Self::Stored,
+                Some(Outcome::Refused(refusal)) => Self::Refused(*refusal),
+                // The journal has stopped.
+                Some(Outcome::Unknown) | None => Self::Refused(Refusal::Closed),
+            },
+        }
+    }
 }

@@ -1,20 +1,31 @@
 //! Stored topics: a name, a definition, and one log per partition.
 //!
 //! - `topic`: a topic, its settings, and how both are stored
+//! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
+//! - `settings`: what topics follow that have set nothing
 //! - `registry`: all topics, by name and by id
 //! - `source`: topics as groups see them
 //! - `change_log`: names of topics that changed lately
 //! - [`names`]: names of topics in namespaces
 //! - `producer_ids`: ids for idempotent producers, never given out twice
 
+mod catalog;
 mod change_log;
 pub mod names;
 mod producer_ids;
 mod registry;
+mod settings;
 mod source;
 mod topic;
 
-pub use producer_ids::ProducerIds;
+pub use catalog::{
+    AlterError, CreateError, DeleteError, GrowError, LoadTopicsError, NewTopic, PARTITIONS_MAX, TopicCatalog,
+};
 pub use registry::{Claim, Topics};
+pub use settings::{Rules, TopicDefaults};
 pub use source::{TopicShape, TopicSource};
+pub use stafett_journal::{
+    Append, Bounds, LogSpec, Outcome, Placed, ProducerSeen, ReadError, ReadFrom, ReadRequest, ReadTicket,
+    Refusal, Retention, Run, Ticket, TimeQuery, TimeTicket, Watch,
+};
 pub use topic::{OFFSETS_TOPIC, Topic, TopicId, TopicSettings, is_internal};

@@ -11,14 +11,14 @@ const KEY: &[u8] = b"producer-ids";
 const BLOCK: i64 = 1000;
 
 #[derive(Debug)]
-pub struct ProducerIds {
+pub(crate) struct ProducerIds {
     /// The next id and the end of the block; the one permit is held while a block is being taken.
     block: Lock<(i64, i64)>,
     taking: tokio::sync::Semaphore,
 }
 
 impl ProducerIds {
-    pub fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
+    pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
         let mut next = 0;
         journal.load_state(spaces::CLUSTER, &mut |item| {
             if let StateItem::Value { key: KEY, value } = item
@@ -33,7 +33,7 @@ impl ProducerIds {
         })
     }
 
-    pub async fn next(&self, journal: &dyn Journal) -> Result<ProducerId, NotStored> {
+    pub(crate) async fn next(&self, journal: &dyn Journal) -> Result<ProducerId, NotStored> {
         if let Some(id) = self.take() {
             return Ok(id);
         }

@@ -47,6 +47,6 @@ fuzz_target!(|data: &[u8]| {
 async fn start(journal: &Arc<MemoryJournal>) -> Result<(), StartError> {
     let broker = Arc::new(Broker::start(journal.clone(), BrokerSettings::default()).await?);
     let _ = broker.open_live_logs().await;
-    broker.finish_changes().await;
+    broker.stop().await;
     Ok(())
 }

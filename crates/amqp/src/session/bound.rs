@@ -4,7 +4,7 @@
 
 use stafett_amqp_wire::methods::{exchange, queue};
 use stafett_amqp_wire::{Frame, FrameKind};
-use stafett_broker::Stored;
+use stafett_store::Stored;
 
 use super::{End, Session, method_id};
 use crate::error;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_broker::queues::{Consumer, Credit, DeliveryId, Source};
-use stafett_broker::readers::Reading;
+use stafett_messaging::queues::{Consumer, Credit, DeliveryId, Source};
+use stafett_messaging::readers::Reading;
 use std::collections::HashMap;
 
 use super::assembly::{Assembly, Content};

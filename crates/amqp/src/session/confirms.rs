@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use stafett_amqp_wire::methods::{Confirm, basic, confirm};
 use stafett_amqp_wire::{Method, ReplyCode};
-use stafett_broker::exchanges::{PublishTicket, Published};
+use stafett_messaging::exchanges::{PublishTicket, Published};
 use stafett_net::Permit;
 
 use super::channel::Mode;
@@ -216,7 +216,7 @@ impl Session {
 
     pub(super) fn check_exchange(&self, exchange: &str) -> Result<(), Trouble> {
         let name = &self.namespace;
-        match self.shared.broker.exchanges().get(name, exchange) {
+        match self.shared.broker.messaging().exchanges().get(name, exchange) {
             Some(found) if found.is.internal => Err(Exception::new(
                 ReplyCode::AccessRefused,
                 format!("cannot publish to internal exchange '{exchange}' in vhost '{name}'"),

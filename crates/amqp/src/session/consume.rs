@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
-use stafett_broker::queues::{ConsumeError, ConsumerSpec, Credit, Queue};
+use stafett_messaging::queues::{ConsumeError, ConsumerSpec, Credit, Queue};
 
 use super::channel::{Tagged, Taking};
 use super::stream::Found;
@@ -209,7 +209,12 @@ impl Session {
             return;
         };
         channel.consumers.remove(&holder.tag);
-        self.namespace_is_gone = !self.shared.broker.exchanges().has_namespace(&self.namespace);
+        self.namespace_is_gone = !self
+            .shared
+            .broker
+            .messaging()
+            .exchanges()
+            .has_namespace(&self.namespace);
         if self.agreed.client.cancel_notify {
             let cancel = basic::Cancel {
                 consumer_tag: holder.tag,
@@ -222,7 +227,7 @@ impl Session {
     /// A queue that this connection may use.
     pub(super) fn queue(&self, name: &str) -> Result<Arc<Queue>, Exception> {
         let vhost = &self.namespace;
-        let Some(queue) = self.shared.broker.queues().get(vhost, name) else {
+        let Some(queue) = self.shared.broker.messaging().queues().get(vhost, name) else {
             return Err(Exception::not_found(format!(
                 "no queue '{name}' in vhost '{vhost}'"
             )));

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{Encoder, FrameKind, frame};
-use stafett_broker::queues::{Delivery, Event, Run};
+use stafett_messaging::queues::{Delivery, Event, Run};
 use stafett_model::StoredMessage;
 
 use super::Session;

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Exchange, exchange};
 use stafett_amqp_wire::{Method, ReplyCode, Table};
-use stafett_broker::exchanges::{BindError, DeclareError, UnbindError};
-use stafett_broker::{Destination, NewBinding, Stored, Unbind};
+use stafett_messaging::exchanges::{BindError, DeclareError, UnbindError};
+use stafett_messaging::{Destination, NewBinding, Unbind};
+use stafett_store::Stored;
 
 use super::bound::Answer;
 use super::{Session, Trouble};
-use crate::arguments;
-use crate::error;
 use crate::exception::Exception;
-use crate::exchange_kinds;
+use crate::{arguments, error, exchange_kinds};
 
 impl Session {
     pub(super) async fn on_exchange(&mut self, number: u16, method: Exchange) -> Result<(), Trouble> {
@@ -66,7 +65,7 @@ impl Session {
     async fn on_exchange_declare(&mut self, number: u16, method: exchange::Declare) -> Result<(), Trouble> {
         let name = method.exchange.clone();
         let vhost = &self.namespace;
-        let existing = self.shared.broker.exchanges().get(vhost, &name);
+        let existing = self.shared.broker.messaging().exchanges().get(vhost, &name);
         if method.passive {
             if existing.is_none() {
                 return Err(Exception::not_found(format!("no exchange '{name}' in vhost '{vhost}'")).into());
@@ -78,7 +77,12 @@ impl Session {
             if let Some(existing) = &existing {
                 exchange_kinds::adopt_arguments(&mut new, &existing.is);
             }
-            let declared = self.shared.broker.exchanges().declare(vhost, &name, new);
+            let declared = self
+                .shared
+                .broker
+                .messaging()
+                .exchanges()
+                .declare(vhost, &name, new);
             let (_, stored) = declared.map_err(|error| refused_declaration(&error, &method, &what))?;
             self.stored(stored, method.no_wait).await?;
         }
@@ -89,19 +93,28 @@ impl Session {
     }
 
     async fn on_exchange_delete(&mut self, number: u16, method: &exchange::Delete) -> Result<(), Trouble> {
-        use stafett_broker::exchanges::DeleteError;
+        use stafett_messaging::exchanges::DeleteError;
         let name = &method.exchange;
         let vhost = &self.namespace;
         let what = error::exchange_in(name, vhost);
         if name.is_empty() {
             return Err(Exception::refused("operation not permitted on the default exchange").into());
         }
-        if name.starts_with("amq.") && self.shared.broker.exchanges().get(vhost, name).is_some() {
+        if name.starts_with("amq.")
+            && self
+                .shared
+                .broker
+                .messaging()
+                .exchanges()
+                .get(vhost, name)
+                .is_some()
+        {
             return Err(Exception::refused(format!("deletion of system {what} not allowed")).into());
         }
         match self
             .shared
             .broker
+            .messaging()
             .exchanges()
             .delete(vhost, name, method.if_unused)
         {
@@ -144,7 +157,7 @@ impl Session {
             headers: exchange_kinds::header_match(&binding.arguments)?,
             arguments: arguments::canonical(&binding.arguments),
         };
-        match self.shared.broker.bind(&self.namespace, new) {
+        match self.shared.broker.messaging().bind(&self.namespace, new) {
             Ok(stored) => Ok(stored),
             Err(BindError::IsDefault) => {
                 Err(Exception::refused("operation not permitted on the default exchange").into())
@@ -172,7 +185,13 @@ impl Session {
             key: binding.routing_key.as_bytes(),
             arguments: &arguments,
         };
-        match self.shared.broker.exchanges().unbind(&self.namespace, &which) {
+        match self
+            .shared
+            .broker
+            .messaging()
+            .exchanges()
+            .unbind(&self.namespace, &which)
+        {
             Ok(stored) => self.stored(stored, no_wait).await,
             // What is not bound is unbound (RabbitMQ since 3.2).
             Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => Ok(()),
@@ -196,6 +215,7 @@ impl Session {
         if self
             .shared
             .broker
+            .messaging()
             .exchanges()
             .get(&self.namespace, &binding.source)
             .is_none()

@@ -1,7 +1,7 @@
 //! `basic.get`: one message, if there is one.
 
 use stafett_amqp_wire::methods::basic;
-use stafett_broker::queues::Source;
+use stafett_messaging::queues::Source;
 
 use super::channel::Unsettled;
 use super::deliver::{Head, get_ok, write_message};

@@ -37,8 +37,9 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Basic, Channel as ChannelMethod, channel as channel_class, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
-use stafett_broker::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle, Source};
-use stafett_broker::{Namespace, Space};
+use stafett_messaging::Space;
+use stafett_messaging::queues::{DeliveryId, Event, Outbox, OwnerId, Queue, Run, Settle, Source};
+use stafett_model::Namespace;
 use stafett_net::{ByteBudget, Permit};
 use std::collections::HashMap;
 use tokio_util::sync::CancellationToken;
@@ -147,9 +148,9 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed, budget: Arc<ByteBudget>, out: Output) -> Self {
         let namespace = Namespace::new(&agreed.virtual_host);
-        let owner = shared.broker.queues().new_owner();
-        let space = shared.broker.space();
-        let namespace_closed = shared.broker.exchanges().closed(&namespace);
+        let owner = shared.broker.messaging().queues().new_owner();
+        let space = shared.broker.messaging().space();
+        let namespace_closed = shared.broker.messaging().exchanges().closed(&namespace);
         Self {
             shared,
             agreed,
@@ -534,7 +535,7 @@ impl Session {
             }
         }
         self.flush_settlements();
-        self.shared.broker.queues().close_owner(self.owner);
+        self.shared.broker.messaging().queues().close_owner(self.owner);
     }
 
     /// The client has gone: what it published goes its way, all else is given back.

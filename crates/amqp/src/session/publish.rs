@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
-use stafett_broker::exchanges::{Publish, PublishError};
+use stafett_messaging::exchanges::{Publish, PublishError};
 
 use stafett_model::Message;
 
@@ -171,7 +171,12 @@ impl Session {
             .sum();
         self.shared.metrics.published.inc_by(messages.len() as u64);
         self.shared.metrics.published_bytes.inc_by(bytes);
-        match self.shared.broker.publish(&self.namespace, &exchange, messages) {
+        match self
+            .shared
+            .broker
+            .messaging()
+            .publish(&self.namespace, &exchange, messages)
+        {
             Ok(mut ticket) => {
                 for (index, unroutable) in ticket.take_unroutable() {
                     if let Some(entry) = entries.get(index).filter(|entry| entry.mandatory) {

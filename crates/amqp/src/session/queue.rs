@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{Queue as QueueMethod, queue};
 use stafett_amqp_wire::{Method, Table, Value};
-use stafett_broker::Destination;
-use stafett_broker::queues::{Declare, Over, Queue};
+use stafett_messaging::Destination;
+use stafett_messaging::queues::{Declare, Over, Queue};
 
 use super::bound::Answer;
 use super::exchange::{BindingName, check_name};
@@ -45,7 +45,7 @@ impl Session {
             let found = self.found(&name)?;
             if let Found::Queue(queue) = &found {
                 // A passive declaration counts as use, as in RabbitMQ.
-                self.shared.broker.queues().use_now(queue);
+                self.shared.broker.messaging().queues().use_now(queue);
             }
             (name, found)
         } else {
@@ -80,7 +80,7 @@ impl Session {
     async fn declare(&mut self, name: &ByteString, method: &queue::Declare) -> Result<Found, Trouble> {
         let vhost = self.namespace.clone();
         let what = error::queue_in(name, &vhost);
-        let queues = self.shared.broker.queues();
+        let queues = self.shared.broker.messaging().queues();
         let existing = queues.get(&vhost, name);
         if let Some(existing) = &existing {
             if existing.exclusive.is_some_and(|owner| owner != self.owner) {
@@ -118,9 +118,14 @@ impl Session {
                 None => arguments::canonical(&method.arguments),
             },
         };
-        let declaring = self.shared.broker.queues().declare(&vhost, name, declare);
+        let declaring = self
+            .shared
+            .broker
+            .messaging()
+            .queues()
+            .declare(&vhost, name, declare);
         if method.no_wait
-            && let Some(queue) = self.shared.broker.queues().get(&vhost, name)
+            && let Some(queue) = self.shared.broker.messaging().queues().get(&vhost, name)
         {
             // It is there; what is published to it is stored behind it.
             drop(declaring);
@@ -195,7 +200,7 @@ impl Session {
         let (name, routing_key) = self.bound_name(number, method.queue, method.routing_key)?;
         let is_queue = !leads_to_topic(&method.arguments);
         let exists = || {
-            let queues = self.shared.broker.queues();
+            let queues = self.shared.broker.messaging().queues();
             queues.get(&self.namespace, &name).is_some() || self.stream(&name).is_some()
         };
         if !is_queue || exists() {
@@ -236,13 +241,20 @@ impl Session {
             self.delete_stream(&topic, &what).await?;
         }
         // Deleting what is not there is no mistake (RabbitMQ since 3.2).
-        if self.shared.broker.queues().get(&vhost, &name).is_some() {
+        if self
+            .shared
+            .broker
+            .messaging()
+            .queues()
+            .get(&vhost, &name)
+            .is_some()
+        {
             let queue = self.queue(&name)?;
             let what = error::queue_in(&name, &vhost);
             if Shared::queue_type(&queue) == QueueType::Quorum {
                 check_unconditional(&method, &what)?;
             }
-            let queues = self.shared.broker.queues();
+            let queues = self.shared.broker.messaging().queues();
             let deleted = queues
                 .delete(&vhost, &name, method.if_unused, method.if_empty, self.owner)
                 .await;

@@ -6,19 +6,17 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::{basic, queue};
 use stafett_amqp_wire::{ReplyCode, Table};
-use stafett_broker::definitions::CreateError;
-use stafett_broker::queues::Queue;
-use stafett_broker::readers::ReaderSpec;
-use stafett_broker::{NewTopic, Topic, TopicSettings};
+use stafett_messaging::queues::Queue;
+use stafett_messaging::readers::ReaderSpec;
 use stafett_topics::names::topic_name;
+use stafett_topics::{CreateError, NewTopic, Topic, TopicSettings};
 
 use super::channel::{Tagged, Taking};
 use super::consume::{Holder, StreamHolder};
 use super::{Session, Trouble};
 use crate::clock::now_ms;
-use crate::error;
 use crate::exception::Exception;
-use crate::{arguments, stream_arguments};
+use crate::{arguments, error, stream_arguments};
 
 /// Bytes that the properties of a message take at most, as they came and again for others.
 const PROPERTIES_BYTES_MAX: u64 = 1 << 20;
@@ -42,7 +40,7 @@ impl Session {
     /// The stream of a name, unless a queue has it.
     pub(super) fn stream(&self, name: &str) -> Option<Arc<Topic>> {
         let (broker, vhost) = (&self.shared.broker, &self.namespace);
-        if broker.queues().get(vhost, name).is_some() {
+        if broker.messaging().queues().get(vhost, name).is_some() {
             return None;
         }
         broker.topics().in_namespace(vhost, name)
@@ -67,7 +65,7 @@ impl Session {
                 return Ok(known);
             }
             stream_arguments::check_properties(method, &what)?;
-            if !broker.exchanges().has_namespace(&vhost) {
+            if !broker.messaging().exchanges().has_namespace(&vhost) {
                 return Err(error::no_namespace(&vhost).into());
             }
             let new = NewTopic {
@@ -79,7 +77,7 @@ impl Session {
                     ..settings.clone()
                 },
             };
-            match broker.create_topics(vec![new]).await.pop() {
+            match broker.catalog().create(vec![new]).await.pop() {
                 Some(Ok(topic)) => return Ok(topic),
                 Some(Err(CreateError::Changing)) => broker.topics().settled(&topic).await,
                 // Another declaration was faster.
@@ -129,7 +127,7 @@ impl Session {
         }
         let Some(declared) = &topic.settings.declared else {
             // It was made elsewhere: what is said of it has to be true.
-            let kept = self.shared.broker.log_spec(topic).retention;
+            let kept = self.shared.broker.catalog().log_spec(topic).retention;
             return stream_arguments::check_retention(settings, kept, what);
         };
         error::check_arguments(&method.arguments, declared, what)
@@ -138,7 +136,7 @@ impl Session {
     /// Messages that a stream holds.
     pub(super) fn stream_length(&self, topic: &Topic) -> u64 {
         let length = |partition| {
-            let bounds = self.shared.broker.bounds(topic.log(partition)?)?;
+            let bounds = self.shared.broker.catalog().bounds(topic.log(partition)?)?;
             Some(bounds.end.0.saturating_sub(bounds.start.0))
         };
         (0..topic.partitions()).filter_map(length).sum()
@@ -153,8 +151,8 @@ impl Session {
             return Err(Exception::refused(text).into());
         }
         match self.shared.broker.delete_topic(topic.id).await {
-            Ok(()) | Err(stafett_broker::DeleteError::NoSuchTopic) => Ok(()),
-            Err(stafett_broker::DeleteError::NotStored(cause)) => Err(error::not_stored(&cause, what).into()),
+            Ok(()) | Err(stafett_topics::DeleteError::NoSuchTopic) => Ok(()),
+            Err(stafett_topics::DeleteError::NotStored(cause)) => Err(error::not_stored(&cause, what).into()),
         }
     }
 
@@ -183,7 +181,12 @@ impl Session {
         };
         self.holders.insert(token, holder);
         let outbox = Arc::clone(&self.outbox);
-        let reading = self.shared.broker.readers().open(topic, &spec, outbox, token);
+        let reading = self
+            .shared
+            .broker
+            .messaging()
+            .readers()
+            .open(topic, &spec, outbox, token);
         if !method.no_wait {
             let consumer_tag = tag.clone();
             self.out.send(number, basic::ConsumeOk { consumer_tag });

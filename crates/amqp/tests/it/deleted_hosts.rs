@@ -2,7 +2,7 @@
 
 use stafett_amqp_wire::methods::{Basic, Connection, basic};
 use stafett_amqp_wire::{Method, ReplyCode};
-use stafett_broker::Namespace;
+use stafett_model::Namespace;
 
 use crate::support::{Client, Server};
 
@@ -27,7 +27,12 @@ async fn a_client_that_does_nothing_and_wants_no_heartbeats_is_told_too() {
     let shop = Namespace::new("shop");
     server.broker.delete_namespace(&shop).await.unwrap();
     // It is the one that it was in that is gone, whether or not there is another by now.
-    let (_, stored) = server.broker.exchanges().create_namespace(&shop).unwrap();
+    let (_, stored) = server
+        .broker
+        .messaging()
+        .exchanges()
+        .create_namespace(&shop)
+        .unwrap();
     stored.await.unwrap();
     is_ended(idle).await;
 }

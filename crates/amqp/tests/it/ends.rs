@@ -2,8 +2,8 @@
 
 use stafett_amqp_wire::methods::{Basic, Channel, Connection, basic, channel, connection};
 use stafett_amqp_wire::{FrameKind, Method};
-use stafett_broker::Namespace;
-use stafett_broker::queues::Counts;
+use stafett_messaging::queues::Counts;
+use stafett_model::Namespace;
 
 use crate::support::{Client, PATIENCE, Server};
 
@@ -15,7 +15,7 @@ const OUTBOX_MESSAGES: usize = (256 << 10) / BODY_BYTES;
 
 impl Server {
     fn counts(&self) -> Counts {
-        let queue = self.broker.queues().get(&Namespace::new("/"), "q");
+        let queue = self.broker.messaging().queues().get(&Namespace::new("/"), "q");
         queue.unwrap().counts()
     }
 

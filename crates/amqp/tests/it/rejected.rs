@@ -2,7 +2,7 @@
 
 use stafett_amqp_wire::methods::{Basic, Queue, basic, queue};
 use stafett_amqp_wire::{Method, TableBuilder, Value};
-use stafett_broker::Namespace;
+use stafett_model::Namespace;
 
 use crate::support::{PATIENCE, Server};
 
@@ -69,7 +69,12 @@ async fn a_passive_declaration_uses_the_queue() {
     };
     client.send(1, declare).await;
     client.method().await;
-    let declared = server.broker.queues().get(&Namespace::new("/"), "q").unwrap();
+    let declared = server
+        .broker
+        .messaging()
+        .queues()
+        .get(&Namespace::new("/"), "q")
+        .unwrap();
     let before = declared.used_ms();
     let used_again = async {
         while declared.used_ms() == before {

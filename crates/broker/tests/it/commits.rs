@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stafett_broker::{Broker, BrokerSettings, NewTopic, TopicId, TopicSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_groups::{CommittedBy, Committing, GroupError, Groups, NewCommit};
 use stafett_journal::{Journal, MemoryJournal, UndecidedJournal};
+use stafett_topics::{NewTopic, TopicId, TopicSettings};
 
 const NOBODY: CommittedBy<'static> = CommittedBy {
     member: "",
@@ -33,7 +34,7 @@ impl World {
             partitions: Some(3000),
             settings: TopicSettings::default(),
         };
-        let topic = broker.create_topics(vec![new]).await.remove(0).unwrap().id;
+        let topic = broker.catalog().create(vec![new]).await.remove(0).unwrap().id;
         journal.hold();
         Self {
             behind,

@@ -7,15 +7,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use stafett_broker::{
-    AlterError, Broker, BrokerSettings, CreateError, DeleteError, GrowError, NewTopic, Scope, Topic, TopicId,
-    TopicSettings,
-};
+use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_journal::{
     Append, Change, DiskJournal, Frame, Journal, LogSpec, MemoryJournal, Metrics, Outcome, Settings,
     StateChange, StateSpace, StateWait, UndecidedJournal,
 };
 use stafett_model::Durability;
+use stafett_topics::{
+    AlterError, CreateError, DeleteError, GrowError, NewTopic, Topic, TopicId, TopicSettings,
+};
 
 fn settings() -> Settings {
     Settings {
@@ -31,7 +31,7 @@ async fn start(folder: &Path) -> Arc<Broker> {
 }
 
 async fn stop(broker: Arc<Broker>) {
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
 }
 
@@ -44,7 +44,7 @@ fn new(name: &str) -> NewTopic {
 }
 
 async fn create(broker: &Arc<Broker>, name: &str) -> Result<Arc<Topic>, CreateError> {
-    broker.create_topics(vec![new(name)]).await.remove(0)
+    broker.catalog().create(vec![new(name)]).await.remove(0)
 }
 
 /// Begins something, and goes away before it is done.
@@ -74,7 +74,7 @@ async fn a_change_that_nobody_waits_for_any_more_goes_on_to_its_end() {
     assert_eq!(create(&broker, "left").await, Err(CreateError::Exists));
 
     begin_and_leave(broker.grow_topic(topic.id, 3));
-    begin_and_leave(broker.alter_topic(topic.id, with_bytes(77)));
+    begin_and_leave(broker.catalog().alter(topic.id, with_bytes(77)));
     let topic = broker.grow_topic(topic.id, 5).await.unwrap();
     assert_eq!(
         topic.settings.message_bytes_max,
@@ -85,8 +85,8 @@ async fn a_change_that_nobody_waits_for_any_more_goes_on_to_its_end() {
 
     create(&broker, "gone").await.unwrap();
     begin_and_leave(broker.delete_topic(broker.topics().named("gone").unwrap().id));
-    broker.finish_changes().await;
-    assert_eq!(broker.settings().message_bytes_max, 99);
+    broker.stop().await;
+    assert_eq!(broker.catalog().defaults().message_bytes_max, 99);
     assert!(broker.topics().named("gone").is_none());
     assert!(!broker.topics().is_changing("gone"));
     stop(broker).await;
@@ -94,8 +94,8 @@ async fn a_change_that_nobody_waits_for_any_more_goes_on_to_its_end() {
     let broker = start(folder.path()).await;
     let topic = broker.topics().named("left").unwrap();
     assert_eq!((topic.partitions(), broker.topics().len()), (5, 1));
-    assert_eq!(broker.settings().message_bytes_max, 99);
-    assert_eq!(broker.rules(&topic).message_bytes_max, 77);
+    assert_eq!(broker.catalog().defaults().message_bytes_max, 99);
+    assert_eq!(broker.catalog().rules(&topic).message_bytes_max, 77);
     stop(broker).await;
 }
 
@@ -108,7 +108,7 @@ async fn names_that_differ_only_in_dots_and_underscores_do_not_live_together() {
     broker.topics().settled("a.b_c").await;
     let collides = Err(CreateError::Collides("a.b_c".into()));
     assert_eq!(create(&broker, "a_b.c").await, collides);
-    assert_eq!(broker.check_new(&new("a_b_c")), collides.map(drop));
+    assert_eq!(broker.catalog().check_new(&new("a_b_c")), collides.map(drop));
     assert!(broker.topics().named("a_b_c").is_none());
     let topic = broker.topics().named("a.b_c").unwrap();
     broker.delete_topic(topic.id).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_topic_grows_and_never_shrinks() {
     create(&broker, "between").await.unwrap();
     let grown = broker.grow_topic(topic.id, 4).await.unwrap();
     assert_eq!(grown.log(0), topic.log(0));
-    assert!((0..4).all(|partition| broker.bounds(grown.log(partition).unwrap()).is_some()));
+    assert!((0..4).all(|partition| broker.catalog().bounds(grown.log(partition).unwrap()).is_some()));
     let refused = broker.grow_topic(topic.id, 4).await;
     assert_eq!(refused, Err(GrowError::NotMore { has: 4, wanted: 4 }));
     assert_eq!(
@@ -134,7 +134,7 @@ async fn a_topic_grows_and_never_shrinks() {
     );
     broker.delete_topic(topic.id).await.unwrap();
     assert_eq!(broker.grow_topic(topic.id, 9).await, Err(GrowError::NoSuchTopic));
-    let altered = broker.alter_topic(topic.id, with_bytes(1)).await;
+    let altered = broker.catalog().alter(topic.id, with_bytes(1)).await;
     assert_eq!(altered, Err(AlterError::NoSuchTopic));
     stop(broker).await;
 }
@@ -148,13 +148,17 @@ async fn settings_of_a_scope_are_forgotten_with_the_last_of_them() {
     broker.alter_scope(Scope::Broker, with_bytes(6)).await.unwrap();
     broker.alter_scope(Scope::Cluster, with_bytes(7)).await.unwrap();
     assert_eq!(broker.scopes(), [Scope::Cluster, Scope::Broker, group.clone()]);
-    assert_eq!(broker.settings().message_bytes_max, 6, "the nearer one holds");
+    assert_eq!(
+        broker.catalog().defaults().message_bytes_max,
+        6,
+        "the nearer one holds"
+    );
     let nothing = |_: &TopicSettings| Ok::<_, Infallible>(TopicSettings::default());
     for scope in broker.scopes() {
         broker.alter_scope(scope, nothing).await.unwrap();
     }
     assert_eq!(broker.scopes(), []);
-    assert_eq!(broker.settings(), broker.base_settings());
+    assert_eq!(broker.catalog().defaults(), broker.base_settings());
     stop(broker).await;
     let broker = start(folder.path()).await;
     assert_eq!(broker.scopes(), []);
@@ -214,7 +218,7 @@ async fn a_topic_that_is_created_while_settings_change_follows_them_once_there_i
             journal.commit(1);
             tokio::task::yield_now().await;
         }
-        assert_eq!(broker.settings().logs.durability, Durability::Os);
+        assert_eq!(broker.catalog().defaults().logs.durability, Durability::Os);
         journal.set_used_up(true);
         journal.commit(0);
     };
@@ -247,7 +251,7 @@ async fn a_topic_some_of_whose_logs_are_gone_can_be_deleted_and_made_again() {
         partitions: Some(5),
         ..new("t")
     };
-    let topic = broker.create_topics(vec![wanted()]).await.remove(0).unwrap();
+    let topic = broker.catalog().create(vec![wanted()]).await.remove(0).unwrap();
     for partition in [0, 3] {
         let first = topic.log(partition).unwrap();
         let delete = Frame::DeleteLogs { first, count: 1 };
@@ -259,5 +263,5 @@ async fn a_topic_some_of_whose_logs_are_gone_can_be_deleted_and_made_again() {
     for partition in 0..5 {
         assert_eq!(journal.bounds(topic.log(partition).unwrap()), None);
     }
-    broker.create_topics(vec![wanted()]).await.remove(0).unwrap();
+    broker.catalog().create(vec![wanted()]).await.remove(0).unwrap();
 }

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_broker::{Broker, BrokerSettings, Scope, TopicSettings};
+use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_groups::GroupOverrides;
 use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
 use stafett_journal::{Journal, MemoryJournal};
+use stafett_topics::TopicSettings;
 
 const SESSION: &str = "session";
 const HEARTBEAT: &str = "heartbeat";
@@ -93,7 +94,7 @@ async fn members_are_told_what_is_set_for_their_group_also_after_a_restart() {
     assert_eq!(report(&broker, "other", EPOCH_JOIN), 1000);
     set(&broker, "g", HEARTBEAT, Some("9000")).await;
     assert_eq!(report(&broker, "g", 1), 9000);
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
     let broker = start(&Arc::new(journal.reopen())).await;
     assert_eq!(report(&broker, "g", 1), 9000);

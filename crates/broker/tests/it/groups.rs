@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_broker::{Broker, BrokerSettings, NewTopic, Topic, TopicId, TopicSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_groups::classic::{Join, Joined, Leave, NotJoined, Strategy, Sync};
 use stafett_groups::{CommittedBy, GroupError, GroupSettings, Groups, NewCommit};
 use stafett_journal::{Journal, MemoryJournal};
+use stafett_topics::{NewTopic, Topic, TopicId, TopicSettings};
 
 async fn start(journal: &Arc<MemoryJournal>, groups: GroupSettings) -> Arc<Broker> {
     let settings = BrokerSettings {
@@ -26,7 +27,7 @@ async fn create(broker: &Arc<Broker>, name: &str) -> Arc<Topic> {
         partitions: Some(3),
         settings: TopicSettings::default(),
     };
-    broker.create_topics(vec![new]).await.remove(0).unwrap()
+    broker.catalog().create(vec![new]).await.remove(0).unwrap()
 }
 
 fn join(id: &str) -> Join {
@@ -109,7 +110,7 @@ async fn members_come_back_after_a_restart_and_have_a_whole_session_to_do_so() {
     join_and_sync(broker.groups(), "steady", "a").await.unwrap();
     commit(broker.groups(), "other", topic.id, 40).await.unwrap();
     tokio::time::sleep(Duration::from_secs(9)).await;
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
     let broker = start(&Arc::new(journal.reopen()), GroupSettings::default()).await;
     let groups = broker.groups();
@@ -145,7 +146,7 @@ async fn commits_expire_when_their_group_has_no_members() {
     groups.leave("lively", &[leave]).unwrap()[0].clone().unwrap();
     tokio::time::sleep(settings.sweep_every).await;
     assert!(groups.is_empty());
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
     assert!(
         start(&Arc::new(journal.reopen()), settings)
@@ -169,7 +170,7 @@ async fn commits_of_a_deleted_topic_are_forgotten() {
     assert_eq!(committed(groups, "both", gone.id), None);
     assert_eq!(committed(groups, "both", kept.id), Some(2));
     assert_eq!(state(groups, "only"), None, "nothing is left of it");
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
     let again = start(&Arc::new(journal.reopen()), GroupSettings::default()).await;
     assert_eq!(again.groups().len(), 1);
@@ -261,7 +262,7 @@ async fn a_large_commit_comes_back_whole() {
     };
     let committing = broker.groups().commit("wide", &by, commits.clone()).unwrap();
     committing.durable().await.unwrap();
-    broker.finish_changes().await;
+    broker.stop().await;
     drop(broker);
     let broker = start(&Arc::new(journal.reopen()), GroupSettings::default()).await;
     broker.groups().look("wide", |group| {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use stafett_broker::live::hub::Published;
-use stafett_broker::live::presence::{Audience, Subscribed, Subscription};
-use stafett_broker::live::{
-    ChangeError, ClientName, From, LogRule, Message, NameList, Outbox, OutboxBound, Overflow, Pattern,
-    Payload, Sent, Staged, SubscriptionChange, What,
-};
-use stafett_broker::{Broker, BrokerSettings, Live, LiveSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::{Journal, MemoryJournal, StateSpace};
+use stafett_live_topics::{
+    Audience, ChangeError, ClientName, From, Live, LiveSettings, LogRule, Message, NameList, Outbox,
+    OutboxBound, Overflow, Pattern, Payload, Published, Sent, Staged, Subscribed, Subscription,
+    SubscriptionChange, What,
+};
 
 use crate::plain::Plain;
 
@@ -25,8 +24,15 @@ const BOUND: OutboxBound = OutboxBound {
 async fn start(journal: &mut Arc<MemoryJournal>, live: LiveSettings) -> Arc<Live> {
     *journal = Arc::new(journal.reopen());
     let journal: Arc<dyn Journal> = Arc::<MemoryJournal>::clone(journal);
-    let broker = Broker::start_with(journal, BrokerSettings::default(), live).await;
-    Arc::clone(broker.unwrap().live())
+    let broker = Broker::start(
+        journal,
+        BrokerSettings {
+            live_topics: live,
+            ..BrokerSettings::default()
+        },
+    )
+    .await;
+    Arc::clone(broker.unwrap().live_topics())
 }
 
 fn outbox(live: &Live) -> Arc<Outbox> {
@@ -313,10 +319,17 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
         logs: vec![rule],
         ..LiveSettings::default()
     };
-    let broker = Broker::start_with(journal, BrokerSettings::default(), settings).await;
+    let broker = Broker::start(
+        journal,
+        BrokerSettings {
+            live_topics: settings,
+            ..BrokerSettings::default()
+        },
+    )
+    .await;
     let broker = Arc::new(broker.unwrap());
     broker.open_live_logs().await.unwrap();
-    let live = broker.live();
+    let live = broker.live_topics();
     let publish_all = |from: usize, to: usize| {
         for number in from..to {
             let topic = format!("charts/{}", number % 3);
@@ -349,7 +362,7 @@ async fn who_catches_up_gets_everything_once_and_goes_on_where_it_was() {
     publish_all(1110, 1120);
     let found = wait_for(&two, 20).await;
     assert_eq!(found, numbered(1100, 1120));
-    broker.finish_changes().await;
+    broker.stop().await;
 }
 
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! A format of live topics that a test can read: the topic, `=`, the payload.
 
 use bytes::Bytes;
-use stafett_broker::live::{Format, Message};
+use stafett_live_topics::{Format, Message};
 
 #[derive(Debug)]
 pub(crate) struct Plain;

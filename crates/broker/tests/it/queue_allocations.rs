@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::queues::{
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::MemoryJournal;
+use stafett_messaging::queues::{
     ConsumerSpec, Declare, DeliveryId, Outbox, OwnerId, Publication, Queue, Run, Settle, Targets,
 };
-use stafett_broker::{Broker, BrokerSettings, Namespace};
-use stafett_journal::MemoryJournal;
-use stafett_model::Message;
+use stafett_model::{Message, Namespace};
 
 /// Allocations of a publication of so many messages, its delivery and its settlement.
 async fn allocations(broker: &Broker, queue: &Arc<Queue>, outbox: &Outbox, count: usize) -> u64 {
@@ -29,7 +29,8 @@ async fn allocations(broker: &Broker, queue: &Arc<Queue>, outbox: &Outbox, count
         publication.push(message, route);
     }
     let mut ticket = None;
-    let published = allocation_counter::measure(|| ticket = Some(broker.queues().append(publication)));
+    let published =
+        allocation_counter::measure(|| ticket = Some(broker.messaging().queues().append(publication)));
     ticket.unwrap().await;
     let mut runs: Vec<Run> = Vec::with_capacity(16);
     let mut events = Vec::new();
@@ -53,6 +54,7 @@ async fn memory_is_taken_per_batch_not_per_message() {
         .await
         .unwrap();
     let declared = broker
+        .messaging()
         .queues()
         .declare(&Namespace::default(), "q", Declare::default());
     let queue = declared.await.unwrap();

@@ -190,12 +190,17 @@ impl DiskJournal {
         keeper::try_checkpoint(&self.core);
     }
 
-    /// Rewrites until there is nothing to do, where no thread does it; returns how many steps it took.
+    /// Rewrites until there is nothing to do, where no thread does it; returns the number of steps.
+    ///
+    /// # Panics
+    ///
+    /// After 100,000 steps: rewriting without new appends has to end.
     pub fn rewrite(&self) -> usize {
         let mut rewriter = rewrite::Rewriter::default();
         let mut steps = 0;
         while rewriter.step(&self.core) {
             steps += 1;
+            assert!(steps < 100_000, "rewriting does not end");
         }
         steps
     }

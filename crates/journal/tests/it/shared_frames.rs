@@ -216,6 +216,24 @@ fn a_shared_batch_is_dead_when_all_of_its_logs_are_done_with_it() {
     bench.check();
 }
 
+#[test]
+fn rewriting_ends_where_a_large_batch_is_truncated_in_its_middle() {
+    let mut bench = Bench::new(2);
+    for _ in 0..6 {
+        bench.put(&[(0, ALL)], 80_000);
+        bench.put(&[(1, ALL)], 1_000);
+    }
+    // The last batch of log 0 stays whole for the sake of its last record, though most of it is dead.
+    let last = bench.next[&bench.logs[0]] - 1;
+    bench.truncate(0, last * 100 / (last + 1) + 1);
+    bench.rewrite();
+    assert_eq!(bench.rewrite(), 0);
+    bench.check();
+    bench.reopen(true);
+    bench.rewrite();
+    bench.check();
+}
+
 #[derive(Debug, Clone)]
 enum Op {
     Put {

@@ -6,13 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{AlterError, Scope, TopicSettings};
+use stafett_broker::Scope;
 use stafett_kafka_wire::messages::{
     AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse, alter_configs as whole, incremental_alter_configs as incremental,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
+use stafett_topics::{AlterError, TopicSettings};
 
 use crate::answers::Kind;
 use crate::configs::{self, Area, BadConfig, Edit, Operation};
@@ -185,7 +186,7 @@ async fn change(shared: &Shared, wanted: Wanted, validate_only: bool) -> Result<
             let altered = if validate_only {
                 edit(&topic.settings).map(drop).map_err(AlterError::Unwanted)
             } else {
-                broker.alter_topic(topic.id, edit).await.map(drop)
+                broker.catalog().alter(topic.id, edit).await.map(drop)
             };
             return refused(altered);
         }

@@ -1,6 +1,5 @@
 //! `ConsumerGroupDescribe`: groups whose partitions the broker assigns.
 
-use stafett_broker::Topics;
 use stafett_groups::consumer::{Group, Member, Partitions};
 use stafett_groups::{self, GroupKind};
 use stafett_kafka_wire::messages::consumer_group_describe::{
@@ -8,6 +7,7 @@ use stafett_kafka_wire::messages::consumer_group_describe::{
 };
 use stafett_kafka_wire::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_topics::Topics;
 
 use super::group_words::{GROUP_OPERATIONS, state_name};
 use crate::answers::Kind;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use stafett_broker::TopicId;
 use stafett_groups::Told;
 use stafett_groups::consumer::{Assignor, EPOCH_JOIN, EPOCH_LEAVE_STATIC, Heartbeat, Partition, Partitions};
 use stafett_kafka_wire::messages::consumer_group_heartbeat::{
@@ -11,6 +10,7 @@ use stafett_kafka_wire::messages::consumer_group_heartbeat::{
 };
 use stafett_kafka_wire::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_topics::TopicId;
 
 use super::group_words::{client_host, new_member_id};
 use crate::answers::{Answered, Kind};

@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{Changing, GrowError, PARTITIONS_MAX, Topic};
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
 use stafett_kafka_wire::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_store::Changing;
+use stafett_topics::{GrowError, PARTITIONS_MAX, Topic};
 
 use super::create_topics::check_assignment;
 use crate::answers::{Answered, Kind};

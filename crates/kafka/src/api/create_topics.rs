@@ -3,21 +3,20 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{NewTopic, Topic};
 use stafett_kafka_wire::messages::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult,
 };
 use stafett_kafka_wire::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
+use stafett_topics::{NewTopic, Topic};
 
 use super::describe_configs::{DEFAULT_SOURCE, TOPIC_SOURCE, sources};
 use crate::answers::{Answered, Kind};
-use crate::configs;
-use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
+use crate::{configs, error};
 
 /// There is one copy of everything, as far as clients can tell.
 const REPLICATION_FACTOR: i16 = 1;
@@ -89,7 +88,7 @@ async fn create(
     if validate_only {
         for slot in &mut *prepared {
             if let Ok(new) = slot
-                && let Err(error) = broker.check_new(new)
+                && let Err(error) = broker.catalog().check_new(new)
             {
                 *slot = Err(error::create(&new.name, &error)?);
             }
@@ -100,7 +99,7 @@ async fn create(
         .iter()
         .filter_map(|prepared| prepared.as_ref().ok().cloned())
         .collect();
-    let mut results = broker.create_topics(new).await.into_iter();
+    let mut results = broker.catalog().create(new).await.into_iter();
     let mut created = Vec::new();
     for slot in prepared {
         if slot.is_err() {
@@ -223,7 +222,7 @@ fn made(
 ) -> CreatableTopicResult {
     let partitions = new
         .partitions
-        .unwrap_or_else(|| shared.broker.settings().partitions);
+        .unwrap_or_else(|| shared.broker.catalog().defaults().partitions);
     let value_of = |config: &'static configs::Config| {
         let own = configs::value_in(&new.settings, config, config.name);
         let found = own

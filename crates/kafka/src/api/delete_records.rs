@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use stafett_broker::is_internal;
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult};
 use stafett_kafka_wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{LogId, Offset};
+use stafett_topics::is_internal;
 
 use crate::answers::{Answered, Kind};
 use crate::error;
@@ -62,7 +62,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
             partitions.iter().map(find).collect()
         })
         .collect();
-    let mut outcomes = shared.broker.truncate(&cuts).await.into_iter();
+    let mut outcomes = shared.broker.catalog().truncate(&cuts).await.into_iter();
     let mut results = Vec::with_capacity(topics.len());
     for ((name, partitions), found) in topics.into_iter().zip(found) {
         let mut answers = Vec::with_capacity(partitions.len());
@@ -70,7 +70,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
             let (low_watermark, code) = match log {
                 Err(code) => (NONE, code),
                 Ok(log) => match outcomes.next() {
-                    Some(Ok(())) => match shared.broker.bounds(log) {
+                    Some(Ok(())) => match shared.broker.catalog().bounds(log) {
                         Some(bounds) => (wire(bounds.start), ErrorCode::None),
                         None => (NONE, ErrorCode::UnknownTopicOrPartition),
                     },
@@ -109,6 +109,7 @@ fn cut(shared: &Shared, name: &str, partition: i32, offset: i64) -> Result<(LogI
     let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let bounds = shared
         .broker
+        .catalog()
         .bounds(log)
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let before = match offset {

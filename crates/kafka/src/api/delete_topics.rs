@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{Topic, TopicId, is_internal};
 use stafett_kafka_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicState};
 use stafett_kafka_wire::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_topics::{Topic, TopicId, is_internal};
 
 use crate::answers::{Answered, Kind};
 use crate::error;

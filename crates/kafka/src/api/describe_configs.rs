@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use stafett_broker::{Scope, Topic, TopicSettings};
+use stafett_broker::Scope;
 use stafett_kafka_wire::messages::describe_configs::{
     DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use stafett_kafka_wire::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
+use stafett_topics::{Topic, TopicSettings};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::configs::{self, Config};

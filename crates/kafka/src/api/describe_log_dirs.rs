@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use stafett_broker::Topic;
 use stafett_kafka_wire::messages::describe_log_dirs::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 use stafett_kafka_wire::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use stafett_kafka_wire::{Decoder, Str};
+use stafett_topics::Topic;
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::kafka::{Shared, large_answer};
@@ -81,7 +81,7 @@ fn of_topic(
     partitions: impl IntoIterator<Item = u32>,
 ) -> DescribeLogDirsTopic {
     let partitions = partitions.into_iter().filter_map(|partition| {
-        let bounds = shared.broker.bounds(topic.log(partition)?)?;
+        let bounds = shared.broker.catalog().bounds(topic.log(partition)?)?;
         Some(DescribeLogDirsPartition {
             partition_index: i32::try_from(partition).ok()?,
             partition_size: i64::try_from(bounds.bytes).unwrap_or(i64::MAX),

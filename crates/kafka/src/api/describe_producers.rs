@@ -1,10 +1,10 @@
 //! `DescribeProducers`: the idempotent producers that partitions know of.
 
-use stafett_broker::Topic;
 use stafett_kafka_wire::messages::describe_producers::{PartitionResponse, ProducerState, TopicResponse};
 use stafett_kafka_wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::TopicName;
+use stafett_topics::Topic;
 
 use crate::answers::Kind;
 use crate::error;
@@ -57,7 +57,7 @@ fn producers(
         (unknown, Some(message.to_owned()))
     })?;
     let log = u32::try_from(partition).ok().and_then(|number| topic.log(number));
-    let seen = log.and_then(|log| shared.broker.producers(log));
+    let seen = log.and_then(|log| shared.broker.catalog().producers(log));
     let seen = seen.ok_or((unknown, None))?.into_iter();
     let states = seen.map(|producer| ProducerState {
         producer_id: producer.id.0,

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use stafett_broker::{Topic, is_internal};
 use stafett_kafka_wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic, RequestCursor,
     ResponseCursor,
@@ -11,6 +10,7 @@ use stafett_kafka_wire::messages::describe_topic_partitions::{
 use stafett_kafka_wire::messages::{DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
+use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
 use crate::answers::Kind;

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use stafett_broker::Run;
 use stafett_kafka_wire::messages::{self, FetchResponse};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded, ErrorCode, Records};
 use stafett_net::Permit;
+use stafett_topics::Run;
 use tokio::time::{Instant, sleep_until};
 
 use crate::answers::{Answered, Kind, Reply};

@@ -39,7 +39,7 @@ pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> 
     }
     let shared = Arc::clone(&context.shared);
     Ok(Kind::Barrier(Box::pin(async move {
-        let response = match shared.broker.new_producer_id().await {
+        let response = match shared.broker.catalog().new_producer_id().await {
             Ok(id) => InitProducerIdResponse {
                 producer_id: id.0,
                 producer_epoch: 0,

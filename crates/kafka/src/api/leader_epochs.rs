@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use stafett_broker::{Bounds, ReadFrom, ReadRequest};
 use stafett_kafka_wire::messages::offset_for_leader_epoch::{
     EpochEndOffset, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
 use stafett_kafka_wire::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::{BatchHeader, LogId, Offset};
+use stafett_topics::{Bounds, ReadFrom, ReadRequest};
 
 use crate::answers::Kind;
 use crate::error;
@@ -79,6 +79,7 @@ async fn find(
     let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let bounds = shared
         .broker
+        .catalog()
         .bounds(log)
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     shared.check_leader_epoch(asked.current_leader_epoch)?;
@@ -125,7 +126,7 @@ async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Fou
         bytes_max: 1,
         first_batch_whole: true,
     };
-    let read = shared.broker.read(request).finish().await;
+    let read = shared.broker.catalog().read(request).finish().await;
     let read = read.map_err(|_| ErrorCode::KafkaStorageError)?.pop();
     let run = read
         .ok_or(ErrorCode::KafkaStorageError)?

@@ -13,13 +13,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use stafett_broker::{TimeQuery, Topic, is_internal};
 use stafett_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
 use stafett_kafka_wire::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{BatchHeader, LogId, Offset, max_timestamp_record, offset_for_timestamp};
+use stafett_topics::{TimeQuery, Topic, is_internal};
 
 use crate::answers::Kind;
 use crate::error;
@@ -118,6 +118,7 @@ async fn find(
     shared.check_leader_epoch(asked.current_leader_epoch)?;
     let bounds = shared
         .broker
+        .catalog()
         .bounds(log)
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     match asked.timestamp {
@@ -141,7 +142,7 @@ fn first_version(timestamp: i64) -> Option<i16> {
 }
 
 async fn find_time(shared: &Shared, log: LogId, query: TimeQuery, start: Offset) -> Result<Found, ErrorCode> {
-    let found = shared.broker.find_time(log, query).finish().await;
+    let found = shared.broker.catalog().find_time(log, query).finish().await;
     let found = found.map_err(|_| ErrorCode::KafkaStorageError)?;
     let Some(batch) = found.map_err(|error| error::read(&error))? else {
         return Ok(None);

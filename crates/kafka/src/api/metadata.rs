@@ -6,11 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use stafett_broker::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 use stafett_kafka_wire::messages::MetadataRequest;
 use stafett_kafka_wire::messages::metadata::{MetadataRequestTopic, MetadataResponseBroker};
 use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
+use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
@@ -84,7 +84,7 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
         partitions: None,
         settings: TopicSettings::default(),
     });
-    let results = shared.broker.create_topics(new.collect()).await;
+    let results = shared.broker.catalog().create(new.collect()).await;
     let mut failures = CreateFailures::new();
     for (name, result) in names.into_iter().zip(results) {
         match result {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use stafett_broker::{Topic, TopicId};
 use stafett_groups::{COMMITS_TOGETHER, CommittedBy, GroupError, NewCommit};
 use stafett_kafka_wire::messages::offset_commit::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponsePartition,
@@ -11,6 +10,7 @@ use stafett_kafka_wire::messages::offset_commit::{
 };
 use stafett_kafka_wire::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_topics::{Topic, TopicId};
 
 use crate::answers::Kind;
 use crate::error;

@@ -66,7 +66,7 @@ pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Res
 /// The answer so far, what is to be forgotten, and where in the answer each of that is.
 type Found = (
     Vec<OffsetDeleteResponseTopic>,
-    Vec<(stafett_broker::TopicId, u32)>,
+    Vec<(stafett_topics::TopicId, u32)>,
     Vec<(usize, usize)>,
 );
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use stafett_broker::{Topic, TopicId};
 use stafett_groups::{Committed, Group};
 use stafett_kafka_wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup,
@@ -11,6 +10,7 @@ use stafett_kafka_wire::messages::offset_fetch::{
 };
 use stafett_kafka_wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
+use stafett_topics::{Topic, TopicId};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;

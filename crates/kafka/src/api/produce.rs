@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_broker::{Append, Outcome, Placed, Refusal, Rules, Topic, is_internal};
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{
     BatchError, BatchHeader, Codec, LogId, ProduceLimits, recompress, records, sole_batch, with_append_time,
 };
+use stafett_topics::{Append, Outcome, Placed, Refusal, Rules, Topic, is_internal};
 
 use crate::answers::{Answered, Kind, Reply};
 use crate::error;
@@ -243,7 +243,7 @@ impl PartitionResult {
         let Some(placed) = placed else { return };
         self.base_offset = wire_offset(placed.base.0);
         if call.version >= 5 {
-            let bounds = shared.broker.bounds(placed.log);
+            let bounds = shared.broker.catalog().bounds(placed.log);
             self.log_start = bounds.map_or(NONE, |bounds| wire_offset(bounds.start.0));
         }
     }
@@ -314,7 +314,7 @@ fn check(
     let log = log.ok_or_else(unknown)?;
     let records = records.filter(|records| !records.is_empty());
     let records = records.ok_or_else(|| Refused::new(ErrorCode::InvalidRecord, "there is no batch"))?;
-    let rules = shared.broker.rules(topic);
+    let rules = shared.broker.catalog().rules(topic);
     let limits = ProduceLimits {
         batch_bytes_max: usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX),
         ..ProduceLimits::default()

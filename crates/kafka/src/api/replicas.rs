@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use stafett_broker::Topic;
 use stafett_kafka_wire::messages::alter_partition_reassignments::{
     ReassignablePartition, ReassignablePartitionResponse, ReassignableTopicResponse,
 };
@@ -17,6 +16,7 @@ use stafett_kafka_wire::messages::{
     UnregisterBrokerResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
+use stafett_topics::Topic;
 
 use super::create_topics::check_assignment;
 use crate::answers::Kind;

@@ -97,7 +97,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("node.id", NUMBER, |_| BROKER_ID.to_string(), "The one broker there is."),
     shown("num.io.threads", Kind::int(1), |_| "8".to_owned()),
     shown("num.network.threads", Kind::int(1), |_| "3".to_owned()),
-    fixed("num.partitions", Kind::int(1), |shared| shared.broker.settings().partitions.to_string(),
+    fixed("num.partitions", Kind::int(1), |shared| shared.broker.catalog().defaults().partitions.to_string(),
         "Partitions of a topic whose creator does not care."),
     shown("num.recovery.threads.per.data.dir", Kind::int(1), |_| "2".to_owned()),
     shown("num.replica.fetchers", Kind::int(1), |_| "1".to_owned()),

@@ -1,6 +1,6 @@
 //! What a request makes of settings: nothing of it if anything in it cannot be.
 
-use stafett_broker::TopicSettings;
+use stafett_topics::TopicSettings;
 
 use super::kind::Kind;
 use super::topics::{self, CLEANUP_POLICY, Config};

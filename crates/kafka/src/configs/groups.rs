@@ -1,7 +1,7 @@
 //! The settings of groups. They are kept in their group's scope; [`overrides`] are those that groups follow.
 
-use stafett_broker::TopicSettings;
 use stafett_groups::{GroupOverrides, GroupSettings};
+use stafett_topics::TopicSettings;
 
 use super::kind::Kind;
 

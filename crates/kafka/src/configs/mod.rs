@@ -15,7 +15,7 @@ mod groups;
 mod kind;
 mod topics;
 
-use stafett_broker::TopicSettings;
+use stafett_topics::TopicSettings;
 
 pub(crate) use brokers::{BROKER, broker_configs};
 pub(crate) use edit::{Area, Edit, Operation, edit, settings};

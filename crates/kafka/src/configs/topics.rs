@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use stafett_broker::{BrokerSettings, TopicSettings};
 use stafett_model::Codec;
+use stafett_topics::{TopicDefaults, TopicSettings};
 
 use super::kind::Kind;
 use super::{WITHOUT_EFFECT, kept};
@@ -134,7 +134,7 @@ pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> 
 }
 
 /// What the broker was started with.
-pub(crate) fn base_value(base: &BrokerSettings, config: &Config) -> String {
+pub(crate) fn base_value(base: &TopicDefaults, config: &Config) -> String {
     match config.name {
         MESSAGE_BYTES => base.message_bytes_max.to_string(),
         TIMESTAMP_TYPE => timestamp_type(base.append_time).to_owned(),

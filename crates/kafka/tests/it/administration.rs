@@ -281,7 +281,7 @@ async fn epochs_end_where_the_next_start_of_the_broker_began() {
         for _ in 0..batches {
             client.produce("t", 0, batch(&["a", "b"])).await;
         }
-        epochs.push(server.broker.epoch().0 as i32);
+        epochs.push(server.broker.catalog().epoch().0 as i32);
         ends.push(ends.last().copied().unwrap_or(0) + 2 * batches);
     }
     let mut client = server.client().await;

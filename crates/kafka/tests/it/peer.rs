@@ -21,6 +21,7 @@ use stafett_kafka_wire::messages::{
 use stafett_kafka_wire::{DecodeLimits, ErrorCode, Request, Str, Uuid, frame};
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, ProducerId, Record};
 use stafett_net::{BudgetSettings, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown};
+use stafett_topics::TopicDefaults;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
@@ -74,11 +75,14 @@ impl Server {
         };
         let journal = Arc::new(DiskJournal::open(directory.path(), journal, Metrics::new()).unwrap());
         let broker = BrokerSettings {
-            logs: LogSpec {
-                durability: Durability::Os,
-                retention: Retention::default(),
+            topics: TopicDefaults {
+                logs: LogSpec {
+                    durability: Durability::Os,
+                    retention: Retention::default(),
+                },
+                partitions: 2,
+                ..TopicDefaults::default()
             },
-            partitions: 2,
             groups,
             ..BrokerSettings::default()
         };

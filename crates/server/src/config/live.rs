@@ -1,7 +1,7 @@
 //! Kinds of settings that only live topics have.
 
-use stafett_broker::live::{DuplicateRule, LogRule, SameBy};
 use stafett_live::Origins;
+use stafett_live_topics::{DuplicateRule, LogRule, SameBy};
 
 use super::kind::Kind;
 use super::quantity;

@@ -23,7 +23,16 @@ const FUNCTION_LINES: usize = 70;
 const SLACK: usize = 10;
 /// Crates that speak no protocol and are not programs.
 const CORE: &[&str] = &[
-    "model", "journal", "queue", "routing", "store", "topics", "groups", "broker",
+    "model",
+    "journal",
+    "queue",
+    "routing",
+    "store",
+    "topics",
+    "groups",
+    "live-topics",
+    "messaging",
+    "broker",
 ];
 /// Words of no standard: each has a better one in `docs/glossary.md`.
 const DIALECT: &[&str] = &[
@@ -259,7 +268,7 @@ fn comments_begin_with_nouns_and_verbs() {
     }
     hold(
         "doc comments that begin with What, Who or Whoever",
-        807,
+        786,
         &violations,
     );
 }
@@ -296,7 +305,7 @@ fn comments_name_things_rather_than_what_they_do() {
     let share = violations.len() * 1000 / all;
     hold(
         &format!("comment lines with \"what\" ({share} of 1000)"),
-        2362,
+        2337,
         &violations,
     );
 }
@@ -342,7 +351,7 @@ fn modules_of_the_core_are_private() {
             }
         }
     }
-    hold("public modules in crates of the core", 122, &violations);
+    hold("public modules in crates of the core", 82, &violations);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use stafett_broker::Namespace;
+use stafett_model::Namespace;
 
 use super::QUEUES;
 use super::copies::Place;
@@ -131,7 +131,12 @@ impl World {
         queue: u8,
     ) -> Result<Vec<usize>, Broken> {
         let name = QUEUES.get(usize::from(queue)).copied().unwrap_or_default();
-        let Some(queue) = server.broker.queues().get(&Namespace::default(), name) else {
+        let Some(queue) = server
+            .broker
+            .messaging()
+            .queues()
+            .get(&Namespace::default(), name)
+        else {
             return Err(Finding(format!("queue {name} is gone")).into());
         };
         let mut numbers = Vec::new();
@@ -150,7 +155,7 @@ impl World {
 
 /// What waits and what is in flight in each queue.
 fn counts(server: &Server) -> Vec<(u64, u64)> {
-    let queues = server.broker.queues();
+    let queues = server.broker.messaging().queues();
     QUEUES
         .iter()
         .map(|name| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stafett_broker::Namespace;
+use stafett_model::Namespace;
 
 use super::copies::{Copies, Settled, Stored};
 use super::{ASIDE, DEAD, LATE, QUEUES};
@@ -40,7 +40,11 @@ impl World {
         let Move { from, to, count } = step;
         let queue = |number: u8| {
             let name = QUEUES.get(usize::from(number)).copied().unwrap_or_default();
-            server.broker.queues().get(&Namespace::default(), name)
+            server
+                .broker
+                .messaging()
+                .queues()
+                .get(&Namespace::default(), name)
         };
         let (Some(source), Some(target)) = (queue(from), queue(to)) else {
             return Err(Finding("a queue is gone".to_owned()).into());
@@ -50,7 +54,10 @@ impl World {
         }
         let now_ms = self.now_ms();
         self.amqp.copies.begin_move(from, to, now_ms);
-        let moving = server.broker.move_messages(&source, &target, count.into());
+        let moving = server
+            .broker
+            .messaging()
+            .move_messages(&source, &target, count.into());
         drop((source, target));
         let Ok(moved) = self.wait_for(server, moving).await? else {
             // The journal failed.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use stafett_broker::Namespace;
+use stafett_model::Namespace;
 
 use super::client::Client;
 use super::copies::{Copies, Origin, Place};
@@ -92,7 +92,14 @@ impl World {
 
     async fn delete_space(&mut self, server: &mut Server) -> Result<(), Broken> {
         let namespace = Namespace::new(NAME);
-        if self.may_refuse || !server.broker.exchanges().namespaces().contains(&namespace) {
+        if self.may_refuse
+            || !server
+                .broker
+                .messaging()
+                .exchanges()
+                .namespaces()
+                .contains(&namespace)
+        {
             return Ok(());
         }
         // Whoever is connected would make it anew.
@@ -120,9 +127,21 @@ impl World {
     /// Nothing of it is there.
     fn forget_space(&mut self, server: &Server) -> Result<(), Finding> {
         let namespace = Namespace::new(NAME);
-        let is_listed = server.broker.exchanges().namespaces().contains(&namespace);
+        let is_listed = server
+            .broker
+            .messaging()
+            .exchanges()
+            .namespaces()
+            .contains(&namespace);
         let queue = QUEUES.get(usize::from(QUEUE)).copied().unwrap_or_default();
-        if is_listed || server.broker.queues().get(&namespace, queue).is_some() {
+        if is_listed
+            || server
+                .broker
+                .messaging()
+                .queues()
+                .get(&namespace, queue)
+                .is_some()
+        {
             return Err(Finding("a namespace is deleted and there".to_owned()));
         }
         let space = &mut self.amqp.space;
@@ -134,7 +153,12 @@ impl World {
     /// After a start: it is there with what was confirmed, or, if it was to be deleted, not at all.
     pub async fn check_space(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
         let namespace = Namespace::new(NAME);
-        let is_listed = server.broker.exchanges().namespaces().contains(&namespace);
+        let is_listed = server
+            .broker
+            .messaging()
+            .exchanges()
+            .namespaces()
+            .contains(&namespace);
         if self.amqp.space.is_going && !is_listed {
             return Ok(self.forget_space(server)?);
         }
@@ -147,7 +171,7 @@ impl World {
         let name = QUEUES.get(usize::from(QUEUE)).copied().unwrap_or_default();
         let mut found: BTreeMap<(usize, Place), u32> = BTreeMap::new();
         let mut is_foreign = false;
-        if let Some(queue) = server.broker.queues().get(&namespace, name) {
+        if let Some(queue) = server.broker.messaging().queues().get(&namespace, name) {
             let look = queue.peek(|_, message| {
                 match crate::kafka::id_of(message.value()) {
                     Some((number, _)) => *found.entry((number, Place(QUEUE))).or_default() += 1,

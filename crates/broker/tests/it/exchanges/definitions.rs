@@ -1,10 +1,12 @@
 use bytes::Bytes;
-use stafett_broker::exchanges::{
+use stafett_messaging::exchanges::{
     BindError, DeclareError, DeleteError, Difference, NamespaceError, Published, UnbindError,
 };
-use stafett_broker::queues::{Declare, OwnerId};
-use stafett_broker::{Namespace, NewBinding, NewExchange, NewTopic, TopicSettings};
+use stafett_messaging::queues::{Declare, OwnerId};
+use stafett_messaging::{NewBinding, NewExchange};
+use stafett_model::Namespace;
 use stafett_routing::{HeaderMatch, HeaderValue, Kind, Mode};
+use stafett_topics::{NewTopic, TopicSettings};
 
 use super::support::{World, to_exchange, to_queue};
 
@@ -39,7 +41,7 @@ async fn what_is_durable_comes_back_and_the_rest_does_not() {
     world.bind("kept", "b", to_exchange("gone")).await;
     world.bind("gone", "b", to_exchange("kept")).await;
     let world = world.restart().await;
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     let names: Vec<_> = exchanges
         .list(&world.namespace)
         .iter()
@@ -78,16 +80,18 @@ async fn an_exchange_comes_back_as_it_was_declared_with_bindings_by_headers() {
     };
     world
         .broker
+        .messaging()
         .bind(&world.namespace, binding)
         .unwrap()
         .await
         .unwrap();
     let before = world
         .broker
+        .messaging()
         .exchanges()
         .bindings_to(&world.namespace, &to_queue("q"));
     let world = world.restart().await;
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     assert_eq!(exchanges.get(&world.namespace, "x").unwrap().is, new);
     assert_eq!(exchanges.bindings_from(&world.namespace, "x"), before);
     assert_eq!(before.len(), 1);
@@ -98,13 +102,19 @@ async fn declaring_again_is_compared_and_says_what_differs() {
     let world = World::new().await;
     world.exchange("x", Kind::Direct).await;
     world.exchange("x", Kind::Direct).await;
-    let differs = |new: NewExchange| match world.broker.exchanges().declare(&world.namespace, "x", new) {
-        Err(DeclareError::Differs { exchange, difference }) => {
-            assert_eq!(exchange.is.kind, Kind::Direct, "what is there comes along");
-            difference
-        }
-        other => panic!("{other:?}"),
-    };
+    let differs =
+        |new: NewExchange| match world
+            .broker
+            .messaging()
+            .exchanges()
+            .declare(&world.namespace, "x", new)
+        {
+            Err(DeclareError::Differs { exchange, difference }) => {
+                assert_eq!(exchange.is.kind, Kind::Direct, "what is there comes along");
+                difference
+            }
+            other => panic!("{other:?}"),
+        };
     assert_eq!(differs(NewExchange::new(Kind::FanOut)), Difference::Kind);
     assert_eq!(differs(auto_delete(Kind::Direct)), Difference::AutoDelete);
 }
@@ -123,7 +133,11 @@ async fn the_default_exchange_leads_to_queues_by_name_and_stays_as_it_is() {
         world.try_bind("x", "", to_exchange("")).await,
         Err(BindError::IsDefault)
     );
-    let deleted = world.broker.exchanges().delete(&world.namespace, "", false);
+    let deleted = world
+        .broker
+        .messaging()
+        .exchanges()
+        .delete(&world.namespace, "", false);
     assert_eq!(deleted.unwrap_err(), DeleteError::IsDefault);
 }
 
@@ -175,7 +189,14 @@ async fn an_exchange_goes_with_its_last_binding_if_it_is_to_and_takes_others_alo
         assert!(!world.exists("second"));
         assert!(!world.exists("first"), "its only binding led to one that went");
         assert!(world.exists("stays"));
-        assert!(world.broker.exchanges().bindings(&world.namespace).is_empty());
+        assert!(
+            world
+                .broker
+                .messaging()
+                .exchanges()
+                .bindings(&world.namespace)
+                .is_empty()
+        );
     };
     after(&world);
     after(&world.restart().await);
@@ -189,7 +210,7 @@ async fn a_deleted_exchange_takes_its_bindings_along_on_both_sides() {
     world.exchange("b", Kind::FanOut).await;
     world.bind("a", "", to_exchange("b")).await;
     world.bind("b", "", to_queue("q")).await;
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     let in_use = exchanges.delete(&world.namespace, "b", true);
     assert_eq!(in_use.unwrap_err(), DeleteError::InUse);
     exchanges
@@ -224,13 +245,21 @@ async fn a_deleted_queue_takes_its_bindings_along() {
     }
     world.bind("x", "k.*", to_queue("other")).await;
     world.bind("goes", "", to_queue("q")).await;
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     queues
         .delete(&world.namespace, "q", false, false, OwnerId(0))
         .await
         .unwrap();
     assert!(!world.exists("goes"));
-    assert_eq!(world.broker.exchanges().bindings(&world.namespace).len(), 1);
+    assert_eq!(
+        world
+            .broker
+            .messaging()
+            .exchanges()
+            .bindings(&world.namespace)
+            .len(),
+        1
+    );
     world.queue("q").await;
     assert_eq!(world.publish("x", "k.7").await, Published::Stored);
     assert_eq!(
@@ -239,14 +268,22 @@ async fn a_deleted_queue_takes_its_bindings_along() {
         "one made anew inherits nothing"
     );
     let world = world.restart().await;
-    assert_eq!(world.broker.exchanges().bindings(&world.namespace).len(), 1);
+    assert_eq!(
+        world
+            .broker
+            .messaging()
+            .exchanges()
+            .bindings(&world.namespace)
+            .len(),
+        1
+    );
     assert!(!world.exists("goes"));
 }
 
 #[tokio::test]
 async fn namespaces_keep_to_themselves_and_come_back() {
     let world = World::new().await;
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     let shop = Namespace::new("shop");
     let no = exchanges.declare(&shop, "x", NewExchange::new(Kind::FanOut));
     assert!(matches!(no, Err(DeclareError::NoSuchNamespace)));
@@ -261,7 +298,7 @@ async fn namespaces_keep_to_themselves_and_come_back() {
     stored.await.unwrap();
     assert!(!world.exists("x"));
     let world = world.restart().await;
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     assert_eq!(exchanges.namespaces(), [Namespace::default(), shop.clone()]);
     assert!(exchanges.get(&shop, "x").is_some());
     world.broker.delete_namespace(&shop).await.unwrap();
@@ -274,7 +311,7 @@ async fn namespaces_keep_to_themselves_and_come_back() {
     stored.await.unwrap();
     let world = world.restart().await;
     assert!(
-        world.broker.exchanges().get(&shop, "x").is_none(),
+        world.broker.messaging().exchanges().get(&shop, "x").is_none(),
         "one made anew inherits nothing"
     );
 }
@@ -285,7 +322,12 @@ async fn a_deleted_namespace_takes_its_queues_and_declared_topics_along() {
     world.queue("of.the.default").await;
     world.topic("stream-shop.made.elsewhere", 1).await;
     let shop = Namespace::new("shop");
-    let (_, stored) = world.broker.exchanges().create_namespace(&shop).unwrap();
+    let (_, stored) = world
+        .broker
+        .messaging()
+        .exchanges()
+        .create_namespace(&shop)
+        .unwrap();
     stored.await.unwrap();
     world.namespace = shop.clone();
     let queue = world.queue("q").await;
@@ -298,12 +340,12 @@ async fn a_deleted_namespace_takes_its_queues_and_declared_topics_along() {
         partitions: Some(1),
         settings: declared,
     };
-    world.broker.create_topics(vec![new]).await.remove(0).unwrap();
+    world.broker.catalog().create(vec![new]).await.remove(0).unwrap();
     assert!(world.broker.topics().in_namespace(&shop, "s").is_some());
     world.broker.delete_namespace(&shop).await.unwrap();
     assert!(queue.is_deleted());
     let left = |world: &World| {
-        let queues = world.broker.queues().all();
+        let queues = world.broker.messaging().queues().all();
         let mut names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
         let topics = world.broker.topics().all();
         names.extend(topics.iter().map(|topic| topic.name.to_string()));

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_broker::exchanges::{Publish, PublishRefusal, Published};
-use stafett_broker::queues::{Declare, Overflow, QueueSettings};
-use stafett_broker::{Namespace, NewExchange};
 use stafett_journal::{Journal, StateItem, StateSpace};
-use stafett_model::Message;
+use stafett_messaging::NewExchange;
+use stafett_messaging::exchanges::{Publish, PublishRefusal, Published};
+use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
+use stafett_model::{Message, Namespace};
 use stafett_routing::Kind;
 
 use super::support::{World, message, to_exchange, to_queue};
@@ -47,7 +47,12 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 async fn bodies(world: &World, queue: &str) -> Vec<u64> {
-    let queue = world.broker.queues().get(&world.namespace, queue).unwrap();
+    let queue = world
+        .broker
+        .messaging()
+        .queues()
+        .get(&world.namespace, queue)
+        .unwrap();
     let mut found = Vec::new();
     while let Some((delivery, _)) = queue.take_one(false).await {
         assert!(
@@ -67,7 +72,7 @@ async fn bodies(world: &World, queue: &str) -> Vec<u64> {
 
 /// How many buckets are stored. The world ends with this.
 async fn buckets(world: World) -> usize {
-    world.broker.finish_changes().await;
+    world.broker.stop().await;
     let mut keys = BTreeSet::new();
     let journal = world.journal.reopen();
     let visit = &mut |item: StateItem<'_>| {
@@ -182,7 +187,11 @@ async fn what_leads_nowhere_when_its_time_comes_is_dropped() {
         .publish_all("late", vec![later("nobody", 10), later("a", 10), later("a", 30)])
         .await;
     until(|| world.ready("q") == 1).await;
-    let deleted = world.broker.exchanges().delete(&world.namespace, "late", false);
+    let deleted = world
+        .broker
+        .messaging()
+        .exchanges()
+        .delete(&world.namespace, "late", false);
     deleted.unwrap().await.unwrap();
     a_minute().await;
     assert_eq!(world.ready("q"), 1);
@@ -249,7 +258,12 @@ async fn what_waited_in_a_deleted_namespace_does_not_come_into_the_next_of_its_n
         world.namespace = Namespace::new("shop");
         let shop = world.namespace.clone();
         for round in 0..2 {
-            let (is_new, stored) = world.broker.exchanges().create_namespace(&shop).unwrap();
+            let (is_new, stored) = world
+                .broker
+                .messaging()
+                .exchanges()
+                .create_namespace(&shop)
+                .unwrap();
             stored.await.unwrap();
             assert!(is_new);
             world.declare("late", delays(Kind::Direct)).await;
@@ -280,26 +294,32 @@ fn messages_that_do_not_fit_into_one_append_go_on_in_several() {
     crate::simulated::on_disk(&disk, 1, async |broker, _| {
         let namespace = Namespace::default();
         let declared = broker
+            .messaging()
             .exchanges()
             .declare(&namespace, "late", delays(Kind::Direct));
         declared.unwrap().1.await.unwrap();
-        let queues = broker.queues();
+        let queues = broker.messaging().queues();
         let queue = queues.declare(&namespace, "q", Declare::default()).await.unwrap();
-        let binding = stafett_broker::NewBinding {
+        let binding = stafett_messaging::NewBinding {
             source: "late".into(),
             destination: to_queue("q"),
             key: Bytes::from_static(b"a"),
             headers: stafett_routing::HeaderMatch::default(),
             arguments: Bytes::new(),
         };
-        broker.bind(&namespace, binding).unwrap().await.unwrap();
+        broker
+            .messaging()
+            .bind(&namespace, binding)
+            .unwrap()
+            .await
+            .unwrap();
         for _ in 0..40 {
             let large = Message {
                 delay_ms: Some(3000),
                 value: Bytes::from(vec![b'x'; 4000]),
                 ..message("a")
             };
-            let published = broker.publish(&namespace, "late", vec![large.into()]);
+            let published = broker.messaging().publish(&namespace, "late", vec![large.into()]);
             assert_eq!(published.unwrap().await, [Published::Stored]);
         }
         tokio::time::sleep(Duration::from_secs(6)).await;

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::queues::{Declare, OwnerId};
-use stafett_broker::{Broker, Namespace, NewBinding, NewExchange, Unbind};
+use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
+use stafett_messaging::queues::{Declare, OwnerId};
+use stafett_messaging::{NewBinding, NewExchange, Unbind};
+use stafett_model::Namespace;
 use stafett_routing::{HeaderMatch, Kind};
 
 use super::support::{to_exchange, to_queue};
@@ -49,7 +51,8 @@ const STEPS: &[Step] = &[
 /// Whether it was confirmed.
 async fn apply(broker: &Broker, step: &Step) -> bool {
     let space = Namespace::default();
-    let exchanges = broker.exchanges();
+    let messaging = broker.messaging();
+    let exchanges = messaging.exchanges();
     let bind = |source: &str, destination, key: &str| NewBinding {
         source: source.into(),
         destination,
@@ -76,8 +79,12 @@ async fn apply(broker: &Broker, step: &Step) -> bool {
             .create_namespace(&Namespace::new(name))
             .ok()
             .map(|(_, stored)| stored),
-        Step::BindQueue(source, queue, key) => broker.bind(&space, bind(source, to_queue(queue), key)).ok(),
-        Step::BindExchange(source, to, key) => broker.bind(&space, bind(source, to_exchange(to), key)).ok(),
+        Step::BindQueue(source, queue, key) => {
+            messaging.bind(&space, bind(source, to_queue(queue), key)).ok()
+        }
+        Step::BindExchange(source, to, key) => {
+            messaging.bind(&space, bind(source, to_exchange(to), key)).ok()
+        }
         Step::UnbindQueue(source, queue, key) => {
             let which = Unbind {
                 source,
@@ -93,10 +100,10 @@ async fn apply(broker: &Broker, step: &Step) -> bool {
                 durable: true,
                 ..Declare::default()
             };
-            return broker.queues().declare(&space, name, durable).await.is_ok();
+            return messaging.queues().declare(&space, name, durable).await.is_ok();
         }
         Step::DeleteQueue(name) => {
-            let deleted = broker.queues().delete(&space, name, false, false, OwnerId(0));
+            let deleted = messaging.queues().delete(&space, name, false, false, OwnerId(0));
             return deleted.await.is_ok();
         }
     };
@@ -109,7 +116,7 @@ async fn apply(broker: &Broker, step: &Step) -> bool {
 /// Everything that is defined.
 fn defined(broker: &Broker) -> Vec<String> {
     let space = Namespace::default();
-    let exchanges = broker.exchanges();
+    let exchanges = broker.messaging().exchanges();
     let mut defined: Vec<String> = exchanges
         .list(&space)
         .iter()
@@ -121,7 +128,14 @@ fn defined(broker: &Broker) -> Vec<String> {
             .iter()
             .map(|one| format!("{} {:?} {:?}", one.source, one.destination, one.key)),
     );
-    defined.extend(broker.queues().all().iter().map(|queue| queue.name.to_string()));
+    defined.extend(
+        broker
+            .messaging()
+            .queues()
+            .all()
+            .iter()
+            .map(|queue| queue.name.to_string()),
+    );
     if exchanges.has_namespace(&Namespace::new("other")) {
         defined.push("other".to_owned());
     }

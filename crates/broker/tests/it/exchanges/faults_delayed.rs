@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_broker::exchanges::{Publish, Published};
-use stafett_broker::queues::{Declare, Delivery};
-use stafett_broker::{Broker, Namespace, NewBinding, NewExchange};
+use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_model::Message;
+use stafett_messaging::exchanges::{Publish, Published};
+use stafett_messaging::queues::{Declare, Delivery};
+use stafett_messaging::{NewBinding, NewExchange};
+use stafett_model::{Message, Namespace};
 use stafett_routing::{HeaderMatch, Kind};
 
 use super::support::{message, to_queue};
@@ -58,13 +59,22 @@ async fn prepare(broker: &Broker) -> Option<()> {
         delays: true,
         ..NewExchange::new(Kind::Direct)
     };
-    let (_, stored) = broker.exchanges().declare(&space, "late", late).ok()?;
+    let (_, stored) = broker
+        .messaging()
+        .exchanges()
+        .declare(&space, "late", late)
+        .ok()?;
     stored.await.ok()?;
     let durable = Declare {
         durable: true,
         ..Declare::default()
     };
-    broker.queues().declare(&space, "q", durable).await.ok()?;
+    broker
+        .messaging()
+        .queues()
+        .declare(&space, "q", durable)
+        .await
+        .ok()?;
     let binding = NewBinding {
         source: "late".into(),
         destination: to_queue("q"),
@@ -72,7 +82,7 @@ async fn prepare(broker: &Broker) -> Option<()> {
         headers: HeaderMatch::default(),
         arguments: Bytes::new(),
     };
-    broker.bind(&space, binding).ok()?.await.ok()
+    broker.messaging().bind(&space, binding).ok()?.await.ok()
 }
 
 /// Publishes with delays, and takes some of what has come, several times over.
@@ -81,14 +91,14 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
         return;
     }
     let space = Namespace::default();
-    let Some(queue) = broker.queues().get(&space, "q") else {
+    let Some(queue) = broker.messaging().queues().get(&space, "q") else {
         return;
     };
     for round in 0..ROUNDS {
         let numbers = round * AT_ONCE..(round + 1) * AT_ONCE;
         ledger.offered.extend(numbers.clone());
         let messages = numbers.clone().map(delayed).collect();
-        let Ok(published) = broker.publish(&space, "late", messages) else {
+        let Ok(published) = broker.messaging().publish(&space, "late", messages) else {
             return;
         };
         for (number, published) in numbers.zip(published.await) {
@@ -116,7 +126,7 @@ fn left(disk: &SimulatedDisk, boots: u8) -> Vec<u32> {
     let left = on_disk(disk, boots, async |broker, _| {
         tokio::time::sleep(Duration::from_secs(70)).await;
         // Where the queue's declaration was lost, there is nothing.
-        let Some(queue) = broker.queues().get(&Namespace::default(), "q") else {
+        let Some(queue) = broker.messaging().queues().get(&Namespace::default(), "q") else {
             return Vec::new();
         };
         let mut left = Vec::new();

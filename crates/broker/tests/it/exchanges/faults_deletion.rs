@@ -4,11 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::queues::{Declare, OwnerId};
-use stafett_broker::{Broker, Destination, Namespace, NewBinding, NewExchange, NewTopic, TopicSettings};
+use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal, StateItem, StateSpace};
+use stafett_messaging::queues::{Declare, OwnerId};
+use stafett_messaging::{Destination, NewBinding, NewExchange};
+use stafett_model::Namespace;
 use stafett_routing::{HeaderMatch, Kind};
+use stafett_topics::{NewTopic, TopicSettings};
 
 use super::support::{to_exchange, to_queue};
 use crate::simulated::{losing_power_at, on_disk};
@@ -29,7 +32,7 @@ async fn exchange(broker: &Broker, namespace: &Namespace, name: &str, auto_delet
         auto_delete,
         ..NewExchange::new(Kind::Topic)
     };
-    let declared = broker.exchanges().declare(namespace, name, new);
+    let declared = broker.messaging().exchanges().declare(namespace, name, new);
     if let Ok((_, stored)) = declared {
         // The power may have gone.
         let _ = stored.await;
@@ -41,7 +44,11 @@ async fn queue(broker: &Broker, namespace: &Namespace, name: &str) {
         durable: true,
         ..Declare::default()
     };
-    let _ = broker.queues().declare(namespace, name, durable).await;
+    let _ = broker
+        .messaging()
+        .queues()
+        .declare(namespace, name, durable)
+        .await;
 }
 
 async fn bind(broker: &Broker, namespace: &Namespace, source: &str, to: Destination, count: usize) {
@@ -54,7 +61,7 @@ async fn bind(broker: &Broker, namespace: &Namespace, source: &str, to: Destinat
             headers: HeaderMatch::default(),
             arguments: Bytes::new(),
         };
-        last = broker.bind(namespace, new).ok();
+        last = broker.messaging().bind(namespace, new).ok();
     }
     if let Some(stored) = last {
         let _ = stored.await;
@@ -72,7 +79,7 @@ async fn chain(broker: &Broker, namespace: &Namespace, to: Destination) {
 
 /// What there is, and how many bindings lead from where to where.
 fn defined(broker: &Broker) -> Vec<String> {
-    let exchanges = broker.exchanges();
+    let exchanges = broker.messaging().exchanges();
     let mut found = Vec::new();
     for namespace in [default(), shop()] {
         let names = exchanges.list(&namespace);
@@ -91,7 +98,7 @@ fn defined(broker: &Broker) -> Vec<String> {
             found.extend(way.first().map(|one| format!("{one} {}", way.len())));
         }
     }
-    let queues = broker.queues().all();
+    let queues = broker.messaging().queues().all();
     found.extend(queues.iter().map(|queue| format!("queue {}", queue.name)));
     let topics = broker.topics().all();
     found.extend(topics.iter().map(|topic| format!("topic {}", topic.name)));
@@ -114,7 +121,11 @@ fn stored(journal: &DiskJournal) -> usize {
 async fn settled(broker: &Broker) -> Vec<String> {
     let found = defined(broker);
     exchange(broker, &default(), "passing", false).await;
-    if let Ok(stored) = broker.exchanges().delete(&default(), "passing", false) {
+    if let Ok(stored) = broker
+        .messaging()
+        .exchanges()
+        .delete(&default(), "passing", false)
+    {
         let _ = stored.await;
     }
     found
@@ -172,7 +183,7 @@ fn an_exchange_goes_with_those_that_go_with_their_last_binding() {
             chain(broker, &default(), to_exchange("x")).await;
             bind(broker, &default(), "x", to_queue("q"), BINDINGS).await;
         },
-        &async |broker| match broker.exchanges().delete(&default(), "x", false) {
+        &async |broker| match broker.messaging().exchanges().delete(&default(), "x", false) {
             Ok(stored) => stored.await.is_ok(),
             Err(_) => false,
         },
@@ -190,7 +201,10 @@ fn a_queue_goes_with_exchanges_that_go_with_their_last_binding() {
         },
         &async |broker| {
             let namespace = default();
-            let deleted = broker.queues().delete(&namespace, "q", false, false, OwnerId(0));
+            let deleted = broker
+                .messaging()
+                .queues()
+                .delete(&namespace, "q", false, false, OwnerId(0));
             deleted.await.is_ok()
         },
     );
@@ -200,7 +214,7 @@ fn a_queue_goes_with_exchanges_that_go_with_their_last_binding() {
 fn a_namespace_goes_with_all_that_is_in_it() {
     all_or_nothing(
         &async |broker| {
-            if let Ok((_, stored)) = broker.exchanges().create_namespace(&shop()) {
+            if let Ok((_, stored)) = broker.messaging().exchanges().create_namespace(&shop()) {
                 let _ = stored.await;
             }
             exchange(broker, &shop(), "x", false).await;
@@ -217,7 +231,7 @@ fn a_namespace_goes_with_all_that_is_in_it() {
                     ..TopicSettings::default()
                 },
             };
-            broker.create_topics(vec![stream]).await;
+            broker.catalog().create(vec![stream]).await;
         },
         &async |broker| broker.delete_namespace(&shop()).await.is_ok(),
     );

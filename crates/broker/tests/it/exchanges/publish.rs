@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use stafett_broker::exchanges::{Publish, PublishError, PublishRefusal, Published, ReadFacts};
-use stafett_broker::queues::{Declare, Overflow, QueueSettings};
-use stafett_broker::{NewBinding, NewExchange};
+use stafett_messaging::exchanges::{Publish, PublishError, PublishRefusal, Published, ReadFacts};
+use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
+use stafett_messaging::{NewBinding, NewExchange};
 use stafett_model::Message;
 use stafett_routing::{HashOn, HeaderMatch, HeaderValue, Kind, Property};
 
@@ -22,7 +22,11 @@ async fn a_batch_goes_where_its_keys_lead_and_what_goes_nowhere_comes_back() {
         "order.eu", "nothing", "order.eu", "order.us", "bill.eu", "order.eu", "",
     ];
     let messages: Vec<Publish> = keys.iter().map(|key| message(key).into()).collect();
-    let mut ticket = world.broker.publish(&world.namespace, "x", messages).unwrap();
+    let mut ticket = world
+        .broker
+        .messaging()
+        .publish(&world.namespace, "x", messages)
+        .unwrap();
     let unroutable = ticket.take_unroutable();
     let back: Vec<_> = unroutable
         .iter()
@@ -75,6 +79,7 @@ async fn internal_and_missing_exchanges_take_nothing_from_outside() {
     let publish = |exchange: &str| {
         let ticket = world
             .broker
+            .messaging()
             .publish(&world.namespace, exchange, vec![message("").into()]);
         ticket.err()
     };
@@ -161,7 +166,11 @@ impl ReadFacts for KeptKind {
 #[tokio::test]
 async fn headers_and_properties_are_what_the_front_end_reads() {
     let world = World::new().await;
-    world.broker.exchanges().read_facts_with(Arc::new(KeptKind));
+    world
+        .broker
+        .messaging()
+        .exchanges()
+        .read_facts_with(Arc::new(KeptKind));
     world.exchange("headers", Kind::Headers).await;
     world
         .exchange("ids", Kind::Hashed(HashOn::Property(Property::MessageId)))
@@ -195,6 +204,7 @@ async fn headers_and_properties_are_what_the_front_end_reads() {
         };
         world
             .broker
+            .messaging()
             .bind(&world.namespace, binding)
             .unwrap()
             .await
@@ -236,7 +246,7 @@ async fn dead_letters_are_routed_as_they_were_published() {
         durable: true,
         settings: QueueSettings {
             length_max: Some(1),
-            dead_letter: Some(stafett_broker::queues::DeadLetter {
+            dead_letter: Some(stafett_messaging::queues::DeadLetter {
                 exchange: "dead".into(),
                 routing_key: None,
             }),
@@ -250,7 +260,12 @@ async fn dead_letters_are_routed_as_they_were_published() {
     for _ in 0..3 {
         world.publish("x", "order.eu").await;
     }
-    let lost = world.broker.queues().get(&world.namespace, "lost").unwrap();
+    let lost = world
+        .broker
+        .messaging()
+        .queues()
+        .get(&world.namespace, "lost")
+        .unwrap();
     while (queue.counts().ready, lost.counts().ready) != (1, 2) {
         tokio::task::yield_now().await;
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::queues::{Declare, OwnerId};
-use stafett_broker::{NewBinding, NewExchange, Unbind};
+use stafett_messaging::queues::{Declare, OwnerId};
+use stafett_messaging::{NewBinding, NewExchange, Unbind};
 use stafett_routing::{HeaderMatch, Kind};
 use tokio::task::JoinSet;
 
@@ -29,14 +29,23 @@ async fn of_two_kinds_declared_at_once_one_wins_for_all() {
             let (world, name) = (Arc::clone(&world), name.clone());
             tokio::task::spawn_blocking(move || {
                 let new = NewExchange::new(kind.clone());
-                let declared = world.broker.exchanges().declare(&world.namespace, &name, new);
+                let declared = world
+                    .broker
+                    .messaging()
+                    .exchanges()
+                    .declare(&world.namespace, &name, new);
                 declared.is_ok().then_some(kind)
             })
         };
         let (one, other) = tokio::join!(declare(Kind::FanOut), declare(Kind::Direct));
         let won: Vec<_> = [one.unwrap(), other.unwrap()].into_iter().flatten().collect();
         assert_eq!(won.len(), 1);
-        let found = world.broker.exchanges().get(&world.namespace, &name).unwrap();
+        let found = world
+            .broker
+            .messaging()
+            .exchanges()
+            .get(&world.namespace, &name)
+            .unwrap();
         assert_eq!(Some(&found.is.kind), won.first());
     }
 }
@@ -53,19 +62,20 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
                 ..Declare::default()
             };
             for step in 0..200 {
-                let exchanges = world.broker.exchanges();
+                let exchanges = world.broker.messaging().exchanges();
                 match (worker + step) % 6 {
                     0 => drop(exchanges.declare(&world.namespace, "x", NewExchange::new(Kind::Topic))),
                     1 => drop(
                         world
                             .broker
+                            .messaging()
                             .queues()
                             .declare(&world.namespace, "q", durable.clone())
                             .await,
                     ),
                     5 if step % 4 == 0 => drop(exchanges.delete(&world.namespace, "x", false)),
                     5 => {
-                        let queues = world.broker.queues();
+                        let queues = world.broker.messaging().queues();
                         let deleting = queues.delete(&world.namespace, "q", false, false, OwnerId(0));
                         // Another one may have been faster.
                         let _gone = deleting.await;
@@ -84,7 +94,7 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
                         ));
                     }
                     _ => {
-                        if let Ok(stored) = world.broker.bind(&world.namespace, binding(step)) {
+                        if let Ok(stored) = world.broker.messaging().bind(&world.namespace, binding(step)) {
                             stored.await.unwrap();
                         }
                     }
@@ -97,9 +107,14 @@ async fn whoever_binds_while_others_delete_leaves_nothing_that_a_restart_would_c
     }
     let world = Arc::into_inner(world).unwrap();
     let state = |world: &World| {
-        let bindings = world.broker.exchanges().bindings(&world.namespace);
+        let bindings = world.broker.messaging().exchanges().bindings(&world.namespace);
         let keys: Vec<_> = bindings.iter().map(|binding| binding.key.clone()).collect();
-        let has_queue = world.broker.queues().get(&world.namespace, "q").is_some();
+        let has_queue = world
+            .broker
+            .messaging()
+            .queues()
+            .get(&world.namespace, "q")
+            .is_some();
         assert!(bindings.is_empty() || (has_queue && world.exists("x")));
         (keys, has_queue, world.exists("x"))
     };

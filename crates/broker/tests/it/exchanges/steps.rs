@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use stafett_broker::Namespace;
-use stafett_broker::NewExchange;
-use stafett_broker::exchanges::{DeclareError, NamespaceError, PublishError, Published};
-use stafett_broker::queues::{Declare, DeclareError as DeclareQueueError, DeleteQueueError, OwnerId};
+use stafett_messaging::NewExchange;
+use stafett_messaging::exchanges::{DeclareError, NamespaceError, PublishError, Published};
+use stafett_messaging::queues::{Declare, DeclareError as DeclareQueueError, DeleteQueueError, OwnerId};
+use stafett_model::Namespace;
 use stafett_routing::Kind;
 use tokio::task::{JoinSet, yield_now};
 
@@ -34,19 +34,26 @@ async fn crowded() -> World {
 
 impl World {
     fn left(&self) -> usize {
-        let exchanges = self.broker.exchanges();
+        let exchanges = self.broker.messaging().exchanges();
         exchanges.bindings_from(&self.namespace, "x").len()
     }
 
     fn delete_queue(&self) -> JoinSet<Result<u64, DeleteQueueError>> {
-        let (queues, namespace) = (Arc::clone(self.broker.queues()), self.namespace.clone());
+        let (queues, namespace) = (
+            Arc::clone(self.broker.messaging().queues()),
+            self.namespace.clone(),
+        );
         let mut deleting = JoinSet::new();
         deleting.spawn(async move { queues.delete(&namespace, "q", false, false, OwnerId(0)).await });
         deleting
     }
 
     fn has_queue(&self) -> bool {
-        self.broker.queues().get(&self.namespace, "q").is_some()
+        self.broker
+            .messaging()
+            .queues()
+            .get(&self.namespace, "q")
+            .is_some()
     }
 
     /// Lets what is under way take its steps, and does something else after each; how many bindings were left
@@ -78,6 +85,7 @@ async fn an_exchange_is_gone_at_once_and_its_bindings_go_in_steps() {
     let world = crowded().await;
     let deleting = world
         .broker
+        .messaging()
         .exchanges()
         .delete(&world.namespace, "x", false)
         .unwrap();
@@ -85,6 +93,7 @@ async fn an_exchange_is_gone_at_once_and_its_bindings_go_in_steps() {
     assert_eq!(world.left(), BINDINGS);
     let nowhere = world
         .broker
+        .messaging()
         .publish(&world.namespace, "x", vec![message("device.7.t").into()]);
     assert_eq!(nowhere.err(), Some(PublishError::NoSuchExchange));
     assert!(world.try_bind("x", "late", to_queue("q")).await.is_err());
@@ -101,6 +110,7 @@ async fn an_exchange_that_is_made_anew_has_none_of_the_bindings_that_still_go() 
     let world = crowded().await;
     let deleting = world
         .broker
+        .messaging()
         .exchanges()
         .delete(&world.namespace, "x", false)
         .unwrap();
@@ -157,7 +167,7 @@ async fn a_queue_that_is_made_anew_gets_nothing_that_was_for_the_one_before() {
 async fn a_crash_in_the_middle_leaves_none_of_it() {
     for is_queue in [false, true] {
         let world = crowded().await;
-        let exchanges = world.broker.exchanges();
+        let exchanges = world.broker.messaging().exchanges();
         let (deleting, stored) = if is_queue {
             (Some(world.delete_queue()), None)
         } else {
@@ -187,7 +197,12 @@ async fn crowded_namespace() -> (World, Namespace) {
     world.queue("aside").await;
     world.bind("other", "k", to_queue("aside")).await;
     let shop = Namespace::new("shop");
-    let (_, stored) = world.broker.exchanges().create_namespace(&shop).unwrap();
+    let (_, stored) = world
+        .broker
+        .messaging()
+        .exchanges()
+        .create_namespace(&shop)
+        .unwrap();
     stored.await.unwrap();
     let outside = std::mem::replace(&mut world.namespace, shop.clone());
     world.exchange("x", Kind::Topic).await;
@@ -206,7 +221,7 @@ async fn crowded_namespace() -> (World, Namespace) {
 #[tokio::test]
 async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
     let (world, shop) = crowded_namespace().await;
-    let (broker, exchanges) = (&world.broker, world.broker.exchanges());
+    let (broker, exchanges) = (&world.broker, world.broker.messaging().exchanges());
     let mut deleting = JoinSet::new();
     deleting.spawn(broker.delete_namespace(&shop));
     while exchanges.has_namespace(&shop) {
@@ -214,9 +229,15 @@ async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
     }
     let declared = exchanges.declare(&shop, "late", NewExchange::new(Kind::Direct));
     assert!(matches!(declared, Err(DeclareError::NoSuchNamespace)));
-    let declared = broker.queues().declare(&shop, "late", Declare::default()).await;
+    let declared = broker
+        .messaging()
+        .queues()
+        .declare(&shop, "late", Declare::default())
+        .await;
     assert_eq!(declared.err(), Some(DeclareQueueError::NoSuchNamespace));
-    let nowhere = broker.publish(&shop, "x", vec![message("device.7.t").into()]);
+    let nowhere = broker
+        .messaging()
+        .publish(&shop, "x", vec![message("device.7.t").into()]);
     assert_eq!(nowhere.err(), Some(PublishError::NoSuchNamespace));
     let anew = exchanges.create_namespace(&shop).err();
     assert_eq!(anew, Some(NamespaceError::Closing));
@@ -230,15 +251,15 @@ async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
     }
     assert!(turns > (BINDINGS / STEP) as u64, "{turns}");
     assert_eq!(world.ready("aside"), turns);
-    assert_eq!(broker.queues().all().len(), 1);
+    assert_eq!(broker.messaging().queues().all().len(), 1);
     let (is_new, stored) = exchanges.create_namespace(&shop).unwrap();
     stored.await.unwrap();
     assert!(is_new);
     let world = world.restart().await;
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     assert!(exchanges.has_namespace(&shop), "it was made anew, and stays");
     assert!(exchanges.get(&shop, "x").is_none() && exchanges.bindings(&shop).is_empty());
-    assert_eq!(world.broker.queues().all().len(), 1);
+    assert_eq!(world.broker.messaging().queues().all().len(), 1);
 }
 
 #[tokio::test]
@@ -246,7 +267,7 @@ async fn a_crash_while_a_namespace_goes_leaves_none_of_it() {
     for turns in [0, 1, 2, 3, 5, 8, 13] {
         let (world, shop) = crowded_namespace().await;
         let deleting = world.broker.delete_namespace(&shop);
-        while world.broker.exchanges().has_namespace(&shop) {
+        while world.broker.messaging().exchanges().has_namespace(&shop) {
             yield_now().await;
         }
         for _ in 0..turns {
@@ -254,9 +275,13 @@ async fn a_crash_while_a_namespace_goes_leaves_none_of_it() {
         }
         drop(deleting);
         let world = world.crash().await;
-        let exchanges = world.broker.exchanges();
+        let exchanges = world.broker.messaging().exchanges();
         assert!(!exchanges.has_namespace(&shop), "after {turns} turns");
-        assert_eq!(world.broker.queues().all().len(), 1, "after {turns} turns");
+        assert_eq!(
+            world.broker.messaging().queues().all().len(),
+            1,
+            "after {turns} turns"
+        );
         let (is_new, stored) = exchanges.create_namespace(&shop).unwrap();
         stored.await.unwrap();
         assert!(is_new);

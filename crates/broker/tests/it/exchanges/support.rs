@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::exchanges::{BindError, Publish, Published, UnbindError};
-use stafett_broker::queues::{Declare, Queue};
-use stafett_broker::{
-    Broker, BrokerSettings, Destination, Namespace, NewBinding, NewExchange, NewTopic, Topic, TopicSettings,
-    Unbind,
-};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::MemoryJournal;
-use stafett_model::Message;
+use stafett_messaging::exchanges::{BindError, Publish, Published, UnbindError};
+use stafett_messaging::queues::{Declare, Queue};
+use stafett_messaging::{Destination, NewBinding, NewExchange, Unbind};
+use stafett_model::{Message, Namespace};
 use stafett_routing::{HeaderMatch, Kind};
+use stafett_topics::{NewTopic, Topic, TopicSettings};
 
 pub(crate) struct World {
     pub(crate) journal: Arc<MemoryJournal>,
@@ -34,7 +33,7 @@ impl World {
     }
 
     pub(crate) async fn restart(self) -> Self {
-        self.broker.finish_changes().await;
+        self.broker.stop().await;
         let journal = Arc::new(self.journal.reopen());
         drop(self);
         Self::on(journal).await
@@ -54,6 +53,7 @@ impl World {
     pub(crate) async fn declare(&self, name: &str, new: NewExchange) {
         let (_, stored) = self
             .broker
+            .messaging()
             .exchanges()
             .declare(&self.namespace, name, new)
             .unwrap();
@@ -61,7 +61,11 @@ impl World {
     }
 
     pub(crate) fn exists(&self, name: &str) -> bool {
-        self.broker.exchanges().get(&self.namespace, name).is_some()
+        self.broker
+            .messaging()
+            .exchanges()
+            .get(&self.namespace, name)
+            .is_some()
     }
 
     pub(crate) async fn queue(&self, name: &str) -> Arc<Queue> {
@@ -73,7 +77,11 @@ impl World {
     }
 
     pub(crate) async fn queue_as(&self, name: &str, declare: Declare) -> Arc<Queue> {
-        let declaring = self.broker.queues().declare(&self.namespace, name, declare);
+        let declaring = self
+            .broker
+            .messaging()
+            .queues()
+            .declare(&self.namespace, name, declare);
         declaring.await.unwrap()
     }
 
@@ -83,7 +91,7 @@ impl World {
             partitions: Some(partitions),
             settings: TopicSettings::default(),
         };
-        self.broker.create_topics(vec![new]).await.remove(0).unwrap()
+        self.broker.catalog().create(vec![new]).await.remove(0).unwrap()
     }
 
     pub(crate) async fn bind(&self, source: &str, key: &str, to: Destination) {
@@ -98,7 +106,7 @@ impl World {
             headers: HeaderMatch::default(),
             arguments: Bytes::new(),
         };
-        self.broker.bind(&self.namespace, new)?.await.unwrap();
+        self.broker.messaging().bind(&self.namespace, new)?.await.unwrap();
         Ok(())
     }
 
@@ -110,6 +118,7 @@ impl World {
             arguments: b"",
         };
         self.broker
+            .messaging()
             .exchanges()
             .unbind(&self.namespace, &which)?
             .await
@@ -124,6 +133,7 @@ impl World {
 
     pub(crate) async fn publish_all(&self, exchange: &str, messages: Vec<Publish>) -> Vec<Published> {
         self.broker
+            .messaging()
             .publish(&self.namespace, exchange, messages)
             .unwrap()
             .await
@@ -132,6 +142,7 @@ impl World {
     /// How many messages wait in a queue.
     pub(crate) fn ready(&self, name: &str) -> u64 {
         self.broker
+            .messaging()
             .queues()
             .get(&self.namespace, name)
             .unwrap()

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use stafett_broker::exchanges::{Publish, Published};
-use stafett_broker::queues::{Declare, Over};
-use stafett_broker::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings};
+use stafett_messaging::exchanges::{Publish, Published};
+use stafett_messaging::queues::{Declare, Over};
 use stafett_model::{Message, Offset, partition_of, records};
 use stafett_routing::Kind;
+use stafett_topics::{NewTopic, ReadFrom, ReadRequest, Topic, TopicSettings};
 
 use super::support::{World, message, to_queue, to_topic};
 
@@ -50,7 +50,7 @@ async fn batches(world: &World, topic: &Topic, partition: u32) -> Vec<Bytes> {
         bytes_max: 1 << 20,
         first_batch_whole: true,
     };
-    let read = world.broker.read(request).finish().await;
+    let read = world.broker.catalog().read(request).finish().await;
     let run = read.unwrap().remove(0).unwrap();
     let mut bytes = Bytes::from(run.pieces.concat());
     let mut batches = Vec::new();
@@ -127,7 +127,14 @@ async fn a_deleted_topic_takes_its_bindings_along() {
     world.exchange("x", Kind::FanOut).await;
     world.bind("x", "", to_topic("events")).await;
     world.broker.delete_topic(topic.id).await.unwrap();
-    assert!(world.broker.exchanges().bindings(&world.namespace).is_empty());
+    assert!(
+        world
+            .broker
+            .messaging()
+            .exchanges()
+            .bindings(&world.namespace)
+            .is_empty()
+    );
     world.topic("events", 1).await;
     assert_eq!(world.publish("x", "").await, Published::Unroutable);
 }
@@ -185,7 +192,7 @@ async fn topic_with(world: &World, settings: TopicSettings) {
         partitions: Some(1),
         settings,
     };
-    world.broker.create_topics(vec![new]).await.remove(0).unwrap();
+    world.broker.catalog().create(vec![new]).await.remove(0).unwrap();
     world.exchange("x", Kind::FanOut).await;
     world.bind("x", "", to_topic("events")).await;
 }
@@ -200,7 +207,7 @@ async fn a_message_that_is_too_large_for_a_topic_is_stored_nowhere() {
     topic_with(&world, small).await;
     world.queue("q").await;
     world.bind("x", "", to_queue("q")).await;
-    let refused = Published::Refused(stafett_broker::exchanges::PublishRefusal::TooLarge);
+    let refused = Published::Refused(stafett_messaging::exchanges::PublishRefusal::TooLarge);
     assert_eq!(publish_large(&world, 1000).await, refused);
     assert_eq!(world.ready("q"), 0);
     assert_eq!(publish_large(&world, 500).await, Published::Stored);

@@ -1,6 +1,6 @@
 //! Who comes and goes: each message once.
 
-use stafett_broker::live::{From, Message, Pattern, Payload, Sent, Staged, What};
+use stafett_live_topics::{From, Message, Pattern, Payload, Sent, Staged, What};
 
 use super::support::{Charts, ME, away, numbered, taken, wait_for};
 

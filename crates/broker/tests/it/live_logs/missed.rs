@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_broker::live::{From, Missed, MissedWhy, Outbox, Sent};
+use stafett_live_topics::{From, Missed, MissedWhy, Outbox, Sent};
 use stafett_model::{LogId, Offset};
 
 use super::support::{Charts, ME, away, numbered};
@@ -58,10 +58,11 @@ async fn what_is_damaged_is_passed_over_and_told() {
 #[tokio::test]
 async fn what_is_kept_no_more_when_a_client_comes_back_is_told() {
     let charts = away().await;
-    let bounds = charts.broker.bounds(log(&charts)).unwrap();
+    let bounds = charts.broker.catalog().bounds(log(&charts)).unwrap();
     let start = Offset(bounds.end.0 - 5);
     charts
         .broker
+        .catalog()
         .truncate(&[(log(&charts), start)])
         .await
         .remove(0)
@@ -81,12 +82,12 @@ async fn what_is_kept_no_more_when_a_client_comes_back_is_told() {
 #[tokio::test]
 async fn of_what_came_live_nothing_is_told_however_much_is_kept_no_more() {
     let charts = away().await;
-    let end = charts.broker.bounds(log(&charts)).unwrap().end;
+    let end = charts.broker.catalog().bounds(log(&charts)).unwrap().end;
     let (_, outbox) = charts.listen();
     charts.publish("charts/a", 20..30);
     assert_eq!(told(&outbox, 10).await.0, numbered("charts/a", 20..30));
     let start = Offset(end.0 + 5);
-    let truncated = charts.broker.truncate(&[(log(&charts), start)]).await;
+    let truncated = charts.broker.catalog().truncate(&[(log(&charts), start)]).await;
     assert_eq!(truncated, [Ok(())]);
     charts.subscribe(&["charts/a"], From::Resume, &outbox).await;
     charts.publish("charts/a", 30..31);

@@ -1,7 +1,6 @@
 //! Rules that change while the broker runs.
 
-use stafett_broker::live::hub::Published;
-use stafett_broker::live::{From, Message, Payload, Staged, What};
+use stafett_live_topics::{From, Message, Payload, Published, Staged, What};
 
 use super::support::{Charts, numbered, rule, wait_for};
 

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use stafett_broker::live::hub::Published;
-use stafett_broker::live::{
-    ClientName, ClientNumber, From, LogRule, Message, NameList, Outbox, OutboxBound, Overflow, Payload, Sent,
-    Staged, SubscriptionChange, What,
-};
-use stafett_broker::{Broker, BrokerSettings, Live, LiveSettings};
+use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::Journal;
+use stafett_live_topics::{
+    ClientName, ClientNumber, From, Live, LiveSettings, LogRule, Message, NameList, Outbox, OutboxBound,
+    Overflow, Payload, Published, Sent, Staged, SubscriptionChange, What,
+};
 
 use super::torn::Torn;
 use crate::plain::Plain;
@@ -40,7 +39,14 @@ impl Charts {
             ..LiveSettings::default()
         };
         let stored: Arc<dyn Journal> = Arc::<Torn>::clone(&journal);
-        let broker = Broker::start_with(stored, BrokerSettings::default(), settings).await;
+        let broker = Broker::start(
+            stored,
+            BrokerSettings {
+                live_topics: settings,
+                ..BrokerSettings::default()
+            },
+        )
+        .await;
         let broker = Arc::new(broker.unwrap());
         broker.open_live_logs().await.unwrap();
         let marks = AtomicUsize::new(0);
@@ -63,7 +69,7 @@ impl Charts {
     }
 
     pub(crate) fn live(&self) -> &Arc<Live> {
-        self.broker.live()
+        self.broker.live_topics()
     }
 
     pub(crate) fn publish(&self, topic: &str, numbers: std::ops::Range<usize>) {

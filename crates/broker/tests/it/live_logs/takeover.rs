@@ -1,12 +1,12 @@
 //! A second connection takes over: each message is written to one of the two.
 
 use bytes::{Buf, BytesMut};
-use stafett_broker::live::{From, Pattern, Sent, What};
+use stafett_live_topics::{From, Pattern, Sent, What};
 
 use super::support::{Charts, away, numbered};
 
 /// Takes what waits, as a connection puts it out: each message ends with a line.
-fn put_out(outbox: &stafett_broker::live::Outbox, output: &mut BytesMut) {
+fn put_out(outbox: &stafett_live_topics::Outbox, output: &mut BytesMut) {
     let mut sent = Sent::default();
     outbox.take(usize::MAX, &mut sent);
     for message in sent.messages {
@@ -15,7 +15,7 @@ fn put_out(outbox: &stafett_broker::live::Outbox, output: &mut BytesMut) {
 }
 
 /// Writes so many bytes, or all that there is.
-fn write(outbox: &stafett_broker::live::Outbox, output: &mut BytesMut, max: usize, seen: &mut Vec<u8>) {
+fn write(outbox: &stafett_live_topics::Outbox, output: &mut BytesMut, max: usize, seen: &mut Vec<u8>) {
     let written = outbox.write(output, |bytes| {
         let count = bytes.len().min(max);
         seen.extend_from_slice(bytes.get(..count).unwrap_or_default());

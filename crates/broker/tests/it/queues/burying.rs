@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_broker::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings, Settle};
-use stafett_broker::{Destination, Namespace, NewBinding, NewExchange};
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_model::{DeathReason, Message};
+use stafett_messaging::queues::{DeadLetter, Declare, Overflow, Queue, QueueSettings, Settle};
+use stafett_messaging::{Destination, NewBinding, NewExchange};
+use stafett_model::{DeathReason, Message, Namespace};
 use stafett_routing::{HeaderMatch, Kind};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
@@ -115,7 +115,7 @@ async fn who_rejects_gets_the_next_message_even_if_dead_letters_wait() {
     let queue = world.declare("q", with(dying_into("dead"))).await;
     world.declare("dead", durable()).await;
     world.publish(&queue, messages(0..3)).await;
-    let one_by_one = stafett_broker::queues::ConsumerSpec {
+    let one_by_one = stafett_messaging::queues::ConsumerSpec {
         credit: Some(1),
         ..spec()
     };
@@ -181,7 +181,7 @@ async fn a_full_target_drops_what_comes_to_it_and_a_deleted_one_too() {
     pass(2000).await;
     assert_eq!((world.ready("q"), queue.counts().in_flight), (0, 0));
     assert_eq!(bodies(&world, "dead").await, numbers(0..2));
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let namespace = Namespace::default();
     let deleting = queues.delete(&namespace, "dead", false, false, queues.new_owner());
     deleting.await.unwrap();
@@ -198,14 +198,18 @@ async fn bind(world: &World, source: &str, queue: &str) {
         headers: HeaderMatch::default(),
         arguments: Bytes::new(),
     };
-    let bound = world.broker.bind(&Namespace::default(), binding).unwrap();
+    let bound = world
+        .broker
+        .messaging()
+        .bind(&Namespace::default(), binding)
+        .unwrap();
     bound.await.unwrap();
 }
 
 /// A queue whose messages expire into an exchange that leads to `full`, which has room for one, and to
 /// `roomy`.
 async fn fan(world: &World, full: QueueSettings) -> Arc<Queue> {
-    let exchanges = world.broker.exchanges();
+    let exchanges = world.broker.messaging().exchanges();
     let (_, stored) = exchanges
         .declare(&Namespace::default(), "fan", NewExchange::new(Kind::FanOut))
         .unwrap();

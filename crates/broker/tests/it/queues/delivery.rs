@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stafett_broker::queues::{ConsumerSpec, Credit, Declare, DeclareError, Event, OwnerId, Settle};
-use stafett_broker::{Moved, Namespace};
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_model::Message;
+use stafett_messaging::Moved;
+use stafett_messaging::queues::{ConsumerSpec, Credit, Declare, DeclareError, Event, OwnerId, Settle};
+use stafett_model::{Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 use crate::simulated::on_disk;
@@ -130,7 +130,7 @@ async fn a_request_for_one_message_waits_no_longer_than_a_turn_of_consumers_that
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
     world.publish(&queue, messages(0..20_000)).await;
-    let outbox = stafett_broker::queues::Outbox::new(usize::MAX);
+    let outbox = stafett_messaging::queues::Outbox::new(usize::MAX);
     let _greedy = queue.consume(spec(), outbox, 1).unwrap();
     assert!(queue.take_one(true).await.is_some());
 }
@@ -139,7 +139,7 @@ async fn a_request_for_one_message_waits_no_longer_than_a_turn_of_consumers_that
 async fn a_full_outbox_holds_only_its_own_consumers() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
-    let outbox = stafett_broker::queues::Outbox::new(1000);
+    let outbox = stafett_messaging::queues::Outbox::new(1000);
     let slow = queue.consume(spec(), Arc::clone(&outbox), 1).unwrap();
     let mut fast = Listener::new(&queue, spec());
     world.publish(&queue, messages(0..1000)).await;
@@ -156,7 +156,7 @@ async fn a_full_outbox_holds_only_its_own_consumers() {
 async fn a_deleted_queue_is_gone_for_all() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     world.publish(&queue, messages(0..3)).await;
     let mut listener = Listener::new(&queue, spec());
     listener.next(1).await;
@@ -177,7 +177,7 @@ async fn a_queue_is_declared_once_and_again_only_the_same() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
     assert!(Arc::ptr_eq(&queue, &world.declare("q", durable()).await));
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let space = Namespace::default();
     let other = queues.declare(&space, "q", Declare::default()).await;
     assert_eq!(other.unwrap_err(), DeclareError::Differs { what: "durable" });
@@ -290,7 +290,7 @@ async fn looking_has_no_effect_and_moving_moves_once() {
     assert_eq!(bodies, [b"1".to_vec(), b"11".to_vec(), b"21".to_vec()]);
     assert_eq!(looked_at, 22, "who has enough is shown no more");
     assert_eq!((from.counts().ready, from.counts().in_flight), (300, 0));
-    let moved = world.broker.move_messages(&from, &to, 270).await;
+    let moved = world.broker.messaging().move_messages(&from, &to, 270).await;
     assert_eq!(
         moved,
         Ok(Moved {

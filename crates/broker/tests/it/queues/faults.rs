@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::smallvec;
-use stafett_broker::queues::{
-    Appended, ConsumerSpec, Declare, DeliveryId, Outbox, Publication, Queue, QueueSettings, Settle, Targets,
-};
-use stafett_broker::{Broker, Namespace};
+use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal};
-use stafett_model::Message;
+use stafett_messaging::queues::{
+    Appended, ConsumerSpec, Declare, DeliveryId, Outbox, Publication, Queue, QueueSettings, Settle, Targets,
+};
+use stafett_model::{Message, Namespace};
 
 use super::support::{durable, message, spec};
 use crate::simulated::{losing_power_at, on_disk};
@@ -49,7 +49,7 @@ async fn publish(broker: &Broker, queue: &Arc<Queue>, numbers: std::ops::Range<u
         };
         publication.push(message, route);
     }
-    let appended = broker.queues().append(publication).await;
+    let appended = broker.messaging().queues().append(publication).await;
     for (number, appended) in numbers.zip(appended) {
         if appended == Appended::Stored {
             ledger.confirmed.insert(number);
@@ -67,7 +67,11 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
         },
         ..durable()
     };
-    let declared = broker.queues().declare(&Namespace::default(), "q", declare).await;
+    let declared = broker
+        .messaging()
+        .queues()
+        .declare(&Namespace::default(), "q", declare)
+        .await;
     let Ok(queue) = declared else { return };
     let outbox = Outbox::new(1 << 20);
     let limited = ConsumerSpec {
@@ -109,7 +113,7 @@ async fn script(broker: &Arc<Broker>, journal: &DiskJournal, ledger: &mut Ledger
 /// What is in the queue after a failure, in its order.
 fn left(disk: &SimulatedDisk, boots: u8) -> Vec<u32> {
     let left = on_disk(disk, boots, async |broker, _| {
-        let queues = broker.queues();
+        let queues = broker.messaging().queues();
         // Where the queue's declaration was lost, there is nothing.
         let Some(queue) = queues.get(&Namespace::default(), "q") else {
             return Vec::new();

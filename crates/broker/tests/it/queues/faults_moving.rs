@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_broker::Broker;
-use stafett_broker::queues::{Appended, DeadLetter, Declare, QueueSettings};
 use stafett_journal::simulated::SimulatedDisk;
+use stafett_messaging::queues::{Appended, DeadLetter, Declare, QueueSettings};
 
 use super::support::{World, body, durable, messages};
 use crate::simulated::{losing_power_at, on_disk};
@@ -32,9 +32,11 @@ async fn script(broker: &Arc<Broker>) -> usize {
     let mut queues = Vec::new();
     for name in QUEUES.iter().rev() {
         let declare = if *name == "from" { dying.clone() } else { durable() };
-        let declared = broker
-            .queues()
-            .declare(&stafett_broker::Namespace::default(), name, declare);
+        let declared =
+            broker
+                .messaging()
+                .queues()
+                .declare(&stafett_model::Namespace::default(), name, declare);
         match declared.await {
             Ok(queue) => queues.push(queue),
             Err(_) => return 0,
@@ -49,7 +51,7 @@ async fn script(broker: &Arc<Broker>) -> usize {
         confirmed += appended.iter().filter(|one| **one == Appended::Stored).count();
     }
     for _ in 0..3 {
-        let moving = broker.move_messages(from, to, MESSAGES as u64 / 6);
+        let moving = broker.messaging().move_messages(from, to, MESSAGES as u64 / 6);
         if moving.await.is_ok_and(|moved| moved.stopped.is_some()) {
             return confirmed;
         }

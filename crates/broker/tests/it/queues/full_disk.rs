@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use stafett_broker::Namespace;
-use stafett_broker::queues::{DeadLetter, Declare, DeleteQueueError, QueueSettings, Settle};
+use stafett_messaging::queues::{DeadLetter, Declare, DeleteQueueError, QueueSettings, Settle};
+use stafett_model::Namespace;
 
 use super::support::{Listener, World, body, durable, messages, settle_down, spec};
 
@@ -110,7 +110,7 @@ async fn a_queue_that_goes_while_the_disk_is_full_does_not_come_back() {
     let listener = Listener::new(&left, spec());
     journal.set_used_up(true);
     drop((listener, left));
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let (space, owner) = (Namespace::default(), queues.new_owner());
     let deleted = queues.delete(&space, "deleted", false, false, owner).await;
     assert!(matches!(deleted, Err(DeleteQueueError::NotStored(_))));

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use stafett_broker::Namespace;
-use stafett_broker::queues::{
+use stafett_messaging::queues::{
     Appended, ConsumerSpec, DeadLetter, Declare, Overflow, QueueSettings, Refused, Settle,
 };
-use stafett_model::{DeathReason, Message};
+use stafett_model::{DeathReason, Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 
@@ -396,7 +395,12 @@ async fn a_queue_that_keeps_all_has_transient_messages_after_a_crash_too() {
         ..two_priorities()
     };
     let namespace = Namespace::default();
-    let again = world.broker.queues().declare(&namespace, "q", with(before)).await;
+    let again = world
+        .broker
+        .messaging()
+        .queues()
+        .declare(&namespace, "q", with(before))
+        .await;
     assert!(
         again.is_ok(),
         "what an earlier version did not know of differs in nothing"
@@ -568,7 +572,7 @@ async fn who_looks_for_a_queue_uses_it() {
     let queue = world.declare("q", with(settings)).await;
     for _ in 0..5 {
         pass(700).await;
-        world.broker.queues().use_now(&queue);
+        world.broker.messaging().queues().use_now(&queue);
     }
     pass(1100).await;
     assert!(world.get("q").is_none());

@@ -1,8 +1,8 @@
 //! A queue as clients see it that read logs.
 
-use stafett_broker::queues::{Declare, QueueSettings, Settle};
-use stafett_broker::{DeleteError, NewTopic, ReadFrom, ReadRequest};
+use stafett_messaging::queues::{Declare, QueueSettings, Settle};
 use stafett_model::{Message, Offset};
+use stafett_topics::{DeleteError, NewTopic, ReadFrom, ReadRequest};
 
 use super::support::{World, durable, message, messages, settle_down};
 
@@ -32,7 +32,15 @@ async fn a_queue_is_a_topic_with_a_partition_per_priority() {
     world.publish(&queue, [urgent]).await;
     let topic = topics.named("queue.my_20orders").unwrap();
     assert_eq!(topic.partitions(), 3);
-    let end = |partition| world.broker.bounds(topic.log(partition).unwrap()).unwrap().end.0;
+    let end = |partition| {
+        world
+            .broker
+            .catalog()
+            .bounds(topic.log(partition).unwrap())
+            .unwrap()
+            .end
+            .0
+    };
     assert_eq!([end(0), end(1), end(2)], [3, 0, 1]);
     let read = ReadRequest {
         logs: vec![ReadFrom {
@@ -43,13 +51,13 @@ async fn a_queue_is_a_topic_with_a_partition_per_priority() {
         bytes_max: 1 << 20,
         first_batch_whole: true,
     };
-    let read = world.broker.read(read).finish().await.unwrap();
+    let read = world.broker.catalog().read(read).finish().await.unwrap();
     assert!(read[0].as_ref().unwrap().bytes > 0);
     assert_eq!(queue.counts().ready, 4, "reading settles nothing");
     let (taken, _) = queue.take_one(true).await.unwrap();
     queue.settle(&[(taken.id, Settle::Complete)]);
     settle_down().await;
-    let urgent = world.broker.bounds(topic.log(2).unwrap()).unwrap();
+    let urgent = world.broker.catalog().bounds(topic.log(2).unwrap()).unwrap();
     assert_eq!((urgent.start.0, urgent.end.0), (1, 1), "what is settled is gone");
     let deleted = world.broker.delete_topic(topic.id).await;
     assert_eq!(
@@ -71,9 +79,9 @@ async fn a_topic_keeps_its_name_from_a_queue() {
     let new = NewTopic {
         name: "queue.q".into(),
         partitions: None,
-        settings: stafett_broker::TopicSettings::default(),
+        settings: stafett_topics::TopicSettings::default(),
     };
-    let created = world.broker.create_topics(vec![new]).await;
+    let created = world.broker.catalog().create(vec![new]).await;
     let id = created[0].as_ref().unwrap().id;
     world.declare("q", durable()).await;
     assert_eq!(world.broker.topics().named("queue.q").unwrap().id, id);

@@ -1,9 +1,8 @@
 //! Logs of a queue that are gone, as after damage to the files.
 
-use stafett_broker::Namespace;
-use stafett_broker::queues::OwnerId;
 use stafett_journal::{Append, Change, Frame, Journal, StateItem, StateWait};
-use stafett_model::LogId;
+use stafett_messaging::queues::OwnerId;
+use stafett_model::{LogId, Namespace};
 use stafett_store::{spaces, state_frame};
 
 use super::support::{World, durable, messages};
@@ -23,7 +22,7 @@ async fn a_queue_whose_log_is_gone_can_be_deleted_and_declared_again() {
     world.journal.append(vec![append]).await;
     assert_eq!(world.journal.bounds(LogId(newest)), None);
     let world = world.crash().await;
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let namespace = Namespace::default();
     let deleted = queues.delete(&namespace, "q", false, false, OwnerId(0));
     deleted.await.unwrap();
@@ -50,7 +49,7 @@ async fn of_two_queues_with_one_name_the_later_stays_and_the_earlier_is_deleted(
     };
     let world = world.crash().await;
     let [(key, value)] = stored(&world).try_into().unwrap();
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let namespace = Namespace::default();
     queues
         .delete(&namespace, "q", false, false, OwnerId(0))
@@ -67,7 +66,7 @@ async fn of_two_queues_with_one_name_the_later_stays_and_the_earlier_is_deleted(
         .await;
     let world = world.crash().await;
     assert_eq!(world.ready("q"), 1);
-    assert_eq!(world.broker.queues().all().len(), 1);
+    assert_eq!(world.broker.messaging().queues().all().len(), 1);
     let world = world.crash().await;
     assert_eq!(stored(&world).len(), 1, "the earlier definition is deleted");
     assert_eq!(world.ready("q"), 1);

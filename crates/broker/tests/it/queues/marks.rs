@@ -1,6 +1,6 @@
 //! A message that was delivered before a kill says so when it comes again.
 
-use stafett_broker::queues::{ConsumerSpec, Settle};
+use stafett_messaging::queues::{ConsumerSpec, Settle};
 
 use super::support::{Listener, World, body, durable, messages, settle_down, spec};
 

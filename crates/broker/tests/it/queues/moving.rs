@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_broker::queues::{Appended, Declare, Overflow, Queue, QueueSettings, Refused};
-use stafett_broker::{Moved, Namespace, Refusal, Stopped, TopicSettings};
 use stafett_journal::UndecidedJournal;
 use stafett_journal::simulated::SimulatedDisk;
-use stafett_model::Message;
+use stafett_messaging::queues::{Appended, Declare, Overflow, Queue, QueueSettings, Refused};
+use stafett_messaging::{Moved, Stopped};
+use stafett_model::{Message, Namespace};
+use stafett_topics::{Refusal, TopicSettings};
 
 use super::support::{World, body, durable, message, messages, settle_down};
 use crate::simulated::on_disk;
@@ -66,10 +67,20 @@ async fn a_move_ends_where_the_target_is_full_and_says_how_far_it_came() {
     let world = World::new().await;
     let (from, to) = pair(&world, limited(10)).await;
     world.publish(&from, messages(0..1000)).await;
-    let ended = world.broker.move_messages(&from, &to, 1000).await.unwrap();
+    let ended = world
+        .broker
+        .messaging()
+        .move_messages(&from, &to, 1000)
+        .await
+        .unwrap();
     assert_eq!(ended, moved(10, Some(Stopped::Full)));
     assert_eq!((from.counts().ready, from.counts().in_flight), (990, 0));
-    let again = world.broker.move_messages(&from, &to, 1000).await.unwrap();
+    let again = world
+        .broker
+        .messaging()
+        .move_messages(&from, &to, 1000)
+        .await
+        .unwrap();
     assert_eq!(again, moved(0, Some(Stopped::Full)));
     assert_eq!(bodies(&world, "to").await, numbers(0..10));
     let (next, _) = from.take_one(false).await.unwrap();
@@ -89,11 +100,11 @@ async fn a_target_that_is_deleted_in_the_middle_takes_nothing_more_with_it() {
     let (from, to) = pair(&world, durable()).await;
     world.publish(&from, messages(0..3000)).await;
     journal.hold_batches();
-    let moving = world.broker.move_messages(&from, &to, 3000);
+    let moving = world.broker.messaging().move_messages(&from, &to, 3000);
     until_held(&journal).await;
     // The deletion waits behind the batch.
     journal.hold();
-    let queues = world.broker.queues();
+    let queues = world.broker.messaging().queues();
     let (namespace, owner) = (Namespace::default(), queues.new_owner());
     let deleting = queues.delete(&namespace, "to", false, false, owner);
     let (ended, deleted) = deciding(&journal, async { tokio::join!(moving, deleting) }).await;
@@ -107,7 +118,12 @@ async fn a_target_that_is_deleted_in_the_middle_takes_nothing_more_with_it() {
     // One of the same name is another one.
     let declaring = queues.declare(&namespace, "to", durable());
     deciding(&journal, declaring).await.unwrap();
-    let ended = world.broker.move_messages(&from, &to, 3000).await.unwrap();
+    let ended = world
+        .broker
+        .messaging()
+        .move_messages(&from, &to, 3000)
+        .await
+        .unwrap();
     assert_eq!(ended, moved(0, Some(Stopped::TargetGone)));
     journal.let_go();
     assert_eq!(bodies(&world, "from").await, numbers(1024..3000));
@@ -122,14 +138,14 @@ async fn a_full_disk_ends_a_move_and_nothing_is_lost_for_it() {
         settle_down().await;
         let ended = if refused_late {
             journal.hold_batches();
-            let moving = world.broker.move_messages(&from, &to, 600);
+            let moving = world.broker.messaging().move_messages(&from, &to, 600);
             until_held(&journal).await;
             assert!(journal.refuse(0));
             journal.let_go();
             moving.await
         } else {
             journal.set_full(true);
-            let moving = world.broker.move_messages(&from, &to, 600);
+            let moving = world.broker.messaging().move_messages(&from, &to, 600);
             // It waits for space, but not for ever.
             let ended = moving.await;
             journal.set_full(false);
@@ -151,7 +167,7 @@ async fn a_move_waits_for_space_and_goes_on() {
     let (from, to) = pair(&world, durable()).await;
     world.publish(&from, messages(0..600)).await;
     journal.set_full(true);
-    let moving = world.broker.move_messages(&from, &to, 600);
+    let moving = world.broker.messaging().move_messages(&from, &to, 600);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.ready("to"), 0);
     journal.set_full(false);
@@ -164,7 +180,7 @@ async fn a_move_goes_on_when_nobody_waits_for_it_and_leaves_nothing_in_flight() 
     let world = World::new().await;
     let (from, to) = pair(&world, durable()).await;
     world.publish(&from, messages(0..1000)).await;
-    drop(world.broker.move_messages(&from, &to, 1000));
+    drop(world.broker.messaging().move_messages(&from, &to, 1000));
     settle_down().await;
     assert_eq!(world.ready("to"), 1000);
     assert_eq!((from.counts().ready, from.counts().in_flight), (0, 0));
@@ -176,9 +192,9 @@ async fn a_stop_ends_a_move_between_two_steps() {
     let (from, to) = pair(&world, durable()).await;
     world.publish(&from, messages(0..3000)).await;
     journal.hold_batches();
-    let moving = world.broker.move_messages(&from, &to, 3000);
+    let moving = world.broker.messaging().move_messages(&from, &to, 3000);
     until_held(&journal).await;
-    let stopping = async { tokio::join!(moving, world.broker.finish_changes()).0 };
+    let stopping = async { tokio::join!(moving, world.broker.stop()).0 };
     let ended = deciding(&journal, stopping).await;
     let ended = ended.unwrap();
     assert_eq!(ended.stopped, Some(Stopped::Stopping));
@@ -204,7 +220,12 @@ async fn messages_move_into_the_partitions_of_their_keys_and_as_the_topic_takes_
     });
     world.publish(&from, keyed).await;
     assert_eq!(
-        world.broker.move_messages(&from, &to, 100).await.unwrap(),
+        world
+            .broker
+            .messaging()
+            .move_messages(&from, &to, 100)
+            .await
+            .unwrap(),
         moved(100, None)
     );
     let got = world.drain("to").await;
@@ -220,18 +241,31 @@ async fn messages_move_into_the_partitions_of_their_keys_and_as_the_topic_takes_
         message_bytes_max: Some(2000),
         ..TopicSettings::default()
     };
-    let altering = world.broker.alter_topic(topic.id, move |_| Ok::<_, ()>(small));
+    let altering = world
+        .broker
+        .catalog()
+        .alter(topic.id, move |_| Ok::<_, ()>(small));
     altering.await.unwrap();
     let large = message(&"x".repeat(3000));
     world.publish(&from, [message("a"), message("b"), large]).await;
     assert_eq!(
-        world.broker.move_messages(&from, &to, 3).await.unwrap(),
+        world
+            .broker
+            .messaging()
+            .move_messages(&from, &to, 3)
+            .await
+            .unwrap(),
         moved(2, Some(Stopped::TooLarge))
     );
     assert_eq!((from.counts().ready, from.counts().in_flight), (1, 0));
     world.broker.delete_topic(topic.id).await.unwrap();
     assert_eq!(
-        world.broker.move_messages(&from, &to, 3).await.unwrap(),
+        world
+            .broker
+            .messaging()
+            .move_messages(&from, &to, 3)
+            .await
+            .unwrap(),
         moved(0, Some(Stopped::TargetGone))
     );
 }
@@ -303,7 +337,11 @@ fn whatever_finds_room_on_a_disk_that_fills_up_a_message_is_in_one_of_two_queues
         while world.try_publish(&from, [large(published)]).await == [Appended::Stored] {
             published += 1;
         }
-        let ended = broker.move_messages(&from, &to, u64::MAX).await.unwrap();
+        let ended = broker
+            .messaging()
+            .move_messages(&from, &to, u64::MAX)
+            .await
+            .unwrap();
         assert_eq!(ended.stopped, Some(Stopped::NoSpace));
         assert!(from.counts().in_flight == 0 && ended.messages < u64::from(published));
         assert_eq!(
@@ -342,7 +380,11 @@ fn messages_that_do_not_fit_into_one_segment_together_move_one_part_after_the_ot
             let large = message(&format!("{number} {}", "x".repeat(20_000)));
             assert_eq!(world.try_publish(&from, [large]).await, [Appended::Stored]);
         }
-        let ended = broker.move_messages(&from, &to, u64::MAX).await.unwrap();
+        let ended = broker
+            .messaging()
+            .move_messages(&from, &to, u64::MAX)
+            .await
+            .unwrap();
         assert_eq!(ended, moved(MESSAGES.into(), None));
         bodies(&world, "to").await
     });

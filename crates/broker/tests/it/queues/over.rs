@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::queues::{
+use stafett_messaging::queues::{
     ConsumerSpec, DeadLetter, Declare, Delivery, Event, Over, Queue, QueueSettings, Settle,
 };
-use stafett_broker::{Append, Namespace, NewTopic, Topic, TopicSettings};
-use stafett_model::{BatchBuilder, Codec, Offset, Record};
+use stafett_model::{BatchBuilder, Codec, Namespace, Offset, Record};
+use stafett_topics::{Append, NewTopic, Topic, TopicSettings};
 
 use super::support::{Listener, World, body, durable, settle_down, spec};
 
@@ -18,7 +18,7 @@ pub(crate) async fn topic(world: &World, partitions: u32) -> Arc<Topic> {
         partitions: Some(partitions),
         settings: TopicSettings::default(),
     };
-    world.broker.create_topics(vec![new]).await.remove(0).unwrap()
+    world.broker.catalog().create(vec![new]).await.remove(0).unwrap()
 }
 
 /// Appends records as a log client does.
@@ -36,8 +36,12 @@ pub(crate) async fn append(world: &World, topic: &Topic, partition: u32, bodies:
     }
     let body: Bytes = batch.finish().unwrap();
     let log = topic.log(partition).unwrap();
-    let outcome = world.broker.append(vec![Append::batch(log, body)]).await;
-    assert!(matches!(outcome[..], [stafett_broker::Outcome::Committed(_)]));
+    let outcome = world
+        .broker
+        .catalog()
+        .append(vec![Append::batch(log, body)])
+        .await;
+    assert!(matches!(outcome[..], [stafett_topics::Outcome::Committed(_)]));
 }
 
 pub(crate) fn over(topic: &Topic) -> Declare {
@@ -62,7 +66,11 @@ fn offsets(got: &[Delivery]) -> BTreeMap<u32, Vec<u64>> {
 }
 
 fn end_of(world: &World, topic: &Topic, partition: u32) -> (u64, u64) {
-    let bounds = world.broker.bounds(topic.log(partition).unwrap()).unwrap();
+    let bounds = world
+        .broker
+        .catalog()
+        .bounds(topic.log(partition).unwrap())
+        .unwrap();
     (bounds.start.0, bounds.end.0)
 }
 
@@ -138,6 +146,7 @@ async fn what_the_topic_no_longer_keeps_is_lost_and_its_credit_comes_back() {
     let log = topic.log(0).unwrap();
     world
         .broker
+        .catalog()
         .truncate(&[(log, Offset(6))])
         .await
         .remove(0)
@@ -180,11 +189,12 @@ async fn there_is_none_over_a_topic_that_is_not_there() {
     world.broker.delete_topic(topic.id).await.unwrap();
     let declared = world
         .broker
+        .messaging()
         .queues()
         .declare(&Namespace::default(), "q", over(&topic));
     assert_eq!(
         declared.await.unwrap_err(),
-        stafett_broker::queues::DeclareError::NoSuchTopic
+        stafett_messaging::queues::DeclareError::NoSuchTopic
     );
     assert!(world.get("q").is_none());
 }
@@ -239,7 +249,7 @@ async fn a_dead_letter_that_would_come_back_by_the_topic_goes_nowhere() {
 /// Looks at logs so far. Asking takes one at each log of each queue itself.
 fn looks(world: &World) -> u64 {
     let mut registry = prometheus_client::registry::Registry::default();
-    world.broker.queues().register_metrics(&mut registry);
+    world.broker.messaging().queues().register_metrics(&mut registry);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     let line = text.lines().find(|line| line.starts_with("queues_looks_total "));

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::queues::{Delivery, Event, Outbox, Run, Settle, Source};
-use stafett_broker::readers::{ReaderSpec, Reading, Start, Wanted};
-use stafett_broker::{Append, Outcome, Topic};
+use stafett_messaging::queues::{Delivery, Event, Outbox, Run, Settle, Source};
+use stafett_messaging::readers::{ReaderSpec, Reading, Start, Wanted};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
+use stafett_topics::{Append, Outcome, Topic};
 
 use super::over::{append, topic};
 use super::support::{World, body, settle_down};
@@ -22,7 +22,11 @@ struct Reads {
 impl Reads {
     fn begin(world: &World, topic: &Arc<Topic>, spec: &ReaderSpec) -> Self {
         let outbox = Outbox::new(1 << 20);
-        let reading = world.broker.readers().open(topic, spec, Arc::clone(&outbox), 3);
+        let reading = world
+            .broker
+            .messaging()
+            .readers()
+            .open(topic, spec, Arc::clone(&outbox), 3);
         Self {
             outbox,
             _reading: reading,
@@ -127,7 +131,7 @@ async fn append_kinds(world: &World, topic: &Topic, kinds: &[Option<&str>]) {
     let log = topic.log(0).unwrap();
     let append = Append::batch(log, batch.finish().unwrap());
     assert!(matches!(
-        world.broker.append(vec![append]).await[..],
+        world.broker.catalog().append(vec![append]).await[..],
         [Outcome::Committed(_)]
     ));
 }
@@ -186,7 +190,11 @@ async fn a_full_outbox_holds_a_reader_until_it_is_emptied() {
         start: Start::First,
         ..ReaderSpec::default()
     };
-    let _reading = world.broker.readers().open(&topic, &spec, Arc::clone(&outbox), 3);
+    let _reading = world
+        .broker
+        .messaging()
+        .readers()
+        .open(&topic, &spec, Arc::clone(&outbox), 3);
     let mut got = 0;
     let mut times = 0;
     while got < 100 {
@@ -240,6 +248,7 @@ async fn what_is_no_longer_kept_is_passed_over_and_a_deleted_topic_ends_its_read
     append(&world, &topic, 0, 4..6).await;
     world
         .broker
+        .catalog()
         .truncate(&[(log, Offset(4))])
         .await
         .remove(0)

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::smallvec;
-use stafett_broker::queues::{
+use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::{MemoryJournal, UndecidedJournal};
+use stafett_messaging::queues::{
     Appended, Consumer, ConsumerSpec, Declare, Delivery, DeliveryId, Event, Outbox, OwnerId, Publication,
     Queue, Settle, Targets,
 };
-use stafett_broker::{Broker, BrokerSettings, Namespace};
-use stafett_journal::{MemoryJournal, UndecidedJournal};
-use stafett_model::Message;
+use stafett_model::{Message, Namespace};
 
 /// Nothing takes this long.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -54,7 +54,7 @@ impl World {
 
     /// Stops in good order and starts again.
     pub(crate) async fn restart(self) -> Self {
-        self.broker.finish_changes().await;
+        self.broker.stop().await;
         self.crash().await
     }
 
@@ -66,7 +66,7 @@ impl World {
     }
 
     pub(crate) async fn declare(&self, name: &str, declare: Declare) -> Arc<Queue> {
-        let queues = self.broker.queues();
+        let queues = self.broker.messaging().queues();
         queues
             .declare(&Namespace::default(), name, declare)
             .await
@@ -74,7 +74,7 @@ impl World {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Queue>> {
-        self.broker.queues().get(&Namespace::default(), name)
+        self.broker.messaging().queues().get(&Namespace::default(), name)
     }
 
     pub(crate) async fn publish(
@@ -103,7 +103,7 @@ impl World {
         for message in messages {
             publication.push(message.into(), route);
         }
-        self.broker.queues().append(publication).await
+        self.broker.messaging().queues().append(publication).await
     }
 }
 
@@ -126,7 +126,7 @@ impl World {
         for message in messages {
             publication.push(message, route);
         }
-        drop(self.broker.queues().append(publication));
+        drop(self.broker.messaging().queues().append(publication));
     }
 }
 
@@ -232,9 +232,9 @@ pub(crate) fn body(delivery: &Delivery) -> String {
 
 /// Routes to the queue that the routing key names, as the default exchange does.
 #[derive(Debug)]
-pub(crate) struct ByName(pub(crate) std::sync::Weak<stafett_broker::Queues>);
+pub(crate) struct ByName(pub(crate) std::sync::Weak<stafett_messaging::Queues>);
 
-impl stafett_broker::queues::Route for ByName {
+impl stafett_messaging::queues::Route for ByName {
     fn targets(&self, namespace: &Namespace, _: &str, routing_key: &str, _: &Message, _: bool) -> Targets {
         let queue = self
             .0
@@ -266,7 +266,7 @@ impl stafett_broker::queues::Route for ByName {
 impl World {
     /// Lets dead letters go to the queue that their routing key names.
     pub(crate) fn route_by_name(&self) {
-        let queues = self.broker.queues();
+        let queues = self.broker.messaging().queues();
         queues.set_router(Arc::new(ByName(Arc::downgrade(queues))));
     }
 

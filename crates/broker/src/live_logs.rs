@@ -1,0 +1,52 @@
+//! Stored topics behind live topics, made as the rules name them.
+
+use std::sync::Arc;
+
+use stafett_live_topics::LogRule;
+use stafett_topics::{CreateError, NewTopic, Topic, TopicCatalog, TopicSettings};
+
+use crate::broker::Broker;
+
+impl Broker {
+    /// Opens the logs behind live topics, and delivers what is appended to them from now on.
+    pub async fn open_live_logs(&self) -> Result<(), CreateError> {
+        let rules = self.live_topics().settings.logs.clone();
+        self.change_live_logs(&rules).await
+    }
+
+    /// Puts other rules for logs behind live topics in force; if a stored topic cannot be made, those before
+    /// stay.
+    pub async fn change_live_logs(&self, rules: &[LogRule]) -> Result<(), CreateError> {
+        let topics = topics_of(self.catalog(), rules).await?;
+        self.live_topics().set_logs(topics);
+        Ok(())
+    }
+}
+
+/// The stored topics of rules, made if they are not there yet.
+async fn topics_of(
+    catalog: &Arc<TopicCatalog>,
+    rules: &[LogRule],
+) -> Result<Vec<(LogRule, Arc<Topic>)>, CreateError> {
+    let mut found = Vec::with_capacity(rules.len());
+    for rule in rules {
+        let topic = match catalog.topics().named(&rule.topic) {
+            Some(topic) => topic,
+            None => create(catalog, rule).await?,
+        };
+        found.push((rule.clone(), topic));
+    }
+    Ok(found)
+}
+
+async fn create(catalog: &Arc<TopicCatalog>, rule: &LogRule) -> Result<Arc<Topic>, CreateError> {
+    let new = NewTopic {
+        name: rule.topic.clone(),
+        partitions: Some(rule.partitions),
+        settings: TopicSettings::default(),
+    };
+    match catalog.create(vec![new]).await.pop() {
+        Some(created) => created,
+        None => Err(CreateError::Changing),
+    }
+}

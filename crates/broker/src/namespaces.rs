@@ -1,0 +1,56 @@
+//! Deletion of a namespace with everything in it.
+
+use std::sync::Arc;
+
+use stafett_messaging::exchanges::NamespaceError;
+use stafett_model::Namespace;
+use stafett_store::{Changing, NotStored};
+use stafett_topics::DeleteError;
+use stafett_topics::names::topic_prefix;
+
+use crate::broker::Broker;
+
+impl Broker {
+    /// Deletes a namespace with all that is in it: queues, topics that were declared there, exchanges and
+    /// bindings. At once nobody finds it; what was in it goes step by step until what is returned resolves,
+    /// also over a crash.
+    pub fn delete_namespace(self: &Arc<Self>, namespace: &Namespace) -> Changing<(), NamespaceError> {
+        let (broker, namespace) = (Arc::clone(self), namespace.clone());
+        self.catalog.changes().begin(async move {
+            let (marked, closed) = broker.messaging.exchanges().close_namespace(&namespace)?;
+            marked.await?;
+            closed.forget().await?;
+            Ok(broker.delete_rest_of(&namespace).await?)
+        })
+    }
+
+    /// Finishes what a crash left of namespaces that were being deleted.
+    pub(crate) async fn finish_namespaces(&self) -> Result<(), NotStored> {
+        for namespace in self.messaging.exchanges().closing() {
+            self.delete_rest_of(&namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the queues and topics of a namespace that is closed, and then its mark.
+    async fn delete_rest_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
+        self.messaging.queues().delete_all_in(namespace).await?;
+        self.delete_topics_of(namespace).await?;
+        self.messaging.exchanges().forget_namespace(namespace).await
+    }
+
+    async fn delete_topics_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
+        let prefix = topic_prefix(namespace);
+        let topics = self.topics().all();
+        let declared = topics
+            .iter()
+            .filter(|topic| topic.settings.declared.is_some() && topic.name.starts_with(&prefix));
+        for topic in declared {
+            match self.delete_topic_here(topic.id).await {
+                Ok(()) | Err(DeleteError::NoSuchTopic) => {}
+                Err(DeleteError::NotStored(why)) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+}

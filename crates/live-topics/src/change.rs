@@ -1,0 +1,585 @@
+//! Subscribing and unsubscribing.
+//!
+//! Changes come in groups, such as those that one connection has sent ahead; what a group changes of a client
+//! is stored as one row, and all rows of a group with one append. Under the turn of its client a change takes
+//! effect at once and is taken back if it is not stored; whoever asked is answered when it is. So a
+//! subscription that was acknowledged is stored, and a second change of the same client never builds on one
+//! that is not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_journal::{Append, Frame, Outcome, StateWait};
+use stafett_model::Offset;
+use stafett_routing::live::Pattern;
+use stafett_store::{NotStored, only_outcome};
+use tokio::sync::SemaphorePermit;
+
+use super::clients::{Client, ClientName, ClientNumber, Rows};
+use super::hub::{Live, TooManyClients};
+use super::logs::{From, LiveLogs};
+use super::outbox::Outbox;
+use super::stored::{RowBuilder, RowKey, Step, client_frame};
+
+/// Names that are changed under one lock.
+const NAMES_AT_ONCE: usize = 512;
+/// Patterns of one client.
+pub(crate) const CLIENT_PATTERNS_MAX: usize = 1000;
+/// Rows that are deleted with one append.
+const DELETES_AT_ONCE: u32 = 1000;
+/// What a stored row costs beside its bytes.
+const ROW_OVERHEAD: u64 = 64;
+/// Stored bytes that are in vain before a client's rows are written anew.
+const WASTE_MIN: u64 = 4096;
+
+/// A change of one client's subscriptions.
+#[derive(Debug, Clone)]
+pub struct SubscriptionChange {
+    pub client: ClientName,
+    pub what: What,
+}
+
+#[derive(Debug, Clone)]
+pub enum What {
+    Subscribe(NameList),
+    Unsubscribe(NameList),
+    SubscribePatterns(Vec<Pattern>),
+    UnsubscribePatterns(Vec<Pattern>),
+    UnsubscribeAll,
+}
+
+/// Names, one after the other in one piece of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameList {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl NameList {
+    /// Adds a name. Lists are of what one request holds, far below 4 GiB.
+    pub fn push(&mut self, name: &str) {
+        self.text.push_str(name);
+        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let end = |end: &u32| usize::try_from(*end).unwrap_or(usize::MAX);
+        let starts = std::iter::once(0).chain(self.ends.iter().map(end));
+        let ranges = starts.zip(self.ends.iter().map(end));
+        ranges.map(|(start, end)| self.text.get(start..end).unwrap_or_default())
+    }
+}
+
+impl<'a> FromIterator<&'a str> for NameList {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+        let mut list = Self::default();
+        for name in names {
+            list.push(name);
+        }
+        list
+    }
+}
+
+/// Why a change was refused, as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    #[error("a client may have {max} subscriptions; with these it would have more")]
+    TooManySubscriptions { max: usize },
+    #[error("there may be {max} patterns; with these there would be more")]
+    TooManyPatterns { max: usize },
+    #[error(transparent)]
+    TooManyClients(#[from] TooManyClients),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// A client in a group of changes.
+struct Part {
+    number: ClientNumber,
+    row: RowBuilder,
+    /// What became of its changes so far, by their places in the group.
+    done: Vec<(usize, Result<usize, ChangeError>)>,
+}
+
+impl Live {
+    /// Makes changes, in their order; what each changed is durable when this returns. Says for each how many
+    /// subscriptions it added or took away.
+    ///
+    /// They go on to their end also when nobody waits for them any more.
+    pub async fn change(
+        self: &Arc<Self>,
+        changes: Vec<SubscriptionChange>,
+    ) -> Vec<Result<usize, ChangeError>> {
+        let count = changes.len();
+        let live = Arc::clone(self);
+        let ended = self
+            .changes
+            .spawn(async move { live.change_all(changes).await })
+            .await;
+        ended.unwrap_or_else(|_| vec![Err(NotStored::Unknown.into()); count])
+    }
+
+    /// Returns when all changes are at their end, and takes no more.
+    pub async fn finish_changes(&self) {
+        self.ended.cancel();
+        self.changes.close();
+        self.changes.wait().await;
+    }
+
+    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs
+    /// is delivered first, and then what comes, without a gap or a double.
+    ///
+    /// It goes on to its end also when nobody waits for it any more.
+    pub async fn subscribe_from(
+        self: &Arc<Self>,
+        client: ClientName,
+        topics: NameList,
+        from: From,
+        outbox: &Arc<Outbox>,
+    ) -> Result<usize, ChangeError> {
+        let whole = Arc::clone(self).subscribe_and_catch_up(client, topics, from, Arc::clone(outbox));
+        let ended = self.changes.spawn(whole).await;
+        ended.unwrap_or_else(|_| Err(NotStored::Unknown.into()))
+    }
+
+    pub(crate) async fn change_all(
+        &self,
+        changes: Vec<SubscriptionChange>,
+    ) -> Vec<Result<usize, ChangeError>> {
+        let mut results = Vec::with_capacity(changes.len());
+        let mut rest = changes.as_slice();
+        while !rest.is_empty() {
+            // Behind the end of all subscriptions of a client, what it stores begins anew.
+            let ends = |change: &SubscriptionChange| matches!(change.what, What::UnsubscribeAll);
+            let count = rest.iter().position(ends).map_or(rest.len(), |place| place + 1);
+            let (group, behind) = rest.split_at(count);
+            results.extend(self.change_group(group).await);
+            rest = behind;
+        }
+        results
+    }
+
+    async fn change_group(&self, group: &[SubscriptionChange]) -> Vec<Result<usize, ChangeError>> {
+        let mut results = vec![Ok(0); group.len()];
+        let mut parts: Vec<Part> = Vec::new();
+        let mut part_of = Vec::with_capacity(group.len());
+        {
+            let mut clients = self.clients_mut();
+            for (change, result) in group.iter().zip(&mut results) {
+                let number = clients.find(&change.client);
+                let number = match (number, &change.what) {
+                    (Some(number), _) => number,
+                    (None, What::Subscribe(_) | What::SubscribePatterns(_)) => {
+                        if clients.len() >= self.settings.clients_max {
+                            *result = Err(TooManyClients(clients.len()).into());
+                            part_of.push(None);
+                            continue;
+                        }
+                        clients.find_or_add(&change.client)
+                    }
+                    (None, What::Unsubscribe(_) | What::UnsubscribePatterns(_) | What::UnsubscribeAll) => {
+                        part_of.push(None);
+                        continue;
+                    }
+                };
+                let known = parts.iter().rposition(|part| part.number == number);
+                part_of.push(Some(known.unwrap_or_else(|| {
+                    clients.pin(number);
+                    parts.push(Part {
+                        number,
+                        row: RowBuilder::default(),
+                        done: Vec::new(),
+                    });
+                    parts.len() - 1
+                })));
+            }
+        }
+        let turns = self.take_turns(&parts).await;
+        for (place, (change, part)) in group.iter().zip(&part_of).enumerate() {
+            if let Some(part) = part.and_then(|part| parts.get_mut(part)) {
+                let done = self.apply(part.number, &change.what, &mut part.row);
+                part.done.push((place, done));
+            }
+        }
+        let numbers: Vec<ClientNumber> = parts.iter().map(|part| part.number).collect();
+        self.store_parts(parts, &mut results).await;
+        for number in &numbers {
+            self.rewrite_if_wasteful(*number).await;
+        }
+        drop(turns);
+        let mut clients = self.clients_mut();
+        for number in numbers {
+            clients.unpin(number);
+        }
+        drop(clients);
+        self.count_subscriptions();
+        results
+    }
+
+    /// The turns of all clients concerned, always in the same order, so that no two groups wait for each
+    /// other.
+    async fn take_turns(&self, parts: &[Part]) -> Vec<SemaphorePermit<'_>> {
+        let turn_of = |part: &Part| usize::try_from(part.number.0).unwrap_or(0) % self.turns.len();
+        let places: BTreeSet<usize> = parts.iter().map(turn_of).collect();
+        let mut turns = Vec::with_capacity(places.len());
+        for turn in places.into_iter().filter_map(|place| self.turns.get(place)) {
+            // They are never closed.
+            turns.extend(turn.acquire().await.ok());
+        }
+        turns
+    }
+
+    /// Lets a change take effect, and notes it in the client's row. A refused one has none.
+    fn apply(&self, number: ClientNumber, what: &What, row: &mut RowBuilder) -> Result<usize, ChangeError> {
+        let before = row.len();
+        let applied = match what {
+            What::Subscribe(names) => self.apply_names(number, names, Step::Subscribe, row),
+            What::Unsubscribe(names) => self.apply_names(number, names, Step::Unsubscribe, row),
+            What::SubscribePatterns(patterns) => self.subscribe_patterns(number, patterns, row),
+            What::UnsubscribePatterns(patterns) => Ok(self.unsubscribe_patterns(number, patterns, row)),
+            What::UnsubscribeAll => Ok(self.unsubscribe_all(number, row)),
+        };
+        if applied.is_err() {
+            self.metrics.refused_lists.inc();
+            self.undo(number, row, before);
+        }
+        applied
+    }
+
+    fn apply_names(
+        &self,
+        number: ClientNumber,
+        names: &NameList,
+        step: Step,
+        row: &mut RowBuilder,
+    ) -> Result<usize, ChangeError> {
+        let max = self.settings.subscriptions_max;
+        let mut names = names.iter().peekable();
+        let mut changed = 0;
+        while names.peek().is_some() {
+            // Others are let in now and then.
+            let mut clients = self.clients_mut();
+            let Some(client) = clients.get_mut(number) else {
+                return Ok(changed);
+            };
+            let begins = self.positions.is_listening(number);
+            for name in names.by_ref().take(NAMES_AT_ONCE) {
+                if self.step(number, client, step, name) {
+                    row.push(step, name);
+                    changed += 1;
+                    if begins {
+                        self.positions.on_step(number, name, step == Step::Subscribe);
+                    }
+                    if step == Step::Subscribe && client.subscriptions() > max {
+                        return Err(ChangeError::TooManySubscriptions { max });
+                    }
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Adds or takes away one topic; false if nothing changed by that.
+    fn step(&self, number: ClientNumber, client: &mut Client, step: Step, name: &str) -> bool {
+        let cost = live_bytes(name);
+        if step == Step::Subscribe {
+            let (topic, added) = self.topics.subscribe(name, number.0);
+            if added {
+                client.topics.insert(topic.0);
+                client.live_bytes += cost;
+            }
+            return added;
+        }
+        let Some(topic) = self.topics.unsubscribe(name, number.0) else {
+            return false;
+        };
+        client.topics.remove(topic.0);
+        client.live_bytes -= cost;
+        true
+    }
+
+    fn subscribe_patterns(
+        &self,
+        number: ClientNumber,
+        patterns: &[Pattern],
+        row: &mut RowBuilder,
+    ) -> Result<usize, ChangeError> {
+        let (max, all_max) = (self.settings.subscriptions_max, self.settings.patterns_max);
+        let mut clients = self.clients_mut();
+        let Some(client) = clients.get_mut(number) else {
+            return Ok(0);
+        };
+        let mut changed = 0;
+        for pattern in patterns {
+            let count = self.subscribe_pattern(number, pattern);
+            let Some(count) = count else { continue };
+            client.patterns.push(pattern.clone());
+            client.live_bytes += live_bytes(pattern.text());
+            self.metrics.patterns.inc();
+            row.push(Step::SubscribePattern, pattern.text());
+            changed += 1;
+            if client.patterns.len() > CLIENT_PATTERNS_MAX {
+                let max = CLIENT_PATTERNS_MAX;
+                return Err(ChangeError::TooManyPatterns { max });
+            }
+            if count > all_max {
+                return Err(ChangeError::TooManyPatterns { max: all_max });
+            }
+            if client.subscriptions() > max {
+                return Err(ChangeError::TooManySubscriptions { max });
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives how many patterns there are then, if that is new.
+    fn subscribe_pattern(&self, number: ClientNumber, pattern: &Pattern) -> Option<usize> {
+        let logs = self.logs_in_force();
+        let logs = logs.as_deref().filter(|_| self.positions.is_listening(number));
+        // From exactly here on it brings what comes.
+        let still = logs.map(LiveLogs::stand_still);
+        let count = self.edit_patterns(|all| all.subscribe(pattern, number.0).then(|| all.len()))?;
+        if let Some(still) = &still {
+            let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
+            self.positions.on_pattern(number, pattern, Some(&now));
+        }
+        Some(count)
+    }
+
+    fn unsubscribe_patterns(
+        &self,
+        number: ClientNumber,
+        patterns: &[Pattern],
+        row: &mut RowBuilder,
+    ) -> usize {
+        let mut clients = self.clients_mut();
+        let Some(client) = clients.get_mut(number) else {
+            return 0;
+        };
+        let mut changed = 0;
+        for pattern in patterns {
+            if self.edit_patterns(|all| all.unsubscribe(pattern, number.0)) {
+                self.positions.on_pattern(number, pattern, None);
+                client.patterns.retain(|known| known != pattern);
+                client.live_bytes -= live_bytes(pattern.text());
+                self.metrics.patterns.dec();
+                row.push(Step::UnsubscribePattern, pattern.text());
+                changed += 1;
+            }
+        }
+        changed
+    }
+
+    /// The row is needed only to take it back: what is stored is that nothing is left.
+    fn unsubscribe_all(&self, number: ClientNumber, row: &mut RowBuilder) -> usize {
+        let mut changed = 0;
+        loop {
+            let mut clients = self.clients_mut();
+            let Some(client) = clients.get_mut(number) else {
+                return changed;
+            };
+            let topics = client.topics.from(0, NAMES_AT_ONCE);
+            if topics.is_empty() {
+                let patterns = client.patterns.clone();
+                drop(clients);
+                return changed + self.unsubscribe_patterns(number, &patterns, row);
+            }
+            for topic in topics {
+                let name = self.topics.name(super::topics::TopicId(topic), str::to_owned);
+                if let Some(name) = name
+                    && self.step(number, client, Step::Unsubscribe, &name)
+                {
+                    row.push(Step::Unsubscribe, &name);
+                    changed += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes back what the row says from byte `from` on.
+    fn undo(&self, number: ClientNumber, row: &mut RowBuilder, from: usize) {
+        let mut steps = Vec::new();
+        row.read_from(from, |step, name| steps.push((step, name.to_owned())));
+        row.truncate(from);
+        let mut scratch = RowBuilder::default();
+        for (step, name) in steps.into_iter().rev() {
+            match step {
+                Step::Subscribe | Step::Unsubscribe => {
+                    let opposite = if step == Step::Subscribe {
+                        Step::Unsubscribe
+                    } else {
+                        Step::Subscribe
+                    };
+                    let mut clients = self.clients_mut();
+                    if let Some(client) = clients.get_mut(number) {
+                        self.step(number, client, opposite, &name);
+                    }
+                }
+                Step::SubscribePattern | Step::UnsubscribePattern => {
+                    let Ok(pattern) = Pattern::parse(&name) else {
+                        continue;
+                    };
+                    if step == Step::SubscribePattern {
+                        self.unsubscribe_patterns(number, &[pattern], &mut scratch);
+                    } else {
+                        // It was within every bound before.
+                        let _ = self.subscribe_patterns(number, &[pattern], &mut scratch);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stores what the parts have changed, and takes back what could not be stored.
+    async fn store_parts(&self, parts: Vec<Part>, results: &mut [Result<usize, ChangeError>]) {
+        let (mut appends, mut stored, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+        for mut part in parts {
+            for (place, done) in part.done.drain(..) {
+                if let Some(result) = results.get_mut(place) {
+                    *result = done;
+                }
+                stored.push((place, part.number));
+            }
+            let row = part.row.bytes();
+            if let Some((frames, rows, rest)) = self.frames(part.number, row.clone()) {
+                appends.push(Append::state(frames, StateWait::Synced));
+                stale.push((part, rows, rest));
+            }
+        }
+        if appends.is_empty() {
+            return;
+        }
+        let outcomes = self.journal.append(appends).await;
+        for ((mut part, rows, rest), outcome) in stale.into_iter().zip(outcomes) {
+            match only_outcome(Some(&outcome)) {
+                Ok(()) => {
+                    if let Some(client) = self.clients_mut().get_mut(part.number) {
+                        client.rows = rows;
+                    }
+                    if let Some(rest) = rest {
+                        self.delete_rows(rest).await;
+                    }
+                }
+                Err(error) => {
+                    self.undo(part.number, &mut part.row, 0);
+                    let of_part = stored.iter().filter(|(_, number)| *number == part.number);
+                    for (place, _) in of_part {
+                        if let Some(result @ Ok(_)) = results.get_mut(*place) {
+                            *result = Err(error.into());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stores a client as it is now, its rows then, and rows that remain to be deleted. `None` if
+    /// nothing changed.
+    fn frames(&self, number: ClientNumber, row: Option<Bytes>) -> Option<(Vec<Frame>, Rows, Option<Stale>)> {
+        let clients = self.clients();
+        let client = clients.get(number)?;
+        let row = row?;
+        let mut rows = client.rows;
+        if client.subscriptions() == 0 {
+            if !rows.is_stored {
+                return None;
+            }
+            let stale = Stale {
+                client: number,
+                generation: rows.generation,
+                first: 0,
+                end: rows.count,
+            };
+            let (deletes, rest) = stale.split();
+            let head = std::iter::once(client_frame(number, None));
+            let frames = head.chain(self.positions.forget(number)).chain(deletes).collect();
+            return Some((frames, rows.cleared(), rest));
+        }
+        let mut frames = Vec::with_capacity(2);
+        if !rows.is_stored {
+            rows.is_stored = true;
+            frames.push(client_frame(number, Some((&client.name, rows.generation))));
+        }
+        let key = RowKey {
+            client: number,
+            generation: rows.generation,
+            row: rows.count,
+        };
+        rows.count += 1;
+        rows.bytes += row.len() as u64;
+        frames.push(key.frame(Some(row)));
+        Some((frames, rows, None))
+    }
+
+    /// Deletes rows that nothing refers to; what is left of them after a failure is deleted at the next
+    /// start.
+    pub(crate) async fn delete_rows(&self, stale: Stale) {
+        let mut rest = Some(stale);
+        while let Some(stale) = rest {
+            let (deletes, behind) = stale.split();
+            let append = Append::state(deletes, StateWait::Written);
+            let outcomes = self.journal.append(vec![append]).await;
+            if !matches!(outcomes.first(), Some(Outcome::Committed(_))) {
+                return;
+            }
+            rest = behind;
+        }
+    }
+
+    async fn rewrite_if_wasteful(&self, number: ClientNumber) {
+        let is_wasteful = self.clients().get(number).is_some_and(|client| {
+            let rows = client.rows;
+            let waste = (rows.bytes + ROW_OVERHEAD * u64::from(rows.count)).saturating_sub(client.live_bytes);
+            rows.is_stored && waste > client.live_bytes + WASTE_MIN
+        });
+        if is_wasteful {
+            self.rewrite(number).await;
+        }
+    }
+}
+
+/// What a subscription takes in a row, about.
+pub(crate) fn live_bytes(name: &str) -> u64 {
+    name.len() as u64 + 2
+}
+
+/// Rows of a generation that are of no use any more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stale {
+    pub(crate) client: ClientNumber,
+    pub(crate) generation: u32,
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+}
+
+impl Stale {
+    /// Deletions of as many as go into one append, and what is left.
+    fn split(self) -> (Vec<Frame>, Option<Self>) {
+        let middle = self.end.min(self.first.saturating_add(DELETES_AT_ONCE));
+        let delete = |row| {
+            let key = RowKey {
+                client: self.client,
+                generation: self.generation,
+                row,
+            };
+            key.frame(None)
+        };
+        let rest = Self {
+            first: middle,
+            ..self
+        };
+        (
+            (self.first..middle).map(delete).collect(),
+            (middle < self.end).then_some(rest),
+        )
+    }
+}

@@ -1,0 +1,345 @@
+//! The whole of live topics: publishing, and listening.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use stafett_journal::Journal;
+use stafett_model::{Offset, SharedLock};
+use stafett_routing::live::Patterns;
+use stafett_store::wall_ms;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::clients::{ClientName, ClientNumber, Clients, position};
+use super::duplicates::{DuplicateRule, Duplicates, Seen};
+use super::logs::{Follow, LiveLogs, Mark, Positions, Staged};
+use super::message::{Encoded, Message};
+use super::metrics::LiveMetrics;
+use super::outbox::Outbox;
+use super::settings::LiveSettings;
+use super::topics::{TopicHash, TopicShards};
+
+/// Clients share turns by their numbers.
+const TURNS: usize = 256;
+
+#[derive(Debug)]
+pub struct Live {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub settings: LiveSettings,
+    pub(crate) topics: TopicShards,
+    patterns: SharedLock<Patterns>,
+    any_patterns: AtomicBool,
+    clients: SharedLock<Clients>,
+    /// By client number: who listens.
+    listeners: SharedLock<Vec<Option<Arc<Outbox>>>>,
+    duplicates: Duplicates,
+    /// One permit each: held by who changes what a client has, until that is stored.
+    pub(crate) turns: Box<[Semaphore]>,
+    /// The logs behind them, once there is a rule.
+    pub(crate) logs: SharedLock<Option<Arc<LiveLogs>>>,
+    /// Counts changes of the rules; 0 as long as there was never one.
+    pub(crate) logs_version: AtomicU64,
+    pub(crate) positions: Positions,
+    /// Changes that are under way, and deliveries from logs.
+    pub(crate) changes: TaskTracker,
+    /// Deliveries from logs end.
+    pub(crate) ended: CancellationToken,
+    started: Instant,
+    pub(crate) metrics: Arc<LiveMetrics>,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// It went to so many who listen.
+    To(usize),
+    Duplicate,
+    /// It is to be stored, with others, and is delivered then.
+    Staged,
+}
+
+/// There are as many clients as there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there are {0} clients, which is the most that there may be")]
+pub struct TooManyClients(pub usize);
+
+impl Live {
+    pub(crate) fn empty(journal: Arc<dyn Journal>, settings: LiveSettings) -> Self {
+        let duplicates = Duplicates::new(settings.duplicates.clone(), settings.duplicates_max);
+        Self {
+            journal,
+            settings,
+            topics: TopicShards::default(),
+            patterns: SharedLock::default(),
+            any_patterns: AtomicBool::new(false),
+            clients: SharedLock::default(),
+            listeners: SharedLock::default(),
+            duplicates,
+            turns: (0..TURNS).map(|_| Semaphore::new(1)).collect(),
+            logs: SharedLock::default(),
+            logs_version: AtomicU64::new(0),
+            positions: Positions::default(),
+            changes: TaskTracker::new(),
+            ended: CancellationToken::new(),
+            started: Instant::now(),
+            metrics: Arc::default(),
+        }
+    }
+
+    pub fn metrics(&self) -> &Arc<LiveMetrics> {
+        &self.metrics
+    }
+
+    /// Puts other rules of duplicates in force.
+    pub fn change_duplicates(&self, rules: Vec<DuplicateRule>, entries_max: usize) {
+        self.duplicates.change(rules, entries_max);
+    }
+
+    /// Sends a message to whoever subscribes to its topic and listens; if there is a log behind the topic, it
+    /// is added to what is staged for [`Live::store`].
+    pub fn publish(&self, message: Message<'_>, staged: &mut Staged) -> Published {
+        let hash = self.topics.hash(message.topic);
+        self.publish_foreseen(hash, message, staged)
+    }
+
+    /// Begins to look for a topic that is published to soon. Who has several messages foresees all of their
+    /// topics, then each a second time with [`Live::foresee_topic`], and publishes then: so what they wait
+    /// for, they wait for together.
+    pub fn foresee(&self, topic: &str) -> TopicHash {
+        let hash = self.topics.hash(topic);
+        self.topics.foresee(hash);
+        hash
+    }
+
+    /// Goes on with that.
+    pub fn foresee_topic(&self, hash: TopicHash) {
+        self.topics.foresee_topic(hash);
+    }
+
+    /// As [`Live::publish`]; the hash is that of the message's topic.
+    pub fn publish_foreseen(&self, hash: TopicHash, message: Message<'_>, staged: &mut Staged) -> Published {
+        self.metrics.published.inc();
+        if self.duplicates.is_on() {
+            let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            match self.duplicates.see(&message, now_ms) {
+                Seen::New => {}
+                Seen::NewForgetting(count) => {
+                    self.metrics.duplicates_forgotten.inc_by(count as u64);
+                }
+                Seen::Duplicate => {
+                    self.metrics.duplicates.inc();
+                    return Published::Duplicate;
+                }
+            }
+        }
+        if self.stage(&message, wall_ms, staged) {
+            return Published::Staged;
+        }
+        let receivers = self.fan_out(hash, message, None);
+        self.count_delivered(receivers);
+        Published::To(receivers)
+    }
+
+    pub(crate) fn count_delivered(&self, receivers: usize) {
+        if receivers == 0 {
+            self.metrics.unheard.inc();
+        } else {
+            self.metrics.delivered.inc_by(receivers as u64);
+        }
+    }
+
+    /// Puts a message into outboxes; of one from a log it is said which partition it is from, and who is
+    /// behind.
+    pub(crate) fn fan_out(
+        &self,
+        hash: TopicHash,
+        message: Message<'_>,
+        log: Option<(usize, &Follow)>,
+    ) -> usize {
+        let mut encoded = Encoded::new(message);
+        let mut receivers = 0;
+        let mut deliver = |listeners: &[Option<Arc<Outbox>>], client: u32| {
+            if let Some(Some(outbox)) = listeners.get(position(ClientNumber(client))) {
+                if log.is_some_and(|(_, follow)| follow.is_held(client, outbox, message.topic)) {
+                    return;
+                }
+                let mark = log.zip(message.offset).map(|((place, _), offset)| Mark {
+                    client,
+                    place,
+                    offset: Offset(offset),
+                });
+                let form = encoded.form(outbox.format());
+                receivers += usize::from(outbox.push(form, mark));
+            }
+        };
+        if !self.any_patterns.load(Ordering::Acquire) {
+            self.topics.subscribers_of(hash, message.topic, |subscribers| {
+                let listeners = self.listeners();
+                subscribers.for_each(|client| deliver(&listeners, client));
+            });
+            return receivers;
+        }
+        // Who subscribes to the name and to patterns gets it once.
+        let mut clients = Vec::new();
+        self.topics.subscribers_of(hash, message.topic, |subscribers| {
+            subscribers.for_each(|client| clients.push(client));
+        });
+        let exact = clients.len();
+        self.patterns().matching(message.topic, |subscribers| {
+            subscribers.for_each(|client| clients.push(client));
+        });
+        if clients.len() > exact {
+            clients.sort_unstable();
+            clients.dedup();
+        }
+        let listeners = self.listeners();
+        for client in clients {
+            deliver(&listeners, client);
+        }
+        receivers
+    }
+
+    /// Lets a client listen with an outbox. If it listened with another one, that is told and gets nothing
+    /// more.
+    pub fn listen(&self, name: &ClientName, outbox: &Arc<Outbox>) -> Result<ClientNumber, TooManyClients> {
+        let number = {
+            let mut clients = self.clients_mut();
+            if clients.len() >= self.settings.clients_max && clients.find(name).is_none() {
+                return Err(TooManyClients(clients.len()));
+            }
+            let number = clients.find_or_add(name);
+            clients.pin(number);
+            number
+        };
+        let before = self.take_place(number, outbox);
+        match before {
+            // It keeps the pin.
+            None => {
+                self.metrics.listening.inc();
+            }
+            Some(before) => {
+                self.clients_mut().unpin(number);
+                if !Arc::ptr_eq(&before, outbox) {
+                    self.metrics.taken_over.inc();
+                    before.on_taken_over(name.clone());
+                    before.on_left();
+                }
+            }
+        }
+        Ok(number)
+    }
+
+    /// Delivers to `outbox` what is for a client from now on; gives the outbox to which it went before.
+    fn take_place(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
+        let logs = self.logs_in_force();
+        let logs = logs.as_deref();
+        let mut still = logs.map(LiveLogs::stand_still);
+        let place = position(number);
+        let before = {
+            let mut listeners = self.listeners_mut();
+            if listeners.len() <= place {
+                listeners.resize(place + 1, None);
+            }
+            listeners.get_mut(place)?.replace(Arc::clone(outbox))
+        };
+        let is_new = before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, outbox));
+        let mut left = None;
+        if let Some((logs, still)) = logs.zip(still.as_mut()).filter(|_| is_new) {
+            left = before
+                .as_ref()
+                .map(|before| self.leave_logs(logs, still, number, before, false));
+            let now: Vec<Offset> = still.iter().map(|follow| follow.next()).collect();
+            self.positions.on_listen(number, &now);
+        }
+        drop((still, left));
+        before
+    }
+
+    /// Ends that a client listens with this outbox; if it listens with another one by now, nothing changes.
+    /// `is_gone` says that nothing more is written to its connection.
+    pub fn leave(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) {
+        if self.give_up_place(number, outbox, is_gone) {
+            self.metrics.listening.dec();
+            self.clients_mut().unpin(number);
+        }
+        outbox.on_left();
+    }
+
+    fn give_up_place(&self, number: ClientNumber, outbox: &Arc<Outbox>, is_gone: bool) -> bool {
+        let logs = self.logs_in_force();
+        let logs = logs.as_deref();
+        let mut still = logs.map(LiveLogs::stand_still);
+        let is_here = {
+            let mut listeners = self.listeners_mut();
+            let slot = listeners.get_mut(position(number));
+            let slot = slot.filter(|slot| slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox)));
+            slot.is_some_and(|slot| slot.take().is_some())
+        };
+        let mut left = None;
+        if let Some((logs, still)) = logs.zip(still.as_mut()).filter(|_| is_here) {
+            left = Some(self.leave_logs(logs, still, number, outbox, is_gone));
+        }
+        drop((still, left));
+        is_here
+    }
+
+    /// With what a client listens.
+    pub(crate) fn listener(&self, number: ClientNumber) -> Option<Arc<Outbox>> {
+        self.listeners().get(position(number)).cloned().flatten()
+    }
+
+    pub(crate) fn is_listening(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> bool {
+        let listeners = self.listeners();
+        let current = listeners.get(position(number)).and_then(Option::as_ref);
+        current.is_some_and(|current| Arc::ptr_eq(current, outbox))
+    }
+
+    pub(crate) fn clients(&self) -> RwLockReadGuard<'_, Clients> {
+        self.clients.read()
+    }
+
+    pub(crate) fn clients_mut(&self) -> RwLockWriteGuard<'_, Clients> {
+        self.clients.write()
+    }
+
+    pub(crate) fn listeners(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
+        self.listeners.read()
+    }
+
+    fn listeners_mut(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Outbox>>>> {
+        self.listeners.write()
+    }
+
+    /// How many of a client's patterns match a topic.
+    pub(crate) fn patterns_for(&self, topic: &str, number: ClientNumber) -> usize {
+        if !self.any_patterns.load(Ordering::Acquire) {
+            return 0;
+        }
+        let mut count = 0;
+        self.patterns().matching(topic, |subscribers| {
+            count += usize::from(subscribers.contains(number.0));
+        });
+        count
+    }
+
+    pub(crate) fn patterns(&self) -> RwLockReadGuard<'_, Patterns> {
+        self.patterns.read()
+    }
+
+    /// Lets `edit` change the patterns.
+    pub(crate) fn edit_patterns<R>(&self, edit: impl FnOnce(&mut Patterns) -> R) -> R {
+        let mut patterns = self.patterns.write();
+        let edited = edit(&mut patterns);
+        self.any_patterns.store(!patterns.is_empty(), Ordering::Release);
+        edited
+    }
+
+    pub(crate) fn count_subscriptions(&self) {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let (topics, subscriptions) = self.topics.count();
+        self.metrics.topics.set(gauge(topics));
+        self.metrics.subscriptions.set(gauge(subscriptions));
+    }
+}

@@ -1,0 +1,126 @@
+//! Subscriptions as they were stored.
+
+use std::sync::Arc;
+
+use stafett_journal::{Append, Journal, StateItem, StateUnreadable, StateWait};
+use stafett_routing::live::Pattern;
+use stafett_store::spaces;
+
+use super::change::live_bytes;
+use super::clients::{Client, ClientNumber, Rows};
+use super::hub::Live;
+use super::logs::Positions;
+use super::settings::LiveSettings;
+use super::stored::{RowKey, Step, read_client, read_row};
+
+/// Rows left behind that are deleted with one append.
+const DELETES_AT_ONCE: usize = 1000;
+
+impl Live {
+    /// Reads what is stored. Called before anything is appended.
+    pub fn open(journal: Arc<dyn Journal>, settings: LiveSettings) -> Result<Self, StateUnreadable> {
+        let mut live = Self::empty(journal, settings);
+        live.positions = Positions::load(&*live.journal)?;
+        let mut unknown = None;
+        live.load_clients(&mut unknown)?;
+        let stale = live.load_rows(&mut unknown)?;
+        if let Some(what) = unknown {
+            let why =
+                format!("{what} of a client of live topics is of a format that this version does not know");
+            return Err(StateUnreadable(why));
+        }
+        for keys in stale.chunks(DELETES_AT_ONCE) {
+            let deletes = keys.iter().map(|key| key.frame(None));
+            // If that fails they are found again.
+            drop(
+                live.journal
+                    .append(vec![Append::state(deletes, StateWait::Written)]),
+            );
+        }
+        live.count_subscriptions();
+        Ok(live)
+    }
+
+    fn load_clients(&self, unknown: &mut Option<&'static str>) -> Result<(), StateUnreadable> {
+        let mut clients = self.clients_mut();
+        self.journal.load_state(spaces::LIVE_CLIENTS, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            match read_client(key, value) {
+                None => *unknown = Some("the name"),
+                Some((number, name, generation)) => {
+                    let rows = Rows {
+                        is_stored: true,
+                        generation,
+                        ..Rows::default()
+                    };
+                    clients.put(number, name, rows);
+                }
+            }
+        })?;
+        clients.find_free();
+        Ok(())
+    }
+
+    /// Gives the rows that no client names.
+    fn load_rows(&self, unknown: &mut Option<&'static str>) -> Result<Vec<RowKey>, StateUnreadable> {
+        let mut clients = self.clients_mut();
+        let mut stale = Vec::new();
+        self.journal.load_state(spaces::LIVE_ROWS, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            let Some(key) = RowKey::read(key) else {
+                *unknown = Some("a row's key");
+                return;
+            };
+            let client = clients
+                .get_mut(key.client)
+                .filter(|client| client.rows.generation == key.generation);
+            let Some(client) = client else {
+                stale.push(key);
+                return;
+            };
+            client.rows.count = key.row + 1;
+            client.rows.bytes += value.len() as u64;
+            if !read_row(value, |step, name| self.restore(key.client, client, step, name)) {
+                *unknown = Some("a row");
+            }
+        })?;
+        Ok(stale)
+    }
+
+    fn restore(&self, number: ClientNumber, client: &mut Client, step: Step, name: &str) {
+        let cost = live_bytes(name);
+        match step {
+            Step::Subscribe => {
+                let (topic, added) = self.topics.subscribe(name, number.0);
+                if added {
+                    client.topics.insert(topic.0);
+                    client.live_bytes += cost;
+                }
+            }
+            Step::Unsubscribe => {
+                if let Some(topic) = self.topics.unsubscribe(name, number.0) {
+                    client.topics.remove(topic.0);
+                    client.live_bytes -= cost;
+                }
+            }
+            Step::SubscribePattern | Step::UnsubscribePattern => {
+                let Ok(pattern) = Pattern::parse(name) else { return };
+                if step == Step::SubscribePattern {
+                    if self.edit_patterns(|all| all.subscribe(&pattern, number.0)) {
+                        client.patterns.push(pattern);
+                        client.live_bytes += cost;
+                        self.metrics.patterns.inc();
+                    }
+                } else if self.edit_patterns(|all| all.unsubscribe(&pattern, number.0)) {
+                    client.patterns.retain(|known| *known != pattern);
+                    client.live_bytes -= cost;
+                    self.metrics.patterns.dec();
+                }
+            }
+        }
+    }
+}

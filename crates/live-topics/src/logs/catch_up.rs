@@ -1,0 +1,427 @@
+//! From an earlier offset to the live stream, without a gap or a double.
+//!
+//! What is wanted is held back before the subscription takes effect, and only once that is stored a task
+//! reads up to where the partition has been delivered: one for each client and partition that is behind. What
+//! the task hands over, and how far it has come then, changes under the lock of delivery; so does who
+//! listens. So whoever leaves or is taken over has been given exactly what lies before its position.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_journal::{ReadError, ReadFrom, ReadRequest, Run};
+use stafett_model::Offset;
+
+use super::behind::{Step, Want, Wants};
+use super::{LiveLogs, MissedWhy, Partition, entry};
+use crate::change::{ChangeError, NameList, SubscriptionChange, What};
+use crate::clients::{ClientName, ClientNumber};
+use crate::hub::Live;
+use crate::logs::positions::{Beginning, Mark, TopicBegins};
+use crate::message::Encoded;
+use crate::outbox::{Offered, Outbox};
+
+const READ_BYTES: usize = 256 << 10;
+/// Topics up to which a reading asks the index; more are in nearly every stretch.
+const INDEXED_TOPICS_MAX: usize = 128;
+/// Stretches of the index that are looked at under one lock.
+const STRETCHES_AT_ONCE: usize = 1024;
+
+/// From where a subscription begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum From {
+    /// With what is published from now on.
+    #[default]
+    New,
+    Earliest,
+    Offset(u64),
+    /// Where the client was last; from now on, if it never was.
+    Resume,
+}
+
+/// What was asked for together: the partitions, and under which id.
+#[derive(Debug)]
+struct Held {
+    logs: Arc<LiveLogs>,
+    client: ClientNumber,
+    places: Vec<(usize, u64)>,
+    /// By place: what a log does not have any more of what was asked for.
+    expired: Vec<(usize, Offset, Offset)>,
+}
+
+/// A topic with a log that a client is about to subscribe to.
+struct Wanted {
+    topic: Arc<str>,
+    partitions: Arc<[usize]>,
+}
+
+/// How the client has a topic already.
+enum Had {
+    Not,
+    /// What came since it listens came live.
+    SinceListening,
+    /// What came behind these offsets, by partition.
+    Since(Box<[Offset]>),
+}
+
+/// What a reading found.
+struct Found {
+    messages: Vec<(Offset, Bytes)>,
+    next: Offset,
+}
+
+impl Live {
+    /// Subscribes a client that listens with `outbox`, beginning somewhere: what is there of the topics' logs
+    /// is delivered first, and then what comes, without a gap or a double. It goes on to its end also when
+    /// nobody waits for it any more.
+    pub(crate) async fn subscribe_and_catch_up(
+        self: Arc<Self>,
+        client: ClientName,
+        topics: NameList,
+        from: From,
+        outbox: Arc<Outbox>,
+    ) -> Result<usize, ChangeError> {
+        let number = self.clients().find(&client);
+        let held = number.and_then(|number| self.hold(number, &topics, from, &outbox));
+        let what = What::Subscribe(topics);
+        let mut results = self.change_all(vec![SubscriptionChange { client, what }]).await;
+        let result = results
+            .pop()
+            .unwrap_or_else(|| Err(stafett_store::NotStored::Unknown.into()));
+        if let Some(held) = held {
+            if result.is_ok() {
+                self.tell_expired(&held, &outbox);
+            }
+            self.on_answer(&held, result.is_ok(), &outbox);
+        }
+        result
+    }
+
+    /// Holds back for a client what it is about to catch up with. `None` if there is no log behind any of the
+    /// topics, or if it does not listen here.
+    fn hold(
+        &self,
+        client: ClientNumber,
+        topics: &NameList,
+        from: From,
+        outbox: &Arc<Outbox>,
+    ) -> Option<Held> {
+        let logs = self.logs().filter(|_| from != From::New)?;
+        let wanted: Vec<Wanted> = topics
+            .iter()
+            .filter_map(|name| {
+                let log = logs.behind(name)?;
+                Some(Wanted {
+                    topic: Arc::from(name),
+                    partitions: Arc::clone(&log.partitions),
+                })
+            })
+            .collect();
+        let concerned = wanted.iter().flat_map(|wanted| wanted.partitions.iter());
+        let concerned: BTreeSet<usize> = concerned.copied().collect();
+        let mut follows = logs.stand_still();
+        if wanted.is_empty() || !self.is_listening(client, outbox) {
+            return None;
+        }
+        let now: Vec<Offset> = follows.iter().map(|follow| follow.next).collect();
+        let names = wanted.iter().map(|wanted| Arc::clone(&wanted.topic));
+        let beginning = self.positions.begin(client, names, &now, &logs);
+        let had: Vec<Had> = wanted
+            .iter()
+            .zip(&beginning.topics)
+            .map(|(wanted, begins)| match from {
+                From::Resume => self.had(client, &wanted.topic, begins),
+                From::New | From::Earliest | From::Offset(_) => Had::Not,
+            })
+            .collect();
+        let mut lowest = now;
+        let (mut places, mut expired) = (Vec::new(), Vec::new());
+        for place in concerned {
+            let (Some(partition), Some(follow), Some(lowest)) = (
+                logs.partitions.get(place),
+                follows.get_mut(place),
+                lowest.get_mut(place),
+            ) else {
+                continue;
+            };
+            let bounds = self.journal.bounds(partition.log);
+            let start = bounds.map_or(Offset::ZERO, |bounds| bounds.start);
+            let was = beginning.was.get(place).copied().flatten();
+            let asked = match from {
+                From::New => follow.next,
+                From::Earliest => start,
+                From::Offset(offset) => Offset(offset),
+                From::Resume => was.unwrap_or(follow.next),
+            };
+            let at = asked.max(start).min(follow.next);
+            if asked < start {
+                let owed = wants(&wanted, &had, &beginning, place, asked);
+                let to = owed.values().map(|want| want.until.unwrap_or(start).min(start));
+                expired.extend(to.max().map(|to| (place, asked, to)));
+            }
+            let wants = wants(&wanted, &had, &beginning, place, at);
+            if !wants.is_empty() {
+                *lowest = at;
+            }
+            places.push((place, follow.ask(client.0, outbox, wants)));
+        }
+        self.positions.store_lower(&*self.journal, &logs, client, &lowest);
+        drop(follows);
+        Some(Held {
+            logs,
+            client,
+            places,
+            expired,
+        })
+    }
+
+    /// How a client that resumes has a topic. The caller lets nothing be delivered meanwhile.
+    fn had(&self, client: ClientNumber, topic: &str, begins: &TopicBegins) -> Had {
+        let patterns = self.patterns_for(topic, client);
+        if self.topics.has(topic, client.0) || patterns > begins.late_patterns {
+            Had::SinceListening
+        } else if patterns > 0 {
+            Had::Since(begins.late.clone())
+        } else {
+            Had::Not
+        }
+    }
+
+    /// Tells a client what was asked for and is not kept any more.
+    fn tell_expired(&self, held: &Held, outbox: &Arc<Outbox>) {
+        for (place, from, to) in &held.expired {
+            if let Some(partition) = held.logs.partitions.get(*place) {
+                let why = MissedWhy::Expired;
+                self.tell_missed(partition, held.client, Some(outbox), (*from, *to), why);
+            }
+        }
+    }
+
+    /// What was held back is subscribed to, or refused.
+    fn on_answer(self: &Arc<Self>, held: &Held, is_stored: bool, outbox: &Arc<Outbox>) {
+        for (place, id) in &held.places {
+            let Some(partition) = held.logs.partitions.get(*place) else {
+                continue;
+            };
+            let run = partition.follow().answer(held.client.0, *id, is_stored);
+            if let Some(run) = run {
+                let (live, logs, outbox) = (Arc::clone(self), Arc::clone(&held.logs), Arc::clone(outbox));
+                let (ended, place, client) = (self.ended.clone(), *place, held.client);
+                // It ends with the client's listening, or with all.
+                drop(self.changes.spawn(async move {
+                    ended
+                        .run_until_cancelled(live.catch_up(&logs, place, client, run, &outbox))
+                        .await;
+                }));
+            }
+        }
+    }
+
+    /// Brings a client from where it is behind to the live stream.
+    async fn catch_up(
+        &self,
+        logs: &LiveLogs,
+        place: usize,
+        client: ClientNumber,
+        run: u64,
+        outbox: &Arc<Outbox>,
+    ) {
+        let Some(partition) = logs.partitions.get(place) else {
+            return;
+        };
+        // What a pass wanted may be much: it is dropped without the lock.
+        let mut last_pass = None;
+        while wait_for_room(partition, client, run, outbox).await {
+            let Ok(_reading) = logs.shared.readings.acquire().await else {
+                return;
+            };
+            let Some(step) = partition.follow().step(client.0, run) else {
+                return;
+            };
+            let Some(found) = self.find(logs, partition, &step, client, outbox).await else {
+                return;
+            };
+            self.hand_over((place, partition), (client, run), outbox, found);
+            drop(last_pass.replace(step.pass));
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Reads once, past what has nothing for this client. `None` if the journal ends.
+    async fn find(
+        &self,
+        logs: &LiveLogs,
+        partition: &Partition,
+        step: &Step,
+        client: ClientNumber,
+        outbox: &Arc<Outbox>,
+    ) -> Option<Found> {
+        let at = pass_over(logs, partition, step);
+        let nothing_up_to = |next: Offset| Found {
+            messages: Vec::new(),
+            next: next.min(step.limit),
+        };
+        if at > step.at {
+            return Some(nothing_up_to(at));
+        }
+        let request = ReadRequest {
+            logs: vec![ReadFrom {
+                log: partition.log,
+                offset: at,
+                bytes_max: READ_BYTES,
+            }],
+            bytes_max: READ_BYTES,
+            first_batch_whole: true,
+        };
+        let mut runs = self.journal.read(request).finish().await.ok()?;
+        Some(match runs.pop() {
+            Some(Ok(run)) if run.next > at => {
+                self.metrics.caught_up_bytes.inc_by(run.bytes as u64);
+                self.messages_of(logs, partition, &run, step, client, outbox)
+            }
+            Some(Err(ReadError::OutOfRange { start, .. })) if start > at => {
+                self.skip(partition, step, (at, start), MissedWhy::Expired, client, outbox)
+            }
+            Some(Err(ReadError::Damaged { to, .. })) => {
+                self.skip(partition, step, (at, to), MissedWhy::Damaged, client, outbox)
+            }
+            other => {
+                // What cannot be read is not waited for.
+                let (topic, from, to) = (&partition.topic.name, at.0, step.limit.0);
+                tracing::warn!(%topic, from, to, read = ?other.map(Result::err), "live topics: a client cannot catch up");
+                let all = (at, step.limit);
+                self.skip(partition, step, all, MissedWhy::Unreadable, client, outbox)
+            }
+        })
+    }
+
+    /// Passes over what is not there, and tells the client.
+    fn skip(
+        &self,
+        partition: &Partition,
+        step: &Step,
+        (from, to): (Offset, Offset),
+        why: MissedWhy,
+        client: ClientNumber,
+        outbox: &Arc<Outbox>,
+    ) -> Found {
+        let next = to.min(step.limit);
+        self.tell_missed(partition, client, Some(outbox), (from, next), why);
+        Found {
+            messages: Vec::new(),
+            next,
+        }
+    }
+
+    /// The wanted messages of a run, in the client's format.
+    fn messages_of(
+        &self,
+        logs: &LiveLogs,
+        partition: &Partition,
+        run: &Run,
+        step: &Step,
+        client: ClientNumber,
+        outbox: &Arc<Outbox>,
+    ) -> Found {
+        let next = run.next.min(step.limit);
+        let (mut topics, mut messages) = (Vec::new(), Vec::new());
+        let is_wanted = |topic: &str, offset| {
+            topics.push((offset, logs.short_hash(topic)));
+            // Who has unsubscribed meanwhile gets nothing more.
+            step.pass.is_wanted(topic, offset) && self.topics.has(topic, client.0)
+        };
+        entry::each(run, step.at, next, is_wanted, |message, offset| {
+            messages.push((offset, Encoded::new(*message).form(outbox.format())));
+        });
+        partition.index().learn(step.at, next, &topics);
+        Found { messages, next }
+    }
+
+    /// Puts what was found into the outbox as far as there is room, unless the client has left.
+    fn hand_over(
+        &self,
+        (place, partition): (usize, &Partition),
+        (client, run): (ClientNumber, u64),
+        outbox: &Arc<Outbox>,
+        found: Found,
+    ) {
+        let mut follow = partition.follow();
+        if !follow.is_running(client.0, run) {
+            return;
+        }
+        let mut at = found.next;
+        let mut count = 0;
+        for (offset, message) in found.messages {
+            let mark = Mark {
+                client: client.0,
+                place,
+                offset,
+            };
+            match outbox.offer(message, mark) {
+                Offered::Taken => count += 1,
+                Offered::Dropped => {}
+                Offered::NoRoom => {
+                    at = offset;
+                    break;
+                }
+            }
+        }
+        follow.advance(client.0, run, at);
+        drop(follow);
+        self.metrics.delivered.inc_by(count);
+    }
+}
+
+/// Returns when a client that is behind has room in its outbox; false if it is not behind here any more.
+async fn wait_for_room(partition: &Partition, client: ClientNumber, run: u64, outbox: &Arc<Outbox>) -> bool {
+    loop {
+        let mut moved = pin!(outbox.moved());
+        moved.as_mut().enable();
+        if !partition.follow().is_running(client.0, run) {
+            return false;
+        }
+        if outbox.has_room() {
+            return true;
+        }
+        moved.await;
+    }
+}
+
+fn pass_over(logs: &LiveLogs, partition: &Partition, step: &Step) -> Offset {
+    if step.pass.wants.len() > INDEXED_TOPICS_MAX {
+        return step.at;
+    }
+    let topics: Vec<u32> = step
+        .pass
+        .wants
+        .keys()
+        .map(|topic| logs.short_hash(topic))
+        .collect();
+    partition
+        .index()
+        .pass_over(step.at, step.limit, &topics, STRETCHES_AT_ONCE)
+}
+
+/// What is wanted of one partition, from `at` on.
+fn wants(wanted: &[Wanted], had: &[Had], beginning: &Beginning, place: usize, at: Offset) -> Wants {
+    let mut wants = Wants::new();
+    for ((wanted, had), begins) in wanted.iter().zip(had).zip(&beginning.topics) {
+        if !wanted.partitions.contains(&place) {
+            continue;
+        }
+        // From here on it came live.
+        let since = match had {
+            Had::Not => None,
+            Had::SinceListening => beginning.since.get(place).copied(),
+            Had::Since(since) => since.get(place).copied(),
+        };
+        match since {
+            Some(since) if !begins.is_first || at >= since => {}
+            until => {
+                wants.insert(Arc::clone(&wanted.topic), Want { from: at, until });
+            }
+        }
+    }
+    wants
+}

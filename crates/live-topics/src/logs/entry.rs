@@ -1,0 +1,82 @@
+//! Records as messages.
+//!
+//! A record's key is the live topic's name, its value the payload: JSON, unless a header says that it is
+//! bytes. What other producers append is JSON if it is that.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::value::RawValue;
+use stafett_journal::Run;
+use stafett_model::{BatchHeader, Offset};
+
+use crate::message::{Message, Payload};
+
+/// Of records whose payload is bytes.
+pub(crate) const BYTES_HEADER: &[u8] = b"stafett.bytes";
+/// Of what one batch may take decompressed.
+const BATCH_BYTES_MAX: usize = 128 << 20;
+
+/// Visits the messages of a run from an offset on, below another one, as far as their topics are wanted.
+pub(crate) fn each(
+    run: &Run,
+    from: Offset,
+    below: Offset,
+    mut is_wanted: impl FnMut(&str, Offset) -> bool,
+    mut visit: impl FnMut(&Message<'_>, Offset),
+) {
+    let mut rest = match &*run.pieces {
+        [one] => one.clone(),
+        pieces => {
+            let mut whole = BytesMut::with_capacity(run.bytes);
+            for piece in pieces {
+                whole.extend_from_slice(piece);
+            }
+            whole.freeze()
+        }
+    };
+    while let Some(batch) = next_batch(&mut rest) {
+        let Ok(records) = stafett_model::records(&batch, BATCH_BYTES_MAX) else {
+            continue;
+        };
+        if records.header().is_control() {
+            continue;
+        }
+        for record in records.map_while(Result::ok) {
+            if record.offset < from || record.offset >= below {
+                continue;
+            }
+            let Some(topic) = record
+                .key
+                .as_deref()
+                .and_then(|key| std::str::from_utf8(key).ok())
+            else {
+                continue;
+            };
+            if !is_wanted(topic, record.offset) {
+                continue;
+            }
+            let value = record.value.as_deref().unwrap_or(b"null");
+            let payload = match json(value) {
+                Some(text) if record.headers.last(BYTES_HEADER).is_none() => Payload::Json(text),
+                _ => Payload::Bytes(value),
+            };
+            let message = Message {
+                topic,
+                payload,
+                timestamp: Some(record.timestamp),
+                id: None,
+                offset: Some(record.offset.0),
+            };
+            visit(&message, record.offset);
+        }
+    }
+}
+
+fn next_batch(rest: &mut Bytes) -> Option<Bytes> {
+    let header = BatchHeader::parse(rest).ok()?;
+    (header.bytes <= rest.len() && header.bytes > 0).then(|| rest.split_to(header.bytes))
+}
+
+fn json(value: &[u8]) -> Option<&str> {
+    let raw: &RawValue = serde_json::from_slice(value).ok()?;
+    Some(raw.get())
+}

@@ -1,0 +1,144 @@
+//! Delivering what has become visible.
+
+use std::sync::Arc;
+
+use stafett_journal::{ReadError, ReadFrom, ReadRequest, Run};
+use stafett_model::Offset;
+
+use super::{LiveLogs, Missed, MissedWhy, Partition, entry};
+use crate::clients::ClientNumber;
+use crate::hub::Live;
+use crate::outbox::Outbox;
+
+/// Bytes that are read at once, and delivered under one lock.
+const READ_BYTES: usize = 256 << 10;
+
+impl Live {
+    /// Delivers what is appended to a stored topic from now on, until live topics end.
+    pub(crate) async fn follow(self: Arc<Self>, logs: Arc<LiveLogs>, places: Vec<usize>) {
+        let watch = self.journal.watch();
+        for (token, place) in (0..).zip(&places) {
+            if let Some(partition) = logs.partitions.get(*place) {
+                self.journal.watch_log(&watch, partition.log, token);
+            }
+        }
+        let ended = self.ended.clone();
+        ended
+            .run_until_cancelled(async {
+                loop {
+                    if self.deliver(&logs, &places).await {
+                        // Others on this thread have their turn.
+                        tokio::task::yield_now().await;
+                    } else {
+                        watch.grown().await;
+                    }
+                }
+            })
+            .await;
+    }
+
+    /// Reads once, and delivers; false if there was nothing.
+    async fn deliver(&self, logs: &LiveLogs, places: &[usize]) -> bool {
+        let partition = |place: &usize| Some((*place, logs.partitions.get(*place)?));
+        let partitions: Vec<(usize, &Arc<Partition>)> = places.iter().filter_map(partition).collect();
+        let from = |(_, partition): &(usize, &Arc<Partition>)| ReadFrom {
+            log: partition.log,
+            offset: partition.follow().next,
+            bytes_max: READ_BYTES,
+        };
+        let request = ReadRequest {
+            logs: partitions.iter().map(from).collect(),
+            bytes_max: READ_BYTES * partitions.len(),
+            first_batch_whole: true,
+        };
+        let Ok(runs) = self.journal.read(request).finish().await else {
+            return false;
+        };
+        let mut any = false;
+        for ((place, partition), run) in partitions.into_iter().zip(runs) {
+            match run {
+                Ok(run) => any |= self.deliver_run(logs, place, partition, &run),
+                Err(ReadError::OutOfRange { start, .. }) => {
+                    any |= self.pass_over(partition, start, MissedWhy::Expired);
+                }
+                Err(ReadError::Damaged { to, .. }) => {
+                    any |= self.pass_over(partition, to, MissedWhy::Damaged);
+                }
+                Err(error @ (ReadError::NoSuchLog(_) | ReadError::Io { .. })) => {
+                    tracing::warn!(topic = %partition.topic.name, %error, "live topics: not delivered");
+                }
+            }
+        }
+        any
+    }
+
+    /// What cannot be delivered is told to those who were promised all; false if there is nothing to pass
+    /// over.
+    fn pass_over(&self, partition: &Partition, to: Offset, why: MissedWhy) -> bool {
+        let from = {
+            let mut follow = partition.follow();
+            let from = follow.next;
+            follow.next = from.max(to);
+            from
+        };
+        if to <= from {
+            return false;
+        }
+        tracing::warn!(
+            topic = %partition.topic.name, partition = partition.number, from = from.0, to = to.0, ?why,
+            "live topics: messages that nobody gets"
+        );
+        for client in self.positions.listening() {
+            self.tell_missed(partition, client, None, (from, to), why);
+        }
+        true
+    }
+
+    /// Tells a client that listens, with `outbox` if it is named, what it does not get.
+    pub(super) fn tell_missed(
+        &self,
+        partition: &Partition,
+        client: ClientNumber,
+        outbox: Option<&Arc<Outbox>>,
+        (from, to): (Offset, Offset),
+        why: MissedWhy,
+    ) {
+        let name = self.clients().get(client).map(|client| client.name.clone());
+        let current = self.listener(client);
+        if let Some((client, outbox)) = name.zip(outbox.cloned().or(current)) {
+            self.metrics.missed.inc();
+            outbox.on_missed(Missed {
+                client,
+                topic: Arc::from(&*partition.topic.name),
+                partition: partition.number,
+                from,
+                to,
+                why,
+            });
+        }
+    }
+
+    fn deliver_run(&self, logs: &LiveLogs, place: usize, partition: &Partition, run: &Run) -> bool {
+        let mut follow = partition.follow();
+        let first = follow.next;
+        if run.next <= first {
+            return false;
+        }
+        let mut topics = Vec::new();
+        let is_wanted = |topic: &str, _| {
+            topics.push(logs.short_hash(topic));
+            true
+        };
+        entry::each(run, first, run.next, is_wanted, |message, _| {
+            let hash = self.topics.hash(message.topic);
+            let receivers = self.fan_out(hash, *message, Some((place, &*follow)));
+            self.count_delivered(receivers);
+        });
+        follow.next = run.next;
+        drop(follow);
+        let mut index = partition.index();
+        index.grow(first, run.next, run.bytes, &topics);
+        index.forget_below(run.bounds.map_or(Offset::ZERO, |bounds| bounds.start));
+        true
+    }
+}

@@ -1,0 +1,81 @@
+//! What a client of a log does not get although it was promised, so that it can be told.
+
+use std::sync::Arc;
+
+use stafett_model::Offset;
+
+use crate::clients::ClientName;
+
+/// Why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissedWhy {
+    /// The log keeps it no more.
+    Expired,
+    /// The disk has lost it.
+    Damaged,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// A stretch of a log, of which a client does not get what its topics have in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missed {
+    pub client: ClientName,
+    /// The stored topic.
+    pub topic: Arc<str>,
+    pub partition: u32,
+    pub from: Offset,
+    /// Behind the last one.
+    pub to: Offset,
+    pub why: MissedWhy,
+}
+
+impl Missed {
+    /// Whether both are of one client, log and reason.
+    pub(crate) fn is_of_same(&self, other: &Self) -> bool {
+        self.client == other.client
+            && self.topic == other.topic
+            && self.partition == other.partition
+            && self.why == other.why
+    }
+
+    /// Whether they can be told as one without saying more than is true.
+    pub(crate) fn touches(&self, other: &Self) -> bool {
+        self.from <= other.to && other.from <= self.to
+    }
+
+    pub(crate) fn widen(&mut self, other: &Self) {
+        self.from = self.from.min(other.from);
+        self.to = self.to.max(other.to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(from: u64, to: u64) -> Missed {
+        Missed {
+            client: ClientName::Number(1),
+            topic: "charts".into(),
+            partition: 0,
+            from: Offset(from),
+            to: Offset(to),
+            why: MissedWhy::Damaged,
+        }
+    }
+
+    #[test]
+    fn stretches_that_touch_are_told_as_one() {
+        let mut known = missed(5, 10);
+        assert!(known.touches(&missed(10, 12)) && known.touches(&missed(2, 5)));
+        assert!(!known.touches(&missed(11, 12)));
+        let expired = Missed {
+            why: MissedWhy::Expired,
+            ..missed(6, 7)
+        };
+        assert!(!known.is_of_same(&expired));
+        known.widen(&missed(10, 12));
+        assert_eq!(known, missed(5, 12));
+    }
+}

@@ -1,0 +1,359 @@
+//! Where clients were last, for those who ever asked to begin somewhere: stored when they leave, and before
+//! they begin something that lies further back.
+//!
+//! ```text
+//! space 12: u32 client (big-endian) → u8 version = 1, then each: u128 stored topic, u32 partition, u64 next offset
+//! ```
+//!
+//! A position is the first offset that was not handed to the client's connection when it left. What follows
+//! from it for a client that resumes, per topic:
+//!
+//! | the client | gets |
+//! |---|---|
+//! | does not have the topic | all from its position on |
+//! | has had it since before it began to listen | what lies between its position and where it began to listen: all else came live |
+//! | has it only by a pattern that it has subscribed to since | what lies before that |
+//! | has subscribed to it since | nothing: it has begun |
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, MutexGuard};
+
+use bytes::Bytes;
+use stafett_journal::{Change, Frame, Journal, StateItem, StateUnreadable};
+use stafett_model::{Lock, Offset};
+use stafett_routing::live::Pattern;
+use stafett_store::{spaces, state_frame};
+use stafett_topics::TopicId;
+
+use super::LiveLogs;
+use crate::clients::ClientNumber;
+use stafett_store::StageOutcome;
+
+const VERSION: u8 = 1;
+
+/// A message of a log on its way to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    pub(crate) client: u32,
+    /// The partition, among those of all logs.
+    pub(crate) place: usize,
+    pub(crate) offset: Offset,
+}
+
+type Places = Vec<(TopicId, u32, Offset)>;
+
+/// What is known of clients that ever asked to begin somewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Positions(Lock<HashMap<u32, OfClient>>);
+
+#[derive(Debug, Default)]
+struct OfClient {
+    /// As the journal has it.
+    stored: Places,
+    listening: Option<Box<Listening>>,
+}
+
+/// What a client has had since it began to listen where it does.
+#[derive(Debug)]
+struct Listening {
+    /// Where it was before.
+    was: Places,
+    /// By partition: what is there from this offset on came live.
+    since: Vec<Offset>,
+    /// Topics to which it has subscribed since: each begins once.
+    begun: HashSet<Arc<str>>,
+    /// Patterns to which it has subscribed since, and where partitions were then.
+    patterns: Vec<(Pattern, Box<[Offset]>)>,
+}
+
+impl Listening {
+    fn new(was: &Places, now: &[Offset]) -> Self {
+        Self {
+            was: was.clone(),
+            since: now.to_vec(),
+            begun: HashSet::new(),
+            patterns: Vec::new(),
+        }
+    }
+}
+
+/// Where topics can begin for a client that resumes.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// By partition: where the client was before it listened here, if it ever was.
+    pub(super) was: Vec<Option<Offset>>,
+    pub(super) since: Vec<Offset>,
+    /// By topic asked for.
+    pub(super) topics: Vec<TopicBegins>,
+}
+
+/// How a topic that is asked for begins.
+#[derive(Debug)]
+pub(super) struct TopicBegins {
+    /// It was not asked for before, since the client listens.
+    pub(super) is_first: bool,
+    /// By how many of the patterns that the client has subscribed to since, and, by partition, where the
+    /// first was then.
+    pub(super) late_patterns: usize,
+    pub(super) late: Box<[Offset]>,
+}
+
+impl Positions {
+    pub(crate) fn load(journal: &dyn Journal) -> Result<Self, StateUnreadable> {
+        let mut positions = HashMap::new();
+        let mut unknown = false;
+        journal.load_state(spaces::LIVE_POSITIONS, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            match (key.try_into().map(u32::from_be_bytes), decode(value)) {
+                (Ok(client), Some(stored)) => {
+                    let listening = None;
+                    positions.insert(client, OfClient { stored, listening });
+                }
+                _ => unknown = true,
+            }
+        })?;
+        if unknown {
+            let why = "a client's position is of a format that this version does not know";
+            return Err(StateUnreadable(why.to_owned()));
+        }
+        Ok(Self(Lock::new(positions)))
+    }
+
+    /// A client begins to listen, when partitions were delivered up to `now`. The caller lets none be
+    /// delivered meanwhile.
+    pub(crate) fn on_listen(&self, client: ClientNumber, now: &[Offset]) {
+        if let Some(of_client) = self.lock().get_mut(&client.0) {
+            of_client.listening = Some(Box::new(Listening::new(&of_client.stored, now)));
+        }
+    }
+
+    /// A client that listens subscribes to topics and names a beginning.
+    pub(super) fn begin(
+        &self,
+        client: ClientNumber,
+        topics: impl Iterator<Item = Arc<str>>,
+        now: &[Offset],
+        logs: &LiveLogs,
+    ) -> Beginning {
+        let mut positions = self.lock();
+        let of_client = positions.entry(client.0).or_default();
+        let stored = &of_client.stored;
+        let listening = of_client
+            .listening
+            .get_or_insert_with(|| Box::new(Listening::new(stored, now)));
+        let was =
+            |partition: &Arc<super::Partition>| find(&listening.was, partition.topic.id, partition.number);
+        let was = logs.partitions.iter().map(was).collect();
+        // A partition that was opened later came live from there on.
+        let since: Vec<Offset> = (0..)
+            .zip(&logs.partitions)
+            .map(|(place, partition)| {
+                listening
+                    .since
+                    .get::<usize>(place)
+                    .copied()
+                    .unwrap_or(partition.opened)
+            })
+            .collect();
+        let topics = topics
+            .map(|topic| listening.topic_begins(topic, &since))
+            .collect();
+        Beginning { was, since, topics }
+    }
+
+    /// Clients that listen and were promised all that is in logs.
+    pub(super) fn listening(&self) -> Vec<ClientNumber> {
+        let positions = self.lock();
+        let listening = positions.iter().filter(|(_, of)| of.listening.is_some());
+        listening.map(|(client, _)| ClientNumber(*client)).collect()
+    }
+
+    /// A client has subscribed to a pattern, which brings what comes after `now`, or has unsubscribed. The
+    /// caller lets nothing be delivered meanwhile.
+    pub(crate) fn on_pattern(&self, client: ClientNumber, pattern: &Pattern, now: Option<&[Offset]>) {
+        let mut positions = self.lock();
+        let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
+            return;
+        };
+        match now {
+            Some(now) => listening.patterns.push((pattern.clone(), now.into())),
+            None => listening.patterns.retain(|(known, _)| known != pattern),
+        }
+    }
+
+    /// Whether it matters what the client subscribes to.
+    pub(crate) fn is_listening(&self, client: ClientNumber) -> bool {
+        let positions = self.lock();
+        let of_client = positions.get(&client.0);
+        of_client.is_some_and(|of_client| of_client.listening.is_some())
+    }
+
+    /// A client has subscribed to a topic, which begins with what comes, or has unsubscribed, and it may
+    /// begin anew.
+    pub(crate) fn on_step(&self, client: ClientNumber, topic: &str, is_subscribed: bool) {
+        let mut positions = self.lock();
+        let Some(listening) = positions.get_mut(&client.0).and_then(|of| of.listening.as_mut()) else {
+            return;
+        };
+        if !is_subscribed {
+            listening.begun.remove(topic);
+        } else if !listening.begun.contains(topic) {
+            listening.begun.insert(topic.into());
+        }
+    }
+
+    /// Stores that a client is no further than this, by partition, so that a crash loses nothing of what it
+    /// begins.
+    pub(super) fn store_lower(
+        &self,
+        journal: &dyn Journal,
+        logs: &LiveLogs,
+        client: ClientNumber,
+        at: &[Offset],
+    ) {
+        let mut positions = self.lock();
+        let Some(of_client) = positions.get_mut(&client.0) else {
+            return;
+        };
+        let lower = logs.partitions.iter().zip(at).map(|(partition, at)| {
+            let known = find(&of_client.stored, partition.topic.id, partition.number);
+            let offset = known.map_or(*at, |known| known.min(*at));
+            (partition.topic.id, partition.number, offset)
+        });
+        let lower = lower.collect();
+        of_client.store(journal, client, lower);
+    }
+
+    /// Remembers where a client is that listens no more.
+    pub(super) fn on_left(
+        &self,
+        journal: &dyn Journal,
+        logs: &LiveLogs,
+        client: ClientNumber,
+        at: &[Offset],
+    ) {
+        let mut positions = self.lock();
+        let Some(of_client) = positions.get_mut(&client.0) else {
+            return;
+        };
+        of_client.listening = None;
+        let place =
+            |(partition, at): (&Arc<super::Partition>, &Offset)| (partition.topic.id, partition.number, *at);
+        let now = logs.partitions.iter().zip(at).map(place).collect();
+        of_client.store(journal, client, now);
+    }
+
+    /// What forgets a client, if it was noted.
+    pub(crate) fn forget(&self, client: ClientNumber) -> Option<Frame> {
+        self.lock()
+            .remove(&client.0)
+            .map(|_| frame(client, Change::Delete))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, OfClient>> {
+        self.0.lock()
+    }
+}
+
+impl Listening {
+    /// A topic is asked for; `since` is from where each partition came live.
+    fn topic_begins(&mut self, topic: Arc<str>, since: &[Offset]) -> TopicBegins {
+        let mut late: Box<[Offset]> = Box::default();
+        let mut late_patterns = 0;
+        for (_, at) in self
+            .patterns
+            .iter()
+            .filter(|(pattern, _)| pattern.matches(&topic))
+        {
+            late_patterns += 1;
+            // A partition that was opened behind the pattern came live from there on.
+            let at = (0..)
+                .zip(since)
+                .map(|(place, since)| at.get::<usize>(place).unwrap_or(since));
+            late = match late_patterns {
+                1 => at.copied().collect(),
+                _ => at.zip(&late).map(|(one, other)| *one.min(other)).collect(),
+            };
+        }
+        TopicBegins {
+            is_first: self.begun.insert(topic),
+            late_patterns,
+            late,
+        }
+    }
+}
+
+impl OfClient {
+    /// Stages it, so that it lies before whatever is staged from now on. Nobody waits for it: a subscription
+    /// that is acknowledged later is durable only together with it.
+    fn store(&mut self, journal: &dyn Journal, client: ClientNumber, now: Places) {
+        if self.stored != now {
+            let stored = frame(client, Change::Put(encode(&now)));
+            // Refused, it is stored with the next.
+            if !matches!(StageOutcome::of(journal, [stored]), StageOutcome::Refused(_)) {
+                self.stored = now;
+            }
+        }
+    }
+}
+
+fn find(places: &Places, topic: TopicId, partition: u32) -> Option<Offset> {
+    let found = places
+        .iter()
+        .find(|(of, number, _)| (*of, *number) == (topic, partition));
+    found.map(|(_, _, offset)| *offset)
+}
+
+fn frame(client: ClientNumber, change: Change) -> Frame {
+    state_frame(
+        spaces::LIVE_POSITIONS,
+        Bytes::copy_from_slice(&client.0.to_be_bytes()),
+        change,
+    )
+}
+
+fn encode(of_client: &Places) -> Bytes {
+    let mut out = vec![VERSION];
+    for (topic, partition, offset) in of_client {
+        out.extend_from_slice(&topic.0.to_le_bytes());
+        out.extend_from_slice(&partition.to_le_bytes());
+        out.extend_from_slice(&offset.0.to_le_bytes());
+    }
+    out.into()
+}
+
+fn decode(value: &[u8]) -> Option<Places> {
+    let (&VERSION, mut rest) = value.split_first()? else {
+        return None;
+    };
+    let mut of_client = Vec::new();
+    while !rest.is_empty() {
+        let (topic, behind) = rest.split_first_chunk()?;
+        let (partition, behind) = behind.split_first_chunk()?;
+        let (offset, behind) = behind.split_first_chunk()?;
+        rest = behind;
+        let offset = Offset::ZERO.checked_add(u64::from_le_bytes(*offset))?;
+        of_client.push((
+            TopicId(u128::from_le_bytes(*topic)),
+            u32::from_le_bytes(*partition),
+            offset,
+        ));
+    }
+    Some(of_client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_read_back_and_cut_ones_do_not() {
+        let of_client = vec![(TopicId(1 << 100), 3, Offset(77)), (TopicId(2), 0, Offset(0))];
+        let stored = encode(&of_client);
+        assert_eq!(decode(&stored), Some(of_client));
+        assert_eq!(decode(&stored[..stored.len() - 1]), None);
+        assert_eq!(decode(&[]), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! From messages to appends.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use stafett_journal::{Append, Ticket};
+use stafett_model::checksum::crc32c;
+use stafett_model::{BatchBuilder, Codec, Record};
+
+use super::LiveLogs;
+use super::entry::BYTES_HEADER;
+use crate::hub::Live;
+use crate::message::{Message, Payload};
+
+/// Bytes of a batch beyond which another one is begun.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Messages on their way into logs, in their order.
+#[derive(Debug, Default)]
+pub struct Staged {
+    /// By partition; the last one of a partition is still being filled.
+    batches: Vec<(usize, BatchBuilder)>,
+    bytes: usize,
+    /// The rules, as of the version that they had then.
+    logs: Option<(u64, Arc<LiveLogs>)>,
+}
+
+impl Staged {
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl LiveLogs {
+    /// Puts a message where its log is; false if there is no log behind its topic.
+    pub(crate) fn stage(&self, message: &Message<'_>, now_ms: i64, staged: &mut Staged) -> bool {
+        let Some(log) = self.behind(message.topic) else {
+            return false;
+        };
+        let choice = usize::try_from(crc32c(message.topic.as_bytes())).unwrap_or(0);
+        let Some(partition) = log.partitions.get(choice % log.partitions.len().max(1)).copied() else {
+            return false;
+        };
+        let headers = match message.payload {
+            Payload::Json(_) => &[][..],
+            Payload::Bytes(_) => &[(BYTES_HEADER, None)],
+        };
+        let record = Record {
+            key: Some(message.topic.as_bytes()),
+            value: Some(message.payload.bytes()),
+            headers,
+            timestamp: now_ms,
+        };
+        staged.bytes += message.topic.len() + message.payload.bytes().len();
+        let open = staged.batches.iter_mut().rev().find(|(of, _)| *of == partition);
+        if let Some((_, batch)) = open
+            && batch.bytes() < BATCH_BYTES
+        {
+            // What a message may be is far below what a batch may.
+            return batch.push(&record).is_ok();
+        }
+        let mut batch = BatchBuilder::new(Codec::None);
+        let pushed = batch.push(&record).is_ok();
+        staged.batches.push((partition, batch));
+        pushed
+    }
+}
+
+impl Live {
+    /// Adds a message to what is staged if there is a log behind its topic.
+    pub(crate) fn stage(
+        &self,
+        message: &Message<'_>,
+        now_ms: impl FnOnce() -> i64,
+        staged: &mut Staged,
+    ) -> bool {
+        // As long as there was never a rule this is all that it costs.
+        let version = self.logs_version.load(Ordering::Acquire);
+        if version == 0 {
+            return false;
+        }
+        let logs = match staged.logs.take().filter(|(known, _)| *known == version) {
+            Some((_, logs)) => logs,
+            None => match self.logs() {
+                Some(logs) => logs,
+                None => return false,
+            },
+        };
+        let is_staged = logs.behind(message.topic).is_some() && logs.stage(message, now_ms(), staged);
+        staged.logs = Some((version, logs));
+        is_staged
+    }
+
+    /// Stores what was staged; it is delivered once it is as durable as its log promises.
+    pub fn store(&self, staged: Staged) -> Option<Ticket> {
+        if staged.is_empty() {
+            return None;
+        }
+        let logs = self.logs()?;
+        let append = |(partition, batch): (usize, BatchBuilder)| {
+            let log = logs.partitions.get(partition)?.log;
+            Some(Append::batch(log, batch.finish().ok()?))
+        };
+        let appends: Vec<Append> = staged.batches.into_iter().filter_map(append).collect();
+        (!appends.is_empty()).then(|| self.journal.append(appends))
+    }
+}

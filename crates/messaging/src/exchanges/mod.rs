@@ -1,0 +1,231 @@
+//! Exchanges and bindings: what is declared, stored and looked up, namespace by namespace.
+//!
+//! What is durable is keyed state in the journal: namespaces and exchanges in space 7, bindings in space 8. A
+//! change is in force when the call returns and durable when its [`Stored`] resolves, so that a connection
+//! can make many and wait once.
+//!
+//! - `space`: one namespace; every change is planned, staged and applied under its lock
+//! - `tables`: what is in a namespace, in the orders in which it is asked for
+//! - `publish`: messages on their way through exchanges; `plan`: where a batch of them goes; `way`: by
+//!   names
+//! - `facts`: what of a message exchanges can see
+//! - `partition`: which partition of a topic
+//! - `exchange`, `binding`: definitions and their stored form
+//! - `closing`: namespaces that are being deleted
+//! - `stored`: changes on their way into the journal
+
+mod binding;
+mod closing;
+mod error;
+mod exchange;
+mod facts;
+mod load;
+mod metrics;
+mod partition;
+mod plan;
+pub(crate) mod publish;
+pub(crate) mod space;
+mod tables;
+mod target;
+pub(crate) mod way;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stafett_journal::{Change, Frame, Journal};
+use stafett_model::codec::put_text;
+use stafett_model::{NAME_BYTES_MAX, Namespace, SharedLock};
+use stafett_store::{Progress, spaces, stage, state_frame};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use closing::{Closing, there};
+use facts::Facts;
+use metrics::ExchangeMetrics;
+use space::{Space, SpaceId};
+
+pub use binding::{Binding, Destination};
+pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
+pub use exchange::{Difference, Exchange, NewExchange};
+pub use facts::ReadFacts;
+pub use publish::{Publish, PublishError, PublishRefusal, PublishTicket, Published};
+pub use space::{NewBinding, Unbind};
+pub use stafett_store::Stored;
+pub(crate) use target::Target;
+
+const NAMESPACE_TAG: u8 = 0;
+
+#[derive(Debug)]
+pub struct Exchanges {
+    journal: Arc<dyn Journal>,
+    spaces: SharedLock<HashMap<Namespace, Arc<Space>>>,
+    /// Looked at under the lock of `spaces` by whoever makes one.
+    closing: Closing,
+    facts: SharedLock<Facts>,
+    pub(crate) metrics: ExchangeMetrics,
+    /// Of namespaces.
+    progress: Arc<Progress>,
+    /// Deletions that go on.
+    tasks: TaskTracker,
+}
+
+impl Exchanges {
+    /// The namespaces, by name.
+    pub fn namespaces(&self) -> Vec<Namespace> {
+        let spaces = self.spaces.read();
+        let mut names: Vec<_> = spaces.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub fn has_namespace(&self, namespace: &Namespace) -> bool {
+        self.space(namespace).is_some()
+    }
+
+    /// What is cancelled once the namespace is deleted; it is from the start where there is none.
+    pub fn closed(&self, namespace: &Namespace) -> CancellationToken {
+        let closed = self.space(namespace).map(|space| space.closed.clone());
+        closed.unwrap_or_else(|| {
+            let closed = CancellationToken::new();
+            closed.cancel();
+            closed
+        })
+    }
+
+    /// Makes a namespace, if there is none of that name. True if it was not there.
+    pub fn create_namespace(&self, namespace: &Namespace) -> Result<(bool, Stored), NamespaceError> {
+        if namespace.as_str().is_empty() || namespace.as_str().len() > NAME_BYTES_MAX {
+            return Err(NamespaceError::BadName);
+        }
+        let mut spaces = self.spaces.write();
+        if self.closing.has(namespace) {
+            return Err(NamespaceError::Closing);
+        }
+        let exists = spaces.contains_key(namespace);
+        if exists && (self.progress.is_durable() || namespace.as_str() == Namespace::DEFAULT) {
+            return Ok((false, Stored::nothing(&self.progress)));
+        }
+        let id = spaces.get(namespace).map_or_else(SpaceId::new, |space| space.id);
+        let put = namespace_frame(namespace, Change::Put(there(id)));
+        let stored = stage(&*self.journal, &self.progress, vec![put])?;
+        if !exists {
+            let space = Space::new(namespace.clone(), id, Arc::clone(&self.journal));
+            spaces.insert(namespace.clone(), Arc::new(space));
+        }
+        Ok((!exists, stored))
+    }
+
+    /// Declares an exchange, or finds the one that is already what is asked for.
+    pub fn declare(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        new: NewExchange,
+    ) -> Result<(Arc<Exchange>, Stored), DeclareError> {
+        let space = self.space(namespace).ok_or(DeclareError::NoSuchNamespace)?;
+        space.declare(name, new)
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    pub(crate) fn bind(
+        &self,
+        namespace: &Namespace,
+        new: NewBinding,
+        durable: bool,
+    ) -> Result<Stored, BindError> {
+        let space = self.space(namespace).ok_or(BindError::NoSuchNamespace)?;
+        space.bind(new, durable)
+    }
+
+    /// Removes every binding to a destination.
+    pub(crate) fn forget(&self, namespace: &Namespace, destination: &Destination) {
+        if let Some(space) = self.space(namespace) {
+            space.forget(destination);
+        }
+    }
+
+    /// Removes every binding to a topic that is gone.
+    pub(crate) fn forget_topic(&self, name: &str) {
+        let topic = Destination::Topic(name.into());
+        for namespace in self.namespaces() {
+            self.forget(&namespace, &topic);
+        }
+    }
+
+    pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Exchange>> {
+        self.space(namespace)?
+            .read(|tables| tables.exchange(name).cloned())
+    }
+
+    /// Deletes an exchange with the bindings from and to it. Nothing takes its way any more when this
+    /// returns; where there are very many bindings, they go one after the other until what is returned
+    /// resolves. Called within a runtime.
+    pub fn delete(&self, namespace: &Namespace, name: &str, if_unused: bool) -> Result<Stored, DeleteError> {
+        let space = self.space(namespace).ok_or(DeleteError::NoSuchNamespace)?;
+        let (stored, has_more) = space.delete(name, if_unused)?;
+        if !has_more {
+            return Ok(stored);
+        }
+        let name = name.to_owned();
+        Ok(stored.and(self.tasks.spawn(async move {
+            while space.remove_step_of(&name)? {
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        })))
+    }
+
+    pub fn unbind(&self, namespace: &Namespace, which: &Unbind<'_>) -> Result<Stored, UnbindError> {
+        let space = self.space(namespace).ok_or(UnbindError::NoSuchNamespace)?;
+        space.unbind(which)
+    }
+
+    /// The exchanges of a namespace, by name.
+    pub fn list(&self, namespace: &Namespace) -> Vec<Arc<Exchange>> {
+        let all = |space: Arc<Space>| space.read(|tables| tables.exchanges().cloned().collect());
+        self.space(namespace).map(all).unwrap_or_default()
+    }
+
+    /// The bindings of a namespace, by source.
+    pub fn bindings(&self, namespace: &Namespace) -> Vec<Arc<Binding>> {
+        let all = |space: Arc<Space>| space.read(|tables| tables.bindings().cloned().collect());
+        self.space(namespace).map(all).unwrap_or_default()
+    }
+
+    pub fn bindings_from(&self, namespace: &Namespace, source: &str) -> Vec<Arc<Binding>> {
+        let from = |space: Arc<Space>| space.read(|tables| tables.bindings_from(source).cloned().collect());
+        self.space(namespace).map(from).unwrap_or_default()
+    }
+
+    pub fn bindings_to(&self, namespace: &Namespace, destination: &Destination) -> Vec<Arc<Binding>> {
+        let to = |space: Arc<Space>| space.read(|tables| tables.bindings_to(destination).cloned().collect());
+        self.space(namespace).map(to).unwrap_or_default()
+    }
+
+    /// Lets exchanges see what a front end keeps in its messages; once, before its messages come.
+    pub fn read_facts_with(&self, reader: Arc<dyn ReadFacts>) {
+        let mut facts = self.facts.write();
+        *facts = facts.with(reader);
+    }
+
+    /// Returns when every deletion that was begun has ended.
+    pub(crate) async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.read().clone()
+    }
+
+    pub(crate) fn space(&self, namespace: &Namespace) -> Option<Arc<Space>> {
+        let spaces = self.spaces.read();
+        spaces.get(namespace).cloned()
+    }
+}
+
+fn namespace_frame(namespace: &Namespace, change: Change) -> Frame {
+    let mut key = vec![NAMESPACE_TAG];
+    put_text(namespace.as_str(), &mut key);
+    state_frame(spaces::EXCHANGES, key, change)
+}

@@ -1,0 +1,280 @@
+//! From routes to where messages are stored: queues and logs of topics, found by name.
+
+use std::sync::{Arc, Weak};
+
+use bytestring::ByteString;
+use smallvec::SmallVec;
+use stafett_journal::Frame;
+use stafett_model::batch::HEADER_BYTES;
+use stafett_model::{LogId, Message, Namespace, SharedLock};
+use stafett_routing::Routes;
+use stafett_store::Stored;
+use stafett_topics::{Topic, TopicDefaults, Topics};
+
+use super::binding::Destination;
+use super::facts::Seen;
+use super::partition::log_of;
+use super::space::Space;
+use super::{BindError, Exchanges, NewBinding, Target};
+use crate::delayed::Delayed;
+use crate::queues::Route;
+use crate::queues::{Queue, Queues, Targets};
+
+/// What routing a message needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) delayed: Arc<Delayed>,
+    pub(crate) settings: Arc<SharedLock<TopicDefaults>>,
+}
+
+/// Where messages of one set of targets go.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(crate) queues: SmallVec<[Arc<Queue>; 1]>,
+    pub(crate) topics: SmallVec<[Arc<Topic>; 1]>,
+    /// Bytes of the largest message that all topics take.
+    pub(crate) message_bytes_max: usize,
+    /// A topic wants the time of arrival instead of the messages' own.
+    pub(crate) append_time: bool,
+}
+
+impl Way {
+    /// Finds what routing named. What is not there any more is left out.
+    pub(crate) fn places(&self, namespace: &Namespace, targets: &[Target]) -> Places {
+        let mut places = Places {
+            queues: SmallVec::new(),
+            topics: SmallVec::new(),
+            message_bytes_max: usize::MAX,
+            append_time: false,
+        };
+        for target in targets {
+            match target {
+                Target::Queue(name) => {
+                    let queue = self.queues.get(namespace, name);
+                    match queue.as_ref().and_then(|queue| queue.over) {
+                        // What goes to a queue over a topic goes into the topic.
+                        Some(topic) => places.topics.extend(self.topics.with_id(topic)),
+                        None => places.queues.extend(queue),
+                    }
+                }
+                Target::Topic(name) => places.topics.extend(self.topics.named(name)),
+            }
+        }
+        if !places.topics.is_empty() {
+            let settings = *self.settings.read();
+            for topic in &places.topics {
+                let rules = settings.rules(&topic.settings);
+                let bytes_max = usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX);
+                // What the batch around a message takes.
+                let bytes_max = bytes_max.saturating_sub(HEADER_BYTES);
+                places.message_bytes_max = places.message_bytes_max.min(bytes_max);
+                places.append_time |= rules.append_time;
+            }
+        }
+        places
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    pub(crate) fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
+        let queue = match &new.destination {
+            Destination::Queue(name) => self.queues.get(namespace, name),
+            Destination::Exchange(_) | Destination::Topic(_) => None,
+        };
+        let outlives = self.outlives(namespace, &new.destination);
+        let destination = new.destination.clone();
+        let stored = self
+            .exchanges
+            .bind(namespace, new, outlives.ok_or(BindError::NoSuchDestination)?)?;
+        // A deletion meanwhile may have looked for bindings before this one was there.
+        let is_gone = match &queue {
+            Some(queue) => queue.is_deleted(),
+            None => self.outlives(namespace, &destination).is_none(),
+        };
+        if is_gone {
+            self.exchanges.forget(namespace, &destination);
+            return Err(BindError::NoSuchDestination);
+        }
+        Ok(stored)
+    }
+
+    /// Whether a binding's destination is there and outlives a restart.
+    pub(crate) fn outlives(&self, namespace: &Namespace, destination: &Destination) -> Option<bool> {
+        match destination {
+            Destination::Queue(name) => {
+                let queue = self.queues.get(namespace, name)?;
+                Some(queue.durable && queue.exclusive.is_none())
+            }
+            Destination::Exchange(_) => Some(true),
+            Destination::Topic(name) => self.topics.named(name).map(|_| true),
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.topics.is_empty()
+    }
+
+    /// The logs that a message goes to: its partition of each topic.
+    pub(crate) fn logs(&self, message: &Message) -> SmallVec<[LogId; 1]> {
+        self.topics
+            .iter()
+            .filter_map(|topic| log_of(topic, message))
+            .collect()
+    }
+
+    pub(crate) fn targets(&self, message: &Message) -> Targets {
+        Targets {
+            queues: self.queues.clone(),
+            logs: self.logs(message),
+            append_time: self.append_time,
+        }
+    }
+}
+
+/// Finds queues, and stored topics, for the exchange whose routing keys are their names.
+pub(crate) fn by_name<'a>(way: &'a Way, namespace: &'a Namespace) -> impl Fn(&[u8]) -> Option<Target> + 'a {
+    move |name| {
+        let name = std::str::from_utf8(name).ok()?;
+        if way.queues.get(namespace, name).is_some() {
+            return Some(Target::Queue(name.into()));
+        }
+        let topic = way.topics.in_namespace(namespace, name)?;
+        Some(Target::Topic((*topic.name).into()))
+    }
+}
+
+/// Routes one message that was published before: a dead letter, or one whose time has come. It does not wait
+/// (again).
+pub(crate) fn route_again(
+    way: &Way,
+    namespace: &Namespace,
+    exchange: &str,
+    more_keys: &[ByteString],
+    routing_key: &str,
+    message: &Message,
+) -> Targets {
+    let Some(space) = way.exchanges.space(namespace) else {
+        return Targets::default();
+    };
+    route_in(
+        way,
+        namespace,
+        &space,
+        exchange,
+        more_keys,
+        (routing_key, message),
+    )
+}
+
+/// The same, in a namespace that was found.
+pub(crate) fn route_in(
+    way: &Way,
+    namespace: &Namespace,
+    space: &Space,
+    exchange: &str,
+    more_keys: &[ByteString],
+    (routing_key, message): (&str, &Message),
+) -> Targets {
+    let facts = way.exchanges.facts();
+    let seen = Seen {
+        key: routing_key,
+        more_keys,
+        message,
+        facts: &facts,
+        delayed: false,
+    };
+    let mut found = Routes::default();
+    if space
+        .router()
+        .route(exchange, &seen, &by_name(way, namespace), &mut found)
+        .is_err()
+    {
+        return Targets::default();
+    }
+    way.places(namespace, found.targets()).targets(message)
+}
+
+/// The way that queues themselves hold, for their dead letters.
+#[derive(Debug)]
+pub(crate) struct WayBack {
+    exchanges: Arc<Exchanges>,
+    queues: Weak<Queues>,
+    topics: Arc<Topics>,
+    delayed: Arc<Delayed>,
+    settings: Arc<SharedLock<TopicDefaults>>,
+}
+
+impl WayBack {
+    pub(crate) fn of(way: &Way) -> Self {
+        Self {
+            exchanges: Arc::clone(&way.exchanges),
+            queues: Arc::downgrade(&way.queues),
+            topics: Arc::clone(&way.topics),
+            delayed: Arc::clone(&way.delayed),
+            settings: Arc::clone(&way.settings),
+        }
+    }
+
+    /// The way, as long as there are queues.
+    pub(crate) fn way(&self) -> Option<Way> {
+        Some(Way {
+            exchanges: Arc::clone(&self.exchanges),
+            queues: self.queues.upgrade()?,
+            topics: Arc::clone(&self.topics),
+            delayed: Arc::clone(&self.delayed),
+            settings: Arc::clone(&self.settings),
+        })
+    }
+}
+
+impl Route for WayBack {
+    fn targets(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        routing_key: &str,
+        message: &Message,
+        by_more_keys: bool,
+    ) -> Targets {
+        let Some(way) = self.way() else {
+            return Targets::default();
+        };
+        let more_keys = if by_more_keys {
+            way.exchanges.facts().more_keys(message)
+        } else {
+            Vec::new()
+        };
+        route_again(&way, namespace, exchange, &more_keys, routing_key, message)
+    }
+
+    fn has_namespace(&self, namespace: &Namespace) -> bool {
+        self.exchanges.has_namespace(namespace)
+    }
+
+    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool {
+        if let Some(space) = self.exchanges.space(&queue.namespace) {
+            return space.forget_with(&destination(queue), append);
+        }
+        append(Vec::new());
+        false
+    }
+
+    fn forget_more(&self, queue: &Queue) -> bool {
+        let space = self.exchanges.space(&queue.namespace);
+        // What is not stored is forgotten by the next start.
+        space.is_some_and(|space| space.forget_step(&destination(queue)).unwrap_or(false))
+    }
+
+    fn forgotten(&self, queue: &Queue) {
+        // Whoever bound the queue since it was forgotten was too late.
+        self.exchanges.forget(&queue.namespace, &destination(queue));
+    }
+}
+
+fn destination(queue: &Queue) -> Destination {
+    Destination::Queue((&*queue.name).into())
+}

@@ -1,0 +1,22 @@
+//! Messages from publishers to consumers: exchanges, queues, delayed messages, readers of topics.
+//!
+//! - `messaging`: all of it as one
+//! - `transfer`: moves messages from one queue into another
+//! - [`exchanges`]: exchanges and bindings of each namespace; publishing
+//! - `delayed`: messages that wait for their time before they are routed
+//! - [`queues`]: queues over the journal
+//! - [`readers`]: readers of stored topics, each from a position of its own
+
+mod delayed;
+pub mod exchanges;
+mod messaging;
+pub mod queues;
+pub mod readers;
+mod transfer;
+
+pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
+pub use messaging::{Messaging, OpenError};
+pub use queues::Queues;
+pub use readers::Readers;
+pub use stafett_journal::Space;
+pub use transfer::{Moved, Stopped};

@@ -1,0 +1,140 @@
+//! Queues, exchanges, delayed messages and readers of topics, as one: opened together, stopped together.
+
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use stafett_journal::{Journal, Space, StateUnreadable};
+use stafett_model::Namespace;
+use stafett_store::{Changing, NotStored, Stored};
+use stafett_topics::{Topic, TopicCatalog};
+
+use crate::delayed::{Delayed, Releasing};
+use crate::exchanges::way::{Way, WayBack};
+use crate::exchanges::{
+    BindError, Destination, Exchanges, NewBinding, Publish, PublishError, PublishTicket, publish,
+};
+use crate::queues::clock::Clock;
+use crate::queues::{LoadQueuesError, Queue, Queues};
+use crate::readers::Readers;
+use crate::transfer::{Moved, move_messages};
+
+/// Everything between a published message and its consumers.
+#[derive(Debug)]
+pub struct Messaging {
+    way: Way,
+    readers: Arc<Readers>,
+    delayed: Releasing,
+}
+
+/// Why queues, exchanges or delayed messages could not be loaded.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    State(#[from] StateUnreadable),
+    #[error(transparent)]
+    Queues(#[from] LoadQueuesError),
+}
+
+impl Messaging {
+    /// Loads all of it and begins to deliver. Must be called within a Tokio runtime, and before anything else
+    /// is appended to the journal.
+    pub fn open(journal: &Arc<dyn Journal>, catalog: &TopicCatalog) -> Result<Self, OpenError> {
+        let (exchanges, left) = Exchanges::open(Arc::clone(journal))?;
+        let clock = Arc::new(Clock::start());
+        let delayed = Arc::new(Delayed::open(Arc::clone(journal), Arc::clone(&clock))?);
+        let durability = catalog.defaults().logs.durability;
+        let topics = catalog.topics();
+        let queues = Queues::open(Arc::clone(journal), Arc::clone(topics), durability, clock)?;
+        let way = Way {
+            exchanges: Arc::new(exchanges),
+            queues,
+            topics: Arc::clone(topics),
+            delayed,
+            settings: Arc::clone(catalog.shared_defaults()),
+        };
+        way.queues.set_router(Arc::new(WayBack::of(&way)));
+        let exists =
+            |namespace: &Namespace, destination: &Destination| way.outlives(namespace, destination).is_some();
+        way.exchanges.clean(left, exists);
+        let releasing = Releasing::spawn(Arc::clone(&way.delayed), WayBack::of(&way));
+        Ok(Self {
+            way,
+            readers: Readers::new(Arc::clone(journal)),
+            delayed: releasing,
+        })
+    }
+
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.way.queues.register_metrics(registry);
+        self.way.exchanges.metrics.register(registry);
+        self.delayed.metrics().register(registry);
+        self.readers.register_metrics(registry);
+    }
+
+    /// Lets deletions and releases end, stores what is to be stored, and stops.
+    pub async fn finish(&self) {
+        self.way.exchanges.finish().await;
+        self.delayed.stop().await;
+        self.readers.finish().await;
+        self.way.queues.finish().await;
+    }
+
+    /// All queues.
+    pub fn queues(&self) -> &Arc<Queues> {
+        &self.way.queues
+    }
+
+    /// Exchanges and bindings of all namespaces.
+    pub fn exchanges(&self) -> &Exchanges {
+        &self.way.exchanges
+    }
+
+    /// Readers of stored topics.
+    pub fn readers(&self) -> &Arc<Readers> {
+        &self.readers
+    }
+
+    /// Free space of the journal's disk: publishers wait for it rather than be refused.
+    pub fn space(&self) -> Space {
+        self.way.queues.space()
+    }
+
+    /// Routes messages from one exchange, all against the same state of the bindings, and stores them.
+    pub fn publish(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        messages: Vec<Publish>,
+    ) -> Result<PublishTicket, PublishError> {
+        publish::publish(&self.way, namespace, exchange, messages)
+    }
+
+    /// Binds a queue, an exchange or a topic to an exchange; the same once more changes nothing.
+    pub fn bind(&self, namespace: &Namespace, new: NewBinding) -> Result<Stored, BindError> {
+        self.way.bind(namespace, new)
+    }
+
+    /// Moves up to `count` messages from the front of a queue into another one, whether or not the caller
+    /// waits for that.
+    pub fn move_messages(
+        &self,
+        from: &Arc<Queue>,
+        to: &Arc<Queue>,
+        count: u64,
+    ) -> Changing<Moved, NotStored> {
+        move_messages(&self.way, from, to, count)
+    }
+
+    /// A topic is gone: its readers and its queues end, and bindings to it are removed.
+    pub fn on_topic_deleted(&self, topic: &Topic) {
+        self.readers.on_deleted(topic.id);
+        self.way.queues.on_topic_deleted(topic.id);
+        self.way.exchanges.forget_topic(&topic.name);
+    }
+
+    /// A topic has more partitions.
+    pub fn on_topic_grown(&self, topic: &Arc<Topic>) {
+        self.readers.on_grown(topic);
+        self.way.queues.on_topic_grown(topic);
+    }
+}

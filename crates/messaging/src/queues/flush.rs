@@ -1,0 +1,346 @@
+//! Storing what queues have settled: gathered over all queues for some milliseconds, and never waited for.
+//!
+//! Each queue's changes are deltas of its state; once the deltas outgrow the whole, the whole is stored in
+//! their place. What lies before a queue's head is freed in its logs. What the journal refuses, as the disk
+//! is full, is put back to the changes of its queue and tried again, deletions of queues too, ever more
+//! rarely, and once more before a stop.
+
+use std::sync::{Arc, MutexGuard, Weak};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use stafett_journal::{Change, Frame, Refusal};
+use stafett_model::{Lock, Offset};
+use stafett_queue::Changes;
+use stafett_store::StageOutcome;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::pump::delivery_frame;
+use super::queue::{Inner, Queue};
+use super::registry::Queues;
+
+/// How long settlements are gathered.
+const GATHER: Duration = Duration::from_millis(5);
+/// Bytes of deltas below which the whole is not stored.
+const CHANGED_BYTES_MIN: usize = 4096;
+/// Messages that are freed at once, where others wait behind them.
+const FREED_AT_ONCE: u64 = 4096;
+/// Changes of one delta: it fits into the smallest segment.
+const DELTA_CHANGES_MAX: usize = 1024;
+/// Deltas and frames that free something of one append, and bytes of them, about; the last may go beyond.
+const FRAMES_MAX: usize = 500;
+const APPEND_BYTES_MAX: usize = 16 << 10;
+/// How long what was refused waits until it is tried again: the longer, the more often it was.
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
+/// How often it is tried before a stop.
+const LAST_TRIES: u32 = 5;
+
+/// Queues that have something to store.
+#[derive(Debug, Default)]
+pub(super) struct Dirty {
+    queues: Lock<Vec<Arc<Queue>>>,
+    /// Deletions of queues that the journal refused, each one append.
+    refused: Lock<Vec<Vec<Frame>>>,
+    wake: Arc<Notify>,
+}
+
+impl Dirty {
+    fn push(&self, queue: Arc<Queue>) {
+        let first = {
+            let mut queues = self.queues.lock();
+            queues.push(queue);
+            queues.len() == 1
+        };
+        if first {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Adds the deletion of a queue that the journal refused: it is tried again.
+    pub(super) fn push_refused(&self, deletion: Vec<Frame>) {
+        self.refused().push(deletion);
+        self.wake.notify_one();
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Vec<Vec<Frame>>> {
+        self.refused.lock()
+    }
+
+    fn take(&self) -> Vec<Arc<Queue>> {
+        std::mem::take(&mut *self.queues.lock())
+    }
+}
+
+/// What is to be stored of a queue together.
+#[derive(Debug)]
+struct Piece {
+    queue: Arc<Queue>,
+    changes: Changes,
+    /// The delta, and what it frees.
+    frames: SmallVec<[Frame; 2]>,
+    bytes: usize,
+    /// How far its lanes were freed before.
+    freed: SmallVec<[(u32, u64); 1]>,
+    /// The wholes that had been stored before it.
+    wholes: u64,
+}
+
+impl Queues {
+    /// Notes that a queue has something to store, if it has.
+    pub(super) fn mark_dirty(&self, queue: &Arc<Queue>, inner: &mut Inner) {
+        if !inner.dirty && !queue.is_deleted() && (!inner.changes.is_empty() || inner.can_free(queue)) {
+            inner.dirty = true;
+            self.dirty.push(Arc::clone(queue));
+        }
+    }
+
+    /// Stores what all queues have to store. False if some of it was refused and has to be tried again.
+    pub(super) fn flush(&self) -> bool {
+        // No log may go between being looked at and being freed.
+        let _there = self.there();
+        let are_gone = self.store_refused();
+        let mut pieces = Vec::new();
+        for queue in self.dirty.take() {
+            let mut inner = queue.lock();
+            inner.dirty = false;
+            if !queue.is_deleted() {
+                inner.store(self, &queue, &mut pieces);
+            }
+        }
+        self.store(pieces) && are_gone
+    }
+
+    /// Stores deletions that were refused. False if some are again.
+    fn store_refused(&self) -> bool {
+        let mut refused = std::mem::take(&mut *self.dirty.refused());
+        refused.retain(
+            |deletion| match StageOutcome::of(&*self.journal, deletion.iter().cloned()) {
+                StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => {
+                    false
+                }
+                StageOutcome::Refused(why @ Refusal::TooLarge { .. }) => {
+                    tracing::error!("the deletion of a queue cannot be stored: {why}");
+                    false
+                }
+                StageOutcome::Refused(_) => true,
+            },
+        );
+        let is_stored = refused.is_empty();
+        self.dirty.refused().append(&mut refused);
+        is_stored
+    }
+
+    /// Stores what is known of every queue as exactly as it can be: before a stop.
+    pub(super) async fn flush_all(&self) {
+        for _ in 1..LAST_TRIES {
+            // Marks are exact only behind everything else.
+            if self.flush() && self.flush_exactly() {
+                return;
+            }
+            tokio::time::sleep(AGAIN_MIN).await;
+        }
+        if !(self.flush() && self.flush_exactly()) {
+            tracing::error!(
+                "the disk is full: some of what consumers settled last is not stored, and comes again"
+            );
+        }
+    }
+
+    fn flush_exactly(&self) -> bool {
+        let mut pieces = Vec::new();
+        for queue in self.all() {
+            let mut inner = queue.lock();
+            if queue.is_deleted() || !queue.outlives() {
+                continue;
+            }
+            let lanes: Vec<u32> = inner.logs.iter().map(|lane| lane.lane).collect();
+            let Inner { state, changes, .. } = &mut *inner;
+            for number in lanes {
+                let lane = state.lane_mut(number);
+                if lane.has_mark() {
+                    changes.exact_mark(number, lane.mark_exactly());
+                }
+            }
+            inner.store(self, &queue, &mut pieces);
+        }
+        self.store(pieces)
+    }
+
+    /// Stores pieces, many of them together; those that are refused go back to their queues. False if there
+    /// are such.
+    fn store(&self, pieces: Vec<Piece>) -> bool {
+        let mut is_stored = true;
+        let (mut together, mut frames, mut bytes) = (Vec::new(), 0, 0);
+        for piece in pieces {
+            frames += piece.frames.len();
+            bytes += piece.bytes;
+            together.push(piece);
+            if frames >= FRAMES_MAX || bytes >= APPEND_BYTES_MAX {
+                is_stored &= self.store_together(std::mem::take(&mut together));
+                (frames, bytes) = (0, 0);
+            }
+        }
+        self.store_together(together) && is_stored
+    }
+
+    fn store_together(&self, mut pieces: Vec<Piece>) -> bool {
+        if pieces.is_empty() {
+            return true;
+        }
+        let frames = pieces.iter_mut().flat_map(|piece| piece.frames.drain(..));
+        match StageOutcome::of_settlements(&*self.journal, frames) {
+            // What is not stored when the journal has stopped never will be.
+            StageOutcome::Stored | StageOutcome::Waits(_) | StageOutcome::Refused(Refusal::Closed) => true,
+            StageOutcome::Refused(why) => {
+                tracing::warn!("{} queues wait to store what is settled: {why}", pieces.len());
+                // The earliest goes back last, before all others.
+                for piece in pieces.into_iter().rev() {
+                    piece.give_back(self);
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn give_back(self, hub: &Queues) {
+        let mut inner = self.queue.lock();
+        for (lane, freed) in self.freed {
+            if let Some(log) = inner.logs.iter_mut().find(|log| log.lane == lane) {
+                log.freed = freed;
+            }
+        }
+        if inner.wholes == self.wholes {
+            // Else the whole that was stored meanwhile has them.
+            inner.changes.put_before(self.changes);
+            inner.changed_bytes = inner.changed_bytes.saturating_sub(self.bytes);
+        }
+        hub.mark_dirty(&self.queue, &mut inner);
+    }
+}
+
+impl Inner {
+    fn store(&mut self, hub: &Queues, queue: &Arc<Queue>, pieces: &mut Vec<Piece>) {
+        if queue.outlives() {
+            self.store_whole_if_due(hub, queue);
+        } else {
+            self.changes.clear();
+        }
+        loop {
+            let changes = self.changes.take(DELTA_CHANGES_MAX);
+            let mut piece = Piece {
+                queue: Arc::clone(queue),
+                changes,
+                frames: SmallVec::new(),
+                bytes: 0,
+                freed: SmallVec::new(),
+                wholes: self.wholes,
+            };
+            if !piece.changes.is_empty() {
+                let delta = piece.changes.encode();
+                piece.bytes = delta.len();
+                self.changed_bytes += delta.len();
+                piece
+                    .frames
+                    .push(delivery_frame(queue, Change::Delta(delta.into())));
+            }
+            let is_last = self.changes.is_empty();
+            if is_last {
+                self.free(queue, &mut piece);
+            }
+            if !piece.frames.is_empty() {
+                pieces.push(piece);
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Frees what lies before the heads.
+    fn free(&mut self, queue: &Queue, piece: &mut Piece) {
+        if self.lies_over {
+            return;
+        }
+        for lane in &mut self.logs {
+            let Some(state) = self.state.lane(lane.lane) else {
+                continue;
+            };
+            let before = state.head().saturating_sub(queue.settings.retain);
+            if before > lane.freed && (state.head() == state.end() || before - lane.freed >= FREED_AT_ONCE) {
+                piece.freed.push((lane.lane, lane.freed));
+                lane.freed = before;
+                piece.frames.push(Frame::Truncate {
+                    log: lane.log,
+                    before: Offset(before),
+                });
+            }
+        }
+    }
+
+    /// Stores the whole once what was stored of changes is more than that. Refused, the changes stay, and are
+    /// stored as such.
+    pub(super) fn store_whole_if_due(&mut self, hub: &Queues, queue: &Queue) {
+        let is_due = self.changed_bytes > CHANGED_BYTES_MIN.max(2 * self.whole_bytes);
+        // What is under way would be settled in the journal, and not in the whole.
+        if !is_due || self.moving > 0 || !queue.outlives() {
+            return;
+        }
+        let whole = self.state.encode(self.holds_transient);
+        let whole_bytes = whole.len();
+        // It replaces all deltas staged before: under the lock, none can come between that it does not have.
+        let put = delivery_frame(queue, Change::Put(whole.into()));
+        match StageOutcome::of_settlements(&*hub.journal, [put]) {
+            StageOutcome::Stored | StageOutcome::Waits(_) => {
+                (self.whole_bytes, self.changed_bytes) = (whole_bytes, 0);
+                self.wholes += 1;
+                self.changes.clear();
+            }
+            // It is tried again when it would be due if it had been stored.
+            StageOutcome::Refused(Refusal::TooLarge { .. }) => {
+                (self.whole_bytes, self.changed_bytes) = (whole_bytes, 0);
+            }
+            StageOutcome::Refused(_) => {}
+        }
+    }
+
+    /// Whether a log can be freed up to its head.
+    fn can_free(&self, queue: &Queue) -> bool {
+        !self.lies_over
+            && self.logs.iter().any(|lane| {
+                self.state.lane(lane.lane).is_some_and(|state| {
+                    let before = state.head().saturating_sub(queue.settings.retain);
+                    before > lane.freed
+                        && (state.head() == state.end() || before - lane.freed >= FREED_AT_ONCE)
+                })
+            })
+    }
+}
+
+/// Runs until the queues are dropped or stopped.
+pub(super) async fn run(queues: Weak<Queues>, stop: CancellationToken) {
+    let Some(wake) = queues.upgrade().map(|queues| Arc::clone(&queues.dirty.wake)) else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wake.notified() => {}
+        }
+        tokio::time::sleep(GATHER).await;
+        let mut pause = AGAIN_MIN;
+        while !queues.upgrade().is_none_or(|queues| queues.flush()) {
+            if stop
+                .run_until_cancelled(tokio::time::sleep(pause))
+                .await
+                .is_none()
+            {
+                return;
+            }
+            pause = (2 * pause).min(AGAIN_MAX);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! All queues: where they live, how they are found and deleted.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use hashbrown::HashTable;
+use prometheus_client::registry::Registry;
+use stafett_journal::{Append, Change, Frame, Journal, LogSpec, Retention, Space, StateWait, Ticket};
+use stafett_model::{Durability, Epoch, Lock, Message, Namespace, SharedLock};
+use stafett_store::{NotStored, spaces, state_frame};
+use stafett_topics::{TopicId, TopicSettings, Topics};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::clock::Clock;
+use super::cursor::Kept;
+use super::definition::{OwnerId, QueueId};
+use super::flush::{self, Dirty};
+use super::leaving::Removing;
+use super::metrics::{QueueMetrics, Standing};
+use super::publication::Targets;
+use super::queue::{Inner, Queue};
+use super::shard::{self, Shards};
+use super::timer::{self, Timer};
+
+use super::load::LoadQueuesError;
+
+/// Queues of a namespace that are deleted before others have their turn.
+const DELETED_TOGETHER: usize = 64;
+
+/// Finds out where a message goes. Implemented by who knows exchanges and bindings.
+pub trait Route: Send + Sync + std::fmt::Debug {
+    /// Where a message goes that is published to an exchange; where `by_more_keys`, by the further routing
+    /// keys as well that it came with.
+    fn targets(
+        &self,
+        namespace: &Namespace,
+        exchange: &str,
+        routing_key: &str,
+        message: &Message,
+        by_more_keys: bool,
+    ) -> Targets;
+
+    /// Whether there is such a namespace.
+    fn has_namespace(&self, namespace: &Namespace) -> bool;
+
+    /// Forgets what leads to a queue: calls `append` once, with what is to be stored together with the
+    /// queue's deletion. True if that is not all: then [`Route::forget_more`] goes on once the queue is gone.
+    fn forget(&self, queue: &Queue, append: &mut dyn FnMut(Vec<Frame>)) -> bool;
+
+    /// Forgets some more of what led to a queue that is gone. False if that was all.
+    fn forget_more(&self, queue: &Queue) -> bool;
+
+    /// The queue is deleted, and its deletion is staged.
+    fn forgotten(&self, queue: &Queue);
+}
+
+/// All queues of a broker.
+#[derive(Debug)]
+pub struct Queues {
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) topics: Arc<Topics>,
+    pub(super) no_settings: Arc<TopicSettings>,
+    pub(super) epoch: Epoch,
+    pub(super) clock: Arc<Clock>,
+    pub(super) metrics: QueueMetrics,
+    pub(super) router: OnceLock<Arc<dyn Route>>,
+    pub(super) kept: Arc<Kept>,
+    pub(super) dirty: Dirty,
+    pub(super) timer: Timer,
+    pub(super) tasks: TaskTracker,
+    table: SharedLock<HashTable<Arc<Queue>>>,
+    hash: RandomState,
+    pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
+    pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
+    /// Held for reading while appends are staged, so that no queue goes between being looked at and being
+    /// written to.
+    going: SharedLock<()>,
+    /// Queues that are gone, with something left that led to them. Nobody takes their names meanwhile.
+    pub(super) leaving: Lock<Vec<Arc<Queue>>>,
+    pub(super) shards: Shards,
+    durability: Durability,
+    /// Bytes of a batch, as the journal wants it.
+    pub(super) batch_bytes: usize,
+    last_owner: AtomicU64,
+    /// Messages that came and were numbered, in this run of the program.
+    pub(super) arrivals: AtomicU64,
+    pub(super) count: AtomicUsize,
+    stop: CancellationToken,
+}
+
+/// Why a queue was not deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteQueueError {
+    #[error("there is no such queue")]
+    NoSuchQueue,
+    #[error("the queue has consumers")]
+    InUse,
+    #[error("the queue has messages")]
+    NotEmpty,
+    #[error("the queue belongs to somebody else")]
+    Locked,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+impl Queues {
+    /// Loads what is stored and starts to keep time. Call it within a runtime. What does not outlive a
+    /// restart is freed.
+    pub(crate) fn open(
+        journal: Arc<dyn Journal>,
+        topics: Arc<Topics>,
+        durability: Durability,
+        clock: Arc<Clock>,
+    ) -> Result<Arc<Self>, LoadQueuesError> {
+        let parallel = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let queues = Arc::new(Self {
+            epoch: journal.epoch(),
+            clock,
+            metrics: QueueMetrics::default(),
+            router: OnceLock::new(),
+            kept: Arc::default(),
+            dirty: Dirty::default(),
+            timer: Timer::default(),
+            tasks: TaskTracker::new(),
+            table: SharedLock::default(),
+            hash: RandomState::new(),
+            owned: Lock::default(),
+            over: Lock::default(),
+            going: SharedLock::default(),
+            leaving: Lock::default(),
+            shards: Shards::new(&*journal, parallel),
+            durability,
+            batch_bytes: journal.batch_bytes(),
+            last_owner: AtomicU64::new(0),
+            arrivals: AtomicU64::new(0),
+            count: AtomicUsize::new(0),
+            stop: CancellationToken::new(),
+            no_settings: Arc::default(),
+            topics,
+            journal,
+        });
+        queues.load()?;
+        for shard in queues.shards.all() {
+            queues
+                .tasks
+                .spawn(shard::run(Arc::clone(shard), queues.stop.clone()));
+        }
+        let weak = || Arc::downgrade(&queues);
+        queues.tasks.spawn(flush::run(weak(), queues.stop.clone()));
+        queues.tasks.spawn(timer::run(weak(), queues.stop.clone()));
+        Ok(queues)
+    }
+
+    /// Who finds out where dead letters go; once.
+    pub fn set_router(&self, router: Arc<dyn Route>) {
+        // A second one changes nothing.
+        let _ = self.router.set(router);
+    }
+
+    /// Makes its metrics visible.
+    pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
+        self.metrics.register(registry);
+        registry.register_collector(Box::new(Standing(Arc::downgrade(self))));
+    }
+
+    /// An owner that nobody was.
+    pub fn new_owner(&self) -> OwnerId {
+        OwnerId(self.last_owner.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, namespace: &Namespace, name: &str) -> Option<Arc<Queue>> {
+        let hash = self.hash_of(namespace, name);
+        self.read()
+            .find(hash, |queue| is(queue, namespace, name))
+            .cloned()
+    }
+
+    /// All queues there are now, in no order.
+    pub fn all(&self) -> Vec<Arc<Queue>> {
+        self.read().iter().cloned().collect()
+    }
+
+    /// The first `count` queues by namespace and name, of one namespace or of all, behind the one that
+    /// `after` names.
+    pub fn page(
+        &self,
+        only: Option<&Namespace>,
+        after: Option<(&Namespace, &str)>,
+        count: usize,
+    ) -> Vec<Arc<Queue>> {
+        let mut first: BinaryHeap<ByName<'_>> = BinaryHeap::new();
+        let table = self.read();
+        for queue in table.iter() {
+            let key = (&queue.namespace, &*queue.name);
+            let is_wanted = only.is_none_or(|only| queue.namespace == *only)
+                && after.is_none_or(|after| key > after)
+                && (first.len() < count || first.peek().is_some_and(|last| key < last.key()));
+            if is_wanted {
+                first.push(ByName(queue));
+                if first.len() > count {
+                    first.pop();
+                }
+            }
+        }
+        let sorted = first.into_sorted_vec().into_iter();
+        sorted.map(|found| Arc::clone(found.0)).collect()
+    }
+
+    /// The queue is used now: its time without use begins anew.
+    pub fn use_now(&self, queue: &Arc<Queue>) {
+        if queue.settings.expires_ms.is_some() {
+            let mut inner = queue.lock();
+            inner.used_ms = self.clock.now_ms();
+            if let Some(at) = queue.unused_at(&inner) {
+                inner.wake_at(self, queue, at);
+            }
+        }
+    }
+
+    /// Deletes a queue with what it holds; how many messages waited. Resolves once that is stored.
+    pub async fn delete(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+        owner: OwnerId,
+    ) -> Result<u64, DeleteQueueError> {
+        let queue = self.get(namespace, name).ok_or(DeleteQueueError::NoSuchQueue)?;
+        if queue.exclusive.is_some_and(|known| known != owner) {
+            return Err(DeleteQueueError::Locked);
+        }
+        let (ready, removing) = self.remove(&queue, |inner| {
+            if if_unused && !inner.state.consumers.is_empty() {
+                Err(DeleteQueueError::InUse)
+            } else if if_empty && inner.state.ready() > 0 {
+                Err(DeleteQueueError::NotEmpty)
+            } else {
+                Ok(())
+            }
+        })?;
+        removing.stored().await?;
+        Ok(ready)
+    }
+
+    /// Deletes all queues of a namespace in which nobody declares any more, some at a time.
+    pub async fn delete_all_in(self: &Arc<Self>, namespace: &Namespace) -> Result<(), NotStored> {
+        let in_it = |queue: &&Arc<Queue>| queue.namespace == *namespace;
+        let all: Vec<_> = self.read().iter().filter(in_it).cloned().collect();
+        for some in all.chunks(DELETED_TOGETHER) {
+            // One may be gone by now.
+            let removing = some
+                .iter()
+                .filter_map(|queue| self.remove(queue, |_| Ok(())).ok());
+            let removing: Vec<_> = removing.map(|(_, removing)| removing).collect();
+            for removing in removing {
+                removing.stored().await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Deletes what an owner had for itself.
+    pub fn close_owner(self: &Arc<Self>, owner: OwnerId) {
+        let had = self.owned.lock().remove(&owner);
+        for queue in had.unwrap_or_default() {
+            // It may be gone by now.
+            drop(self.remove(&queue, |_| Ok(())));
+        }
+    }
+
+    /// Deletes a queue that is not used any more. If it was used meanwhile, the timer looks at it again.
+    pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let now_ms = self.clock.now_ms();
+        let removed = self.remove(queue, |inner| {
+            let is_left = inner.state.consumers.is_empty() && queue.auto_delete && inner.had_consumer;
+            match queue.unused_at(inner) {
+                _ if is_left => Ok(()),
+                Some(at) if at <= now_ms => Ok(()),
+                Some(at) => {
+                    inner.wake_at(self, queue, at);
+                    Err(DeleteQueueError::InUse)
+                }
+                None => Err(DeleteQueueError::InUse),
+            }
+        });
+        // What is refused is tried again by the task that stores.
+        drop(removed);
+    }
+
+    /// Deletes a queue, if `check` has nothing against it under the queue's lock.
+    pub(super) fn remove(
+        self: &Arc<Self>,
+        queue: &Arc<Queue>,
+        check: impl FnOnce(&mut Inner) -> Result<(), DeleteQueueError>,
+    ) -> Result<(u64, Removing), DeleteQueueError> {
+        let router = self.router.get();
+        let (ready, ticket, has_more) = {
+            let _alone = self.going.write();
+            let mut inner = queue.lock();
+            if queue.is_deleted() {
+                return Err(DeleteQueueError::NoSuchQueue);
+            }
+            inner.look_at_logs(self);
+            check(&mut inner)?;
+            let ready = inner.state.ready();
+            queue.end(&mut inner);
+            let own = queue.own_logs(&inner);
+            let mut frames = self.deletion(queue.id, own.into_iter().map(|(_, log)| log));
+            frames.push(super::pump::delivery_frame(queue, Change::Delete));
+            drop(inner);
+            let (ticket, has_more) = self.store_removal(queue, frames);
+            let hash = self.hash_queue(queue);
+            let mut table = self.write();
+            if has_more {
+                self.leaving().push(Arc::clone(queue));
+            }
+            if let Ok(entry) = table.find_entry(hash, |known| Arc::ptr_eq(known, queue)) {
+                entry.remove();
+            }
+            (ready, ticket, has_more)
+        };
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.hide(queue);
+        self.lift(queue);
+        if let Some(owner) = queue.exclusive {
+            let mut owned = self.owned.lock();
+            if let Some(queues) = owned.get_mut(&owner) {
+                queues.retain(|known| !Arc::ptr_eq(known, queue));
+                if queues.is_empty() {
+                    owned.remove(&owner);
+                }
+            }
+        }
+        let rest = if has_more {
+            Some(self.forget_rest(queue))
+        } else {
+            if let Some(router) = router {
+                router.forgotten(queue);
+            }
+            None
+        };
+        Ok((ready, Removing { ticket, rest }))
+    }
+
+    /// Stores frames that delete a queue, with what leads to it; true if that is not all of it.
+    fn store_removal(&self, queue: &Queue, mut frames: Vec<Frame>) -> (Option<Ticket>, bool) {
+        let wait = if queue.outlives() {
+            StateWait::Synced
+        } else {
+            StateWait::Written
+        };
+        let mut ticket = None;
+        let mut append = |forget: Vec<Frame>| {
+            let frames: Vec<Frame> = frames.drain(..).chain(forget).collect();
+            let staged = self.journal.append(vec![Append::state(frames.clone(), wait)]);
+            if staged.glance().committed() == Some(false) {
+                self.dirty.push_refused(frames);
+            }
+            ticket = Some(staged);
+        };
+        let has_more = if let Some(router) = self.router.get() {
+            router.forget(queue, &mut append)
+        } else {
+            append(Vec::new());
+            false
+        };
+        (ticket, has_more)
+    }
+
+    /// While this is held, no queue and no log of one goes.
+    pub(super) fn there(&self) -> std::sync::RwLockReadGuard<'_, ()> {
+        self.going.read()
+    }
+
+    /// Lets a queue hand out soon.
+    pub(super) fn wake(&self, queue: &Arc<Queue>) {
+        self.shards.wake(queue);
+    }
+
+    /// Stores what is to be stored and stops. Queues are not to be used any more.
+    pub async fn finish(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.flush_all().await;
+    }
+
+    pub(crate) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Lets something go on to its end, or until the queues are stopped, whether or not anybody waits for it.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn(work)
+    }
+
+    pub(crate) fn space(&self) -> Space {
+        self.journal.space()
+    }
+
+    /// Whether it is this queue that is found under its name.
+    pub(crate) fn is_there(&self, queue: &Arc<Queue>) -> bool {
+        self.get(&queue.namespace, &queue.name)
+            .is_some_and(|found| Arc::ptr_eq(&found, queue))
+    }
+
+    pub(super) fn log_level(&self, queue: &Queue) -> Durability {
+        self.log_spec(queue.durable, queue.settings.durability).durability
+    }
+
+    pub(super) fn log_spec(&self, durable: bool, durability: Option<Durability>) -> LogSpec {
+        LogSpec {
+            durability: if durable {
+                durability.unwrap_or(self.durability)
+            } else {
+                Durability::Os
+            },
+            retention: Retention::default(),
+        }
+    }
+
+    pub(super) fn hash_of(&self, namespace: &Namespace, name: &str) -> u64 {
+        self.hash.hash_one((namespace.as_str(), name))
+    }
+
+    pub(super) fn hash_queue(&self, queue: &Queue) -> u64 {
+        self.hash_of(&queue.namespace, &queue.name)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashTable<Arc<Queue>>> {
+        self.table.read()
+    }
+
+    pub(super) fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashTable<Arc<Queue>>> {
+        self.table.write()
+    }
+}
+
+/// A queue in the order in which queues are listed.
+struct ByName<'a>(&'a Arc<Queue>);
+
+impl ByName<'_> {
+    fn key(&self) -> (&Namespace, &str) {
+        (&self.0.namespace, &self.0.name)
+    }
+}
+
+impl PartialEq for ByName<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ByName<'_> {}
+
+impl PartialOrd for ByName<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByName<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+pub(super) fn is(queue: &Queue, namespace: &Namespace, name: &str) -> bool {
+    queue.name == name && queue.namespace == *namespace
+}
+
+pub(super) fn definition_frame(id: QueueId, change: Change) -> Frame {
+    state_frame(
+        spaces::QUEUES,
+        Bytes::copy_from_slice(&id.0.to_be_bytes()),
+        change,
+    )
+}

@@ -1,0 +1,136 @@
+//! One reader: its credit, its outbox, and its end.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use stafett_model::{Lock, StoredMessage};
+use stafett_topics::{Topic, TopicId};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::Readers;
+use super::start::Start;
+use super::wanted::Wanted;
+use crate::queues::{Event, Outbox};
+
+/// What a reader wants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReaderSpec {
+    pub start: Start,
+    /// One partition only; `None`: all of them, each in its order.
+    pub partition: Option<u32>,
+    /// Messages in flight at once; `None`: any number.
+    pub credit: Option<u32>,
+    /// Which messages; `None`: all.
+    pub wanted: Option<Wanted>,
+}
+
+/// Somebody who reads a topic.
+pub struct Reader {
+    pub topic: TopicId,
+    pub(super) token: u64,
+    pub(super) outbox: Arc<Outbox>,
+    credit: Option<u32>,
+    wanted: Option<Wanted>,
+    in_flight: AtomicU32,
+    pub(super) wake: Notify,
+    pub(super) ended: CancellationToken,
+    /// The topic as it has become since it was last looked at.
+    grown: Lock<Option<Arc<Topic>>>,
+}
+
+/// A reader's life; dropping it ends the reader.
+#[derive(Debug)]
+pub struct Reading {
+    reader: Arc<Reader>,
+    readers: Weak<Readers>,
+}
+
+impl Reader {
+    pub(super) fn new(topic: &Topic, spec: &ReaderSpec, outbox: Arc<Outbox>, token: u64) -> Arc<Self> {
+        Arc::new(Self {
+            topic: topic.id,
+            token,
+            outbox,
+            credit: spec.credit,
+            wanted: spec.wanted.clone(),
+            in_flight: AtomicU32::new(0),
+            wake: Notify::new(),
+            ended: CancellationToken::new(),
+            grown: Lock::default(),
+        })
+    }
+
+    /// So many messages are no longer in flight.
+    pub(crate) fn release(&self, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let less = |used: u32| Some(used.saturating_sub(count));
+        // It always updates.
+        let _ = self
+            .in_flight
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        self.go_on();
+    }
+
+    /// Something it waited for is there.
+    pub(crate) fn go_on(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Takes credit for a message, if there is some. Only its task takes.
+    pub(super) fn take_credit(&self) -> bool {
+        let used = self.in_flight.load(Ordering::Acquire);
+        if self.credit.is_some_and(|credit| used >= credit) {
+            return false;
+        }
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    pub(super) fn wants(&self, message: &StoredMessage) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.has(message))
+    }
+
+    pub(super) fn follow(&self, topic: &Arc<Topic>) {
+        *self.grown.lock() = Some(Arc::clone(topic));
+        self.go_on();
+    }
+
+    /// The topic, if it has grown since this was last asked.
+    pub(super) fn take_grown(&self) -> Option<Arc<Topic>> {
+        self.grown.lock().take()
+    }
+
+    /// Its topic is gone, and whoever listens is told.
+    pub(super) fn on_gone(&self) {
+        if !self.ended.is_cancelled() {
+            self.ended.cancel();
+            self.outbox.tell(Event::ConsumerGone { token: self.token });
+        }
+    }
+}
+
+impl Reading {
+    pub(super) fn of(reader: Arc<Reader>, readers: Weak<Readers>) -> Self {
+        Self { reader, readers }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.reader.ended.cancel();
+        if let Some(readers) = self.readers.upgrade() {
+            readers.forget(&self.reader);
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("topic", &self.topic)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}

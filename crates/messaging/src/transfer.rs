@@ -1,0 +1,196 @@
+//! Moving what waits in one queue into another: a task of the broker's own, that ends whether or not its
+//! caller waits.
+//!
+//! Some messages at a time are taken, stored where they go and settled where they were, in one append, and
+//! only then the next: a move of any length holds few of them. What cannot be stored goes back to its place,
+//! and the move ends there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::Refusal;
+use stafett_store::{Changing, NotStored};
+
+use crate::exchanges::Target;
+use crate::exchanges::way::Way;
+use crate::queues::{NotTogether, Publication, Queue, Refused, Taken};
+
+/// Messages that move together, and bytes of them; the last may go beyond.
+const TOGETHER_MAX: usize = 1024;
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+/// How long a move waits for space.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How far a move came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub messages: u64,
+    /// Why no more moved; `None` where all did that were there.
+    pub stopped: Option<Stopped>,
+}
+
+/// Why a move ended before its time. Whatever did not move is where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Stopped {
+    #[error("the queue that they go to is as long as it may be")]
+    Full,
+    #[error("the queue that they go to is gone")]
+    TargetGone,
+    #[error("the queue that they come from is gone")]
+    SourceGone,
+    #[error("the next one is larger than what it goes to takes")]
+    TooLarge,
+    #[error("the disk is nearly full")]
+    NoSpace,
+    #[error("the next one cannot be read now")]
+    Unreadable,
+    #[error("the broker stops")]
+    Stopping,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Moves up to `count` messages from the front of a queue into another one, whether or not the caller waits
+/// for that.
+pub(crate) fn move_messages(
+    way: &Way,
+    from: &Arc<Queue>,
+    to: &Arc<Queue>,
+    count: u64,
+) -> Changing<Moved, NotStored> {
+    let transfer = Transfer {
+        way: way.clone(),
+        from: Arc::clone(from),
+        to: Arc::clone(to),
+    };
+    Changing::of(way.queues.spawn(async move { Ok(transfer.run(count).await) }))
+}
+
+struct Transfer {
+    way: Way,
+    from: Arc<Queue>,
+    to: Arc<Queue>,
+}
+
+impl Transfer {
+    async fn run(self, count: u64) -> Moved {
+        let mut messages = 0;
+        while messages < count {
+            let left = usize::try_from(count - messages).unwrap_or(usize::MAX);
+            match self.step(left).await {
+                Ok((0, None)) => break,
+                Ok((moved, stopped)) => {
+                    messages += moved as u64;
+                    if stopped.is_some() {
+                        return Moved { messages, stopped };
+                    }
+                }
+                Err(why) => {
+                    let stopped = Some(why);
+                    return Moved { messages, stopped };
+                }
+            }
+        }
+        Moved {
+            messages,
+            stopped: None,
+        }
+    }
+
+    /// Moves some; how many, and why the next one does not move.
+    async fn step(&self, left: usize) -> Result<(usize, Option<Stopped>), Stopped> {
+        let stop = self.way.queues.stopped();
+        let space = self.way.queues.space();
+        let patience = tokio::time::timeout(PATIENCE, space.enough());
+        match stop.run_until_cancelled(patience).await {
+            None => return Err(Stopped::Stopping),
+            Some(Err(_)) => return Err(Stopped::NoSpace),
+            Some(Ok(())) => {}
+        }
+        let mut taken = self
+            .from
+            .take_some(TOGETHER_MAX.min(left), TOGETHER_BYTES_MAX)
+            .await;
+        if taken.deliveries().is_empty() {
+            return match self.from.is_stalled() {
+                _ if self.from.is_deleted() => Err(Stopped::SourceGone),
+                true => Err(Stopped::Unreadable),
+                false => Ok((0, None)),
+            };
+        }
+        let mut stopped = None;
+        loop {
+            let (why, fit) = match self.store(&taken).await {
+                Ok(()) => return Ok((taken.moved(), stopped)),
+                Err(NotMoved::Misfit { at, why }) => (why, at),
+                Err(NotMoved::All(why)) => return Err(why),
+                Err(NotMoved::TooMany) if taken.deliveries().len() > 1 => {
+                    taken.keep(taken.deliveries().len() / 2);
+                    continue;
+                }
+                Err(NotMoved::TooMany) => return Err(Stopped::TooLarge),
+            };
+            if fit == 0 {
+                return Err(why);
+            }
+            // So many fit: the others go back to their places.
+            taken.keep(fit);
+            stopped = Some(why);
+        }
+    }
+
+    /// Stores all of them and settles them with that, or does nothing.
+    async fn store(&self, taken: &Taken) -> Result<(), NotMoved> {
+        let Way { queues, topics, .. } = &self.way;
+        let is_there =
+            queues.is_there(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
+        if !is_there {
+            return Err(NotMoved::All(Stopped::TargetGone));
+        }
+        let target = Target::Queue((&*self.to.name).into());
+        let places = self.way.places(&self.to.namespace, &[target]);
+        let mut publication = Publication::whole();
+        for (at, delivery) in taken.deliveries().iter().enumerate() {
+            let message = delivery.message.to_message();
+            if message.bytes() > places.message_bytes_max {
+                let why = Stopped::TooLarge;
+                return Err(NotMoved::Misfit { at, why });
+            }
+            let targets = places.targets(&message);
+            let route = publication.route(targets);
+            publication.push(message, route);
+        }
+        let stored = self.from.store_moved(queues, publication, &taken.ids()).await;
+        stored.map(drop).map_err(|why| match why {
+            NotTogether::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },
+            NotTogether::SourceGone => NotMoved::All(Stopped::SourceGone),
+            NotTogether::NotStored(NotStored::Refused(Refusal::DiskFull)) => NotMoved::All(Stopped::NoSpace),
+            NotTogether::NotStored(NotStored::Refused(Refusal::TooLarge { .. })) => NotMoved::TooMany,
+            NotTogether::NotStored(NotStored::Refused(Refusal::NoSuchLog(_))) => {
+                NotMoved::All(Stopped::TargetGone)
+            }
+            NotTogether::NotStored(why) => NotMoved::All(why.into()),
+        })
+    }
+}
+
+/// Why none of some messages moved.
+enum NotMoved {
+    /// That of this place does not fit, but all before it do.
+    Misfit {
+        at: usize,
+        why: Stopped,
+    },
+    All(Stopped),
+    /// They do not fit into one append: segments are small.
+    TooMany,
+}
+
+fn reason(why: Refused) -> Stopped {
+    match why {
+        Refused::QueueFull => Stopped::Full,
+        Refused::TooLarge => Stopped::TooLarge,
+        Refused::Gone => Stopped::TargetGone,
+        Refused::Journal(refusal) => Stopped::NotStored(NotStored::Refused(refusal)),
+    }
+}

@@ -1,0 +1,594 @@
+//! Definitions of stored topics: create, change, grow and delete; and the way from a topic to its logs.
+//!
+//! Every change is a task of its own: it goes on to its end if its caller leaves, so that stored state and
+//! memory do not part, and no name stays claimed. Changes of one topic follow one another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use stafett_journal::{
+    Append, Bounds, Change, Frame, Journal, LogSpec, ProducerSeen, ReadRequest, ReadTicket, Refusal,
+    StateItem, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Watch,
+};
+use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock, TopicName, TopicNameError};
+use stafett_store::{
+    Changes, Changing, NotStored, StageOutcome, only_outcome, spaces, state_frame, store_synced,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::producer_ids::ProducerIds;
+use crate::registry::{Claim, Topics};
+use crate::settings::{Rules, TopicDefaults};
+use crate::topic::{Topic, TopicId, TopicSettings};
+
+/// The pause before a refused change of logs is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Topics whose logs are changed together when the defaults change.
+const TOPICS_AT_ONCE: usize = 1000;
+const DEFAULTS_KEY: &[u8] = b"defaults";
+
+/// Partitions of one topic.
+pub const PARTITIONS_MAX: u32 = 10_000;
+
+/// A topic that is to be created.
+#[derive(Debug, Clone)]
+pub struct NewTopic {
+    pub name: Box<str>,
+    /// `None`: as many as the defaults say.
+    pub partitions: Option<u32>,
+    pub settings: TopicSettings,
+}
+
+/// Why a topic was not created.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    #[error("a topic of this name exists")]
+    Exists,
+    #[error("a topic of this name is being created or deleted")]
+    Changing,
+    #[error("the name collides with that of the existing topic {0}")]
+    Collides(Box<str>),
+    #[error(transparent)]
+    Name(#[from] TopicNameError),
+    #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
+    Partitions(u32),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why a topic was not deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    #[error("there is no such topic")]
+    NoSuchTopic,
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why a topic did not get more partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GrowError {
+    #[error("there is no such topic")]
+    NoSuchTopic,
+    #[error("the topic has {has} partitions, which is not less than {wanted}")]
+    NotMore { has: u32, wanted: u32 },
+    #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
+    TooMany(u32),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why settings were not changed; `E` is why the caller did not want to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlterError<E> {
+    #[error("there is no such topic")]
+    NoSuchTopic,
+    #[error("too many of them have settings of their own")]
+    TooMany,
+    #[error(transparent)]
+    Unwanted(E),
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// Why topics could not be loaded.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadTopicsError {
+    #[error(transparent)]
+    State(#[from] StateUnreadable),
+    #[error("the definition of topic {0:032x} is of a format that this version does not know")]
+    Definition(u128),
+}
+
+/// All stored topics with their definitions and their logs.
+#[derive(Debug)]
+pub struct TopicCatalog {
+    journal: Arc<dyn Journal>,
+    topics: Arc<Topics>,
+    /// Settings in force for topics that have set nothing.
+    defaults: Arc<SharedLock<TopicDefaults>>,
+    no_settings: Arc<TopicSettings>,
+    producer_ids: ProducerIds,
+    changes: Changes,
+    /// Ends what is tried again.
+    stop: CancellationToken,
+}
+
+impl TopicCatalog {
+    /// Loads all topics. The defaults are in force once [`TopicCatalog::follow_defaults`] was called.
+    pub fn load(journal: Arc<dyn Journal>, defaults: TopicDefaults) -> Result<Self, LoadTopicsError> {
+        let no_settings: Arc<TopicSettings> = Arc::default();
+        let topics = Arc::new(Topics::default());
+        let mut unknown = None;
+        journal.load_state(spaces::TOPICS, &mut |item| {
+            let StateItem::Value { key, value } = item else {
+                return;
+            };
+            let Ok(id) = key.try_into().map(u128::from_be_bytes) else {
+                return;
+            };
+            match Topic::decode(TopicId(id), value, &no_settings) {
+                Some(topic) => insert_newer(&topics, topic),
+                None => unknown = Some(id),
+            }
+        })?;
+        if let Some(id) = unknown {
+            return Err(LoadTopicsError::Definition(id));
+        }
+        Ok(Self {
+            producer_ids: ProducerIds::load(&*journal)?,
+            journal,
+            topics,
+            defaults: Arc::new(SharedLock::new(defaults)),
+            no_settings,
+            changes: Changes::default(),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    /// The settings that the logs of topics followed in the run before, as they are stored.
+    pub fn load_followed(&self) -> Result<Option<Vec<u8>>, StateUnreadable> {
+        let mut followed = None;
+        self.journal.load_state(spaces::CLUSTER, &mut |item| {
+            if let StateItem::Value {
+                key: DEFAULTS_KEY,
+                value,
+            } = item
+            {
+                followed = Some(value.to_vec());
+            }
+        })?;
+        Ok(followed)
+    }
+
+    /// Topics by name and by id.
+    pub fn topics(&self) -> &Arc<Topics> {
+        &self.topics
+    }
+
+    /// Changes of definitions and settings that are under way.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Returns when every change that was begun has ended. No change may begin afterwards.
+    pub async fn finish(&self) {
+        self.stop.cancel();
+        self.changes.finish().await;
+    }
+
+    /// Settings in force for topics that have set nothing.
+    pub fn defaults(&self) -> TopicDefaults {
+        *self.defaults.read()
+    }
+
+    /// The same value, as it changes.
+    pub fn shared_defaults(&self) -> &Arc<SharedLock<TopicDefaults>> {
+        &self.defaults
+    }
+
+    /// Settings of a topic that has set none.
+    pub fn no_settings(&self) -> &Arc<TopicSettings> {
+        &self.no_settings
+    }
+
+    /// Rules for the batches of a topic.
+    pub fn rules(&self, topic: &Topic) -> Rules {
+        self.defaults().rules(&topic.settings)
+    }
+
+    /// Durability and retention of a topic's logs.
+    pub fn log_spec(&self, topic: &Topic) -> LogSpec {
+        topic.settings.log_spec(&self.defaults().logs)
+    }
+
+    /// An id that no producer has had.
+    pub async fn new_producer_id(&self) -> Result<ProducerId, NotStored> {
+        self.producer_ids.next(&*self.journal).await
+    }
+
+    /// Appends verified batches. Those of one log are stored in their order.
+    pub fn append(&self, appends: Vec<Append>) -> Ticket {
+        self.journal.append(appends)
+    }
+
+    pub fn read(&self, request: ReadRequest) -> ReadTicket {
+        self.journal.read(request)
+    }
+
+    pub fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
+        self.journal.find_time(log, query)
+    }
+
+    pub fn bounds(&self, log: LogId) -> Option<Bounds> {
+        self.journal.bounds(log)
+    }
+
+    /// The idempotent producers of which a log knows.
+    pub fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>> {
+        self.journal.producers(log)
+    }
+
+    /// An empty watch: add logs to it with [`TopicCatalog::watch_log`].
+    pub fn watch(&self) -> Watch {
+        self.journal.watch()
+    }
+
+    pub fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
+        self.journal.watch_log(watch, log, token)
+    }
+
+    /// The start of the program under which batches are being stored.
+    pub fn epoch(&self) -> Epoch {
+        self.journal.epoch()
+    }
+
+    /// Frees the records before an offset, log by log; durable when this returns.
+    pub async fn truncate(&self, logs: &[(LogId, Offset)]) -> Vec<Result<(), NotStored>> {
+        let append = |&(log, before): &(LogId, Offset)| {
+            Append::state([Frame::Truncate { log, before }], StateWait::Synced)
+        };
+        let outcomes = self.journal.append(logs.iter().map(append).collect()).await;
+        outcomes
+            .into_iter()
+            .map(|outcome| only_outcome(Some(&outcome)))
+            .collect()
+    }
+
+    /// Puts other defaults in force; `followed` is the stored form of those that the logs of topics follow.
+    pub async fn follow_defaults(
+        &self,
+        defaults: TopicDefaults,
+        followed: Option<&[u8]>,
+    ) -> Result<(), NotStored> {
+        *self.defaults.write() = defaults;
+        let now = stored_form(&defaults.logs);
+        if followed == Some(&now) {
+            return Ok(());
+        }
+        if followed.is_some() {
+            let mut topics = self.topics.all();
+            topics.retain(|topic| !topic.id.is_queue());
+            for topics in topics.chunks(TOPICS_AT_ONCE) {
+                let append = |topic: &Arc<Topic>| {
+                    Append::state(respec(topic, self.log_spec(topic)), StateWait::Written)
+                };
+                let outcomes = self.journal.append(topics.iter().map(append).collect()).await;
+                for outcome in &outcomes {
+                    match only_outcome(Some(outcome)) {
+                        // A topic that is being deleted has no logs to change.
+                        Ok(()) | Err(NotStored::Refused(Refusal::NoSuchLog(_))) => {}
+                        // The defaults are not stored, so that the next start tries it again.
+                        Err(why) => return Err(why),
+                    }
+                }
+            }
+        }
+        let put = state_frame(spaces::CLUSTER, DEFAULTS_KEY, Change::Put(now.into()));
+        store_synced(&*self.journal, [put]).await
+    }
+
+    /// Puts other defaults in force in place of those of now.
+    pub async fn change_defaults(&self, defaults: TopicDefaults) -> Result<(), NotStored> {
+        let before = self.defaults();
+        if before.logs == defaults.logs {
+            *self.defaults.write() = defaults;
+            return Ok(());
+        }
+        self.follow_defaults(defaults, Some(&stored_form(&before.logs)))
+            .await
+    }
+
+    /// Creates topics, each or none of it; durable when this returns.
+    pub async fn create(self: &Arc<Self>, new: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
+        let mut results = Vec::with_capacity(new.len());
+        let mut appends = Vec::with_capacity(new.len());
+        let mut claimed = Vec::with_capacity(new.len());
+        for topic in new {
+            let prepared = self.prepare(topic);
+            if let Ok(topic) = &prepared {
+                let spec = self.log_spec(topic);
+                appends.push(definition(topic, spec));
+                claimed.push((Arc::clone(topic), spec));
+            }
+            results.push(prepared);
+        }
+        if claimed.is_empty() {
+            return results;
+        }
+        let ticket = self.append(appends);
+        let catalog = Arc::clone(self);
+        let settled = self
+            .changes
+            .begin(async move { Ok(catalog.settle_created(claimed, ticket).await) });
+        let settled: Result<Vec<_>, NotStored> = settled.await;
+        let mut outcomes = settled.unwrap_or_default().into_iter();
+        for result in results.iter_mut().filter(|result| result.is_ok()) {
+            if let Err(why) = outcomes.next().unwrap_or(Err(NotStored::Unknown)) {
+                *result = Err(why.into());
+            }
+        }
+        results
+    }
+
+    async fn settle_created(
+        self: &Arc<Self>,
+        claimed: Vec<(Arc<Topic>, LogSpec)>,
+        ticket: Ticket,
+    ) -> Vec<Result<(), NotStored>> {
+        let mut outcomes = ticket.await.into_iter();
+        let settle = |(topic, spec): (Arc<Topic>, LogSpec)| {
+            let stored = only_outcome(outcomes.next().as_ref());
+            if stored.is_ok() {
+                self.topics.insert(Arc::clone(&topic));
+                self.catch_up(&topic, spec);
+            } else {
+                self.topics.release(&topic.name);
+            }
+            stored
+        };
+        claimed.into_iter().map(settle).collect()
+    }
+
+    /// Whether a topic could be created like this, without creating it.
+    pub fn check_new(&self, topic: &NewTopic) -> Result<(), CreateError> {
+        TopicName::check(&topic.name)?;
+        let partitions = topic.partitions.unwrap_or_else(|| self.defaults().partitions);
+        if partitions == 0 || partitions > PARTITIONS_MAX {
+            return Err(CreateError::Partitions(partitions));
+        }
+        match self.topics.named_alike(&topic.name) {
+            Some(other) if other.name == topic.name => Err(CreateError::Exists),
+            Some(other) => Err(CreateError::Collides(other.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The parts of a run of logs that exist. Damage to the journal may have taken the others, and an append
+    /// that names one of them is refused.
+    fn existing(&self, (first, count): (LogId, u32)) -> Vec<(LogId, u32)> {
+        let mut parts: Vec<(LogId, u32)> = Vec::new();
+        for id in (first.0..).map(LogId).take(count as usize) {
+            if self.journal.bounds(id).is_none() {
+                continue;
+            }
+            match parts.last_mut() {
+                Some((begin, length)) if begin.0 + u64::from(*length) == id.0 => *length += 1,
+                _ => parts.push((id, 1)),
+            }
+        }
+        parts
+    }
+
+    /// Deletes a topic and its logs; durable when this returns. `on_deleted` is called while the name is
+    /// still claimed. Must run as a change of its own, or within one.
+    pub async fn delete(&self, id: TopicId, on_deleted: impl FnOnce(&Topic)) -> Result<(), DeleteError> {
+        let topic = self.topics.claim_existing(id).await;
+        let topic = topic.ok_or(DeleteError::NoSuchTopic)?;
+        let mut frames: Vec<Frame> = runs(&topic)
+            .flat_map(|run| self.existing(run))
+            .map(|(first, count)| Frame::DeleteLogs { first, count })
+            .collect();
+        frames.push(stored(id, Change::Delete));
+        let deleted = store_synced(&*self.journal, frames).await;
+        if deleted.is_ok() {
+            self.topics.remove(&topic);
+            on_deleted(&topic);
+        }
+        self.topics.release(&topic.name);
+        Ok(deleted?)
+    }
+
+    /// Gives a topic more partitions, `wanted` in all; durable when this returns. Must run as a change of its
+    /// own, or within one.
+    pub async fn grow(self: &Arc<Self>, id: TopicId, wanted: u32) -> Result<Arc<Topic>, GrowError> {
+        let topic = self.topics.claim_existing(id).await;
+        let topic = topic.ok_or(GrowError::NoSuchTopic)?;
+        let spec = self.log_spec(&topic);
+        let grown = self.store_grown(&topic, wanted, spec).await;
+        match &grown {
+            Ok(grown) => {
+                self.topics.insert(Arc::clone(grown));
+                self.catch_up(grown, spec);
+            }
+            Err(_) => self.topics.release(&topic.name),
+        }
+        grown
+    }
+
+    async fn store_grown(&self, topic: &Topic, wanted: u32, spec: LogSpec) -> Result<Arc<Topic>, GrowError> {
+        let has = topic.partitions();
+        let count = wanted.saturating_sub(has);
+        if count == 0 {
+            return Err(GrowError::NotMore { has, wanted });
+        }
+        if wanted > PARTITIONS_MAX {
+            return Err(GrowError::TooMany(wanted));
+        }
+        let first = self.journal.allocate(count);
+        let grown = topic.with_more(first, count);
+        let logs = Frame::CreateLogs { first, count, spec };
+        let definition = stored(topic.id, Change::Put(grown.encode().into()));
+        store_synced(&*self.journal, [logs, definition]).await?;
+        Ok(Arc::new(grown))
+    }
+
+    /// Changes the settings of a topic to what `edit` makes of them; durable when it is done.
+    pub fn alter<E: Send + 'static>(
+        self: &Arc<Self>,
+        id: TopicId,
+        edit: impl FnOnce(&TopicSettings) -> Result<TopicSettings, E> + Send + 'static,
+    ) -> Changing<Arc<Topic>, AlterError<E>> {
+        let catalog = Arc::clone(self);
+        self.changes.begin(async move {
+            let topic = catalog.topics.claim_existing(id).await;
+            let topic = topic.ok_or(AlterError::NoSuchTopic)?;
+            let altered = match edit(&topic.settings) {
+                Ok(settings) => {
+                    let settings = TopicSettings {
+                        declared: topic.settings.declared.clone(),
+                        ..settings
+                    };
+                    catalog
+                        .store_altered(&topic, settings)
+                        .await
+                        .map_err(AlterError::from)
+                }
+                Err(why) => Err(AlterError::Unwanted(why)),
+            };
+            match &altered {
+                Ok((altered, spec)) => {
+                    catalog.topics.insert(Arc::clone(altered));
+                    catalog.catch_up(altered, *spec);
+                }
+                Err(_) => catalog.topics.release(&topic.name),
+            }
+            altered.map(|(altered, _)| altered)
+        })
+    }
+
+    async fn store_altered(
+        &self,
+        topic: &Topic,
+        settings: TopicSettings,
+    ) -> Result<(Arc<Topic>, LogSpec), NotStored> {
+        let before = self.log_spec(topic);
+        let altered = topic.with_settings(self.shared(settings));
+        let spec = self.log_spec(&altered);
+        let mut frames = Vec::new();
+        if spec != before {
+            frames.extend(respec(topic, spec));
+        }
+        frames.push(stored(topic.id, Change::Put(altered.encode().into())));
+        store_synced(&*self.journal, frames).await?;
+        Ok((Arc::new(altered), spec))
+    }
+
+    /// Lets a topic's logs follow the defaults, if these changed while its definition was being
+    /// stored. Refused, that is tried again until the broker stops.
+    fn catch_up(self: &Arc<Self>, topic: &Topic, stored: LogSpec) {
+        let spec = self.log_spec(topic);
+        if spec == stored {
+            return;
+        }
+        let StageOutcome::Refused(why) = StageOutcome::of(&*self.journal, respec(topic, spec)) else {
+            return;
+        };
+        tracing::warn!(
+            "topic {}: its logs wait to follow the settings: {why}",
+            topic.name
+        );
+        let (catalog, id, stop) = (Arc::downgrade(self), topic.id, self.stop.clone());
+        let again = async move {
+            loop {
+                tokio::time::sleep(AGAIN).await;
+                let Some(catalog) = catalog.upgrade() else { return };
+                let Some(topic) = catalog.topics.with_id(id) else {
+                    return;
+                };
+                let respec = respec(&topic, catalog.log_spec(&topic));
+                match StageOutcome::of(&*catalog.journal, respec) {
+                    StageOutcome::Stored
+                    | StageOutcome::Waits(_)
+                    | StageOutcome::Refused(Refusal::Closed) => return,
+                    StageOutcome::Refused(_) => {}
+                }
+            }
+        };
+        drop(self.changes.begin(async move {
+            stop.run_until_cancelled(again).await;
+            Ok::<(), NotStored>(())
+        }));
+    }
+
+    fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
+        self.check_new(&new)?;
+        match self.topics.claim(&new.name) {
+            Claim::Claimed => {}
+            Claim::Exists => return Err(CreateError::Exists),
+            Claim::Changing => return Err(CreateError::Changing),
+            Claim::Collides(other) => return Err(CreateError::Collides(other)),
+        }
+        let partitions = new.partitions.unwrap_or_else(|| self.defaults().partitions);
+        let first = self.journal.allocate(partitions);
+        let id = TopicId(uuid::Uuid::new_v4().as_u128());
+        let settings = self.shared(new.settings);
+        Ok(Arc::new(Topic::new(id, new.name, first, partitions, settings)))
+    }
+
+    /// Most topics have no settings of their own, and share one value.
+    fn shared(&self, settings: TopicSettings) -> Arc<TopicSettings> {
+        if settings == *self.no_settings {
+            Arc::clone(&self.no_settings)
+        } else {
+            Arc::new(settings)
+        }
+    }
+}
+
+fn runs(topic: &Topic) -> impl Iterator<Item = (LogId, u32)> {
+    topic.log_runs().map(|(first, count)| (*first, *count))
+}
+
+/// What lets a topic's logs promise something else.
+fn respec(topic: &Topic, spec: LogSpec) -> impl Iterator<Item = Frame> {
+    runs(topic).map(move |(first, count)| Frame::ChangeLogs { first, count, spec })
+}
+
+fn definition(topic: &Topic, spec: LogSpec) -> Append {
+    let mut frames: Vec<Frame> = runs(topic)
+        .map(|(first, count)| Frame::CreateLogs { first, count, spec })
+        .collect();
+    frames.push(stored(topic.id, Change::Put(topic.encode().into())));
+    Append::state(frames, StateWait::Synced)
+}
+
+fn stored(id: TopicId, change: Change) -> Frame {
+    state_frame(
+        spaces::TOPICS,
+        Bytes::copy_from_slice(&id.0.to_be_bytes()),
+        change,
+    )
+}
+
+/// Inserts a topic that was loaded. Of two with one name the later one is served: the deletion of the earlier
+/// one was lost with a part of the journal. Ids of logs rise.
+fn insert_newer(topics: &Topics, topic: Topic) {
+    let Some(other) = topics.named(&topic.name) else {
+        return topics.insert(Arc::new(topic));
+    };
+    tracing::error!(
+        topic = &*topic.name,
+        "two definitions of one topic are left: the deletion of the earlier one is lost, and the later one is served"
+    );
+    if other.log(0) < topic.log(0) {
+        topics.remove(&other);
+        topics.insert(Arc::new(topic));
+    }
+}
+
+/// Stored form of the settings that logs follow.
+fn stored_form(logs: &LogSpec) -> Vec<u8> {
+    format!("{logs:?}").into_bytes()
+}

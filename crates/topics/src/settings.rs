@@ -1,0 +1,75 @@
+//! Settings that topics follow where they have set nothing themselves.
+
+use stafett_journal::LogSpec;
+use stafett_model::Codec;
+
+use crate::topic::TopicSettings;
+
+/// Settings of topics that have set nothing of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicDefaults {
+    pub logs: LogSpec,
+    /// Bytes of the largest batch that is taken.
+    pub message_bytes_max: u32,
+    pub append_time: bool,
+    /// Milliseconds that a record's own time may lie before the clock; `u64::MAX` is any time.
+    pub earlier_ms_max: u64,
+    /// Milliseconds that a record's own time may lie behind the clock.
+    pub later_ms_max: u64,
+    /// Codec that batches are compressed with; `None` keeps them as their producer made them.
+    pub codec: Option<Codec>,
+    /// Partitions of a topic whose creator names no number.
+    pub partitions: u32,
+}
+
+impl Default for TopicDefaults {
+    fn default() -> Self {
+        Self {
+            logs: LogSpec::default(),
+            message_bytes_max: 1_048_588,
+            append_time: false,
+            earlier_ms_max: u64::MAX,
+            later_ms_max: 3_600_000,
+            codec: None,
+            partitions: 1,
+        }
+    }
+}
+
+impl TopicDefaults {
+    /// The rules for batches of a topic with these settings of its own.
+    pub fn rules(&self, own: &TopicSettings) -> Rules {
+        Rules {
+            message_bytes_max: own.message_bytes_max.unwrap_or(self.message_bytes_max),
+            append_time: own.append_time.unwrap_or(self.append_time),
+            earlier_ms_max: own.earlier_ms_max.unwrap_or(self.earlier_ms_max),
+            later_ms_max: own.later_ms_max.unwrap_or(self.later_ms_max),
+            codec: own.codec.unwrap_or(self.codec),
+        }
+    }
+
+    /// These, with settings of a nearer scope over them.
+    #[must_use]
+    pub fn under(self, nearer: &TopicSettings) -> Self {
+        let rules = self.rules(nearer);
+        Self {
+            logs: nearer.log_spec(&self.logs),
+            message_bytes_max: rules.message_bytes_max,
+            append_time: rules.append_time,
+            earlier_ms_max: rules.earlier_ms_max,
+            later_ms_max: rules.later_ms_max,
+            codec: rules.codec,
+            partitions: self.partitions,
+        }
+    }
+}
+
+/// Rules for batches of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    pub message_bytes_max: u32,
+    pub append_time: bool,
+    pub earlier_ms_max: u64,
+    pub later_ms_max: u64,
+    pub codec: Option<Codec>,
+}
