@@ -7,7 +7,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     narrow(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
 }
 
-/// CRC-32C over bytes that come in pieces.
+/// CRC-32C computed piece by piece.
 #[derive(Debug)]
 pub struct Crc32c(Digest);
 
