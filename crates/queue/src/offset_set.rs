@@ -29,7 +29,7 @@ struct Chunk {
 #[derive(Debug, Clone)]
 enum Form {
     Full,
-    /// Runs `first..behind` within the chunk, in order, with something between any two.
+    /// Runs `first..behind` within the chunk, in order, with gaps between them.
     Runs(Vec<(u16, u16)>),
     Bits(Box<[u64; WORDS]>),
 }

@@ -42,9 +42,9 @@ pub enum Overflow {
     /// The oldest message is dropped, or dead-lettered if the queue has a dead-letter target.
     #[default]
     DropHead,
-    /// The new one is refused.
+    /// The new message is refused.
     RejectPublish,
-    /// The new one is refused, and goes where dead letters go.
+    /// The new message is refused and dead-lettered.
     RejectPublishDeadLetter,
 }
 

@@ -50,8 +50,8 @@ pub enum LaneOrder {
     /// Highest lane with a message: lanes are priorities.
     #[default]
     HighestFirst,
-    /// Of three messages that nobody had, two are of the highest lane, as far as there are such, and one of
-    /// the lowest: so neither waits for ever. What came back goes first. See [`QueueState::passed_over`].
+    /// Of three new messages, two are from the highest lane, if it has any, and one from the lowest, so that
+    /// neither starves. Returned messages are first. See [`QueueState::passed_over`].
     HighTwice,
     /// Each lane in turn, for a number of messages: lanes are partitions.
     InTurn,
