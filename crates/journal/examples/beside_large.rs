@@ -1,5 +1,5 @@
 //! Benchmark of small appends beside large ones: a thread stores 100 bytes at a time at `sync`, one after the
-//! other, while another stores bodies of LARGE_MIB MiB, with pauses.
+//! other, while another stores bodies of `LARGE_MIB` MiB, with pauses.
 //!
 //! `beside_large DIR LARGE_MIB LARGE_LEVEL PAUSE_MS SECONDS`
 #![allow(

@@ -44,7 +44,6 @@ pub fn compress(codec: Codec, records: &[u8], out: &mut Vec<u8>) -> Result<(), B
 }
 
 /// Decompresses `block` to at most `bytes_max` bytes.
-///
 pub fn decompress(codec: Codec, block: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
     let decode = match codec {
         Codec::None if block.len() > bytes_max => return Err(BatchError::TooLarge { limit: bytes_max }),
@@ -106,7 +105,7 @@ mod tests {
 
     const CODECS: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 
-    /// Bytes that compress, but not to nothing.
+    /// Returns bytes that compress moderately.
     fn sample(len: usize) -> Vec<u8> {
         let mut state = 7_u32;
         let mut text = std::iter::from_fn(|| {

@@ -1,9 +1,9 @@
 //! A queue as a pure state machine over logs: which message is delivered to which consumer next, and which
 //! messages are in flight, returned and settled.
 //!
-//! No I/O, clock or protocol here, and no messages: only offsets. The driver reads the logs, reports its
-//! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on the
-//! gaps between settled offsets, never on the number of waiting messages.
+//! No I/O, clock or protocol here, and no messages: only offsets. The driver reads the logs, reports their
+//! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on
+//! the gaps between settled offsets, never on the number of waiting messages.
 //!
 //! - [`settings`]: settings of a queue
 //! - [`offset_set`]: a compressed set of offsets

@@ -23,7 +23,7 @@ pub struct QueueSettings {
     pub priority_max: u8,
     /// Two priorities, normal and high: while both have messages, one of three deliveries is a normal one.
     pub two_priorities: bool,
-    /// How often a message may be returned.
+    /// Number of times a message may be returned.
     pub delivery_limit: Option<u32>,
     pub single_active_consumer: bool,
     /// True if the active consumer is replaced by one of a higher priority, once it has settled its messages.

@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// Many that are the same, many that part late, and some of all kinds.
+    /// Hashes with many equal ones, many that part late, and some of all kinds.
     fn hash_of(value: u16) -> u64 {
         let value = u64::from(value);
         match value % 4 {

@@ -201,8 +201,8 @@ fn a_large_batch_is_found_again_by_its_producer_after_a_kill() {
     assert_eq!(bench.end(log), 2);
 }
 
-/// An append that moves a message: it stores a copy in one log and records in the state that the message left
-/// another.
+/// Builds an append that moves a message: it stores a copy in one log and records in the state that the
+/// message left another.
 fn moving(log: LogId, bytes: usize) -> Append {
     let state = StateChange {
         space: StateSpace(9),

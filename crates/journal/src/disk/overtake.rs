@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Its number is in `sync_within_ms`.
+    /// Builds an append with its number in `sync_within_ms`.
     fn staged(number: u32, item: &Item) -> Staged {
         let mut frames = SmallVec::new();
         if !item.logs.is_empty() {

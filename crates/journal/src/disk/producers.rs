@@ -495,7 +495,7 @@ mod tests {
         let many = i64::try_from(PRODUCERS_MAX).unwrap();
         for n in 0..2 * many {
             producers.note(sent_by(n, 0), Offset(2 * n.cast_unsigned()), at(1));
-            // One that goes on.
+            // A producer that continues.
             let sequence = i32::try_from(n).unwrap();
             producers.note(sent_by(-1, sequence), Offset(2 * n.cast_unsigned() + 1), at(1));
             assert!(producers.known.len() <= PRODUCERS_MAX);

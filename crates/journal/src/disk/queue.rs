@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// A queue whose writer sleeps, with these in it.
+    /// Builds a queue with these appends whose writer sleeps.
     fn asleep(all: impl IntoIterator<Item = Staged>) -> Queue {
         let queue = Queue::default();
         for one in all {

@@ -236,8 +236,8 @@ impl StorageFile for RealFile {
         Ok(fdatasync(&self.0)?)
     }
 
-    /// Linux marks the pages of a failed sync as clean (Rebello and others, "Can Applications Recover from
-    /// fsync Failures?", 2020): this advice drops clean pages.
+    /// Drops the clean pages: Linux marks the pages of a failed sync as clean (Rebello and others, "Can
+    /// Applications Recover from fsync Failures?", 2020).
     fn forget_unsynced(&self) -> io::Result<()> {
         Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
     }

@@ -138,7 +138,7 @@ mod tests {
         assert!(Pattern::parse(&"*".repeat(99)).is_ok());
     }
 
-    /// By its definition, without any care for time.
+    /// Matches by definition, regardless of time.
     fn naive(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], []) => true,

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Hashes of few values at both ends, so that entries meet, and runs go around the end.
+        /// Few distinct hashes at both ends, so that entries collide and runs wrap around.
         #[test]
         fn it_has_what_a_plain_set_has(
             changes in proptest::collection::vec((any::<bool>(), 0..12_u32, 0..200_u32), 0..600),

@@ -226,7 +226,7 @@ mod tests {
         assert!(set.heap_bytes() < 8 * set.len(), "{}", set.heap_bytes());
     }
 
-    /// Numbers that crowd some places, so that every form is met, and both of the forms of a chunk.
+    /// Numbers clustered so that every form occurs, and both forms of a chunk.
     fn id() -> impl Strategy<Value = u32> {
         prop_oneof![0..20_u32, 0..12_000_u32, 65_000..66_000_u32, any::<u32>()]
     }

@@ -542,7 +542,7 @@ mod tests {
 
     use super::*;
 
-    /// The whole trie as text: what is equal is built equally.
+    /// Prints the whole trie, to compare shapes.
     fn shape(node: &Node<u32>) -> String {
         let mut words = Vec::new();
         let mut word = |child: &Child<u32>| {

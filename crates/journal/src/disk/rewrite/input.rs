@@ -207,8 +207,7 @@ mod tests {
         }
     }
 
-    /// Programs before this one copied a frame with all of its entries into each segment that held one of its
-    /// logs.
+    /// Old versions copied a frame with all of its entries into each segment that held one of its logs.
     #[test]
     fn what_an_old_segment_was_not_made_for_lies_in_another() {
         let place = |log, base| (LogId(log), Offset(base));
