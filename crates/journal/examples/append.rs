@@ -1,4 +1,4 @@
-//! Measures the journal alone: appends of batches to some logs at a durability level, and then reads them
+//! Benchmark of the journal alone: appends batches to some logs at a durability level, and then reads them
 //! back.
 //!
 //! `cargo run --release -p stafett-journal --example append -- DIR LEVEL BATCH_BYTES BATCHES LOGS IN_FLIGHT`
@@ -63,7 +63,7 @@ fn main() {
     let mut waits = Vec::new();
     for n in 0..batches {
         let log = LogId(first.0 + n % u64::from(logs));
-        // What came from a socket is a buffer of its own.
+        // Data from a socket is in a buffer of its own.
         let body = bytes::Bytes::copy_from_slice(&batch);
         tickets.push_back((Instant::now(), journal.append(vec![Append::batch(log, body)])));
         if tickets.len() >= in_flight {

@@ -1,5 +1,5 @@
-//! How long small appends wait beside large ones: a thread that stores 100 bytes at a time at `sync`, one
-//! behind the other, while another stores bodies of so many MiB, with pauses between.
+//! Benchmark of small appends beside large ones: a thread stores 100 bytes at a time at `sync`, one after the
+//! other, while another stores bodies of `LARGE_MIB` MiB, with pauses.
 //!
 //! `beside_large DIR LARGE_MIB LARGE_LEVEL PAUSE_MS SECONDS`
 #![allow(
@@ -34,7 +34,7 @@ fn main() {
         let stored = scope.spawn(|| {
             let (started, mut count) = (Instant::now(), 0);
             while mib > 0 && !over.load(Ordering::Relaxed) {
-                // What came from a socket is a buffer of its own.
+                // Data from a socket is in a buffer of its own.
                 let body = Bytes::copy_from_slice(&large_body);
                 journal.append(vec![Append::batch(large, body)]).wait();
                 count += 1;

@@ -1,22 +1,22 @@
 //! The contract of every journal: logs and offsets, never files.
 //!
-//! What was acknowledged under a level is there after that level's failure, in order, once. What was refused
-//! never appears. An append whose outcome is unknown may or may not be there after a restart, as a whole.
+//! Everything acknowledged under a level survives that level's failure, in order, once. A refused append
+//! never appears. An append whose outcome is unknown may or may not be present after a restart, as a whole.
 //!
 //! # Levels
 //!
 //! A log has a level, and an append may ask for a lower one ([`Append::level`]). Then:
 //!
-//! - It is acknowledged under its own level: at `os` it never waits for a sync, and after a loss of power it
-//!   may be gone.
-//! - The order in a log stays one. A batch can be read once it has reached its own level and every batch
-//!   before it in that log can be read: behind one that waits for a sync, a lower one is acknowledged at once
-//!   and is read when that one is.
-//! - What was acknowledged at a higher level keeps what lies before it: recovery goes on behind a prefix of
-//!   what was appended, so a lower batch is lost only together with everything behind it.
-//! - No offset ever names two records. Where lower batches were appended, offsets are reserved ahead,
-//!   durably: the first of them in a log since the start waits for that, and after an end that may have lost
-//!   some, the log goes on behind a gap.
+//! - It is acknowledged under its own level: at `os` it never waits for a sync, and may be lost with a loss
+//!   of power.
+//! - A log keeps one order. A batch becomes readable once it has reached its own level and every batch before
+//!   it in the log is readable: behind one that waits for a sync, a lower one is acknowledged at once and
+//!   becomes readable with that one.
+//! - A batch acknowledged at a higher level keeps everything before it: recovery continues after a prefix of
+//!   the appends, so a lower batch is lost only together with everything behind it.
+//! - No offset is ever given to two records. For lower batches, offsets are reserved ahead, durably: the
+//!   first such batch in a log since the start waits for that. After a stop that may have lost some, the log
+//!   continues behind a gap.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,112 +32,112 @@ use crate::watch::Watch;
 
 /// A journal: one sequence of frames, and logs as indexes over it.
 pub trait Journal: Send + Sync + fmt::Debug {
-    /// The start of the program under which batches are being written.
+    /// Returns the epoch, the number of this start of the program, under which batches are written.
     fn epoch(&self) -> Epoch;
 
-    /// Reserves `count` ids for logs that a later [`Frame::CreateLogs`] creates: the first of a run without
-    /// holes.
+    /// Reserves `count` ids for logs that a later [`Frame::CreateLogs`] creates. Returns the first; the ids
+    /// are contiguous.
     fn allocate(&self, count: u32) -> LogId;
 
     /// Stages appends in the order given. Each is atomic; the ticket resolves when all of them have an
-    /// outcome. Appends to the same log are stored in the order in which they were staged.
+    /// outcome. Appends to one log are stored in the order of staging.
     fn append(&self, appends: Vec<Append>) -> Ticket;
 
-    /// Bytes up to which a batch that is put together fits well. Larger ones are taken as long as they fit at
-    /// all.
+    /// Returns the preferred maximum size of an assembled batch. Larger ones are accepted as long as they fit
+    /// at all.
     fn batch_bytes(&self) -> usize {
         usize::MAX
     }
 
-    /// Where the log starts and ends, or `None` if there is no such log.
+    /// Returns the bounds of the log, or `None` if it does not exist.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
 
-    /// The latest owner that the log has had, or `None` if there is no such log.
+    /// Returns the latest owner of the log, or `None` if the log does not exist.
     fn owner(&self, log: LogId) -> Option<OwnerEpoch>;
 
-    /// The idempotent producers of which the log knows, by id, or `None` if there is no such log.
+    /// Returns the log's idempotent producers by id, or `None` if the log does not exist.
     fn producers(&self, log: LogId) -> Option<Vec<ProducerSeen>>;
 
-    /// Reads whole batches of several logs, none of them beyond what is visible.
+    /// Reads whole batches of several logs, up to the end of each log.
     fn read(&self, request: ReadRequest) -> ReadTicket;
 
     /// Finds the first batch that may hold a record of the wanted time.
     fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket;
 
-    /// An empty watch: add logs to it with [`Journal::watch_log`].
+    /// Creates an empty watch: add logs to it with [`Journal::watch_log`].
     fn watch(&self) -> Watch {
         Watch::new()
     }
 
-    /// Lets `watch` hear of growth of `log` under `token`. False if there is no such log.
+    /// Notifies `watch` of growth of `log` under `token`. False if the log does not exist.
     fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool;
 
-    /// Whether space is short, and when it is not any more.
+    /// Returns the signal of short disk space.
     fn space(&self) -> Space;
 
-    /// Visits what a space of keyed state held when the journal was opened: the values, by key, and then the
-    /// deltas, those of a key in the order in which they were appended. Call it before the first append.
+    /// Visits the contents of a state space as of opening the journal: the values by key, then the deltas,
+    /// those of a key in append order. Must be called before the first append.
     fn load_state(
         &self,
         space: StateSpace,
         visit: &mut dyn FnMut(StateItem<'_>),
     ) -> Result<(), StateUnreadable>;
 
-    /// Why the journal can take no more appends for good, if so: it has to be opened again.
+    /// Returns the reason if the journal has failed permanently: it takes no more appends until it is
+    /// reopened.
     fn failure(&self) -> Option<String>;
 
-    /// Writes and syncs what is staged, stores a checkpoint and stops. Later appends are refused.
+    /// Writes and syncs everything staged, stores a checkpoint and stops. Later appends are refused.
     fn close(&self);
 }
 
-/// What is stored together or not at all.
+/// Frames that are stored together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct Append {
     pub frames: SmallVec<[Frame; 1]>,
     pub require: SmallVec<[Precondition; 1]>,
-    /// Who appends. It is refused if a log that it appends to or truncates has had a later owner; where it is
-    /// itself later than all before, it takes over the logs that it appends to. Without, nobody is asked.
+    /// Owner that appends. The append is refused if a log that it appends to or truncates has had a later
+    /// owner. A later owner than all before takes over the logs that it appends to. `None` skips the check.
     pub owner: Option<OwnerEpoch>,
-    /// Names the append, so that it can be sent again without harm: see [`RequestId`].
+    /// Id under which the append can be sent again without effect: see [`RequestId`].
     pub request: Option<RequestId>,
-    /// Lowers the level of this append's batches below that of their logs; it never raises it. In logs at
-    /// `os` and `interval`, `memory` counts as `os`: their offsets outlive a killed process.
+    /// Lowers the level of this append's batches below that of their logs; never raises it. In logs at `os`
+    /// and `interval`, `memory` counts as `os`: their offsets survive a killed process.
     pub level: Option<Durability>,
-    /// Where space is short, an append without batches may use what is kept back: of that, half is for those
-    /// that settle or free something, which this says. Appends that truncate or delete logs, or do nothing
-    /// but delete state, need not say so.
+    /// True if the append settles or frees something. While space is short, an append without batches may use
+    /// the reserved space, half of which is for these. Not needed for appends that truncate or delete logs,
+    /// or only delete state.
     pub frees_space: bool,
-    /// How long an append without batches waits. One with batches waits for the strictest of its logs.
+    /// Durability wait of an append without batches. One with batches waits for the strictest of its logs.
     pub state: StateWait,
-    /// Bytes of the buffer that the bodies are slices of: what keeping them costs.
+    /// Bytes of the buffer that the bodies are slices of: the memory that they pin.
     pub pinned_bytes: usize,
 }
 
-/// Which of those that have owned a log one after the other: a later one has a higher epoch. A log that
-/// nobody has owned has 0.
+/// Rank of an owner of a log: a later owner has a higher epoch. A log that was never owned has 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OwnerEpoch(pub u64);
 
-/// The name of an append, which its sender gives to no other.
+/// Id of an append, unique to it.
 ///
 /// An append under an id that was stored before is not stored again: it is committed with the places of the
-/// first one, marked as duplicates, once that one has reached its level. Whether it is the same append is not
-/// looked at. What was refused is not remembered, and can be tried again under the same id. The ids of the
-/// last [`REQUESTS_KEPT`] appends that had one are known, however old; they outlive whatever their append
-/// outlives.
+/// first one, marked as duplicates, once that one has reached its level. The contents are not compared. A
+/// refused append is not remembered and can be retried under the same id. The ids of the last
+/// [`REQUESTS_KEPT`] appends with an id are known, regardless of age; they survive whatever their append
+/// survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub [u8; 16]);
 
-/// How many request ids are known.
+/// Number of request ids that are known.
 pub const REQUESTS_KEPT: usize = 1 << 16;
 
-/// How long an append that holds only state waits.
+/// Durability wait of an append that holds only state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StateWait {
-    /// Until it is synced.
+    /// Waits until it is synced.
     #[default]
     Synced,
-    /// Until it is written; it is synced within 100 ms.
+    /// Waits until it is written; it is synced within 100 ms.
     Written,
 }
 
@@ -146,13 +146,13 @@ pub enum StateWait {
 pub enum Frame {
     Batch(BatchFrame),
     State(StateChange),
-    /// Creates the logs `first..first + count`, which [`Journal::allocate`] gave out: at most 65,536 of them.
+    /// Creates the logs `first..first + count`, allocated by [`Journal::allocate`]: at most 65,536.
     CreateLogs {
         first: LogId,
         count: u32,
         spec: LogSpec,
     },
-    /// Changes durability or retention of logs that exist.
+    /// Changes durability or retention of existing logs.
     ChangeLogs {
         first: LogId,
         count: u32,
@@ -162,34 +162,34 @@ pub enum Frame {
         first: LogId,
         count: u32,
     },
-    /// Frees what lies before an offset.
+    /// Frees everything before an offset.
     Truncate {
         log: LogId,
         before: Offset,
     },
-    /// Takes a log over without appending to it: refused if it has had a later owner.
+    /// Takes over a log without appending to it: refused if it has had a later owner.
     Claim {
         log: LogId,
         owner: OwnerEpoch,
     },
 }
 
-/// A batch and the logs that get it: one body, however many targets.
+/// A batch and its target logs: one body for any number of targets.
 #[derive(Debug, Clone)]
 pub struct BatchFrame {
-    /// A batch in the stored layout, verified by the caller. Its placement is written anew.
+    /// A batch in the stored layout, verified by the caller. Its placement is overwritten.
     pub body: Bytes,
     pub targets: SmallVec<[Target; 1]>,
 }
 
-/// One log that gets a batch or a part of it.
+/// A log that gets a batch or a part of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     pub log: LogId,
     pub records: Selection,
 }
 
-/// Which records of a batch, by index.
+/// Selection of records of a batch, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     All,
@@ -206,66 +206,66 @@ pub struct StateChange {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Replaces the key's value and every delta since.
+    /// Replaces the key's value and all its deltas.
     Put(Bytes),
-    /// Adds to the key's value; the owner folds deltas into a new value now and then.
+    /// Adds to the key's value; the owner of the state folds deltas into a new value from time to time.
     Delta(Bytes),
     Delete,
 }
 
-/// Whose state it is. Each owner of state has a number of its own.
+/// Namespace of keyed state. Each owner of state has a number of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateSpace(pub u16);
 
-/// A piece of state as it was recovered.
+/// A recovered item of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateItem<'a> {
     Value { key: &'a [u8], value: &'a [u8] },
     Delta { key: &'a [u8], delta: &'a [u8] },
 }
 
-/// What has to hold when an append is staged, decided under the locks of its logs.
+/// Condition on staging an append, checked under the locks of its logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precondition {
-    /// The next offset of a log.
+    /// Next offset of a log.
     NextOffset { log: LogId, offset: Offset },
 }
 
-/// What a log promises.
+/// Settings of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogSpec {
     pub durability: Durability,
     pub retention: Retention,
 }
 
-/// How long a log keeps its batches; nothing set keeps them for ever.
+/// Retention of a log; by default unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
     pub age: Option<Duration>,
     pub bytes: Option<u64>,
 }
 
-/// What became of an append.
+/// Outcome of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Stored at its level. One entry per target of its batches, in their order.
     Committed(SmallVec<[Placed; 1]>),
     /// Not stored, and never will be.
     Refused(Refusal),
-    /// The journal failed or stopped before it could tell.
+    /// The journal failed or stopped before the outcome was known.
     Unknown,
 }
 
-/// Where a batch went.
+/// Place of a stored batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
     pub log: LogId,
     pub base: Offset,
-    /// The batch was there already: an idempotent producer sent it again.
+    /// True if the batch was stored before: an idempotent producer sent it again.
     pub duplicate: bool,
 }
 
-/// Why an append was refused.
+/// Reason for refusing an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{0} does not exist")]
@@ -308,39 +308,39 @@ pub enum Refusal {
     Closed,
 }
 
-/// Where a log starts and ends.
+/// Start and end of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The first offset that can be read.
+    /// First readable offset.
     pub start: Offset,
-    /// Behind the last offset that can be read.
+    /// Offset behind the last readable one.
     pub end: Offset,
-    /// Stored bytes between the two, about.
+    /// Approximate stored bytes between the two.
     pub bytes: u64,
 }
 
-/// An idempotent producer of a log.
+/// State of an idempotent producer of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerSeen {
     pub id: ProducerId,
     pub epoch: i16,
-    /// Of its last record.
+    /// Sequence number of its last record.
     pub sequence: i32,
-    /// When its last batch came, ms since 1970.
+    /// Arrival of its last batch, ms since 1970.
     pub at: i64,
 }
 
-/// What to read.
+/// A read of several logs.
 #[derive(Debug, Clone, Default)]
 pub struct ReadRequest {
     pub logs: Vec<ReadFrom>,
-    /// Bytes for all logs together.
+    /// Byte limit for all logs together.
     pub bytes_max: usize,
-    /// Whether the first batch found is returned even if it alone is larger than the bounds.
+    /// True if the first batch found is returned even if it exceeds the limits.
     pub first_batch_whole: bool,
 }
 
-/// From where to read one log. The first batch returned is the one that holds the offset.
+/// Start of a read of one log. The first batch returned is the one that contains the offset.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadFrom {
     pub log: LogId,
@@ -348,18 +348,18 @@ pub struct ReadFrom {
     pub bytes_max: usize,
 }
 
-/// What was read of one log.
+/// Batches read from one log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Run {
-    /// Whole batches, in order, cut into pieces anywhere.
+    /// Whole batches, in order, split into pieces at arbitrary places.
     pub pieces: Vec<Bytes>,
     pub bytes: usize,
-    /// Behind the last record of the last batch, or the wanted offset if there is none.
+    /// Offset behind the last batch, or the wanted offset if there is none.
     pub next: Offset,
     pub bounds: Option<Bounds>,
 }
 
-/// Why a log could not be read.
+/// Reason why a log could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     #[error("{0} does not exist")]
@@ -377,22 +377,22 @@ pub enum ReadError {
     Io { log: LogId, reason: Arc<str> },
 }
 
-/// Which batch to look for, by its records' time in ms since 1970.
+/// Search for a batch by its records' time, in ms since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeQuery {
-    /// The first batch with a record at or after the time.
+    /// First batch with a record at or after the time.
     AtOrAfter(i64),
-    /// The batch with the latest record, the first of them.
+    /// Batch with the latest record; the first such batch.
     Latest,
 }
 
-/// The recovered state could not be read.
+/// Error: the recovered state could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the recovered state cannot be read: {0}")]
 pub struct StateUnreadable(pub String);
 
 impl Append {
-    /// An append of one batch to one log.
+    /// Creates an append of one batch to one log.
     pub fn batch(log: LogId, body: Bytes) -> Self {
         let pinned_bytes = body.len();
         let targets = SmallVec::from_buf([Target {
@@ -407,7 +407,7 @@ impl Append {
         }
     }
 
-    /// The same append at a level no higher than `level`.
+    /// Limits the append's level to at most `level`.
     #[must_use]
     pub fn at(self, level: Durability) -> Self {
         Self {
@@ -416,7 +416,7 @@ impl Append {
         }
     }
 
-    /// An append of frames that hold no batch.
+    /// Creates an append of frames without batches.
     pub fn state(frames: impl IntoIterator<Item = Frame>, state: StateWait) -> Self {
         Self {
             frames: frames.into_iter().collect(),

@@ -1,16 +1,16 @@
 //! The journal: everything is written once, in arrival order, into one sequence; logs are indexes over it.
 //!
-//! The [`Journal`] trait is the contract: logs and offsets, never files. This crate knows batches only as far
-//! as their header goes, and no protocol, topic or queue at all.
+//! The [`Journal`] trait is the contract: logs and offsets, never files. This crate knows only the headers of
+//! batches, and no protocol, topic or queue at all.
 //!
-//! - [`contract`]: the trait and what it speaks of
-//! - [`ticket`]: what a caller holds until the journal knows
-//! - [`watch`]: growth as a subscription; [`space`]: shortage of space as one
+//! - [`contract`]: the trait and its types
+//! - [`ticket`]: pending results of appends and reads
+//! - [`watch`]: notification of growth; [`space`]: notification of free disk space
 //! - [`disk`]: the provider on local disk
 //! - [`memory`]: the provider in memory
-//! - [`metrics`]: what it counts and times
-//! - `undecided`: a journal that decides when a test says so, behind the feature `testing`
-//! - `simulated`: a disk that fails as a test wants, behind the feature `testing`
+//! - [`metrics`]: metrics of a journal
+//! - `undecided`: a journal controlled by a test, behind the feature `testing`
+//! - `simulated`: a disk with faults controlled by a test, behind the feature `testing`
 
 pub mod contract;
 pub mod disk;

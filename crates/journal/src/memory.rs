@@ -1,8 +1,8 @@
-//! A journal in memory: for tests of what lies above, and where nothing has to outlive the process.
+//! A journal in memory: for tests of the layers above, and if nothing has to survive the process.
 //!
-//! It does what the contract says with the simplest structures there are. Every level is reached at once, so
-//! that tickets are settled and batches visible before `append` returns. One lock over everything makes
-//! appends atomic. What it holds goes over to a new start by [`MemoryJournal::reopen`]; a failure loses it.
+//! It implements the contract with the simplest structures. Every level is reached at once: tickets are
+//! settled and batches visible before `append` returns. One lock over everything makes appends atomic.
+//! [`MemoryJournal::reopen`] simulates a restart with its contents; a failure loses them.
 
 mod log;
 pub(crate) mod state;
@@ -30,7 +30,7 @@ use crate::watch::Watch;
 #[derive(Debug)]
 pub struct MemoryJournal {
     epoch: Epoch,
-    /// The state that this start found.
+    /// State as of opening.
     opened: KeyedState,
     content: Lock<Content>,
 }
@@ -45,7 +45,7 @@ struct Content {
 }
 
 impl MemoryJournal {
-    /// An empty journal.
+    /// Creates an empty journal.
     pub fn new() -> Self {
         let content = Content {
             next_log: 1,
@@ -58,7 +58,7 @@ impl MemoryJournal {
         }
     }
 
-    /// Closes this journal and opens another one with what it held, as a restart of the program would.
+    /// Closes this journal and opens another one with its contents, as a restart of the program would.
     #[must_use]
     pub fn reopen(&self) -> Self {
         let mut content = self.lock();
@@ -189,7 +189,7 @@ impl Journal for MemoryJournal {
 }
 
 impl Content {
-    /// Decides first, then does all of it.
+    /// Checks the whole append first, then applies it.
     fn append(&mut self, append: Append, epoch: Epoch) -> Result<SmallVec<[Placed; 1]>, Refusal> {
         if self.closed {
             return Err(Refusal::Closed);
@@ -234,7 +234,7 @@ impl Content {
         Ok(placed)
     }
 
-    /// Whether none of the logs that are changed has had a later owner.
+    /// Refuses the append if a log that it changes has had a later owner.
     fn check_owner(&self, given: Option<OwnerEpoch>, frames: &[Frame]) -> Result<(), Refusal> {
         let check = |log: LogId, given: OwnerEpoch| {
             let current = self.log(log)?.owner;
@@ -269,7 +269,7 @@ impl Content {
         self.logs.get(&id).ok_or(Refusal::NoSuchLog(id))
     }
 
-    /// Whether a frame can be stored, and where its batch is if it was stored before.
+    /// Checks that a frame can be stored; returns the place of a duplicate batch.
     fn check(&self, frame: &Frame) -> Result<Option<Placed>, Refusal> {
         match frame {
             Frame::Batch(batch) => return self.check_batch(batch),

@@ -1,11 +1,11 @@
-//! What a journal counts and times.
+//! Metrics of a journal.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-/// The metrics of one journal. Registered by whoever opens it.
+/// Metrics of one journal, registered by the caller that opens it.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     pub(crate) groups: Counter,
@@ -69,7 +69,7 @@ impl Metrics {
         }
     }
 
-    /// Registers everything under the prefix that the registry has.
+    /// Registers all metrics under the registry's prefix.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("journal");
         registry.register("write_groups", "Write groups written", self.groups.clone());

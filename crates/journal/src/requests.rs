@@ -1,13 +1,12 @@
-//! Appends that carry an id: the last of them are remembered with their outcomes, so that one that is sent
-//! again is told from a new one.
+//! Request ids: the last appends with an id are remembered with their outcomes, so that an append that is
+//! sent again is recognised.
 //!
-//! They are state of a space of their own: an id's value is stored with its append and deleted by the append
-//! whose id takes its place. So what is remembered survives whatever its append survives, and takes bounded
-//! space.
+//! They are state in a space of their own: an id's value is stored with its append and deleted by the append
+//! whose id takes its place. So it survives whatever its append survives, and takes bounded space.
 //!
 //! ```text
 //! key    16 bytes id
-//! value  u64 number, rising with every id; per batch and log: u64 log, u64 base offset (little-endian)
+//! value  u64 number, ascending with every id; per batch and log: u64 log, u64 base offset (little-endian)
 //! ```
 
 use std::collections::{HashMap, VecDeque};
@@ -19,10 +18,10 @@ use stafett_model::{LogId, Offset};
 use crate::contract::{Change, Placed, REQUESTS_KEPT, RequestId, StateChange, StateSpace};
 use crate::disk::codec::Reader;
 
-/// The space of state that these have for themselves.
+/// State space reserved for request ids.
 pub(crate) const SPACE: StateSpace = StateSpace(u16::MAX);
 
-/// The ids that are remembered. `W` is what an append that is sent again waits for.
+/// Remembered request ids. `W` is the condition that a resent append waits for.
 #[derive(Debug)]
 pub(crate) struct Requests<W> {
     known: HashMap<RequestId, Known<W>>,
@@ -54,7 +53,7 @@ impl<W: Copy> Requests<W> {
         }
     }
 
-    /// Remembers what was stored, as pairs of keys and values; who asks for them again waits for `wait`.
+    /// Loads remembered appends from pairs of keys and values; resent ones wait for `wait`.
     pub(crate) fn load(stored: impl IntoIterator<Item = (Bytes, Bytes)>, wait: W) -> Self {
         let decoded = stored.into_iter().filter_map(|(key, value)| decode(&key, &value));
         let mut rows: Vec<_> = decoded.collect();
@@ -68,7 +67,7 @@ impl<W: Copy> Requests<W> {
         requests
     }
 
-    /// Where the batches of an append went that came before under this id, and what it waits for.
+    /// Returns the places of an earlier append under this id, and the condition that it waits for.
     pub(crate) fn find(&self, id: RequestId) -> Option<(SmallVec<[Placed; 1]>, W)> {
         let known = self.known.get(&id)?;
         let duplicates = known.placed.iter().map(|placed| Placed {
@@ -78,8 +77,7 @@ impl<W: Copy> Requests<W> {
         Some((duplicates.collect(), known.wait))
     }
 
-    /// What an append has to store besides, to be remembered under an id: two changes at most. It is
-    /// remembered from now on.
+    /// Remembers an append under an id. Returns the changes to be stored with it: at most two.
     pub(crate) fn note(
         &mut self,
         id: RequestId,
@@ -101,7 +99,7 @@ impl<W: Copy> Requests<W> {
     }
 }
 
-/// Bytes of the changes for an append of so many places, about: what to keep free for them.
+/// Returns the approximate bytes of the changes for an append with `places` places, for the space budget.
 pub(crate) fn state_bytes(places: usize) -> usize {
     2 * 64 + 8 + 16 * places + 64
 }
@@ -136,7 +134,7 @@ fn decode(key: &[u8], value: &[u8]) -> Option<(u64, RequestId, SmallVec<[Placed;
             duplicate: false,
         });
     }
-    // The next number can always be computed.
+    // Bounded, so that the next number can always be computed.
     (number < u64::MAX >> 1).then_some((number, id, placed))
 }
 

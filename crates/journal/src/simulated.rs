@@ -1,19 +1,20 @@
-//! A disk that is not there: it loses power, fails an operation, fills up and flips bits when a test says so.
+//! A simulated disk: it loses power, fails an operation, fills up and flips bits when a test says so.
 //!
-//! It keeps what programs see (the cache of an operating system) apart from what would outlive a loss of
-//! power:
+//! It keeps the data that programs see (the cache of an operating system) apart from the data that survives a
+//! loss of power:
 //!
-//! - What was written to a file is durable after a sync of that file. Before, any part of it may be: a loss
-//!   of power keeps what a seed decides, sector by sector, and of the file's lengths one that it had.
-//! - What was created, renamed or removed is durable after a sync of the names. Before, it may have happened
-//!   or not.
-//! - A sync that fails leaves a part of what was written undone for good, though programs still see it: the
-//!   next sync says nothing of it.
+//! - Data written to a file is durable after a sync of that file. Before, any part of it may be: a loss of
+//!   power keeps a part chosen by a seed, sector by sector, and one of the lengths that the file had.
+//! - Creations, renames and removals are durable after a sync of the names. Before, each may have happened or
+//!   not.
+//! - A sync that fails loses a part of the written data permanently, though programs still see it: the next
+//!   sync does not report it.
 //!
-//! - A write ends after any byte, where the program is killed in it, the disk is full or an error ends it.
+//! - A fault in a write (kill, full disk or error) ends it after any byte. A write beyond the capacity writes
+//!   nothing.
 //!
-//! A program that was killed or lost its power has handles that do nothing any more: no thread of it that is
-//! still running writes to what its successor uses.
+//! After a kill or a loss of power, the handles of the old program no longer work: its remaining threads
+//! cannot write to the files of its successor.
 
 mod file;
 mod random;
@@ -28,11 +29,11 @@ use self::file::FileContent;
 use self::random::Random;
 use crate::disk::storage::{Storage, StorageFile};
 
-/// A disk and everything on it. Clones are the same disk.
+/// A disk with its files. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
 pub struct SimulatedDisk(Arc<Lock<State>>);
 
-/// What goes wrong, at which change of the disk, counted from 1.
+/// A fault at a change of the disk; changes are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub change: u64,
@@ -41,20 +42,19 @@ pub struct Fault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// The power is gone. What the change would have done may or may not be there.
+    /// The power is lost. The change may or may not have happened.
     PowerLoss,
     /// The program is killed: a write ends after any byte, any other change is done or not. The seed decides.
     Kill { seed: u64 },
-    /// The change fails; those behind it do not. Any part of a write is done, from its beginning on.
+    /// The change fails; later ones do not. A write is done up to any byte.
     Error,
-    /// The change fails because the disk is full; those behind it do not. Any part of a write is done, from
-    /// its beginning on.
+    /// The change fails because the disk is full; later ones do not. A write is done up to any byte.
     Full,
-    /// From then on, all changes fail.
+    /// This and all later changes fail.
     Broken,
 }
 
-/// What can change a disk.
+/// Kind of a change of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     Create,
@@ -71,12 +71,12 @@ pub enum Change {
 struct State {
     names: BTreeMap<String, FileId>,
     durable_names: BTreeMap<String, FileId>,
-    /// What happened to names since they were last synced.
+    /// Changes of names since the last sync of names.
     pending_names: Vec<NameChange>,
     files: BTreeMap<FileId, FileContent>,
     next_file: u64,
     capacity_bytes: u64,
-    /// Rises with each program that is stopped: handles of earlier ones are dead.
+    /// Number of the current program: handles of earlier ones are dead.
     program: u64,
     changes: Vec<(Change, String)>,
     fault: Option<Fault>,
@@ -94,29 +94,29 @@ enum NameChange {
     Remove(String),
 }
 
-/// How a change ends.
+/// Result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Done,
-    /// It fails; a write may have begun.
+    /// The change fails; a write may be done in part.
     Failed {
         part: Part,
         full: bool,
     },
-    /// The program ends in it.
+    /// The program is stopped in it.
     Stopped(Part),
 }
 
-/// How much of a change is done.
+/// Completed part of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     None,
     Whole,
-    /// The beginning of a write, by this seed; of any other change all or nothing.
+    /// Start of a write, of a length given by this seed; any other change as a whole or not.
     Beginning(u64),
 }
 
-/// The disk as one program sees it.
+/// The disk as seen by one program.
 #[derive(Debug)]
 struct Handle {
     disk: SimulatedDisk,
@@ -131,12 +131,12 @@ struct FileHandle {
 }
 
 impl SimulatedDisk {
-    /// An empty disk without an end.
+    /// Creates an empty disk with practically unlimited capacity.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The disk as a program sees it that starts now.
+    /// Returns the disk as seen by a program that starts now.
     pub fn storage(&self) -> Arc<dyn Storage> {
         let program = self.lock().program;
         Arc::new(Handle {
@@ -145,7 +145,7 @@ impl SimulatedDisk {
         })
     }
 
-    /// Another disk with everything that this one has, and with the same fault ahead; nobody uses it.
+    /// Copies the disk with its contents and its fault; no program uses the copy.
     #[must_use]
     pub fn fork(&self) -> Self {
         let mut state = self.lock().clone();
@@ -162,7 +162,7 @@ impl SimulatedDisk {
         state.powered = true;
     }
 
-    /// Takes the power away and gives it back: of what was not synced, the seed says what is left.
+    /// Cuts the power and restores it: the seed decides which unsynced data is left.
     pub fn lose_power(&self, seed: u64) {
         self.kill();
         let mut state = self.lock();
@@ -173,45 +173,45 @@ impl SimulatedDisk {
         }
     }
 
-    /// What goes wrong next; only one thing at a time does.
+    /// Sets the next fault; there is at most one.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.lock().fault = fault;
     }
 
-    /// How many bytes all files together may take. Files that take more already stay as they are.
+    /// Limits the bytes of all files together. Larger existing files stay.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.lock().capacity_bytes = bytes;
     }
 
-    /// Bytes that files take, in whole blocks.
+    /// Returns the bytes that files take, in whole blocks.
     pub fn used_bytes(&self) -> u64 {
         self.lock().used_bytes()
     }
 
-    /// How often the disk was changed so far; what failed counts.
+    /// Returns the number of changes so far, including failed ones.
     pub fn changes(&self) -> u64 {
         self.lock().changes.len() as u64
     }
 
-    /// What the change of that number did, counted from 1, and to which file.
+    /// Returns the kind and file of change `number`, counted from 1.
     pub fn change(&self, number: u64) -> Option<(Change, String)> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         self.lock().changes.get(index).cloned()
     }
 
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     pub fn names(&self) -> Vec<String> {
         self.lock().names.keys().cloned().collect()
     }
 
-    /// What programs read in a file.
+    /// Returns a file's contents as programs read them.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.lock();
         Some(state.files.get(state.names.get(name)?)?.bytes().to_vec())
     }
 
-    /// Damages a file: turns over the bit `bit % 8`, counted from the lowest, of byte `bit / 8`. False if
-    /// there is none.
+    /// Damages a file: flips the bit `bit % 8`, counted from the lowest, of byte `bit / 8`. False if it does
+    /// not exist.
     pub fn flip_bit(&self, name: &str, bit: u64) -> bool {
         let mut state = self.lock();
         let Some(id) = state.names.get(name).copied() else {
@@ -220,7 +220,7 @@ impl SimulatedDisk {
         state.files.get_mut(&id).is_some_and(|file| file.flip_bit(bit))
     }
 
-    /// Deletes a file for good, as a hand from outside does. False if there is none.
+    /// Deletes a file durably, as an administrator could. False if it does not exist.
     pub fn delete(&self, name: &str) -> bool {
         let mut state = self.lock();
         state.durable_names.remove(name);
@@ -252,7 +252,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Whether a program may go on.
+    /// Checks that a program may still use the disk.
     fn admit(&self, program: u64) -> io::Result<()> {
         let goes_on = self.powered && program == self.program;
         goes_on
@@ -260,7 +260,7 @@ impl State {
             .ok_or_else(|| failure("the program was stopped"))
     }
 
-    /// Counts a change and says how it ends.
+    /// Counts a change and returns its fate.
     fn begin(&mut self, program: u64, change: Change, what: &str) -> io::Result<Fate> {
         self.admit(program)?;
         self.changes.push((change, what.to_owned()));
@@ -340,7 +340,7 @@ impl State {
 }
 
 impl NameChange {
-    /// Whether a file has the name after it.
+    /// Returns true if the change gives a file this name.
     fn makes(&self, name: &str) -> bool {
         match self {
             Self::Create(made, _) | Self::Rename(_, made) => made == name,
@@ -366,7 +366,7 @@ fn failure(what: &str) -> io::Error {
 }
 
 impl Fate {
-    /// Returns what the change returns.
+    /// Returns the result of the change.
     fn end(self) -> io::Result<()> {
         match self {
             Self::Done => Ok(()),
@@ -376,7 +376,7 @@ impl Fate {
         }
     }
 
-    /// Returns whether a change that is done as a whole or not at all is done.
+    /// Returns true if an all-or-nothing change is done.
     fn is_done(self) -> bool {
         match self {
             Self::Done | Self::Stopped(Part::Whole) => true,
@@ -385,7 +385,7 @@ impl Fate {
         }
     }
 
-    /// Returns how many of `bytes` that were to be written at `at` are written.
+    /// Returns how many of `bytes` bytes at `at` are written.
     fn written(self, at: u64, bytes: usize) -> usize {
         match self {
             Self::Done => bytes,
@@ -489,7 +489,7 @@ impl Storage for Handle {
 }
 
 impl FileHandle {
-    /// Changes the file as far as `fate` lets it, unless there is no space for it.
+    /// Changes the file as far as `fate` allows, unless there is no space for it.
     fn change(
         &self,
         what: Change,

@@ -1,4 +1,4 @@
-//! Whether space is short, as a subscription: who appends much can wait instead of being refused.
+//! Signal of disk space, so that callers with many appends can wait instead of being refused.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Whether space is short. Clones tell the same.
+/// Signal that is set while space is short. Clones share it.
 ///
-/// It is short from the moment when no more can be taken ahead, so before anything is refused: what is on its
-/// way then still finds room, as long as nobody goes on. Deletions, settlements and other state are taken all
-/// the while, out of what is kept back for them, of which half is for what frees space alone
-/// ([`crate::Append::frees_space`]).
+/// Space is short as soon as no spare can be made, so before anything is refused: appends in progress still
+/// fit if no more follow. Deletions, settlements and other state are accepted all the time, from the reserved
+/// space; half of it is only for appends that free space ([`crate::Append::frees_space`]).
 #[derive(Debug, Clone, Default)]
 pub struct Space(Arc<Shared>);
 
@@ -26,7 +25,7 @@ impl Space {
         self.0.is_short.load(Ordering::Acquire)
     }
 
-    /// Returns when there is enough, at once if there is now.
+    /// Waits until there is enough space; returns at once if there is now.
     pub async fn enough(&self) {
         loop {
             let mut told = pin!(self.0.enough.notified());
@@ -38,7 +37,7 @@ impl Space {
         }
     }
 
-    /// Tells whoever waits; whether that is news.
+    /// Sets the signal and notifies waiting callers; returns true if it changed.
     pub(crate) fn set_short(&self, is_short: bool) -> bool {
         let was_short = self.0.is_short.swap(is_short, Ordering::AcqRel);
         if was_short && !is_short {

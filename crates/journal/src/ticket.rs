@@ -1,4 +1,4 @@
-//! Tickets: what a caller holds until the journal knows.
+//! Tickets: pending results of appends and reads.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use tokio::sync::oneshot;
 
 use crate::contract::{Outcome, ReadError, Run};
 
-/// Resolves to the outcomes of a call of `append`, in the order of its appends.
+/// Future of the outcomes of one call of `append`, in the order of its appends.
 #[derive(Debug)]
 pub struct Ticket(Arc<Shared>);
 
-/// The outcomes of the appends of one call.
+/// Outcomes of the appends of one call.
 pub type Outcomes = SmallVec<[Outcome; 2]>;
 
 #[derive(Debug)]
@@ -27,16 +27,16 @@ struct Shared(Lock<State>);
 struct State {
     outcomes: Outcomes,
     missing: usize,
-    /// Whether all that were settled so far are committed.
+    /// True if all appends settled so far are committed.
     committed: bool,
     waker: Option<Waker>,
 }
 
-/// Says how a ticket came out, for whom waiting is not worth a task. Any number of them look at one ticket.
+/// Non-blocking view of a ticket's outcome. A ticket can have any number of views.
 #[derive(Debug)]
 pub struct Glance(Arc<Shared>);
 
-/// The journal's side of a ticket: settles one append of it. Dropped unsettled, the outcome stays unknown.
+/// Write side of a ticket, for one append. Dropped unsettled, the outcome is unknown.
 #[derive(Debug)]
 pub(crate) struct Settler {
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ pub(crate) struct Settler {
 }
 
 impl Ticket {
-    /// A ticket for `appends` appends, and who settles each.
+    /// Creates a ticket for `appends` appends, with a settler for each.
     pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = Settler>) {
         let outcomes = std::iter::repeat_n(Outcome::Unknown, appends).collect();
         let shared = Arc::new(Shared(Lock::new(State {
@@ -68,12 +68,12 @@ impl Ticket {
         )
     }
 
-    /// Lets somebody else see how it came out.
+    /// Returns a view of the outcome.
     pub fn glance(&self) -> Glance {
         Glance(Arc::clone(&self.0))
     }
 
-    /// Waits on this thread; for tools and tests that have no runtime.
+    /// Blocks this thread until the result is known; for tools and tests without a runtime.
     pub fn wait(self) -> Outcomes {
         struct Unpark(std::thread::Thread);
         impl std::task::Wake for Unpark {
@@ -93,7 +93,7 @@ impl Ticket {
 }
 
 impl Glance {
-    /// Whether all of it is committed; `None` while that is not decided.
+    /// Returns true if all appends are committed, false if not; `None` while undecided.
     pub fn committed(&self) -> Option<bool> {
         let state = self.0.0.lock();
         (state.missing == 0).then_some(state.committed)
@@ -117,7 +117,7 @@ impl Future for Ticket {
 }
 
 impl Settler {
-    /// How long its append has been waited for.
+    /// Returns how long its append has been pending.
     pub(crate) fn waited(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
@@ -155,27 +155,27 @@ impl Drop for Settler {
     }
 }
 
-/// What a read found, log by log in the order of the request.
+/// Results of a read, log by log in the order of the request.
 pub type ReadResult = Vec<Result<Run, ReadError>>;
 
-/// A read that is there at once, or that a reading thread is at.
+/// A read that is complete, or running on a blocking thread.
 #[derive(Debug)]
 pub enum ReadTicket {
     Ready(ReadResult),
     Pending(oneshot::Receiver<ReadResult>),
 }
 
-/// The batch that a search by time found: whole, and in its place.
+/// Result of a search by time: the whole batch with its placement; `None` if there is none.
 pub type TimeResult = Result<Option<Bytes>, ReadError>;
 
-/// A search by time.
+/// A search by time that is complete, or running on a blocking thread.
 #[derive(Debug)]
 pub enum TimeTicket {
     Ready(TimeResult),
     Pending(oneshot::Receiver<TimeResult>),
 }
 
-/// The journal was dropped in the middle of a read.
+/// Error: the journal was dropped during a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the journal stopped during the read")]
 pub struct ReadInterrupted;
@@ -188,7 +188,7 @@ impl ReadTicket {
         }
     }
 
-    /// Waits on this thread; for tools and tests that have no runtime.
+    /// Blocks this thread until the result is known; for tools and tests without a runtime.
     pub fn wait(self) -> Result<ReadResult, ReadInterrupted> {
         match self {
             Self::Ready(result) => Ok(result),
@@ -205,7 +205,7 @@ impl TimeTicket {
         }
     }
 
-    /// Waits on this thread; for tools and tests that have no runtime.
+    /// Blocks this thread until the result is known; for tools and tests without a runtime.
     pub fn wait(self) -> Result<TimeResult, ReadInterrupted> {
         match self {
             Self::Ready(result) => Ok(result),

@@ -1,6 +1,6 @@
-//! A journal that takes appends and decides nothing until a test says so.
+//! A journal that leaves appends undecided until a test decides them.
 //!
-//! What it has taken reaches the journal in memory behind it when it is decided, in whatever order that is.
+//! A decided append goes to the memory journal behind it; any order is possible.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
@@ -16,7 +16,7 @@ use crate::space::Space;
 use crate::ticket::{ReadTicket, Settler, Ticket, TimeTicket};
 use crate::watch::Watch;
 
-/// See the module. It decides at once until [`UndecidedJournal::hold`].
+/// A journal that can hold appends back. It decides at once until [`UndecidedJournal::hold`].
 #[derive(Debug, Default)]
 pub struct UndecidedJournal {
     behind: Arc<MemoryJournal>,
@@ -27,7 +27,7 @@ pub struct UndecidedJournal {
 #[derive(Debug, Default)]
 struct Taken {
     holds: bool,
-    /// Of what is held, only appends with batches are.
+    /// True if only appends with batches are held.
     holds_batches_only: bool,
     disk: Disk,
     undecided: VecDeque<(Append, Settler)>,
@@ -38,7 +38,7 @@ enum Disk {
     #[default]
     HasSpace,
     Full,
-    /// What was kept back is used up as well.
+    /// The reserved space is used up too.
     UsedUp,
 }
 
@@ -51,37 +51,36 @@ impl UndecidedJournal {
         }
     }
 
-    /// Says that space is short, or that there is enough again; appends are not refused for that.
+    /// Signals that space is short, or no longer; appends are not refused for that.
     pub fn set_space_short(&self, is_short: bool) {
         self.space.set_short(is_short);
     }
 
-    /// From now on appends wait to be decided.
+    /// Holds all appends from now on.
     pub fn hold(&self) {
         let mut taken = self.lock();
         (taken.holds, taken.holds_batches_only) = (true, false);
     }
 
-    /// From now on appends with batches wait to be decided, and no others.
+    /// Holds appends with batches from now on, and no others.
     pub fn hold_batches(&self) {
         let mut taken = self.lock();
         (taken.holds, taken.holds_batches_only) = (true, true);
     }
 
-    /// From now on appends are decided at once again.
+    /// Decides appends at once again. Held ones stay undecided.
     pub fn let_go(&self) {
         let mut taken = self.lock();
         (taken.holds, taken.holds_batches_only) = (false, false);
     }
 
-    /// As a disk that is full: batches and new logs are refused when they are appended, and nothing else is.
-    /// Or no longer.
+    /// Simulates a full disk, or ends that: batches and new logs are refused when appended, and nothing else
+    /// is.
     pub fn set_full(&self, is_full: bool) {
         self.set_disk(if is_full { Disk::Full } else { Disk::HasSpace });
     }
 
-    /// As a disk on which what was kept back is used up as well: everything is refused when it is appended.
-    /// Or no longer.
+    /// Simulates a disk without reserved space, or ends that: everything is refused when appended.
     pub fn set_used_up(&self, is_used_up: bool) {
         self.set_disk(if is_used_up { Disk::UsedUp } else { Disk::HasSpace });
     }
@@ -91,12 +90,12 @@ impl UndecidedJournal {
         self.set_space_short(disk != Disk::HasSpace);
     }
 
-    /// Appends that wait.
+    /// Returns the number of undecided appends.
     pub fn undecided(&self) -> usize {
         self.lock().undecided.len()
     }
 
-    /// Commits the append that has waited longest but for `behind` others. False if there is none.
+    /// Commits the undecided append that has `behind` older ones. False if there is none.
     pub fn commit(&self, behind: usize) -> bool {
         let Some((append, settler)) = self.lock().undecided.remove(behind) else {
             return false;
@@ -106,7 +105,7 @@ impl UndecidedJournal {
         true
     }
 
-    /// Refuses the append that has waited longest but for `behind` others. False if there is none.
+    /// Refuses the undecided append that has `behind` older ones. False if there is none.
     pub fn refuse(&self, behind: usize) -> bool {
         let Some((_, settler)) = self.lock().undecided.remove(behind) else {
             return false;

@@ -1,4 +1,4 @@
-//! Growth as a subscription: who waits for logs to grow is told which did, and by how much.
+//! Notification of growth: which logs grew, and by how much.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Shared {
-    /// Tokens of the logs that grew since they were last taken.
+    /// Tokens of the logs that grew since the last [`Watch::take`].
     grown: Lock<HashSet<u32>>,
-    /// Bytes that became visible since they were last taken.
+    /// Bytes that became readable since the last [`Watch::take`].
     bytes: AtomicU64,
     notify: Notify,
     closed: AtomicBool,
@@ -30,7 +30,7 @@ pub(crate) struct Watcher {
     token: u32,
 }
 
-/// The watchers of one log; an idle log holds none and pays a pointer.
+/// Watchers of one log; an idle log has none and pays one pointer.
 #[derive(Debug, Default)]
 #[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
 pub(crate) struct Watchers(Option<Box<Vec<Watcher>>>);
@@ -47,17 +47,17 @@ impl Watch {
         }
     }
 
-    /// Bytes that became visible in all watched logs since [`Watch::take`].
+    /// Returns the bytes that became readable in all watched logs since [`Watch::take`].
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Acquire)
     }
 
-    /// Returns when some log has grown since the last time that this returned.
+    /// Waits until a log has grown since the last return of this function.
     pub async fn grown(&self) {
         self.shared.notify.notified().await;
     }
 
-    /// The tokens of the logs that grew since the last call, each once.
+    /// Returns the tokens of the logs that grew since the last call, each once.
     pub fn take(&self) -> HashSet<u32> {
         self.shared.bytes.store(0, Ordering::Release);
         std::mem::take(&mut *self.shared.grown.lock())
@@ -78,14 +78,14 @@ impl Drop for Watch {
 }
 
 impl Watchers {
-    /// Adds a watcher and forgets those whose watch is gone.
+    /// Adds a watcher and removes those whose watch is dropped.
     pub(crate) fn add(&mut self, watcher: Watcher) {
         let watchers = self.0.get_or_insert_default();
         watchers.retain(|known| !known.shared.closed.load(Ordering::Acquire));
         watchers.push(watcher);
     }
 
-    /// Tells every watcher that `bytes` more can be read.
+    /// Notifies every watcher that `bytes` more bytes are readable.
     pub(crate) fn on_growth(&mut self, bytes: u64) {
         let Some(watchers) = &mut self.0 else { return };
         watchers.retain(|watcher| watcher.on_growth(bytes));

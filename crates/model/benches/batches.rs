@@ -1,8 +1,8 @@
-//! What one record costs on the way in: the checksum, the walk through the records, and for comparison
-//! building and reading them. `cargo bench -p stafett-model`
+//! Cost of one received record: the checksum and the validation, and for comparison building and reading.
+//! `cargo bench -p stafett-model`
 //!
-//! Prints the best of many rounds in nanoseconds per record, which is the figure least disturbed by other
-//! work on the machine.
+//! Prints the best of many rounds in nanoseconds per record: the figure least disturbed by other work on the
+//! machine.
 
 #![expect(
     clippy::print_stdout,

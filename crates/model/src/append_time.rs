@@ -1,11 +1,11 @@
-//! Gives a batch the time of its append, for topics that keep that instead of the records' creation time.
+//! Sets the append time of a batch, for topics that keep it instead of the records' creation time.
 
 use bytes::Bytes;
 
 use crate::batch::{APPEND_TIME_BIT, BatchError, BatchHeader, HEADER_BYTES};
 use crate::records::readable;
 
-/// A batch in two pieces: a header of its own, and records that are shared with the batch it was made from.
+/// A batch in two pieces: a new header, and records shared with the source batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitBatch {
     pub head: [u8; HEADER_BYTES],
@@ -13,15 +13,14 @@ pub struct SplitBatch {
 }
 
 impl SplitBatch {
-    /// The batch in one piece, copied.
+    /// Copies the batch into one piece.
     pub fn join(&self) -> Bytes {
         [&self.head[..], &self.body[..]].concat().into()
     }
 }
 
-/// The batch at the front of `batch` with append time: max timestamp and timestamp type are set, the checksum
-/// follows. Base timestamp and records stay as they are, since readers use neither any more; this is what
-/// Kafka does.
+/// Returns the batch at the front of `batch` with append time: max timestamp, timestamp type and checksum are
+/// set. Base timestamp and records stay, as in Kafka: readers use neither with append time.
 pub fn with_append_time(batch: &Bytes, now_ms: i64) -> Result<SplitBatch, BatchError> {
     let header = readable(batch)?;
     let body = batch.slice(HEADER_BYTES..header.bytes);

@@ -4,12 +4,13 @@
 //! 5.3.1), all integers big-endian:
 //!
 //! ```text
-//!  0  i64 base offset          ┐ patched where the batch is stored:
-//!  8  i32 length from byte 12  │ outside of the checksum
+//!  0  i64 base offset          ┐ patched when the batch is stored:
+//!  8  i32 length from byte 12  │ not covered by the checksum
 //! 12  i32 leader epoch         ┘
 //! 16  i8  magic = 2
 //! 17  u32 CRC-32C of bytes 21..
-//! 21  i16 attributes           bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+//! 21  i16 attributes           bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control,
+//!                              6 delete horizon
 //! 23  i32 last offset delta
 //! 27  i64 base timestamp       ms since 1970
 //! 35  i64 max timestamp
@@ -17,7 +18,7 @@
 //! 51  i16 producer epoch
 //! 53  i32 base sequence
 //! 57  i32 record count
-//! 61  records, compressed as one block where the attributes say so
+//! 61  records, compressed as one block if the attributes say so
 //! ```
 
 use crate::checksum::{Crc32c, crc32c};
@@ -25,11 +26,12 @@ use crate::id::{Epoch, Offset, ProducerId};
 
 /// Bytes of a batch before its first record.
 pub const HEADER_BYTES: usize = 61;
-/// Bytes at the front that say where the batch is stored; the batch's own checksum does not cover them.
+/// Length of the batch's placement: base offset, length and leader epoch. The batch's checksum does not cover
+/// it.
 pub const PLACEMENT_BYTES: usize = 16;
-/// Bytes in front of what the length field counts.
+/// Bytes before the part that the length field counts.
 pub const LENGTH_PREFIX_BYTES: usize = 12;
-/// The only layout version there is.
+/// The only supported layout version.
 pub const MAGIC: u8 = 2;
 
 const CRC_AT: usize = 17;
@@ -39,7 +41,7 @@ pub(crate) const APPEND_TIME_BIT: u16 = 1 << 3;
 pub(crate) const TRANSACTIONAL_BIT: u16 = 1 << 4;
 pub(crate) const CONTROL_BIT: u16 = 1 << 5;
 
-/// How the records of a batch are compressed.
+/// Compression of a batch's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
     None,
@@ -49,7 +51,7 @@ pub enum Codec {
     Zstd,
 }
 
-/// The fixed part of a batch, read.
+/// Decoded header of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader {
     pub base_offset: i64,
@@ -68,7 +70,7 @@ pub struct BatchHeader {
     pub record_count: i32,
 }
 
-/// Why bytes are not a batch.
+/// Reason why bytes are not a valid batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     #[error("a batch of {given} bytes is cut short: its header says {wanted}")]
@@ -124,8 +126,8 @@ impl Codec {
 }
 
 impl BatchHeader {
-    /// Reads the header at the front of `bytes`, which may go on behind the batch. Nothing is verified but
-    /// that the header is there and that the length it states holds at least a header.
+    /// Reads the header at the front of `bytes`, which may continue behind the batch. Checks only that the
+    /// header is complete and that the length it states is at least a header's.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
         let Some(head) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(BatchError::Truncated {
@@ -157,8 +159,8 @@ impl BatchHeader {
         })
     }
 
-    /// Reads the header of the batch that `bytes` holds and checks magic, codec and checksum, which is what
-    /// has to hold for a batch that is already stored.
+    /// Reads the header of the batch in `bytes` and checks magic, codec and checksum: the checks for a batch
+    /// that is already stored.
     pub fn verify(bytes: &[u8]) -> Result<Self, BatchError> {
         let header = Self::parse(bytes)?;
         let whole = bytes.get(..header.bytes).ok_or(BatchError::Truncated {
@@ -179,7 +181,7 @@ impl BatchHeader {
         Ok(header)
     }
 
-    /// The header's bytes, with every field as it stands here; the length field follows from `bytes`.
+    /// Encodes the header with its fields as they are; the length field follows from `bytes`.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let length = i32::try_from(self.bytes.saturating_sub(LENGTH_PREFIX_BYTES)).unwrap_or(i32::MAX);
         let mut out = [0; HEADER_BYTES];
@@ -199,8 +201,8 @@ impl BatchHeader {
         out
     }
 
-    /// The header's bytes in front of `body`, the records as they are stored: its length and checksum are
-    /// computed, whatever `bytes` and `crc` say.
+    /// Encodes the header for `body`, the records as stored. Length and checksum are computed from it;
+    /// `bytes` and `crc` are ignored.
     pub(crate) fn seal(mut self, body: &[u8]) -> [u8; HEADER_BYTES] {
         self.bytes = HEADER_BYTES + body.len();
         let mut head = self.encode();
@@ -222,7 +224,7 @@ impl BatchHeader {
         })
     }
 
-    /// Whether the timestamps are those of the append, not of the record's creation.
+    /// Returns true if the records carry the time of their append instead of their creation time.
     pub fn is_append_time(&self) -> bool {
         self.attributes & APPEND_TIME_BIT != 0
     }
@@ -240,7 +242,7 @@ impl BatchHeader {
         self
     }
 
-    /// Offsets that the batch takes in its log.
+    /// Returns the number of offsets that the batch takes in its log.
     pub fn span(&self) -> u64 {
         u64::try_from(self.last_offset_delta).map_or(0, |delta| delta + 1)
     }
@@ -250,7 +252,7 @@ impl BatchHeader {
     }
 }
 
-/// The first 16 bytes of a batch of `bytes` in all, stored at `base` under `epoch`.
+/// Encodes the placement of a batch of `bytes` in total, stored at `base` under `epoch`.
 pub fn placement(base: Offset, epoch: Epoch, bytes: usize) -> [u8; PLACEMENT_BYTES] {
     let length = u32::try_from(bytes.saturating_sub(LENGTH_PREFIX_BYTES)).unwrap_or(u32::MAX);
     let mut out = [0; PLACEMENT_BYTES];

@@ -1,6 +1,6 @@
-//! Builds a batch out of records.
+//! Builds a batch from records.
 //!
-//! The batch starts at offset 0 and belongs to no epoch yet: both are patched where it is stored (see
+//! The batch starts at offset 0 and has no epoch: both are patched when it is stored (see
 //! [`crate::batch::placement`]). Its first record gives the base timestamp.
 
 use bytes::Bytes;
@@ -13,11 +13,11 @@ use crate::compression;
 use crate::id::ProducerId;
 use crate::record::{self, Record};
 
-/// The leader epoch of a batch that no leader has stored.
+/// Leader epoch of a batch that is not stored yet.
 pub(crate) const NO_LEADER_EPOCH: i32 = -1;
 const BATCH_BYTES_MAX: usize = i32::MAX as usize + LENGTH_PREFIX_BYTES;
 
-/// A batch in the making.
+/// A batch under construction.
 #[derive(Debug)]
 pub struct BatchBuilder {
     codec: Codec,
@@ -29,7 +29,7 @@ pub struct BatchBuilder {
     max_timestamp: i64,
     append_time: Option<i64>,
     record_count: i32,
-    /// Room for the header, then the records.
+    /// Space for the header, then the records.
     bytes: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl BatchBuilder {
         Self::with_capacity(codec, 0)
     }
 
-    /// A builder that has room for `record_bytes` of records, before compression.
+    /// Creates a builder with capacity for `record_bytes` of records, before compression.
     pub fn with_capacity(codec: Codec, record_bytes: usize) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + record_bytes);
         bytes.resize(HEADER_BYTES, 0);
@@ -56,7 +56,7 @@ impl BatchBuilder {
         }
     }
 
-    /// States which idempotent producer the batch is from, and the sequence number of its first record.
+    /// Sets the idempotent producer and the sequence number of the first record.
     #[must_use]
     pub fn producer(mut self, id: ProducerId, epoch: i16, base_sequence: i32) -> Self {
         self.producer_id = id.0;
@@ -65,21 +65,22 @@ impl BatchBuilder {
         self
     }
 
-    /// The batch is part of a transaction of its producer.
+    /// Marks the batch as part of a transaction of its producer.
     #[must_use]
     pub fn transactional(mut self) -> Self {
         self.attributes |= TRANSACTIONAL_BIT;
         self
     }
 
-    /// The batch holds marks of the broker (a transaction's end), not records of a producer.
+    /// Marks the batch as control batch: it holds markers of the broker (end of a transaction), not records
+    /// of a producer.
     #[must_use]
     pub fn control(mut self) -> Self {
         self.attributes |= CONTROL_BIT;
         self
     }
 
-    /// All records count as written at `timestamp`, whatever their own says.
+    /// Gives all records the timestamp `timestamp` instead of their own.
     #[must_use]
     pub fn append_time(mut self, timestamp: i64) -> Self {
         self.attributes |= APPEND_TIME_BIT;
@@ -87,7 +88,7 @@ impl BatchBuilder {
         self
     }
 
-    /// Adds a record. After an error the batch is as it was before.
+    /// Adds a record. After an error the batch is unchanged.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), BatchError> {
         let timestamp = record.timestamp;
         let (base, max) = if self.record_count == 0 {
@@ -112,7 +113,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Records so far.
+    /// Returns the number of records so far.
     pub fn len(&self) -> usize {
         usize::try_from(self.record_count).unwrap_or(0)
     }
@@ -121,12 +122,12 @@ impl BatchBuilder {
         self.record_count == 0
     }
 
-    /// Bytes of the batch so far, header included, before compression.
+    /// Returns the size of the batch so far, header included, before compression.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The batch. There is none without records.
+    /// Finishes the batch. An error if it has no records.
     pub fn finish(self) -> Result<Bytes, BatchError> {
         if self.is_empty() {
             return Err(BatchError::Counts {
@@ -158,7 +159,7 @@ impl BatchBuilder {
     }
 }
 
-/// Room for a header and the records, compressed, that lie in `bytes` behind such room.
+/// Compresses the records in `bytes`, which start behind space for a header. The result has that space too.
 pub(crate) fn pack(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     let mut packed = Vec::with_capacity(HEADER_BYTES + bytes.len() / 2);
     packed.resize(HEADER_BYTES, 0);
@@ -166,7 +167,7 @@ pub(crate) fn pack(codec: Codec, bytes: &[u8]) -> Result<Vec<u8>, BatchError> {
     Ok(packed)
 }
 
-/// Makes a batch of `header` and what lies in `bytes` behind room for it.
+/// Writes `header` into the space at the front of `bytes` and returns the batch.
 pub(crate) fn seal(header: BatchHeader, mut bytes: Vec<u8>) -> Result<Bytes, BatchError> {
     if bytes.len() > BATCH_BYTES_MAX {
         return Err(BatchError::TooLarge {

@@ -2,12 +2,12 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// CRC-32C of `bytes`.
+/// Computes the CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     narrow(crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes))
 }
 
-/// CRC-32C over bytes that come in pieces.
+/// CRC-32C computed piece by piece.
 #[derive(Debug)]
 pub struct Crc32c(Digest);
 

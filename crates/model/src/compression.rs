@@ -1,17 +1,16 @@
-//! A batch's records block, compressed and decompressed.
+//! Compression and decompression of a batch's records block.
 //!
-//! Decompression is for hostile input: the output is bounded, and memory follows what has been decompressed,
-//! not what a header claims. The formats are those of Kafka's own clients:
+//! Decompression expects hostile input: the output is bounded, and memory grows with the bytes decompressed,
+//! not with the size that a header claims. The formats are those of Kafka's own clients:
 //!
 //! | codec | read | written |
 //! |---|---|---|
 //! | gzip | any number of members | one member |
-//! | snappy | the xerial framing of snappy-java, or one raw block as librdkafka sends it | xerial, 32 KiB blocks |
+//! | snappy | xerial framing of snappy-java, or one raw block (librdkafka) | xerial, 32 KiB blocks |
 //! | lz4 | one LZ4 frame, blocks linked or independent | one frame, independent 64 KiB blocks |
 //! | zstd | any number of frames, windows up to 128 MiB, no dictionary | one frame, fast level |
 //!
-//! Codecs are foreign code; should one of them panic on bytes that nobody thought of, that is an error of
-//! these bytes and goes no further.
+//! Codecs are third-party code: a panic inside one is caught and returned as an error of the input.
 
 mod gzip;
 mod lz4;
@@ -22,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::batch::{BatchError, Codec};
 
-/// Appends `records`, compressed, to `out`. After an error `out` may hold a part.
+/// Compresses `records` and appends them to `out`. After an error `out` may hold a part of them.
 pub fn compress(codec: Codec, records: &[u8], out: &mut Vec<u8>) -> Result<(), BatchError> {
     let mut encode = || match codec {
         Codec::None => {
@@ -45,7 +44,6 @@ pub fn compress(codec: Codec, records: &[u8], out: &mut Vec<u8>) -> Result<(), B
 }
 
 /// Decompresses `block` to at most `bytes_max` bytes.
-///
 pub fn decompress(codec: Codec, block: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
     let decode = match codec {
         Codec::None if block.len() > bytes_max => return Err(BatchError::TooLarge { limit: bytes_max }),
@@ -55,7 +53,7 @@ pub fn decompress(codec: Codec, block: &[u8], bytes_max: usize) -> Result<Vec<u8
         Codec::Lz4 => lz4::decompress,
         Codec::Zstd => zstd::decompress,
     };
-    // The closure only borrows the input, which nobody can see half-changed.
+    // Unwind-safe: the closure only borrows the input and leaves no partial state.
     match catch_unwind(AssertUnwindSafe(|| decode(block, bytes_max))) {
         Ok(Ok(records)) => Ok(records),
         Ok(Err(Failure::TooLarge)) => Err(BatchError::TooLarge { limit: bytes_max }),
@@ -63,7 +61,7 @@ pub fn decompress(codec: Codec, block: &[u8], bytes_max: usize) -> Result<Vec<u8
     }
 }
 
-/// The most bytes that one compressed byte can stand for, rounded up.
+/// Returns the largest number of bytes that one compressed byte can stand for, rounded up.
 ///
 /// Gzip: a 258-byte match in two bits. Snappy: a 64-byte copy in three bytes. LZ4: 255 more bytes of a match
 /// in each byte of its length. Zstd: a block of 128 KiB in four bytes (header and run-length byte).
@@ -88,7 +86,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Reads `decoder` to its end, or to one byte more than `bytes_max`.
+/// Reads `decoder` to its end, or until one byte more than `bytes_max` is read.
 fn read_bounded(decoder: impl std::io::Read, bytes_max: usize, hint: usize) -> Result<Vec<u8>, Failure> {
     use std::io::Read as _;
     let mut out = Vec::with_capacity(hint.min(bytes_max));
@@ -107,7 +105,7 @@ mod tests {
 
     const CODECS: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
 
-    /// Bytes that compress, but not to nothing.
+    /// Returns bytes that compress moderately.
     fn sample(len: usize) -> Vec<u8> {
         let mut state = 7_u32;
         let mut text = std::iter::from_fn(|| {

@@ -1,17 +1,19 @@
-//! The durability dial: what has happened before a write is acknowledged.
+//! Durability levels: the state that a write has reached when it is acknowledged.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// When a write to a log counts as done.
+/// Condition for acknowledging a write to a log.
 ///
 /// | level | acknowledged when | survives |
 /// |---|---|---|
 /// | `memory` | accepted | nothing |
 /// | `os` | written to the operating system | a killed process |
-/// | `interval:N,T` | written; synced after N records or T ms at the latest | a killed process; a power loss but for the last N records or T ms |
+/// | `interval:N,T` | written; synced after N records or T ms at the latest | a killed process |
 /// | `sync` | `fdatasync` returned | power loss |
+///
+/// With `interval`, a power loss costs at most the last N records or T ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     Memory,
@@ -24,7 +26,7 @@ pub enum Durability {
     Sync,
 }
 
-/// A text that names no durability level.
+/// Error: the text is not a durability level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown durability {given:?}: expected memory, os, interval:RECORDS,MILLISECONDS (each 1 or more) or sync"
@@ -34,7 +36,7 @@ pub struct UnknownDurability {
 }
 
 impl Durability {
-    /// The one of two levels that promises less; of two intervals, this one.
+    /// Returns the weaker of two levels; of two intervals, `self`.
     #[must_use]
     pub fn or_lower(self, other: Self) -> Self {
         if other.rank() < self.rank() { other } else { self }

@@ -1,7 +1,7 @@
-//! Rebuilds a batch with a part of another one's records.
+//! Rebuilds a batch with a part of another batch's records.
 //!
-//! A stored batch may belong to several logs, with other records in each. A log that has all of them gets the
-//! batch as it is; one that has a part gets what is made here.
+//! A stored batch may belong to several logs, with different records in each. A log with all of its records
+//! is served the batch as stored; a log with a part of them, a batch built here.
 
 use std::ops::Range;
 
@@ -13,22 +13,22 @@ use crate::id::Offset;
 use crate::record;
 use crate::records::{block, for_each_raw, readable, timestamp};
 
-/// Which records of a batch, by their index in it.
+/// Selection of records of a batch, by index.
 #[derive(Debug, Clone)]
 pub enum Selection<'a> {
-    /// Those of a range; what it has beyond the batch's last record counts for nothing.
+    /// Records of a range; the part beyond the batch's last record is ignored.
     Range(Range<u32>),
-    /// Those whose bit is set: record `i` is bit `i % 8`, from the lowest, of byte `i / 8`.
+    /// Records whose bit is set: record `i` is bit `i % 8`, from the lowest, of byte `i / 8`.
     Bitmap(&'a [u8]),
 }
 
-/// What offsets the selected records get.
+/// Offsets of the selected records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbering {
-    /// The deltas that they have in the source, holes and all: the first selected record need not be at the
-    /// base offset, and the batch takes as many offsets as the source.
+    /// Deltas of the source, with gaps: the first selected record need not be at the base offset, and the
+    /// batch takes as many offsets as the source.
     Keep,
-    /// 0, 1, 2, …
+    /// Deltas 0, 1, 2, …
     Renumber,
 }
 
@@ -44,11 +44,11 @@ impl Selection<'_> {
     }
 }
 
-/// A batch at `base` with those records of `source` that `selection` names.
+/// Builds a batch at `base` from the records of `source` that `selection` contains.
 ///
-/// Codec, timestamps, producer and leader epoch are the source's; the max timestamp is that of the records
-/// selected (or the source's append time). A codec that cannot be written leaves the records uncompressed.
-/// Selecting nothing is an error: there are no batches without records.
+/// Codec, timestamps, producer and leader epoch are the source's; the max timestamp is that of the selected
+/// records (or the source's append time). If compression fails, the records stay uncompressed. Selecting
+/// nothing is an error: there are no batches without records.
 pub fn select(
     source: &Bytes,
     selection: &Selection<'_>,

@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-/// A log. Given out by the journal in rising order, never used twice.
+/// Id of a log. Assigned by the journal in ascending order, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogId(pub u64);
 
-/// The place of a record in its log, counted from 0.
+/// Position of a record in its log, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Offset(pub u64);
 
-/// The start of the program that wrote a batch, counted from 1: each start is a new epoch.
+/// Number of the program start that wrote a batch, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(pub u32);
 
-/// An idempotent producer.
+/// Id of an idempotent producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProducerId(pub i64);
 
 impl Offset {
     pub const ZERO: Self = Self(0);
 
-    /// The offset `records` further on, or `None` past the largest offset there can be (`i64::MAX`).
+    /// Returns the offset `records` further on, or `None` if that is beyond the largest offset (`i64::MAX`).
     pub fn checked_add(self, records: u64) -> Option<Self> {
         self.0
             .checked_add(records)

@@ -1,28 +1,28 @@
-//! What every other crate speaks of: names, offsets, durability levels, batches and records.
+//! Types shared by all crates: names, offsets, durability levels, batches and records.
 //!
 //! This crate is pure. It does no I/O, knows no clock, no async runtime and no protocol, and it is the only
 //! crate that reads or builds the bytes of a stored batch.
 //!
-//! - [`id`]: logs, offsets, positions, epochs, as types that do not mix
-//! - [`topic_name`]: what a topic may be called
-//! - [`durability`]: the dial: what has happened before a write is acknowledged
-//! - [`batch`]: the stored batch: its header, its checksum, its place in a log
-//! - [`record`]: one record inside of a batch
-//! - [`batch_builder`]: builds a batch out of records
+//! - [`id`]: logs, offsets, epochs and producers, as types that do not mix
+//! - [`topic_name`]: rules for the names of topics
+//! - [`durability`]: durability levels of a write
+//! - [`batch`]: the stored batch: its header, its checksum, its placement in a log
+//! - [`record`]: one record of a batch
+//! - [`batch_builder`]: builds a batch from records
 //! - [`mod@records`]: reads the records of a batch
-//! - [`message`]: what a queue stores, as a record
+//! - [`message`]: the records that queues store
 //! - `lock`: locks that a panic does not poison
 //! - `namespace`: names of namespaces
-//! - [`mod@partition`]: which partition a key leads to
-//! - [`stored_message`]: a message where it lies in a stored batch
-//! - [`validate`]: what has to hold for a batch that a producer sends
+//! - [`mod@partition`]: choice of a partition by key
+//! - [`stored_message`]: a message in place, inside a stored batch
+//! - [`validate`]: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
-//! - [`time`]: finds records of a batch by their timestamps
-//! - [`append_time`]: gives a batch the time of its append
-//! - [`mod@recompress`]: compresses a batch anew
-//! - [`compression`]: the codecs of a batch's records, with bounded output
-//! - [`codec`]: texts and numbers of stored definitions
-//! - [`checksum`]: CRC-32C, the one checksum of every format here
+//! - [`time`]: finds records of a batch by timestamp
+//! - [`append_time`]: sets the append time of a batch
+//! - [`mod@recompress`]: recompresses a batch
+//! - [`compression`]: codecs of a batch's records, with bounded output
+//! - [`codec`]: encoding of texts and numbers in stored definitions
+//! - [`checksum`]: CRC-32C, the checksum of all formats
 
 pub mod append_time;
 pub mod batch;

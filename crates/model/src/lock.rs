@@ -1,10 +1,10 @@
-//! Locks that a panic does not poison: the next holder goes on with the value as it is. A panic of one
-//! connection's task must not end all others, and structures here are whole between any two statements that
-//! can panic.
+//! Locks that a panic does not poison: the next lock holder continues with the value as it is. A panic in one
+//! connection's task must not end all others, and structures here are consistent between any two statements
+//! that can panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A lock for one holder at a time.
+/// Mutual exclusion lock.
 #[derive(Debug, Default)]
 pub struct Lock<T>(Mutex<T>);
 
@@ -13,13 +13,13 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    /// Waits until the lock is free, and holds it.
+    /// Waits until the lock is free and takes it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds the lock if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
@@ -47,13 +47,13 @@ impl<T> SharedLock<T> {
         Self(RwLock::new(value))
     }
 
-    /// Waits until no writer holds the lock, and holds it beside other readers.
+    /// Waits until no writer holds the lock, and takes it together with other readers.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the lock is free, and holds it alone.
+    /// Waits until the lock is free and takes it exclusively.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)

@@ -1,26 +1,27 @@
-//! A message: what a queue stores, as one record of a batch.
+//! Messages: the records that a queue stores.
 //!
-//! The body is the record's value; the record's headers are those of whoever published it, opaque here and
-//! given back unchanged, plus one reserved header that holds what the core acts on:
+//! The body is the record's value. The record's headers are the publisher's, opaque here and returned
+//! unchanged, plus one reserved header with the fields that the core uses:
 //!
 //! ```text
 //! u8      version = 1
 //! u8      flags           1 persistent, 2 ttl, 4 delay, 8 deaths, 16 number
 //! u8      priority
-//! number  ms since 1970 when it arrived
+//! number  arrival, ms since 1970
 //! text    exchange
 //! text    routing key
-//! number  ttl in ms       where the flag says so
-//! number  delay in ms     where the flag says so
-//! number  of its arrival  where the flag says so: in which order messages came that have the same ms
-//! number  deaths          where the flag says so, the latest first; each:
-//!         u8 reason (0 expired, 1 length, 2 rejected, 3 delivery limit), plus 128 for the first ever, 64 if the message had lost
-//!         its further routing keys before, 32 if it lost them with this; number count,
-//!         number ms since 1970 of its first, text queue, text exchange, text routing key, number ttl + 1 (0: none)
+//! number  ttl in ms       if flagged
+//! number  delay in ms     if flagged
+//! number  arrival number  if flagged: orders messages that arrived in the same ms
+//! number  death count     if flagged; then the deaths, latest first, each:
+//!         u8 reason (0 expired, 1 length, 2 rejected, 3 delivery limit), plus 128 if it is the message's
+//!         first death, 64 if the message had lost its further routing keys before, 32 if it lost them with
+//!         this one; number count, number ms since 1970 of the first, text queue, text exchange, text routing
+//!         key, number ttl + 1 (0: none)
 //! ```
 //!
-//! A number has seven bits a byte, low bits first; a text has its length in front as a number. A record
-//! without the header (a log client wrote it) reads as a message with nothing set but key, body, headers and
+//! A number has seven bits per byte, low bits first; a text is preceded by its length as a number. A record
+//! without the header (written by a client of a log) reads as a message that has only key, body, headers and
 //! time.
 
 use bytes::Bytes;
@@ -32,7 +33,8 @@ use crate::batch_builder::BatchBuilder;
 use crate::record::{Header, Record};
 use crate::varint::{read_number, with_number};
 
-/// The header that holds what the core acts on. Nobody else writes it: a publisher's own is left out.
+/// Name of the header with the fields that the core uses. Reserved: a publisher's own header of that name is
+/// dropped.
 pub const MESSAGE_HEADER: &[u8] = b"stafett.message";
 
 pub(crate) const VERSION: u8 = 1;
@@ -44,78 +46,78 @@ const NUMBER: u8 = 16;
 const FIRST_DEATH: u8 = 0x80;
 const KEYS_WERE_LOST: u8 = 0x40;
 const LOSES_KEYS: u8 = 0x20;
-/// Entries of the history that are read back: there is one per queue and reason.
+/// Bound on the deaths that are read back; a message has one per queue and reason.
 const DEATHS_MAX: u64 = 1024;
 
-/// A message on its way into queues.
+/// A message to be routed into queues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
-    /// Where it was published to; empty is the default exchange.
+    /// Exchange that it was published to; empty for the default exchange.
     pub exchange: ByteString,
     pub routing_key: ByteString,
     pub key: Option<Bytes>,
     pub value: Bytes,
-    /// The record's time, ms since 1970; -1: none.
+    /// Time of the record, ms since 1970; -1: none.
     pub timestamp_ms: i64,
     pub priority: u8,
-    /// How long it may wait in a queue.
+    /// Longest time that it may wait in a queue.
     pub ttl_ms: Option<u64>,
-    /// How long it waits before it is routed.
+    /// Delay before it is routed.
     pub delay_ms: Option<u64>,
-    /// Whether it outlives a restart in a durable queue.
+    /// True if it survives a restart in a durable queue.
     pub persistent: bool,
     pub headers: MessageHeaders,
-    /// How often it was dead-lettered from where, the latest first.
+    /// Dead-letterings per queue and reason, latest first.
     pub deaths: Vec<Death>,
 }
 
-/// When a message came: of two, the one that came later is greater.
+/// Arrival of a message. A later arrival compares as greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Arrival {
-    /// Since 1970.
+    /// Milliseconds since 1970.
     pub ms: i64,
-    /// Rises within a run of the program; 0 where the order within a ms is of no interest.
+    /// Ascending number within a run of the program; 0 if the order within one ms does not matter.
     pub number: u64,
 }
 
 /// Headers of a publisher, opaque to the core.
 pub type MessageHeaders = SmallVec<[(ByteString, Option<Bytes>); 1]>;
 
-/// That a message left a queue as a dead letter, once or more often, for one reason.
+/// Dead-letterings of a message from one queue for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     pub queue: ByteString,
     pub reason: DeathReason,
     pub count: u64,
-    /// When it happened first, ms since 1970.
+    /// Time of the first, ms since 1970.
     pub first_ms: i64,
-    /// Where the message had been published to when it happened first.
+    /// Exchange that the message had been published to at that time.
     pub exchange: ByteString,
     pub routing_key: ByteString,
-    /// The time to live that the message had, and lost.
+    /// Time to live that the message had, and lost.
     pub ttl_ms: Option<u64>,
-    /// It was the message's first death ever.
+    /// True if it was the message's first death of all.
     pub is_first: bool,
-    /// When it happened first, the message had lost the further routing keys that it had been published with.
+    /// True if, at the first of these deaths, the message had already lost its further routing keys.
     pub keys_were_lost: bool,
-    /// It left with a key of the queue's own, which replaced all keys that it had, for good.
+    /// True if the queue's own dead-letter routing key replaced all keys of the message.
     pub loses_keys: bool,
 }
 
-/// Why a message became a dead letter.
+/// Reason for dead-lettering a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeathReason {
-    /// It waited longer than it may.
+    /// Its time to live passed.
     Expired,
-    /// The queue was longer than it may be.
+    /// The queue exceeded its length limit.
     Length,
-    /// A consumer did not want it.
+    /// A consumer rejected it.
     Rejected,
-    /// It came back more often than it may.
+    /// It was returned more often than allowed.
     DeliveryLimit,
 }
 
-/// What the core acts on, as it was read from the reserved header.
+/// Fields of the reserved header that the core uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Acted<'a> {
     pub(crate) exchange: &'a str,
@@ -125,7 +127,7 @@ pub(crate) struct Acted<'a> {
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) delay_ms: Option<u64>,
     pub(crate) persistent: bool,
-    /// The deaths as they lie there, to be read by [`read_deaths`].
+    /// Encoded deaths, to be read by [`read_deaths`].
     pub(crate) deaths: &'a [u8],
 }
 
@@ -147,7 +149,7 @@ impl Message {
         })
     }
 
-    /// Bytes that it takes in a batch, about: what memory is reckoned by.
+    /// Returns the approximate bytes that it takes in a batch, for memory budgets.
     pub fn bytes(&self) -> usize {
         let headers = self.headers.iter();
         let headers = headers.map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len) + 4);
@@ -238,7 +240,7 @@ impl Death {
     }
 }
 
-/// Reads the reserved header; `None` where it is malformed or of a version that is not known.
+/// Reads the reserved header; `None` if it is malformed or of an unknown version.
 pub(crate) fn read_acted(bytes: &[u8]) -> Option<Acted<'_>> {
     let ([VERSION, flags, priority], rest) = bytes.split_first_chunk::<3>()? else {
         return None;
@@ -270,7 +272,7 @@ pub(crate) fn read_acted(bytes: &[u8]) -> Option<Acted<'_>> {
     })
 }
 
-/// Reads a history as far as it is sound.
+/// Reads deaths up to the first malformed one.
 pub(crate) fn read_deaths(bytes: &[u8]) -> Vec<Death> {
     let Some((count, mut rest)) = read_number(bytes) else {
         return Vec::new();

@@ -1,12 +1,12 @@
-//! Which partition of a topic a key leads to.
+//! Choice of a topic's partition by key.
 //!
-//! The hash is the one that producers of logs use by default (32-bit Murmur 2, Austin Appleby, with their
-//! seed), so that records of one key meet in one partition, whoever sends them.
+//! The hash is the default of Kafka's producers (32-bit Murmur 2, Austin Appleby, with their seed), so that
+//! records of one key reach the same partition from any producer.
 
 const SEED: u32 = 0x9747_b28c;
 const M: u32 = 0x5bd1_e995;
 
-/// The partition of `key` among `partitions`.
+/// Returns the partition of `key` among `partitions`.
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
 }

@@ -1,4 +1,4 @@
-//! Compresses a batch anew, for topics that want all their batches compressed in one way.
+//! Recompresses a batch, for topics that keep all their batches in one codec.
 
 use bytes::Bytes;
 
@@ -6,8 +6,8 @@ use crate::batch::{BatchError, Codec, HEADER_BYTES};
 use crate::batch_builder::{pack, seal};
 use crate::records::{block, readable};
 
-/// The batch at the front of `batch` with its records compressed by `codec`; the same bytes where they are
-/// already. `bytes_max` bounds the records once decompressed.
+/// Returns the batch at the front of `batch` with its records compressed by `codec`; the same bytes if they
+/// already are. `bytes_max` bounds the decompressed records.
 pub fn recompress(batch: &Bytes, codec: Codec, bytes_max: usize) -> Result<Bytes, BatchError> {
     let header = readable(batch)?;
     if header.codec()? == codec {

@@ -1,7 +1,7 @@
-//! One record inside of a batch's records block: its layout, to write and to read.
+//! One record of a batch's records block: layout, encoding and decoding.
 //!
 //! ```text
-//! varint   length of what follows
+//! varint   length of the rest
 //! i8       attributes, unused
 //! varlong  timestamp delta, to the batch's base timestamp
 //! varint   offset delta, to the batch's base offset
@@ -11,18 +11,18 @@
 //!          each: varint key length, key, varint value length, -1: none, value
 //! ```
 //!
-//! Reading takes no memory and copies nothing. Kafka's broker takes every negative key or value length for
-//! "none"; here only -1 is, since no producer writes another one.
+//! Decoding allocates and copies nothing. Kafka's broker takes every negative key or value length for "none";
+//! here only -1 is, since no producer writes another one.
 
 use crate::varint;
 
-/// The fewest bytes that a record can take: each of its seven fields is at least one byte long.
+/// Minimum size of a record: each of its seven fields takes at least one byte.
 pub const RECORD_BYTES_MIN: usize = 7;
 
-/// A header's key and value.
+/// Key and value of a header.
 pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// A record to be put into a batch.
+/// A record to be added to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Record<'a> {
     pub key: Option<&'a [u8]>,
@@ -32,7 +32,7 @@ pub struct Record<'a> {
     pub timestamp: i64,
 }
 
-/// A record where it lies in a records block.
+/// A record decoded in place, in a records block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawRecord<'a> {
     pub(crate) timestamp_delta: i64,
@@ -41,13 +41,13 @@ pub(crate) struct RawRecord<'a> {
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) header_count: u32,
     pub(crate) headers: &'a [u8],
-    /// The attributes and the timestamp delta, as they lie there.
+    /// Attributes and timestamp delta, encoded.
     pub(crate) before_offset: &'a [u8],
-    /// Key, value and headers, as they lie there.
+    /// Key, value and headers, encoded.
     pub(crate) behind_offset: &'a [u8],
 }
 
-/// Reads the record at the front of `block`; `None` where it is malformed.
+/// Reads the record at the front of `block`; `None` if it is malformed.
 #[inline]
 pub(crate) fn read(block: &[u8]) -> Option<(RawRecord<'_>, &[u8])> {
     let (length, rest) = varint::read_i32(block)?;
@@ -87,7 +87,7 @@ pub(crate) fn read_header(headers: &[u8]) -> Option<(Header<'_>, &[u8])> {
     Some(((key?, value), rest))
 }
 
-/// Writes `record`; `None`, with nothing written, where a length does not fit the layout.
+/// Writes `record`. `None`, with nothing written, if a length does not fit the layout.
 pub(crate) fn write(
     record: &Record<'_>,
     timestamp_delta: i64,
@@ -115,7 +115,7 @@ pub(crate) fn write(
     Some(())
 }
 
-/// Writes `raw` as it is but for its offset delta.
+/// Copies `raw` with another offset delta.
 pub(crate) fn write_moved(raw: &RawRecord<'_>, offset_delta: i32, out: &mut Vec<u8>) {
     let length = raw.before_offset.len() + varint::len_i64(offset_delta.into()) + raw.behind_offset.len();
     varint::write_i64(i64::try_from(length).unwrap_or(i64::MAX), out);

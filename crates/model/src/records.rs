@@ -1,10 +1,10 @@
 //! Reads the records of a stored batch.
 //!
-//! Keys, values and headers are slices of the batch where it is not compressed, and of one decompressed
-//! buffer where it is; nothing is copied. The caller has verified the batch ([`BatchHeader::verify`]);
-//! nevertheless no bytes make this panic, run without end or take more memory than asked for.
+//! Keys, values and headers are slices of the batch if it is not compressed, otherwise of one decompressed
+//! buffer; nothing is copied. The caller has verified the batch ([`BatchHeader::verify`]); even so, no input
+//! causes a panic, an endless loop or more memory than the given bound.
 //!
-//! Offsets rise but may have holes: batches are also rebuilt with a part of their records.
+//! Offsets ascend but may have gaps: batches are also rebuilt with a part of their records.
 
 use bytes::{Buf, Bytes};
 
@@ -18,7 +18,7 @@ use crate::stored_message::StoredMessage;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
     pub offset: Offset,
-    /// The record's own, or the batch's append time where that is what the batch keeps; -1: none.
+    /// Timestamp of the record, or of the batch's append if the batch keeps append time; -1: none.
     pub timestamp: i64,
     pub key: Option<Bytes>,
     pub value: Option<Bytes>,
@@ -50,7 +50,7 @@ impl Headers {
         })
     }
 
-    /// The value of the last header named `key`, as Kafka's `lastHeader` has it.
+    /// Returns the value of the last header named `key`, like Kafka's `lastHeader`.
     pub fn last(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.iter()
             .filter(|(name, _)| *name == key)
@@ -59,7 +59,7 @@ impl Headers {
     }
 }
 
-/// The records of one batch, in order. After an error there are no more.
+/// Iterator over the records of one batch, in order. Ends after an error.
 #[derive(Debug, Clone)]
 pub struct Records {
     header: BatchHeader,
@@ -67,7 +67,7 @@ pub struct Records {
     block: Bytes,
 }
 
-/// Reads the records of the batch at the front of `batch`, which take at most `bytes_max` decompressed.
+/// Reads the records of the batch at the front of `batch`; decompressed, they take at most `bytes_max`.
 pub fn records(batch: &Bytes, bytes_max: usize) -> Result<Records, BatchError> {
     let header = readable(batch)?;
     let stored = batch.slice(HEADER_BYTES..header.bytes);
@@ -89,8 +89,8 @@ impl Records {
         &self.header
     }
 
-    /// Goes on with the first record at or behind `offset`, passing over those before it without making
-    /// slices of them. Records already returned stay behind.
+    /// Skips to the first record at or behind `offset`, without slicing the records before it. Never moves
+    /// back.
     pub fn seek(&mut self, offset: Offset) -> Result<(), BatchError> {
         let base = i128::from(self.header.base_offset);
         loop {
@@ -112,7 +112,7 @@ impl Records {
         }
     }
 
-    /// The next record as a message.
+    /// Returns the next record as a message.
     pub fn next_message(&mut self) -> Option<Result<(Offset, StoredMessage), BatchError>> {
         let (raw, rest) = match self.walk.next(&self.block)? {
             Ok(read) => read,
@@ -164,7 +164,7 @@ impl Iterator for Records {
     }
 }
 
-/// Reads the header of a batch that is there as a whole, in the layout known here.
+/// Reads the header of a batch that has to be complete and of the supported layout.
 pub(crate) fn readable(batch: &[u8]) -> Result<BatchHeader, BatchError> {
     let header = BatchHeader::parse(batch)?;
     if header.bytes > batch.len() {
@@ -179,7 +179,7 @@ pub(crate) fn readable(batch: &[u8]) -> Result<BatchHeader, BatchError> {
     Ok(header)
 }
 
-/// What counts as the timestamp of `raw`; `None` where it is beyond what there can be.
+/// Returns the effective timestamp of `raw`; `None` if it overflows.
 pub(crate) fn timestamp(header: &BatchHeader, raw: &RawRecord<'_>) -> Option<i64> {
     if header.is_append_time() {
         Some(header.max_timestamp)
@@ -188,8 +188,8 @@ pub(crate) fn timestamp(header: &BatchHeader, raw: &RawRecord<'_>) -> Option<i64
     }
 }
 
-/// The way through a records block: as many records as the header says, their offsets rising and within the
-/// batch's, and nothing behind them.
+/// Cursor over a records block. Requires the record count of the header, ascending offsets within the batch's
+/// range, and nothing behind the last record.
 #[derive(Debug, Clone)]
 pub(crate) struct Walk {
     index: u32,
@@ -210,7 +210,7 @@ impl Walk {
         }
     }
 
-    /// The record at the front of `block` and what is behind it.
+    /// Reads the record at the front of `block`; returns it with the bytes behind it.
     pub(crate) fn next<'a>(
         &mut self,
         block: &'a [u8],
@@ -243,7 +243,7 @@ impl Walk {
     }
 }
 
-/// Calls `visit` with each record of `block`, without making it its own, until that returns false.
+/// Calls `visit` with each record of `block`, in place, until it returns false.
 pub(crate) fn for_each_raw<'a>(
     header: &BatchHeader,
     block: &'a [u8],
@@ -261,7 +261,7 @@ pub(crate) fn for_each_raw<'a>(
     Ok(())
 }
 
-/// The records block of `batch`, decompressed where it has to be.
+/// Returns the records block of `batch`, decompressed if necessary.
 pub(crate) fn block<'a>(
     header: &BatchHeader,
     batch: &'a [u8],

@@ -1,6 +1,6 @@
-//! A message where it lies in a stored batch: one slice of the batch, and where in it things are.
+//! A message in place, inside a stored batch: one slice of the batch, and the ranges of its fields.
 //!
-//! Made for handing out: one reference to the batch per message, nothing copied, texts checked once.
+//! Made for delivery: one reference to the batch per message, nothing copied, texts checked once.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -29,7 +29,7 @@ pub struct StoredMessage {
     delay_ms: Option<u64>,
 }
 
-/// A part of the record's bytes.
+/// Range of the record's bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     at: u32,
@@ -37,7 +37,7 @@ struct Span {
 }
 
 impl StoredMessage {
-    /// The message that `raw` is, a record of a batch whose records are `block`.
+    /// Reads the message of the record `raw` from a batch whose records are `block`.
     pub(crate) fn of(
         header: &BatchHeader,
         raw: &RawRecord<'_>,
@@ -93,12 +93,12 @@ impl StoredMessage {
         self.part(self.value)
     }
 
-    /// The body, as a slice of the batch.
+    /// Returns the body, as a slice of the batch.
     pub fn value_bytes(&self) -> Bytes {
         self.record.slice_ref(self.value())
     }
 
-    /// The publisher's headers, in their order.
+    /// Iterates over the publisher's headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = Header<'_>> {
         let mut rest = self.part(self.headers);
         let all = std::iter::from_fn(move || {
@@ -109,24 +109,23 @@ impl StoredMessage {
         all.filter(|(name, _)| *name != MESSAGE_HEADER)
     }
 
-    /// The value of the first header of that name.
+    /// Returns the value of the first header named `name`.
     pub fn header(&self, name: &[u8]) -> Option<Option<&[u8]>> {
         self.headers()
             .find(|(known, _)| *known == name)
             .map(|(_, value)| value)
     }
 
-    /// The record's own time, ms since 1970; -1: none.
+    /// Returns the time of the record, ms since 1970; -1: none.
     pub fn timestamp_ms(&self) -> i64 {
         self.timestamp_ms
     }
 
-    /// When it arrived.
     pub fn arrived(&self) -> Arrival {
         self.arrived
     }
 
-    /// The same, ms since 1970.
+    /// Returns the arrival time, ms since 1970.
     pub fn arrived_ms(&self) -> i64 {
         self.arrived.ms
     }
@@ -147,7 +146,7 @@ impl StoredMessage {
         self.persistent
     }
 
-    /// How often it was dead-lettered from where, the latest first.
+    /// Returns the dead-letterings per queue and reason, latest first.
     pub fn deaths(&self) -> Vec<Death> {
         if self.deaths.len == 0 {
             return Vec::new();
@@ -155,17 +154,17 @@ impl StoredMessage {
         read_deaths(self.part(self.deaths))
     }
 
-    /// Bytes of the record: what handing it out is reckoned by.
+    /// Returns the bytes of the record, by which deliveries are bounded.
     pub fn bytes(&self) -> usize {
         self.record.len()
     }
 
-    /// Bytes of the body.
+    /// Returns the bytes of the body.
     pub fn value_len(&self) -> usize {
         usize::try_from(self.value.len).unwrap_or(usize::MAX)
     }
 
-    /// The message on its own feet: what is published anew somewhere else.
+    /// Converts it into a message that can be published again.
     pub fn to_message(&self) -> Message {
         let slice = |part: &[u8]| self.record.slice_ref(part);
         let named = |(name, value): Header<'_>| {
@@ -196,7 +195,7 @@ impl StoredMessage {
     }
 
     fn text(&self, span: Span) -> &str {
-        // It was text when the record was read.
+        // Checked when the record was read.
         std::str::from_utf8(self.part(span)).unwrap_or_default()
     }
 }
@@ -213,7 +212,7 @@ fn acted_of<'a>(raw: &RawRecord<'a>) -> Option<Acted<'a>> {
     None
 }
 
-/// Where `part` lies in `whole`, of which it is a slice; an empty one lies anywhere.
+/// Returns the range of `part` inside `whole`, of which it is a slice; the default range if it is empty.
 fn span_of(whole: &[u8], part: &[u8]) -> Option<Span> {
     if part.is_empty() {
         return Some(Span::default());

@@ -1,4 +1,4 @@
-//! Finds records of a batch by their timestamps.
+//! Finds records of a batch by timestamp.
 
 use bytes::Bytes;
 
@@ -6,9 +6,10 @@ use crate::batch::{BatchError, BatchHeader};
 use crate::id::Offset;
 use crate::records::{block, for_each_raw, readable, timestamp};
 
-/// The first record of `batch` at or behind `from` whose timestamp is `wanted` or later, with that timestamp.
+/// Finds the first record of `batch` at or behind `from` whose timestamp is `wanted` or later; returns its
+/// offset and timestamp.
 ///
-/// Where the batch's max timestamp says that there is none, its records are not looked at.
+/// The records are not read if the batch's max timestamp is earlier.
 pub fn offset_for_timestamp(
     batch: &Bytes,
     wanted: i64,
@@ -24,8 +25,7 @@ pub fn offset_for_timestamp(
     })
 }
 
-/// The first record of `batch` that has the batch's max timestamp; with append time that is the first record
-/// at all.
+/// Finds the first record that has the batch's max timestamp; with append time, the first record.
 pub fn max_timestamp_record(batch: &Bytes, bytes_max: usize) -> Result<Option<(Offset, i64)>, BatchError> {
     let header = readable(batch)?;
     first(&header, batch, bytes_max, |_, timestamp| {

@@ -11,12 +11,12 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 /// clone.
 ///
 /// These are Kafka's rules (`org.apache.kafka.common.internals.Topic`). Kafka also refuses to create a name
-/// that differs from one there is only in `.` against `_`; whether two names may exist together is not a
-/// name's affair.
+/// that differs from an existing one only by `.` and `_`; that depends on other topics and is not checked
+/// here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicName(Arc<str>);
 
-/// Why a text is not the name of a topic.
+/// Reason why a text is not a topic name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TopicNameError {
     #[error("a topic name is empty")]
@@ -35,7 +35,7 @@ impl TopicName {
         Ok(Self(text.into()))
     }
 
-    /// Whether `text` is a legal name, without making it one.
+    /// Checks that `text` is a legal name, without allocating one.
     pub fn check(text: &str) -> Result<(), TopicNameError> {
         if text.is_empty() {
             return Err(TopicNameError::Empty);

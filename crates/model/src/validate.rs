@@ -1,22 +1,23 @@
-//! What has to hold for a batch that a producer sends; checked once, where it comes in.
+//! Checks of a batch from a producer; made once, when it is received.
 //!
-//! The model is the check of Kafka's broker (`LogValidator` and the append path of Kafka 4.3), and a test
-//! holds the answers of both to the same bytes side by side. What is refused there is refused here, with one
-//! exception, the first line; some more things are refused here:
+//! Modelled on Kafka's broker (`LogValidator` and the append path of Kafka 4.3); a test compares the answers
+//! of both to the same bytes. Everything refused there is refused here, except in the first line; some more
+//! is refused here:
 //!
 //! | | Kafka 4.3 | here |
 //! |---|---|---|
-//! | compressed records | always decompressed and walked | only with [`ProduceLimits::deep`]; else the record count is bounded |
-//! | append-time bit set by a producer | refused if the topic keeps append time or the records have no timestamp | refused |
-//! | max timestamp is not that of the records | put right in silence | the same in [`sole_batch`], where records are walked or it is earlier than the first; [`validate_produced`] refuses it |
+//! | compressed records | decompressed and walked | only if [`ProduceLimits::deep`]; else count bounded |
+//! | append-time bit set | refused if the topic keeps append time or timestamps are missing | refused |
+//! | max timestamp is not that of the records | corrected | see below |
 //! | offset deltas that are not 0, 1, 2, … | stored as they are, unless compressed | refused |
-//! | producer id with an epoch of -1, producer id below -1 | taken | refused |
-//! | key or value length below -1 | taken for none | refused |
+//! | producer id with an epoch of -1, producer id below -1 | accepted | refused |
+//! | key or value length below -1 | taken as none | refused |
 //! | bytes behind the batch that are too few for another one | ignored | refused by [`sole_batch`] |
 //!
-//! A batch marked transactional without a producer id is refused here; Kafka refuses the request before it
-//! looks. Creation times far off the clock, and keys on compacted topics, are the topic's affair and not
-//! checked here.
+//! [`sole_batch`] corrects the max timestamp if it walks the records or if that is earlier than the base
+//! timestamp; [`validate_produced`] refuses it. A transactional batch without a producer id is refused here;
+//! Kafka refuses the request before. Not checked here: creation times far off the clock, and keys on
+//! compacted topics.
 
 use bytes::Bytes;
 
@@ -25,18 +26,18 @@ use crate::compression;
 use crate::record::{self, RECORD_BYTES_MIN};
 use crate::records::block;
 
-/// What stands where a timestamp is not known. Times before 1970 are below it.
+/// Value of an unknown timestamp. Times before 1970 are below it.
 const NO_TIMESTAMP: i64 = -1;
 
-/// How much a producer may send at once.
+/// Limits on a batch from a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProduceLimits {
-    /// Bytes of a batch as it is sent, header included.
+    /// Bytes of a batch as sent, header included.
     pub batch_bytes_max: usize,
     pub records_max: u32,
-    /// Whether compressed records are decompressed and walked.
+    /// True if compressed records are decompressed and walked.
     pub deep: bool,
-    /// Bytes that they may take then.
+    /// Bytes that they may take decompressed.
     pub decompressed_bytes_max: usize,
 }
 
@@ -51,10 +52,10 @@ impl Default for ProduceLimits {
     }
 }
 
-/// Checks the one batch at the front of `bytes`, which may go on behind it.
+/// Checks the batch at the front of `bytes`, which may continue behind it.
 ///
-/// Compressed records are not looked at unless [`ProduceLimits::deep`] is set. Their count is then bounded by
-/// what so many bytes can hold at most: 7 bytes a record, at the codec's greatest possible ratio.
+/// Compressed records are examined only if [`ProduceLimits::deep`] is set. Otherwise their count is bounded
+/// by the compressed size: 7 bytes per record, at the codec's maximum ratio.
 pub fn validate_produced(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader, BatchError> {
     let (header, max) = check(bytes, limits)?;
     let (base, stated) = (header.base_timestamp, header.max_timestamp);
@@ -67,7 +68,7 @@ pub fn validate_produced(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHe
         .ok_or(BatchError::Timestamps { base, max: stated })
 }
 
-/// As [`validate_produced`], decompressing whatever is compressed.
+/// Validates like [`validate_produced`], but decompresses compressed records.
 pub fn validate_deep(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader, BatchError> {
     validate_produced(
         bytes,
@@ -78,12 +79,11 @@ pub fn validate_deep(bytes: &[u8], limits: &ProduceLimits) -> Result<BatchHeader
     )
 }
 
-/// Checks that `bytes` are one batch and nothing else, which is what a producer may send for a partition, and
-/// returns it with its header.
+/// Checks that `bytes` are exactly one batch, as a producer has to send for a partition, and returns it with
+/// its header.
 ///
-/// The batch shares the bytes given, but for one case: where its max timestamp is not that of its records
-/// (some producers leave it at -1, or have that of the last record there) it is a copy in which that is put
-/// right.
+/// The returned batch shares `bytes`, unless its max timestamp is not that of its records (some producers
+/// leave it at -1 or set that of the last record): then it is a corrected copy.
 pub fn sole_batch(bytes: &Bytes, limits: &ProduceLimits) -> Result<(Bytes, BatchHeader), BatchError> {
     let (mut header, mut max) = check(bytes, limits)?;
     if bytes.len() > header.bytes {
@@ -115,7 +115,7 @@ pub fn sole_batch(bytes: &Bytes, limits: &ProduceLimits) -> Result<(Bytes, Batch
     }
 }
 
-/// Returns the header and, where the records were walked, their max timestamp.
+/// Returns the header and, if the records were walked, their max timestamp.
 fn check(bytes: &[u8], limits: &ProduceLimits) -> Result<(BatchHeader, Option<i64>), BatchError> {
     let header = BatchHeader::parse(bytes)?;
     // Before the checksum is computed over all of it.
@@ -179,9 +179,11 @@ fn check_header(header: &BatchHeader, limits: &ProduceLimits) -> Result<(), Batc
     Ok(())
 }
 
-/// Walks the records: each one sound, offsets 0, 1, 2, …, nothing left over. Returns the latest timestamp.
+/// Walks the records: each is well formed, offsets are 0, 1, 2, …, and nothing follows. Returns the latest
+/// timestamp.
 ///
-/// This runs for every record that is sent: it takes no memory, and leaves sums over all records to the end.
+/// Runs for every record that is sent: it allocates nothing, and checks the timestamps for overflow once, at
+/// the end.
 fn walk(header: &BatchHeader, block: &[u8]) -> Result<i64, BatchError> {
     let mut rest = block;
     let (mut earliest, mut latest) = (i64::MAX, i64::MIN);

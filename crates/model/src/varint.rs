@@ -1,7 +1,7 @@
-//! The variable-length integers inside of records: zigzag, seven bits a byte, low bits first.
+//! Variable-length integers of records: zigzag, seven bits per byte, low bits first.
 //!
-//! Encodings longer than needed are read (some producers reserve fixed widths), but never more than 5 bytes
-//! for 32 bits or 10 for 64, and no bits beyond the type's own.
+//! Longer encodings than necessary are accepted (some producers reserve fixed widths), up to 5 bytes for 32
+//! bits and 10 for 64, but no bits beyond the type's width.
 
 /// Reads a 32-bit value and returns it with the bytes behind it.
 #[inline]
@@ -41,7 +41,7 @@ pub(crate) fn write_i64(value: i64, out: &mut Vec<u8>) {
     write_long(zigzag_64(value), out);
 }
 
-/// Bytes that `value` takes.
+/// Returns the encoded length of `value`.
 pub(crate) fn len_i64(value: i64) -> usize {
     let bits = 64 - zigzag_64(value).leading_zeros() as usize;
     bits.max(1).div_ceil(7)
@@ -62,7 +62,7 @@ pub fn write_number(value: u64, out: &mut Vec<u8>) {
     with_number(value, |bytes| out.extend_from_slice(bytes));
 }
 
-/// Hands the bytes of an unsigned number, not zigzag, to `write`.
+/// Calls `write` with the bytes of an unsigned number, not zigzag.
 #[inline]
 pub(crate) fn with_number<R>(mut value: u64, write: impl FnOnce(&[u8]) -> R) -> R {
     let mut bytes = [0; 10];

@@ -1,22 +1,22 @@
-//! What of a queue's state outlives a restart: changes as they happen, and now and then the whole.
+//! Stored form of a queue's state: changes as they happen, and from time to time a snapshot.
 //!
-//! Numbers have seven bits a byte, low bits first.
+//! Numbers have seven bits per byte, low bits first.
 //!
 //! ```text
 //! changes: u8 version = 2, then, until the end:
-//!   u8 1, number lane, number first, number count      these are settled
-//!   u8 2, number lane, number below                    nothing from here on was handed out
-//!   u8 3, number lane, number offset, number times     came back so often
-//!   u8 4                                               there may be messages that end with this run of the program
-//!   u8 5, number lane, number below                    the mark, as low as it can be, on a stop in good order
+//!   u8 1, number lane, number first, number count      these offsets are settled
+//!   u8 2, number lane, number below                    hand-out mark: nothing from here on was delivered
+//!   u8 3, number lane, number offset, number times     return count of a message
+//!   u8 4                                               the queue may hold transient messages
+//!   u8 5, number lane, number below                    exact hand-out mark, on a clean stop
 //!
-//! whole:   u8 version = 2, u8 flags (1: as change 4), number lanes, each:
+//! snapshot: u8 version = 2, u8 flags (1: as change 4), number lanes, each:
 //!   number lane, number head, number mark
-//!   number runs settled, each: number offsets since the run before (or the head), number count
-//!   number messages that came back, each: number offset, number times
+//!   number settled runs, each: number offsets since the previous run (or the head), number count
+//!   number return counts, each: number offset, number times
 //! ```
 //!
-//! In version 1, which is still read, a lane is one byte.
+//! In version 1, which is still read, a lane number is one byte.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::offset_set::OffsetSet;
 use crate::state::QueueState;
 
 const VERSION: u8 = 2;
-/// Lanes were priorities, of one byte.
+/// Version with one-byte lanes: they were priorities only.
 const BYTE_LANES: u8 = 1;
 const SETTLED: u8 = 1;
 const MARK: u8 = 2;
@@ -34,10 +34,10 @@ const RETURNED: u8 = 3;
 const TRANSIENT: u8 = 4;
 const EXACT_MARK: u8 = 5;
 
-/// Offsets of the longest run there can be: what a queue can hold.
+/// Bound on the length of a stored run of offsets.
 const RUN_MAX: u64 = 1 << 36;
 
-/// Changes of a queue's state that are to be stored, gathered.
+/// Changes of a queue's state that are not stored yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     settled: Vec<(u32, u64, u64)>,
@@ -46,7 +46,7 @@ pub struct Changes {
     transient: bool,
 }
 
-/// Stored bytes are no state of a queue, or of a version that is not known.
+/// Error: the bytes are not a queue's state, or of an unknown version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -62,12 +62,12 @@ impl Changes {
         self.transient = false;
     }
 
-    /// How many there are.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.settled.len() + self.returned.len() + self.marks.len() + usize::from(self.transient)
     }
 
-    /// Takes up to `count` of them out, in an order in which they can be stored.
+    /// Removes and returns up to `count` changes, in an order in which they may be stored.
     #[must_use]
     pub fn take(&mut self, count: usize) -> Self {
         fn take<T>(from: &mut Vec<T>, count: usize) -> Vec<T> {
@@ -85,7 +85,7 @@ impl Changes {
         }
     }
 
-    /// Puts earlier changes before these, without repeating what is in both.
+    /// Prepends earlier changes and merges duplicates.
     pub fn put_before(&mut self, earlier: Self) {
         let later = std::mem::replace(self, earlier);
         self.settled.extend(later.settled);
@@ -95,8 +95,8 @@ impl Changes {
         self.compact();
     }
 
-    /// Settlements in any order become runs, and of what came back several times the last time counts: so
-    /// what cannot be stored for long does not grow beyond the queue.
+    /// Merges settlements into runs and keeps the last return count of each message: while the journal
+    /// accepts no appends, the changes do not outgrow the queue.
     fn compact(&mut self) {
         self.settled.sort_unstable();
         let runs = std::mem::take(&mut self.settled);
@@ -116,8 +116,7 @@ impl Changes {
             }
             is_same
         });
-        // Those that are exact are the last of all; of others the highest counts, in whatever order they
-        // came.
+        // An exact mark is always the last one; of the others the highest counts, in any order.
         self.marks.sort_by_key(|(lane, ..)| *lane);
         self.marks.dedup_by(|later, kept| {
             let is_same = later.0 == kept.0;
@@ -129,7 +128,7 @@ impl Changes {
         });
     }
 
-    /// So many messages from `first` on are settled.
+    /// Records that `count` messages from `first` on are settled.
     pub fn settled(&mut self, lane: u32, first: u64, count: u64) {
         match self.settled.last_mut() {
             _ if count == 0 => {}
@@ -138,27 +137,27 @@ impl Changes {
         }
     }
 
-    /// A message came back, for the so many-th time.
+    /// Records that a message was returned; `times` is its return count.
     pub fn returned(&mut self, lane: u32, offset: u64, times: u32) {
         self.returned.push((lane, offset, times));
     }
 
-    /// Nothing at or behind `below` is handed out before another mark is stored.
+    /// Records a hand-out mark: nothing at or behind `below` is delivered before another mark is stored.
     pub fn mark(&mut self, lane: u32, below: u64) {
         self.marks.push((lane, below, false));
     }
 
-    /// The same, on a stop in good order.
+    /// Records an exact hand-out mark, on a clean stop.
     pub fn exact_mark(&mut self, lane: u32, below: u64) {
         self.marks.push((lane, below, true));
     }
 
-    /// Messages may be there that end with this run of the program.
+    /// Records that the queue may hold transient messages.
     pub fn holds_transient(&mut self) {
         self.transient = true;
     }
 
-    /// How the changes are stored.
+    /// Encodes the changes for storage.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(2 + 8 * (self.settled.len() + self.returned.len()));
         out.push(VERSION);
@@ -187,7 +186,7 @@ impl Changes {
 }
 
 impl QueueState {
-    /// All that outlives a restart. `transient` says that there may be messages that do not.
+    /// Encodes a snapshot. `transient` is true if the queue may hold messages that do not survive a restart.
     pub fn encode(&self, transient: bool) -> Vec<u8> {
         let mut out = vec![VERSION, transient.into()];
         write_number(self.lanes().count() as u64, &mut out);
@@ -212,7 +211,7 @@ impl QueueState {
         out
     }
 
-    /// Restores what [`Self::encode`] made; true if there may be messages that do not outlive a restart.
+    /// Restores a snapshot; returns true if the queue may have held transient messages.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
         let (version, rest) = bytes.split_first().ok_or(Malformed)?;
         let lane = lane_reader(*version)?;
@@ -237,8 +236,8 @@ impl QueueState {
         Ok(*flags == 1)
     }
 
-    /// Restores what [`Changes::encode`] made on top of what is there; true if there may be messages that do
-    /// not outlive a restart.
+    /// Applies stored [`Changes`] to the current state; returns true if the queue may have held transient
+    /// messages.
     pub fn apply(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
         let (version, mut rest) = bytes.split_first().ok_or(Malformed)?;
         let lane = lane_reader(*version)?;
@@ -269,10 +268,10 @@ impl QueueState {
     }
 }
 
-/// Reads the number of a lane.
+/// Decoder of a lane number.
 type ReadLane = fn(&mut &[u8]) -> Result<u32, Malformed>;
 
-/// How a version writes the number of a lane.
+/// Returns the decoder of lane numbers for a version.
 fn lane_reader(version: u8) -> Result<ReadLane, Malformed> {
     match version {
         BYTE_LANES => Ok(byte_lane),
@@ -301,7 +300,7 @@ fn times(rest: &mut &[u8]) -> Result<u32, Malformed> {
     u32::try_from(number(rest)?).map_err(|_| Malformed)
 }
 
-/// What lies behind a run of offsets, which end at what a log can have.
+/// Returns the end of a run of offsets; an error if it is too long or beyond the largest offset.
 fn behind(first: u64, count: u64) -> Result<u64, Malformed> {
     first
         .checked_add(count)

@@ -1,24 +1,24 @@
-//! Who gets the next message: consumers by priority, in turn among equals, as far as their credit goes.
+//! Choice of the next consumer: by priority, round-robin among equals, as far as their credit allows.
 //!
-//! A consumer that cannot take any more now is not in the ring, so that choosing costs the same however many
-//! wait for credit.
+//! Only consumers that can take a message are in a ring, so that the choice costs the same however many wait
+//! for credit.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Names a consumer of a queue; never used twice.
+/// Key of a consumer of a queue; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerKey(pub u64);
 
-/// What a consumer wants.
+/// Options of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConsumerRules {
-    /// The highest goes first.
+    /// Consumers of the highest priority are served first.
     pub priority: i32,
-    /// Messages that it has at once; `None`: any number.
+    /// Most messages in flight; `None` if there is no limit.
     pub credit: Option<u32>,
-    /// False: what it gets is settled as it gets it.
+    /// False if its messages are settled as they are delivered.
     pub settles: bool,
-    /// Nobody else may consume.
+    /// True if no other consumer is allowed.
     pub exclusive: bool,
 }
 
@@ -26,14 +26,14 @@ pub struct ConsumerRules {
 #[derive(Debug, Clone, Default)]
 pub struct Consumers {
     list: BTreeMap<ConsumerKey, Consumer>,
-    /// Those that can take a message, by priority: the highest last.
+    /// Consumers that can take a message, by priority: the highest last.
     rings: BTreeMap<i32, VecDeque<ConsumerKey>>,
     last_key: u64,
     single_active: bool,
     active: Option<ConsumerKey>,
-    /// The active one gives way to one of a higher priority…
+    /// True if the active consumer is replaced by one of a higher priority.
     yields: bool,
-    /// …and is about to: it gets nothing more, and goes on having what it has.
+    /// True while the active consumer is being replaced: it keeps its messages and gets no more.
     giving_way: bool,
 }
 
@@ -41,18 +41,18 @@ pub struct Consumers {
 struct Consumer {
     rules: ConsumerRules,
     in_flight: u32,
-    /// Something outside of the queue keeps it from taking more.
+    /// True while something outside of the queue keeps it from taking messages.
     blocked: bool,
-    /// In a ring.
+    /// True if it is in a ring.
     listed: bool,
 }
 
-/// Why there can be no such consumer.
+/// Reason why a consumer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupied {
-    /// Somebody else is the only one.
+    /// Another consumer is exclusive.
     ByExclusive,
-    /// There are others, so nobody can be the only one.
+    /// There are other consumers, so this one cannot be exclusive.
     ByOthers,
 }
 
@@ -63,7 +63,7 @@ impl Consumer {
 }
 
 impl Consumers {
-    /// With `single_active`, all messages go to one of them, until it goes.
+    /// Creates an empty set. With `single_active`, one consumer gets all messages until it leaves.
     pub fn new(single_active: bool) -> Self {
         Self {
             single_active,
@@ -71,8 +71,8 @@ impl Consumers {
         }
     }
 
-    /// Where all goes to one consumer: whether that one gives way to another of a higher priority, once it
-    /// has settled what it has; else it stays until it goes.
+    /// Sets whether the single active consumer is replaced by one of a higher priority, once it has settled
+    /// its messages. Otherwise it stays active until it leaves.
     #[must_use]
     pub fn yielding(self, yields: bool) -> Self {
         Self { yields, ..self }
@@ -86,7 +86,6 @@ impl Consumers {
         self.list.is_empty()
     }
 
-    /// Adds a consumer.
     pub fn add(&mut self, rules: ConsumerRules) -> Result<ConsumerKey, Occupied> {
         if self.list.values().any(|consumer| consumer.rules.exclusive) {
             return Err(Occupied::ByExclusive);
@@ -118,7 +117,7 @@ impl Consumers {
         Ok(key)
     }
 
-    /// Removes a consumer; what it has in flight stays so. True if another one is the active one now.
+    /// Removes a consumer; its messages stay in flight. Returns true if another consumer became active.
     pub fn remove(&mut self, key: ConsumerKey) -> bool {
         let Some(consumer) = self.list.remove(&key) else {
             return false;
@@ -138,14 +137,14 @@ impl Consumers {
         if let Some(active) = self.active.filter(|_| self.giving_way)
             && self.best() == Some(active)
         {
-            // It was this one that it gave way to.
+            // The consumer that was to replace it is gone.
             self.giving_way = false;
             self.list_again(active);
         }
         false
     }
 
-    /// The one that is to be active: keys rise, so of equals the first to come.
+    /// Returns the consumer that should be active. Keys ascend, so among equals it is the oldest.
     fn best(&self) -> Option<ConsumerKey> {
         let all = self.list.iter();
         let best = all.max_by_key(|(key, consumer)| (consumer.rules.priority, std::cmp::Reverse(**key)));
@@ -160,7 +159,7 @@ impl Consumers {
         }
     }
 
-    /// The active one goes, if it is to and has nothing left.
+    /// Replaces the active consumer if it is to be replaced and has nothing in flight.
     fn give_way(&mut self) {
         let active = self.active.and_then(|active| self.list.get(&active));
         if self.giving_way && active.is_none_or(|active| active.in_flight == 0) {
@@ -176,27 +175,27 @@ impl Consumers {
         self.list.get(&key).map(|consumer| consumer.rules)
     }
 
-    /// Messages that a consumer has and has not settled.
+    /// Returns the number of messages that a consumer has not settled yet.
     pub fn in_flight_of(&self, key: ConsumerKey) -> u32 {
         self.list.get(&key).map_or(0, |consumer| consumer.in_flight)
     }
 
-    /// The consumer that all messages go to, where there is only one such.
+    /// Returns the single active consumer; `None` without `single_active`.
     pub fn active(&self) -> Option<ConsumerKey> {
         self.active
     }
 
-    /// Messages that each consumer has, as they are counted against its credit.
+    /// Iterates over all consumers with their messages in flight, as counted against their credit.
     pub fn in_flight(&self) -> impl Iterator<Item = (ConsumerKey, u32)> {
         self.list.iter().map(|(key, consumer)| (*key, consumer.in_flight))
     }
 
-    /// Whether anybody can take a message.
+    /// Returns true if any consumer can take a message.
     pub fn any_ready(&self) -> bool {
         !self.rings.is_empty()
     }
 
-    /// Whether so many messages more would be taken as they come.
+    /// Returns true if `count` more messages would be taken as they come.
     pub fn can_take(&self, count: u64) -> bool {
         let mut left = count;
         for key in self.rings.values().flatten() {
@@ -214,13 +213,13 @@ impl Consumers {
         left == 0
     }
 
-    /// Who is next. It stays next until [`Self::gave`] or [`Self::block`].
+    /// Returns the next consumer. It stays the next one until [`Self::gave`] or [`Self::block`].
     pub fn next(&self) -> Option<ConsumerKey> {
         let (_, ring) = self.rings.last_key_value()?;
         ring.front().copied()
     }
 
-    /// The consumer that was next got a message.
+    /// Records a delivery to the next consumer.
     pub fn gave(&mut self, key: ConsumerKey) {
         let Some(consumer) = self.list.get_mut(&key) else {
             return;
@@ -245,7 +244,7 @@ impl Consumers {
         }
     }
 
-    /// A message that a consumer had is no longer in flight.
+    /// Records that a message of a consumer is no longer in flight.
     pub fn released(&mut self, key: ConsumerKey) {
         if let Some(consumer) = self.list.get_mut(&key) {
             consumer.in_flight = consumer.in_flight.saturating_sub(1);
@@ -258,7 +257,7 @@ impl Consumers {
         }
     }
 
-    /// Something outside of the queue keeps a consumer from taking more.
+    /// Excludes a consumer for a reason outside of the queue.
     pub fn block(&mut self, key: ConsumerKey) {
         let Some(consumer) = self.list.get_mut(&key) else {
             return;
@@ -267,7 +266,7 @@ impl Consumers {
         self.take_off(key);
     }
 
-    /// Takes a consumer out of its ring.
+    /// Removes a consumer from its ring.
     fn take_off(&mut self, key: ConsumerKey) {
         if let Some(consumer) = self.list.get_mut(&key)
             && std::mem::take(&mut consumer.listed)
@@ -282,7 +281,7 @@ impl Consumers {
         }
     }
 
-    /// It can take more again. True if it could not before.
+    /// Ends [`Self::block`]. Returns true if the consumer was blocked.
     pub fn unblock(&mut self, key: ConsumerKey) -> bool {
         let Some(consumer) = self.list.get_mut(&key) else {
             return false;

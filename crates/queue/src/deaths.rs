@@ -1,10 +1,10 @@
-//! The history of dead letters, and where it goes round in circles.
+//! Dead-letter history of messages, and detection of dead-letter cycles.
 
 use bytestring::ByteString;
 use stafett_model::{Death, DeathReason, Message};
 
-/// Notes that a message leaves `queue` as a dead letter; where it `loses_keys`, with a key of the queue's
-/// own. Its time to live ends with it: it would expire again at once.
+/// Records that a message leaves `queue` as a dead letter; with `loses_keys`, under the queue's own routing
+/// key. An expired message loses its time to live: it would expire again at once.
 pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, loses_keys: bool, now_ms: i64) {
     let keys_were_lost = keys_are_lost(message);
     let known = message
@@ -41,17 +41,17 @@ pub fn note(message: &mut Message, queue: &ByteString, reason: DeathReason, lose
     message.deaths.insert(0, death);
 }
 
-/// Whether a message has lost the further routing keys that it was published with.
+/// Returns true if a message has lost the further routing keys that it was published with.
 pub fn keys_are_lost(message: &Message) -> bool {
-    // That of older versions is seen by its key alone.
+    // Older versions did not store the flag: there a changed key shows it.
     let mut deaths = message.deaths.iter();
     deaths.any(|death| death.loses_keys || (death.is_first && death.routing_key != message.routing_key))
 }
 
-/// Whether a dead letter that goes to `queue` goes round in a circle in which nobody ever looked at it: it
-/// was in the queue before, and was not rejected by a consumer since.
+/// Returns true if dead-lettering a message to `queue` closes a cycle without a consumer: it was in the queue
+/// before and has not been rejected since.
 pub fn is_circle(message: &Message, queue: &str) -> bool {
-    // The latest is first: what is before the queue's own entry happened since.
+    // The latest death is first: entries before the queue's own are later.
     let since = message.deaths.iter().position(|death| death.queue == queue);
     since.is_some_and(|at| {
         message

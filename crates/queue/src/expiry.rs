@@ -1,11 +1,11 @@
-//! When a message has waited for too long.
+//! Expiry of messages.
 //!
-//! A message's time runs from its arrival in the broker and goes on while the broker is down. A message that
-//! moves to another queue arrives anew.
+//! The time to live starts with the arrival in the broker and runs on while the broker is down. A message
+//! that moves to another queue arrives again.
 
 use crate::settings::QueueSettings;
 
-/// How long a message may wait in a queue, ms; `None`: for ever.
+/// Returns how long a message may wait in a queue, in ms; `None` if there is no limit.
 pub fn lifetime_ms(settings: &QueueSettings, ttl_ms: Option<u64>) -> Option<i64> {
     let ttl = match (settings.ttl_ms, ttl_ms) {
         (Some(queue), Some(message)) => queue.min(message),

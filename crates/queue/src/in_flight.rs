@@ -1,15 +1,15 @@
-//! The messages of a lane that somebody has, by offset.
+//! Messages in flight of a lane, by offset.
 //!
-//! Messages go out in order and mostly come back in order: those are a line, with what is settled at its
-//! front popped and what is settled in its middle left as a gap until there are too many. What goes out again
-//! is kept beside it.
+//! Messages are delivered in order and mostly settled in order. Those form a line: settled entries are popped
+//! at its front and left as gaps in its middle, until there are too many. Redelivered messages are kept
+//! beside it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::consumers::ConsumerKey;
 use crate::lane::InFlight;
 
-/// Entries of the line below which gaps stay.
+/// Length of the line up to which gaps are kept.
 const GAPS_MIN: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl InFlightSet {
         self.beside.get(&at).copied()
     }
 
-    /// Nobody in particular has it any more; who had.
+    /// Clears the consumer of a message and returns it.
     pub(crate) fn disown(&mut self, at: u64) -> Option<ConsumerKey> {
         let in_line = self
             .place(at)
@@ -69,7 +69,7 @@ impl InFlightSet {
         Some(taken)
     }
 
-    /// Takes out all below an offset.
+    /// Removes and returns all entries below an offset.
     pub(crate) fn remove_below(&mut self, offset: u64) -> Vec<InFlight> {
         let mut removed = Vec::new();
         while let Some((_, entry)) = self.line.pop_front_if(|(at, _)| *at < offset) {
@@ -81,16 +81,16 @@ impl InFlightSet {
         removed
     }
 
-    /// All entries, in no order.
+    /// Iterates over all entries, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, InFlight)> {
         let line = self.line.iter().filter_map(|(at, entry)| Some((*at, (*entry)?)));
         line.chain(self.beside.iter().map(|(at, entry)| (*at, *entry)))
     }
 
-    /// Where in the line an offset is.
+    /// Returns the index of an offset in the line.
     fn place(&self, at: u64) -> Option<usize> {
         let (first, _) = self.line.front()?;
-        // Where there are no gaps, it is where one would think.
+        // Without gaps, the index follows from the first offset.
         let guess = usize::try_from(at.checked_sub(*first)?).unwrap_or(usize::MAX);
         if self.line.get(guess).is_some_and(|(known, _)| *known == at) {
             return Some(guess);

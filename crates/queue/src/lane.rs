@@ -1,13 +1,13 @@
-//! The delivery state over one log.
+//! Delivery state over one log.
 //!
 //! ```text
 //!  head                        next                         end
-//!   |  settled, in flight,      |  waiting, or settled       |
-//!   |  or come back             |  without being handed out  |
+//!   |  settled, in flight,      |  ready, or settled         |
+//!   |  or returned              |  without being delivered   |
 //! ```
 //!
-//! Below the head everything is settled. An offset below `next` is settled, in flight, or came back. One at
-//! or behind it waits, unless the set of settled offsets has it.
+//! Below the head everything is settled. An offset below `next` is settled, in flight, or returned. One at or
+//! behind `next` is ready unless the set of settled offsets contains it.
 
 use std::collections::BTreeMap;
 
@@ -15,49 +15,49 @@ use crate::consumers::ConsumerKey;
 use crate::in_flight::InFlightSet;
 use crate::offset_set::OffsetSet;
 
-/// Offsets that a hand-out mark is set ahead, at least and at most.
+/// Offsets by which a hand-out mark is set ahead, at least and at most.
 const MARK_AHEAD_MIN: u64 = 64;
 const MARK_AHEAD_MAX: u64 = 16_384;
 
-/// The delivery state over one log.
+/// Delivery state over one log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lane {
     pub(crate) head: u64,
     next: u64,
     end: u64,
-    /// What is settled at or behind the head.
+    /// Settled offsets at or behind the head.
     pub(crate) settled: OffsetSet,
-    /// How many of them are at or behind `next`.
+    /// Number of settled offsets at or behind `next`.
     settled_ahead: u64,
     in_flight: InFlightSet,
-    /// What waits again, and how often each came back: 0 if it was put back as if nobody had taken it.
+    /// Messages that are ready again, with their return counts: 0 after [`Self::untake`].
     returned: BTreeMap<u64, u32>,
-    /// How often messages came back that wait again since a restart.
+    /// Return counts from before the restart, of messages that are ready.
     counts: BTreeMap<u64, u32>,
-    /// Nothing at or behind it has ever been handed out, as far as is stored or about to be.
+    /// Hand-out mark, stored or about to be: nothing at or behind it has been delivered.
     pub(crate) mark: u64,
-    /// The same, as far as is stored.
+    /// Hand-out mark as stored.
     mark_stored: u64,
-    /// From here on the next mark is to be set.
+    /// Value of `next` at which the next mark is set.
     mark_due: u64,
-    /// Below this, messages were perhaps handed out before the last start.
+    /// Messages below this offset may have been delivered before the restart.
     redelivered_below: u64,
-    /// Offsets handed out since the start: marks reach further the more they are.
+    /// Offsets delivered since the start; marks are set further ahead the more there are.
     handed_out: u64,
 }
 
-/// A message that somebody has.
+/// A message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlight {
-    /// `None` if it was not a consumer that took it.
+    /// `None` if it was taken by a caller that is not a consumer.
     pub consumer: Option<ConsumerKey>,
-    /// How often it came back before.
+    /// Return count before this delivery.
     pub returns: u32,
     pub bytes: u32,
 }
 
 impl Lane {
-    /// A lane as it was stored.
+    /// Builds a lane from its stored state.
     pub(crate) fn restored(head: u64, settled: OffsetSet, mark: u64, counts: BTreeMap<u64, u32>) -> Self {
         let mut lane = Self {
             head,
@@ -73,7 +73,7 @@ impl Lane {
         lane
     }
 
-    /// What is stored of it: how often messages came back that are not settled.
+    /// Returns the return counts of unsettled messages, as stored in a snapshot.
     pub(crate) fn return_counts(&self) -> BTreeMap<u64, u32> {
         let in_flight = self
             .in_flight
@@ -87,23 +87,23 @@ impl Lane {
         counts
     }
 
-    /// Everything below is settled.
+    /// Returns the offset below which everything is settled.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Behind the last message that it knows of.
+    /// Returns the offset behind the last known message.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The log has messages up to here.
+    /// Records that the log has messages up to `end`.
     pub fn grow(&mut self, end: u64) {
         self.end = self.end.max(end);
     }
 
-    /// The log begins here: what was before is gone. How many messages are lost that nobody had, and those
-    /// that somebody had.
+    /// Records that the log starts at `start` and earlier messages are gone. Returns the number of messages
+    /// lost that were not in flight, and those that were.
     pub(crate) fn start_at(&mut self, start: u64) -> (u64, Vec<InFlight>) {
         if start <= self.head {
             return (0, Vec::new());
@@ -122,7 +122,7 @@ impl Lane {
         (lost, had)
     }
 
-    /// Messages that wait.
+    /// Returns the number of ready messages.
     pub fn ready(&self) -> u64 {
         (self.end.saturating_sub(self.next)).saturating_sub(self.settled_ahead) + self.returned.len() as u64
     }
@@ -135,7 +135,7 @@ impl Lane {
         self.in_flight.iter()
     }
 
-    /// The message that is next, and whether it came back. The lowest offset is always the next one.
+    /// Returns the next message, always the lowest offset, and true if it was returned.
     pub fn first_ready(&self) -> Option<(u64, bool)> {
         match self.returned.first_key_value() {
             Some((at, _)) => Some((*at, true)),
@@ -143,7 +143,7 @@ impl Lane {
         }
     }
 
-    /// The first message that waits at or behind an offset.
+    /// Returns the first ready message at or behind `from`.
     pub fn ready_from(&self, from: u64) -> Option<u64> {
         if let Some((at, _)) = self.returned.range(from..).next() {
             return Some(*at);
@@ -152,7 +152,7 @@ impl Lane {
         (at < self.end).then_some(at)
     }
 
-    /// There are no messages between the next one and `to`.
+    /// Skips the offsets from the next one up to `to`: the log has no messages there.
     pub fn skip_to(&mut self, to: u64) {
         let from = self.next;
         if from < to {
@@ -162,7 +162,7 @@ impl Lane {
         }
     }
 
-    /// Takes the next message, or one that came back: it is in flight, and its past comes with it.
+    /// Takes the next message, or a returned one: it is in flight then, with its return count.
     pub fn take(&mut self, at: u64, consumer: Option<ConsumerKey>, bytes: u32) -> InFlight {
         debug_assert!(
             at == self.next || self.returned.contains_key(&at),
@@ -177,14 +177,15 @@ impl Lane {
         entry
     }
 
-    /// Takes a message that waits and settles it. How often it came back before.
+    /// Takes a ready message and settles it. Returns its return count.
     pub fn take_settled(&mut self, at: u64) -> u32 {
         let returns = self.past(at);
         self.settle(at..at + 1);
         returns
     }
 
-    /// Settles a message that waits, or with it all that nobody had up to `to`. How many offsets that are.
+    /// Settles a ready message; unless it was returned, with all offsets up to `to`. Returns the number of
+    /// offsets.
     pub fn drop_run(&mut self, at: u64, to: u64) -> u64 {
         if self.returned.remove(&at).is_some() {
             self.settle(at..at + 1);
@@ -197,18 +198,18 @@ impl Lane {
         to - at
     }
 
-    /// Whether a message that waits may have been handed out before.
+    /// Returns true if a ready message may have been delivered before.
     pub fn was_handed_out(&self, at: u64) -> bool {
-        // What was taken and put back as it was has never come back.
+        // A message put back by `untake` has a return count of 0.
         at < self.redelivered_below || self.returned.get(&at).is_some_and(|times| *times > 0)
     }
 
-    /// Whether a message that waits came back since the start.
+    /// Returns true if a ready message was returned or put back since the start.
     pub fn came_back(&self, at: u64) -> bool {
         self.returned.contains_key(&at)
     }
 
-    /// Removes a message from those that wait, and how often it came back.
+    /// Removes a message from the ready ones and returns its return count.
     fn past(&mut self, at: u64) -> u32 {
         if let Some(count) = self.returned.remove(&at) {
             return count;
@@ -219,38 +220,37 @@ impl Lane {
         self.counts.remove(&at).unwrap_or(0)
     }
 
-    /// A message in flight.
+    /// Returns a message in flight.
     pub fn taken(&self, at: u64) -> Option<InFlight> {
         self.in_flight.get(at)
     }
 
-    /// Settles a message in flight.
     pub fn complete(&mut self, at: u64) -> Option<InFlight> {
         let entry = self.in_flight.remove(at)?;
         self.settle(at..at + 1);
         Some(entry)
     }
 
-    /// Puts a message in flight back to its place, as one that came back once more.
+    /// Returns a message in flight to its place and increments its return count.
     pub fn put_back(&mut self, at: u64) -> Option<InFlight> {
         let entry = self.in_flight.remove(at)?;
         self.returned.insert(at, entry.returns.saturating_add(1));
         Some(entry)
     }
 
-    /// Puts a message in flight back to its place, as if nobody had taken it.
+    /// Puts a message in flight back to its place, as if it had never been taken.
     pub fn untake(&mut self, at: u64) -> Option<InFlight> {
         let entry = self.in_flight.remove(at)?;
         self.returned.insert(at, entry.returns);
         Some(entry)
     }
 
-    /// A message in flight is no consumer's any more; whose it was.
+    /// Detaches a message in flight from its consumer and returns the consumer.
     pub(crate) fn disown(&mut self, at: u64) -> Option<ConsumerKey> {
         self.in_flight.disown(at)
     }
 
-    /// Settles all that waits. The runs of it.
+    /// Settles all ready messages. Returns their number and the settled runs.
     pub fn purge(&mut self) -> (u64, Vec<std::ops::Range<u64>>) {
         let purged = self.ready();
         let returned = std::mem::take(&mut self.returned);
@@ -266,8 +266,8 @@ impl Lane {
         (purged, runs)
     }
 
-    /// Where the hand-out mark is to be set before the next message goes out, if it is to. That is so while
-    /// some of the block before is left: as a rule it is stored by the time at which it is needed
+    /// Returns the hand-out mark to store before the next delivery, if one is due. It is due while part of
+    /// the previous block is left, so that it is normally stored by the time it is needed
     /// ([`Self::is_marked`]).
     pub fn mark_ahead(&mut self) -> Option<u64> {
         if self.next < self.mark_due {
@@ -279,27 +279,27 @@ impl Lane {
         Some(self.mark)
     }
 
-    /// A mark is stored.
+    /// Records that a mark is stored.
     pub fn mark_is_stored(&mut self, mark: u64) {
         self.mark_stored = self.mark_stored.max(mark);
     }
 
-    /// Whether nothing is to be done about marks before a message is handed out.
+    /// Returns true if a message can be delivered without any work on marks.
     pub fn is_marked_ahead(&self, at: u64) -> bool {
         at < self.mark_stored && self.next < self.mark_due
     }
 
-    /// Whether a message that is handed out now is known as such after a start.
+    /// Returns true if a message delivered now is known as delivered after a restart.
     pub fn is_marked(&self, at: u64) -> bool {
         at < self.mark_stored
     }
 
-    /// Whether anything was ever handed out, as far as is stored.
+    /// Returns true if a mark was ever set, that is, if anything may have been delivered.
     pub fn has_mark(&self) -> bool {
         self.mark > 0
     }
 
-    /// The mark as low as it may be: for a stop in good order.
+    /// Lowers the mark as far as possible, for a clean stop.
     pub fn mark_exactly(&mut self) -> u64 {
         let mark = self.next.max(self.redelivered_below.min(self.mark));
         (self.mark, self.mark_stored, self.mark_due) = (mark, mark, mark);
@@ -333,7 +333,7 @@ impl Lane {
         }
         let ahead = range.start.max(self.next)..range.end;
         if range.start == self.head && self.settled.is_empty() {
-            // In order, as most are.
+            // Common case: settled in order.
             self.head = range.end;
         } else {
             let before = range.start..range.end.min(ahead.start).max(range.start);
@@ -363,19 +363,19 @@ impl Lane {
         }
     }
 
-    /// What a stored change says came back; before anything is handed out.
+    /// Restores a return count from a stored change; before any delivery.
     pub(crate) fn restore_count(&mut self, at: u64, count: u32) {
         if at >= self.head && !self.settled.contains(at) {
             self.counts.insert(at, count);
         }
     }
 
-    /// What a stored change says of the mark.
+    /// Restores a mark from a stored change.
     pub(crate) fn restore_mark(&mut self, mark: u64) {
         self.restore_exact_mark(self.mark.max(mark));
     }
 
-    /// A mark that was set as low as it could be, on a stop in good order.
+    /// Restores an exact mark from a clean stop.
     pub(crate) fn restore_exact_mark(&mut self, mark: u64) {
         (self.mark, self.mark_stored, self.mark_due) = (mark, mark, mark);
         self.redelivered_below = mark;

@@ -1,19 +1,19 @@
-//! A queue as a pure state machine over logs: which message goes to whom next, what is in flight, what came
-//! back and what is settled.
+//! A queue as a pure state machine over logs: which message is delivered to which consumer next, and which
+//! messages are in flight, returned and settled.
 //!
-//! There is no I/O here, no clock and no protocol, and no message: only offsets. Whoever drives it reads the
-//! logs, tells it what it read, and stores the [`Changes`] that it is given. Its size depends on what is in
-//! flight and on how ragged the settled part is, never on how many messages wait.
+//! No I/O, clock or protocol here, and no messages: only offsets. The driver reads the logs, reports their
+//! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on
+//! the gaps between settled offsets, never on the number of waiting messages.
 //!
-//! - [`settings`]: what a queue promises
-//! - [`offset_set`]: a set of offsets, compressed
-//! - [`lane`]: the delivery state over one log; a queue has one per priority in use
+//! - [`settings`]: settings of a queue
+//! - [`offset_set`]: a compressed set of offsets
+//! - [`lane`]: delivery state over one log; a queue has one per priority in use
 //! - [`state`]: all lanes of a queue, and the order between them
-//! - `in_flight`: what somebody has
-//! - [`consumers`]: who gets the next message
-//! - [`change`]: what of the state outlives a restart, as bytes
-//! - [`expiry`]: when a message has waited for too long
-//! - [`deaths`]: the history of dead letters, and where it goes round in circles
+//! - `in_flight`: messages in flight of a lane
+//! - [`consumers`]: choice of the next consumer
+//! - [`change`]: stored form of the state
+//! - [`expiry`]: expiry of messages
+//! - [`deaths`]: dead-letter history and cycle detection
 
 pub mod change;
 pub mod consumers;

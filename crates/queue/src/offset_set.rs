@@ -1,16 +1,16 @@
-//! A set of offsets, compressed: at worst a bit per offset between its first and its last.
+//! A compressed set of offsets: at worst one bit per offset between its first and its last.
 //!
-//! Offsets are kept in chunks of 4,096. A chunk is full, or a few runs, or, once runs would take more, a bit
-//! map.
+//! Offsets are kept in chunks of 4,096. A chunk is full, or a few runs, or, once runs would be larger, a
+//! bitmap.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 const CHUNK: u64 = 4096;
-/// The same, as a place behind the last within a chunk.
+/// The same, as the end of a range within a chunk.
 const CHUNK_END: u16 = 4096;
 const WORDS: usize = 64;
-/// Runs beyond which a bit map of 512 bytes is smaller.
+/// Most runs of a chunk; beyond, a bitmap of 512 bytes is smaller.
 const RUNS_MAX: usize = 128;
 
 /// A set of offsets.
@@ -29,7 +29,7 @@ struct Chunk {
 #[derive(Debug, Clone)]
 enum Form {
     Full,
-    /// Runs `first..behind` within the chunk, in order, with something between any two.
+    /// Runs `first..behind` within the chunk, in order, with gaps between them.
     Runs(Vec<(u16, u16)>),
     Bits(Box<[u64; WORDS]>),
 }
@@ -50,7 +50,7 @@ impl Chunk {
         }
     }
 
-    /// The first run that ends behind `at`; it may begin before it.
+    /// Returns the first run that ends behind `at`; it may begin before it.
     fn run_from(&self, at: u16) -> Option<(u16, u16)> {
         match &self.form {
             Form::Full => (at < CHUNK_END).then_some((0, CHUNK_END)),
@@ -64,7 +64,7 @@ impl Chunk {
         }
     }
 
-    /// The runs from `at` on; the first may begin before it where the chunk holds runs.
+    /// Iterates over the runs from `at` on; the first may begin before it if the chunk holds runs.
     fn runs_from(&self, at: u16) -> impl Iterator<Item = (u16, u16)> {
         std::iter::successors(self.run_from(at), |(_, behind)| self.run_from(*behind))
     }
@@ -79,7 +79,7 @@ impl Chunk {
         }
     }
 
-    /// Adds a run; how many of it were not there yet.
+    /// Adds a run; returns the number of new offsets.
     fn insert(&mut self, first: u16, behind: u16) -> u16 {
         let added = match &mut self.form {
             Form::Full => return 0,
@@ -101,7 +101,7 @@ impl Chunk {
         added
     }
 
-    /// Forgets what is below `at`.
+    /// Removes the offsets below `at`.
     fn remove_below(&mut self, at: u16) {
         match &mut self.form {
             Form::Full => {
@@ -125,7 +125,7 @@ impl Chunk {
     }
 }
 
-/// The first bit at or behind `at` that is set in the bits with those of `flip` turned over.
+/// Returns the first set bit at or behind `at`, after an XOR with `flip`.
 fn first_bit(bits: &[u64; WORDS], at: u16, flip: u64) -> Option<u16> {
     let mut mask = u64::MAX << (at % 64);
     for (number, word) in (at / 64..).zip(bits.get(usize::from(at / 64)..)?) {
@@ -138,7 +138,7 @@ fn first_bit(bits: &[u64; WORDS], at: u16, flip: u64) -> Option<u16> {
     None
 }
 
-/// The words that a run touches, each with the bits of the run.
+/// Iterates over the words that a run touches, each with a mask of the run's bits.
 fn words_of(bits: &mut [u64; WORDS], first: u16, behind: u16) -> impl Iterator<Item = (&mut u64, u64)> {
     let touched = usize::from(first / 64)..usize::from(behind).div_ceil(64);
     let words = bits.get_mut(touched).unwrap_or_default();
@@ -152,7 +152,7 @@ fn words_of(bits: &mut [u64; WORDS], first: u16, behind: u16) -> impl Iterator<I
         })
 }
 
-/// How many bits were not set yet.
+/// Sets the bits of a run; returns how many were not set before.
 fn set_bits(bits: &mut [u64; WORDS], first: u16, behind: u16) -> u16 {
     words_of(bits, first, behind)
         .map(|(word, mask)| {
@@ -167,9 +167,9 @@ fn count_ones(word: u64) -> u16 {
     u16::try_from(word.count_ones()).unwrap_or(0)
 }
 
-/// Adds a run to runs; how many of it were not there yet.
+/// Adds a run to runs; returns the number of new offsets.
 fn insert_run(runs: &mut Vec<(u16, u16)>, first: u16, behind: u16) -> u16 {
-    // Most runs go on where the last one ends.
+    // Common case: the run continues the last one.
     if let Some((_, end)) = runs.last_mut()
         && *end == first
     {
@@ -204,7 +204,7 @@ impl OffsetSet {
             .is_some_and(|chunk| chunk.contains(within(offset)))
     }
 
-    /// Adds offsets; how many of them were not there yet.
+    /// Adds a range; returns the number of new offsets.
     pub fn insert(&mut self, range: Range<u64>) -> u64 {
         let mut added = 0;
         let mut at = range.start;
@@ -219,7 +219,7 @@ impl OffsetSet {
         added
     }
 
-    /// The first offset at or behind `from` that is not in the set.
+    /// Returns the first offset at or behind `from` that is not in the set.
     pub fn first_missing(&self, from: u64) -> u64 {
         let mut at = from;
         while self.len > 0
@@ -236,7 +236,7 @@ impl OffsetSet {
         at
     }
 
-    /// The first offset at or behind `from` that is in the set, below `to`.
+    /// Returns the first offset at or behind `from` and below `to` that is in the set.
     pub fn first_present(&self, from: u64, to: u64) -> Option<u64> {
         self.runs_from(from)
             .map(|run| run.start.max(from))
@@ -244,7 +244,7 @@ impl OffsetSet {
             .filter(|at| *at < to)
     }
 
-    /// How many of a range are in the set.
+    /// Returns how many offsets of a range are in the set.
     pub fn count(&self, range: Range<u64>) -> u64 {
         if self.len == 0 {
             return 0;
@@ -255,7 +255,7 @@ impl OffsetSet {
             .sum()
     }
 
-    /// Forgets all below an offset.
+    /// Removes all offsets below `offset`.
     pub fn remove_below(&mut self, offset: u64) {
         while let Some(mut entry) = self.chunks.first_entry()
             && entry.key() * CHUNK < offset
@@ -276,12 +276,12 @@ impl OffsetSet {
         }
     }
 
-    /// The runs of the set, in order; two may touch where chunks do.
+    /// Iterates over the runs of the set, in order; two may touch at a chunk boundary.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> {
         self.runs_from(0)
     }
 
-    /// The runs that end behind `from`.
+    /// Iterates over the runs that end behind `from`.
     fn runs_from(&self, from: u64) -> impl Iterator<Item = Range<u64>> {
         self.chunks
             .range(from / CHUNK..)

@@ -1,66 +1,66 @@
-//! What a queue promises, and what it does at its limits.
+//! Settings of a queue: its guarantees and limits.
 
 use bytestring::ByteString;
 use stafett_model::Durability;
 
 use crate::state::LaneOrder;
 
-/// The settings of a queue; nothing set is a queue without limits.
+/// Settings of a queue; by default it has no limits.
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// How long a message may wait.
+    /// Longest time that a message may wait.
     pub ttl_ms: Option<u64>,
-    /// How long the queue may go without being used before it goes.
+    /// Time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
-    /// Messages that may wait, not counting those in flight.
+    /// Most messages that may wait, not counting those in flight.
     pub length_max: Option<u64>,
-    /// Bytes of bodies that may wait, not counting those in flight.
+    /// Most bytes of bodies that may wait, not counting those in flight.
     pub bytes_max: Option<u64>,
     pub overflow: Overflow,
     pub dead_letter: Option<DeadLetter>,
-    /// The highest priority; messages of a higher one have this.
+    /// Highest priority; higher ones are lowered to it.
     pub priority_max: u8,
-    /// There are two priorities, normal and high, and of three messages one is normal while there are both.
+    /// Two priorities, normal and high: while both have messages, one of three deliveries is a normal one.
     pub two_priorities: bool,
-    /// How often a message may come back.
+    /// Number of times a message may be returned.
     pub delivery_limit: Option<u32>,
     pub single_active_consumer: bool,
-    /// The active consumer gives way to one of a higher priority, once it has settled what it has.
+    /// True if the active consumer is replaced by one of a higher priority, once it has settled its messages.
     pub active_yields: bool,
-    /// Messages that may be lost with a run of the program are kept like all others.
+    /// True if transient messages survive a restart like all others.
     pub keeps_transient: bool,
-    /// `None`: that of the broker.
+    /// `None` for the broker's default.
     pub durability: Option<Durability>,
-    /// Settled messages that log readers still see.
+    /// Number of settled messages that stay readable for log readers.
     pub retain: u64,
 }
 
-/// What happens to messages beyond a limit.
+/// Policy for messages beyond a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Overflow {
-    /// The oldest goes; where there is somewhere for dead letters, there.
+    /// The oldest message is dropped, or dead-lettered if the queue has a dead-letter target.
     #[default]
     DropHead,
-    /// The new one is refused.
+    /// The new message is refused.
     RejectPublish,
-    /// The new one is refused, and goes where dead letters go.
+    /// The new message is refused and dead-lettered.
     RejectPublishDeadLetter,
 }
 
-/// Where dead letters are published to.
+/// Dead-letter target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     pub exchange: ByteString,
-    /// `None`: that of the message.
+    /// `None` for the message's own.
     pub routing_key: Option<ByteString>,
 }
 
-/// Where there are two priorities: the lowest that is a high one.
+/// With two priorities: the lowest value that is high.
 const HIGH_PRIORITY: u8 = 5;
 
 impl QueueSettings {
-    /// The lane of a message.
+    /// Returns the lane of a priority.
     pub fn lane(&self, priority: u8) -> u8 {
         if self.two_priorities {
             u8::from(priority >= HIGH_PRIORITY)
@@ -69,12 +69,12 @@ impl QueueSettings {
         }
     }
 
-    /// Whether messages have different lanes.
+    /// Returns true if messages are spread over several lanes.
     pub fn has_priorities(&self) -> bool {
         self.two_priorities || self.priority_max > 0
     }
 
-    /// Which lane is next.
+    /// Returns the order between the lanes.
     pub fn lane_order(&self) -> LaneOrder {
         if self.two_priorities {
             LaneOrder::HighTwice

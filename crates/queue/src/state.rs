@@ -1,5 +1,5 @@
-//! All lanes of a queue, and the order between them: the highest first, or twice as often, or each in turn;
-//! in each the lowest offset first.
+//! All lanes of a queue, and the order between them: the highest first, or the highest twice as often, or in
+//! turn. Within a lane the lowest offset is first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,72 +10,72 @@ use crate::lane::{InFlight, Lane};
 use crate::offset_set::OffsetSet;
 use crate::settings::QueueSettings;
 
-/// Names a message of a queue for as long as it is there.
+/// Id of a message in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId {
-    /// Its lane: the priority, or the partition where the queue lies over a topic.
+    /// Lane: the priority, or the partition for a queue over a topic.
     pub lane: u32,
     pub offset: u64,
 }
 
-/// A message that waits.
+/// A message ready for delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
     pub id: DeliveryId,
-    /// Whether somebody had it before; else it is the next that nobody had.
+    /// True if it was taken before and put back; otherwise it is a new one.
     pub came_back: bool,
 }
 
-/// What goes with a message that is handed out.
+/// Properties of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandedOut {
-    /// Somebody may have had it before.
+    /// True if the message may have been delivered before.
     pub redelivered: bool,
-    /// How often it came back.
+    /// Return count of the message.
     pub returns: u32,
 }
 
-/// What became of a message that came back.
+/// Outcome of a return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returned {
-    /// It waits again, at its place.
+    /// The message is ready again, at its place.
     Waits,
-    /// It came back more often than it may: it is still in flight, and has to be completed or dead-lettered.
+    /// It was returned too often: it is still in flight, and has to be completed or dead-lettered.
     TooOften,
 }
 
-/// Which lane is next.
+/// Order between the lanes of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LaneOrder {
-    /// The highest that has something: lanes are priorities.
+    /// Highest lane with a message: lanes are priorities.
     #[default]
     HighestFirst,
-    /// Of three messages that nobody had, two are of the highest lane, as far as there are such, and one of
-    /// the lowest: so neither waits for ever. What came back goes first. See [`QueueState::passed_over`].
+    /// Of three new messages, two are from the highest lane, if it has any, and one from the lowest, so that
+    /// neither starves. Returned messages are first. See [`QueueState::passed_over`].
     HighTwice,
-    /// Each for some messages, then the next one: lanes are partitions.
+    /// Each lane in turn, for a number of messages: lanes are partitions.
     InTurn,
 }
 
-/// Messages that a lane hands out before the next one has its turn.
+/// Messages delivered from a lane before it is the next lane's turn.
 const TURN_MESSAGES: u32 = 256;
-/// Turns of the highest lane before the lowest one has its own.
+/// Turns of the highest lane per turn of the lowest.
 const HIGH_TURNS: u32 = 2;
 
-/// The delivery state of a queue.
+/// Delivery state of a queue.
 #[derive(Debug, Clone, Default)]
 pub struct QueueState {
     /// By number, the highest first.
     lanes: Vec<(u32, Lane)>,
     order: LaneOrder,
-    /// Where among the lanes the one is whose turn it is, and messages that were handed out in it.
+    /// Index of the lane whose turn it is, and messages delivered in this turn.
     turn: (usize, u32),
-    /// Messages that came back, in the order in which they did, where these go first; others may be among
-    /// them.
+    /// Returned messages in the order of their return, if these are first. May contain messages that are no
+    /// longer ready.
     back: VecDeque<DeliveryId>,
     pub consumers: Consumers,
     in_flight: usize,
-    /// Bytes of bodies that wait, about.
+    /// Approximate bytes of ready bodies.
     bytes_ready: u64,
     delivery_limit: Option<u32>,
 }
@@ -89,20 +89,20 @@ impl QueueState {
         }
     }
 
-    /// The state of a queue with these settings.
+    /// Creates the state of a queue with these settings.
     pub fn of(settings: &QueueSettings) -> Self {
         let mut state = Self::new(settings.single_active_consumer, settings.delivery_limit);
         state.consumers = state.consumers.yielding(settings.active_yields);
         state.with_order(settings.lane_order())
     }
 
-    /// The same with another order between its lanes.
+    /// Sets the order between the lanes.
     #[must_use]
     pub fn with_order(self, order: LaneOrder) -> Self {
         Self { order, ..self }
     }
 
-    /// Adds what was stored of a lane.
+    /// Restores a lane from its stored state.
     pub fn restore_lane(
         &mut self,
         number: u32,
@@ -120,7 +120,7 @@ impl QueueState {
         Some(lane)
     }
 
-    /// The lane of a number, made if need be.
+    /// Returns the lane of a number, created if missing.
     pub fn lane_mut(&mut self, number: u32) -> &mut Lane {
         let at = self.lanes.partition_point(|(known, _)| *known > number);
         if self.lanes.get(at).is_none_or(|(known, _)| *known != number) {
@@ -130,12 +130,12 @@ impl QueueState {
         &mut self.lanes.get_mut(at).expect("it is there or was just made").1
     }
 
-    /// The lanes, the highest first.
+    /// Iterates over the lanes, the highest first.
     pub fn lanes(&self) -> impl Iterator<Item = (u32, &Lane)> {
         self.lanes.iter().map(|(number, lane)| (*number, lane))
     }
 
-    /// Messages that wait.
+    /// Returns the number of ready messages.
     pub fn ready(&self) -> u64 {
         self.lanes.iter().map(|(_, lane)| lane.ready()).sum()
     }
@@ -144,8 +144,8 @@ impl QueueState {
         self.in_flight
     }
 
-    /// Messages in flight by consumer that has them, as the lanes know it; `None`: with no consumer that is
-    /// there. It looks at each of them: for tests, and for whoever checks counters.
+    /// Counts messages in flight by consumer, from the lanes; `None`: without a present consumer. Visits
+    /// every message in flight: for tests and consistency checks.
     pub fn holders(&self) -> BTreeMap<Option<ConsumerKey>, u32> {
         let mut holders = BTreeMap::new();
         for (_, entry) in self.lanes.iter().flat_map(|(_, lane)| lane.all_in_flight()) {
@@ -155,22 +155,22 @@ impl QueueState {
         holders
     }
 
-    /// Bytes of bodies that wait; about so after a restart, until the queue is empty once.
+    /// Returns the bytes of ready bodies; after a restart an estimate, until the queue is empty once.
     pub fn bytes_ready(&self) -> u64 {
         self.bytes_ready
     }
 
-    /// Bodies of so many bytes were added.
+    /// Adds `bytes` of bodies to the count.
     pub fn add_bytes(&mut self, bytes: u64) {
         self.bytes_ready = self.bytes_ready.saturating_add(bytes);
     }
 
-    /// Bodies of so many bytes that were added did not come.
+    /// Removes `bytes` of bodies from the count: they were added but did not arrive.
     pub fn remove_bytes(&mut self, bytes: u64) {
         self.bytes_ready = self.bytes_ready.saturating_sub(bytes);
     }
 
-    /// Takes off what a message that no longer waits took.
+    /// Removes the bytes of a message that is no longer ready.
     fn take_bytes(&mut self, bytes: u32) {
         self.bytes_ready = self.bytes_ready.saturating_sub(bytes.into());
         if self.bytes_ready > 0 && self.ready() == 0 {
@@ -178,7 +178,7 @@ impl QueueState {
         }
     }
 
-    /// The message that is next.
+    /// Returns the next message.
     pub fn first_ready(&self) -> Option<Ready> {
         if self.order == LaneOrder::HighTwice {
             return self.first_of_two();
@@ -187,8 +187,8 @@ impl QueueState {
         first.iter().chain(later).find_map(ready_of)
     }
 
-    /// Where the lowest lane has its turn although the highest has something that nobody had: that goes first
-    /// all the same if it came first.
+    /// Returns the highest lane's next message if it is the lowest lane's turn and both messages are new. The
+    /// caller delivers it first if it arrived first.
     pub fn passed_over(&self) -> Option<Ready> {
         if self.order != LaneOrder::HighTwice || self.turn.1 < HIGH_TURNS {
             return None;
@@ -199,7 +199,7 @@ impl QueueState {
         (!highest.came_back && !lowest.came_back).then_some(highest)
     }
 
-    /// A message that came back is no longer the next one.
+    /// Drops entries at the front of `back` that are no longer ready.
     fn pass_back(&mut self) {
         while let Some(first) = self.back.front()
             && !self.waits_again(*first)
@@ -225,7 +225,7 @@ impl QueueState {
         self.lane(id.lane).is_some_and(|lane| lane.came_back(id.offset))
     }
 
-    /// A message of a lane is no longer the next one: after some of them, another lane has its turn.
+    /// Counts a message of a lane; after some of them it is another lane's turn.
     fn pass_turn(&mut self, number: u32, came_back: bool) {
         match self.order {
             LaneOrder::HighestFirst => return,
@@ -241,7 +241,7 @@ impl QueueState {
         }
         let at = self.lanes.partition_point(|(known, _)| *known > number);
         if self.turn.0 != at {
-            // Those before it had nothing.
+            // The lanes before it had nothing.
             self.turn = (at, 0);
         }
         self.turn.1 += 1;
@@ -250,8 +250,8 @@ impl QueueState {
         }
     }
 
-    /// The log of a lane begins at `start`: what was before is gone, and nobody has it any more. How many
-    /// messages are lost that nobody had.
+    /// Records that the log of a lane starts at `start`: earlier messages are gone, also those in flight.
+    /// Returns the number of messages lost that were not in flight.
     pub fn start_at(&mut self, number: u32, start: u64, changes: &mut Changes) -> u64 {
         let lane = self.lane_mut(number);
         let head = lane.head();
@@ -263,7 +263,7 @@ impl QueueState {
         lost
     }
 
-    /// The first message that waits of each lane, the highest first.
+    /// Iterates over the first ready message of each lane, the highest first.
     pub fn heads(&self) -> impl Iterator<Item = DeliveryId> {
         self.lanes.iter().filter_map(|(number, lane)| {
             let (offset, _) = lane.first_ready()?;
@@ -274,7 +274,7 @@ impl QueueState {
         })
     }
 
-    /// There is no such message, nor any other in its lane before `to`: the log has a hole there.
+    /// Skips a missing message and all others of its lane before `to`: the log has a hole there.
     pub fn skip(&mut self, missing: Ready, to: u64, changes: &mut Changes) {
         let DeliveryId { lane: number, offset } = missing.id;
         if self.order == LaneOrder::InTurn {
@@ -290,7 +290,7 @@ impl QueueState {
         }
     }
 
-    /// Hands out the message that is next. Without `settles` it is settled with that.
+    /// Delivers the next message. Without `settles` it is settled at once.
     pub fn hand_out(
         &mut self,
         id: DeliveryId,
@@ -319,7 +319,7 @@ impl QueueState {
         HandedOut { redelivered, returns }
     }
 
-    /// Settles a message that waits and nobody gets: it expired, or there are too many.
+    /// Settles a ready message without delivery: it expired or exceeds a limit.
     pub fn drop_ready(&mut self, id: DeliveryId, bytes: u32, changes: &mut Changes) {
         let lane = self.lane_mut(id.lane);
         let came_back = lane.came_back(id.offset);
@@ -329,12 +329,12 @@ impl QueueState {
         self.take_bytes(bytes);
     }
 
-    /// A message in flight.
+    /// Returns a message in flight.
     pub fn taken(&self, id: DeliveryId) -> Option<InFlight> {
         self.lane(id.lane)?.taken(id.offset)
     }
 
-    /// Settles a message in flight. False if it is not.
+    /// Settles a message in flight. False if it is not in flight.
     pub fn complete(&mut self, id: DeliveryId, changes: &mut Changes) -> bool {
         let Some(entry) = self.lane_mut(id.lane).complete(id.offset) else {
             return false;
@@ -344,7 +344,7 @@ impl QueueState {
         true
     }
 
-    /// Gives back a message in flight. `None` if it is not.
+    /// Returns a message in flight to its place. `None` if it is not in flight.
     pub fn requeue(&mut self, id: DeliveryId, changes: &mut Changes) -> Option<Returned> {
         let limit = self.delivery_limit;
         let lane = self.lane_mut(id.lane);
@@ -362,8 +362,8 @@ impl QueueState {
         Some(Returned::Waits)
     }
 
-    /// Puts a message in flight back to its place, as if nobody had taken it. False if it is not. Of several,
-    /// the last goes first.
+    /// Puts a message in flight back to its place, as if it had never been taken. False if it is not in
+    /// flight. Of several, the last one put back is first.
     pub fn untake(&mut self, id: DeliveryId) -> bool {
         let Some(entry) = self.lane_mut(id.lane).untake(id.offset) else {
             return false;
@@ -376,7 +376,7 @@ impl QueueState {
         true
     }
 
-    /// A message stays in flight, but its consumer has no more to do with it. False if it is not in flight.
+    /// Detaches a message in flight from its consumer; it stays in flight. False if it is not in flight.
     pub fn disown(&mut self, id: DeliveryId) -> bool {
         if self.taken(id).is_none() {
             return false;
@@ -394,7 +394,7 @@ impl QueueState {
         }
     }
 
-    /// Settles all that waits; how many messages that were.
+    /// Settles all ready messages; returns their number.
     pub fn purge(&mut self, changes: &mut Changes) -> u64 {
         let mut purged = 0;
         for (number, lane) in &mut self.lanes {

@@ -14,16 +14,16 @@ use stafett_queue::{
     Changes, ConsumerKey, ConsumerRules, DeliveryId, LaneOrder, QueueState, Ready, Returned,
 };
 
-/// A queue as one would write it if size did not matter: every message is an entry.
+/// A naive queue: every message is an entry.
 #[derive(Debug, Default, Clone)]
 struct Naive {
     messages: BTreeMap<(std::cmp::Reverse<u32>, u64), Place>,
     ends: BTreeMap<u32, u64>,
     limit: Option<u32>,
-    /// Of three messages that nobody had one is of the lowest lane; else the highest goes first. How many
-    /// were handed out.
+    /// Number of new messages delivered if one of three is from the lowest lane; `None` if the highest lane
+    /// is always first.
     high_twice: Option<u32>,
-    /// What came back, in the order in which it did.
+    /// Returned messages, in the order of their return.
     back: Vec<DeliveryId>,
 }
 
@@ -83,7 +83,7 @@ impl Naive {
         })
     }
 
-    /// A message is handed out, or dropped in its turn.
+    /// Records a message that was delivered, or dropped in its turn.
     fn on_turn(&mut self, ready: Ready) {
         self.back.retain(|id| *id != ready.id);
         if let Some(handed_out) = &mut self.high_twice
@@ -131,14 +131,14 @@ enum Step {
     Restart,
 }
 
-/// Both queues, and what would be stored of one of them.
+/// Both queues, and the stored form of one of them.
 struct Both {
     state: QueueState,
     naive: Naive,
     order: LaneOrder,
     stored: Vec<Vec<u8>>,
     whole: Option<Vec<u8>>,
-    /// As far as messages were ever handed out, by what is stored.
+    /// Stored hand-out marks.
     marks: BTreeMap<u32, u64>,
     since_restart: BTreeSet<DeliveryId>,
 }
@@ -280,7 +280,7 @@ impl Both {
         }
     }
 
-    /// Starts again with what is stored: every second time that is the whole.
+    /// Restarts from the stored form: every second time from a snapshot.
     fn restart(&mut self) {
         if self.stored.len().is_multiple_of(2) {
             self.whole = Some(self.state.encode(false));
@@ -339,7 +339,7 @@ impl Both {
     }
 }
 
-/// Where there are two priorities, there are two lanes.
+/// Limits steps to two lanes if there are two priorities.
 fn two_lanes(step: Step, order: LaneOrder) -> Step {
     if let Step::Append { lane, count } = step
         && order == LaneOrder::HighTwice

@@ -1,11 +1,11 @@
-//! What finding the subscribers of a topic costs, with few topics and with many.
+//! Cost of finding the subscribers of a topic, with few topics and with many.
 //!
 //! ```text
 //! cargo run --release -p stafett-routing --example live_lookup -- [TOPICS…]
 //! ```
 //!
-//! For each number of topics: nanoseconds for each look-up, in turn and at random, one by one and sixteen at
-//! a time.
+//! For each number of topics: nanoseconds per look-up, sequential and random, one by one and sixteen at a
+//! time.
 
 #![expect(
     clippy::print_stdout,
@@ -90,7 +90,7 @@ fn main() {
         let names: Vec<String> = (0..count).map(|number| format!("topic {number}")).collect();
         let tables = Tables::of(&names);
         for (order, step) in [("in turn", 1), ("at random", 7_919_113)] {
-            // The names to look for lie behind each other, as those that a connection has read do.
+            // The names are adjacent in memory, like those that a connection has read.
             let mut at = 0;
             let mut text = String::new();
             let mut ends = Vec::with_capacity(LOOKUPS);

@@ -1,8 +1,8 @@
-//! Look-ups in a table of bindings, to be counted by a tool:
+//! Look-ups in a table of bindings, to be measured with a tool:
 //! `valgrind --tool=cachegrind --cache-sim=yes target/debug/examples/lookups topic 100000 20000`
 //!
-//! One binding per device; messages of devices all over, no key twice in a row. With `0` messages it is what
-//! building takes.
+//! One binding per device; messages of random devices, no key twice in a row. `0` messages give the cost of
+//! building.
 
 use std::hint::black_box;
 

@@ -1,9 +1,8 @@
-//! A hash that stays what it is: across starts, versions and machines, as where keyed messages go depends on
-//! it.
+//! A stable hash: the same across restarts, versions and machines, since it decides where keyed messages go.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes 64 bits so that each of them changes half of the others (the finaliser of `SplitMix64`, Steele et
+/// Mixes 64 bits so that each input bit changes half of the output bits (finaliser of `SplitMix64`, Steele et
 /// al. 2014).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -11,7 +10,7 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Eight bytes at a time, the length last, so that no text is the same as a longer one that ends in zeros.
+/// Hashes eight bytes at a time and the length last, so that trailing zeros make a difference.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut state = words.iter().fold(STEP, |state, word| {

@@ -1,18 +1,17 @@
-//! A set of values that are found by hash, as a persistent trie: a clone takes a pointer and never changes,
-//! one value more or less copies a path of some nodes.
+//! A set of values found by hash, as a persistent trie: a clone copies a pointer and is immutable; an
+//! insertion or removal copies one path of nodes.
 //!
-//! Each level takes six bits of the hash. A node has only the slots that are filled, so a table takes little
-//! more than its values; of 100,000 of them a look-up meets three nodes, of which the upper two stay in the
-//! processor's cache. (A tree in the order of keys meets 17 keys of others on its way, each somewhere else in
-//! memory.)
+//! Each level takes six bits of the hash. A node stores only the filled slots, so a table takes little more
+//! than its values; with 100,000 values a look-up passes three nodes, of which the upper two stay in the
+//! processor's cache. (An ordered tree compares 17 other keys on its way, each somewhere else in memory.)
 //!
 //! ```text
-//! node   filled   u64: bit n is set if the slot for the six bits n is there
+//! node   filled   u64: bit n is set if the slot for the six bits n is present
 //!        slots    in the order of their bits: a value | values of one hash | a node
 //! ```
 //!
-//! The values know their keys; hashes come from outside and should not be foreseeable for whoever chooses
-//! keys.
+//! The values contain their keys. Hashes are passed in; they should not be predictable for clients that
+//! choose keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::near;
 
 const BITS: u32 = 6;
 const MASK: u64 = (1 << BITS) - 1;
-/// The nodes of so many levels stay in the processor's cache.
+/// Upper levels whose nodes stay in the processor's cache.
 const LEVELS_NEAR: u32 = 2;
 
 #[derive(Clone)]
@@ -42,7 +41,7 @@ enum Slot<V> {
         hash: u64,
         value: V,
     },
-    /// Of values whose whole hashes are the same; two at least.
+    /// Values with equal hashes; at least two.
     Same {
         hash: u64,
         values: Arc<[V]>,
@@ -99,8 +98,8 @@ impl<V: Clone> HashTrie<V> {
         }
     }
 
-    /// Crosses what lies near, as all look-ups do, and asks for what comes behind it. `None` where a look-up
-    /// would not get that far: as a rule, in a small table.
+    /// Walks the levels that are in the cache and prefetches the slot behind them. `None` if a look-up ends
+    /// before, as in small tables.
     pub(crate) fn foresee(&self, hash: u64) -> Option<Ahead<'_, V>> {
         let mut node = &self.root;
         let mut rest = hash;
@@ -116,9 +115,9 @@ impl<V: Clone> HashTrie<V> {
         Some(Ahead(slot))
     }
 
-    /// A value to be changed, which must keep its key.
+    /// Returns a value for modification; its key must not change.
     pub(crate) fn get_mut(&mut self, hash: u64, is: impl Fn(&V) -> bool) -> Option<&mut V> {
-        // What is not there is not worth a copy of the way to it.
+        // A missing value is not worth copying the path.
         self.get(hash, &is)?;
         let mut node = &mut self.root;
         let mut rest = hash;
@@ -133,7 +132,7 @@ impl<V: Clone> HashTrie<V> {
         }
     }
 
-    /// Adds a value whose key is not there yet.
+    /// Adds a value whose key is not present yet.
     pub(crate) fn insert(&mut self, hash: u64, value: V) {
         self.root.insert(hash, 0, Slot::One { hash, value });
         self.len += 1;
@@ -152,7 +151,7 @@ impl<V: Clone> HashTrie<V> {
         self.root.each(visit);
     }
 
-    /// One of the values, if there are any.
+    /// Returns an arbitrary value, if there is one.
     pub(crate) fn any(&self) -> Option<&V> {
         let mut node = &self.root;
         loop {
@@ -165,11 +164,11 @@ impl<V: Clone> HashTrie<V> {
     }
 }
 
-/// A slot that a look-up will come to, and that may still be on its way from memory.
+/// A prefetched slot on the way of a look-up; it may not have arrived from memory yet.
 pub(crate) struct Ahead<'a, V>(&'a Slot<V>);
 
 impl<'a, V> Ahead<'a, V> {
-    /// The value, if it is the only one there.
+    /// Returns the value if the slot holds exactly one.
     pub(crate) fn value(&self) -> Option<&'a V> {
         match self.0 {
             Slot::One { value, .. } => Some(value),
@@ -178,13 +177,14 @@ impl<'a, V> Ahead<'a, V> {
     }
 }
 
-/// The part of a hash that decides on a level.
+/// Returns the bits of a hash from a level on.
 fn at_level(hash: u64, shift: u32) -> u64 {
     hash.checked_shr(shift).unwrap_or(0)
 }
 
 impl<V: Clone> Node<V> {
-    /// Where the slot for the lowest bits of `rest` is, or where it would have to be.
+    /// Returns the index of the slot for the lowest bits of `rest`, or as error the index where it would be
+    /// inserted.
     fn place(&self, rest: u64) -> Result<usize, usize> {
         let bit = 1 << (rest & MASK);
         let before = (self.filled & (bit - 1)).count_ones() as usize;
@@ -220,14 +220,14 @@ impl<V: Clone> Node<V> {
             *slot = Slot::Same { hash, values };
             return;
         }
-        // The hashes differ, so there is a level at which they part.
+        // The hashes differ, so they part at some level.
         let mut next = Self::default();
         next.insert(known, shift + BITS, slot.clone());
         next.insert(hash, shift + BITS, new);
         *slot = Slot::More(next);
     }
 
-    /// Removes a value that is there.
+    /// Removes a value that is present.
     fn remove(&mut self, hash: u64, is: &impl Fn(&V) -> bool) {
         self.remove_at(hash, 0, is);
     }
@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// Many that are the same, many that part late, and some of all kinds.
+    /// Hashes with many equal ones, many that part late, and some of all kinds.
     fn hash_of(value: u16) -> u64 {
         let value = u64::from(value);
         match value % 4 {

@@ -1,40 +1,39 @@
-//! What bindings lead to.
+//! Destinations of bindings.
 
 use std::fmt;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
-/// What a message can be stored in. The router only compares targets and passes them on.
+/// A destination in which messages are stored. The router only compares targets and passes them on.
 pub trait Target: Ord + Clone {
-    /// What it is called, different from every other target's: it decides which share of an exchange that
-    /// spreads by hash it gets, and so has to be the same after a restart.
+    /// Returns a unique name of the target. It decides the target's share of a hash exchange, so it must be
+    /// stable across restarts.
     fn identity(&self) -> Vec<u8>;
 }
 
-/// One step from an exchange.
+/// Destination of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hop<T> {
     Target(T),
     Exchange(Arc<str>),
 }
 
-/// Hops up to which a list takes less than a tree.
+/// Most hops of a list; more are kept as a tree.
 const LISTED_MAX: usize = 32;
 
-/// The hops of equal bindings: each hop once, with the number of bindings that ask for it. Mostly there is
-/// one.
+/// Hops of bindings with equal patterns: each hop once, with its number of bindings. Usually there is one.
 #[derive(Clone, Default)]
 pub(crate) enum Hops<T> {
     #[default]
     None,
     One(Hop<T>),
-    /// In their order.
+    /// Sorted.
     Few(Arc<[Counted<T>]>),
     Many(OrdMap<Hop<T>, u32>),
 }
 
-/// A hop and its bindings.
+/// A hop and its number of bindings.
 type Counted<T> = (Hop<T>, u32);
 
 impl<T> fmt::Debug for Hops<T> {
@@ -68,7 +67,7 @@ impl<T: Target> Hops<T> {
         }
     }
 
-    /// Takes one binding away. False if there was none.
+    /// Removes one binding. False if there was none.
     pub(crate) fn remove(&mut self, hop: &Hop<T>) -> bool {
         let found = match self {
             Self::None => false,
@@ -91,7 +90,7 @@ impl<T: Target> Hops<T> {
                     Some(bindings) if *bindings > 1 => *bindings -= 1,
                     _ => drop(many.remove(hop)),
                 }
-                // Far below the bound, so that one that comes and goes does not change the form every time.
+                // Far below the bound, so that alternating changes do not convert back and forth.
                 if many.len() <= LISTED_MAX / 2 {
                     *self = Self::of(
                         many.iter()
@@ -104,7 +103,7 @@ impl<T: Target> Hops<T> {
         true
     }
 
-    /// A few hops, in their order, in as little as they need.
+    /// Builds the smallest form for a few sorted hops.
     fn of(few: Vec<Counted<T>>) -> Self {
         match few.first() {
             None => Self::None,
@@ -123,7 +122,7 @@ impl<T: Target> Hops<T> {
     }
 }
 
-/// A list with one binding more.
+/// Returns a list with one more binding.
 fn with<T: Target>(few: &[Counted<T>], hop: Hop<T>) -> Arc<[Counted<T>]> {
     let mut few = few.to_vec();
     match few.binary_search_by(|(known, _)| known.cmp(&hop)) {
@@ -137,7 +136,7 @@ fn with<T: Target>(few: &[Counted<T>], hop: Hop<T>) -> Arc<[Counted<T>]> {
     few.into()
 }
 
-/// A hop of a list from which a binding goes; `None` if it goes with it.
+/// Returns the hop of a list without one binding to `hop`; `None` if it was the last.
 fn less<T: Target>((known, bindings): &Counted<T>, hop: &Hop<T>) -> Option<Counted<T>> {
     let left = bindings - u32::from(known == hop);
     (left > 0).then(|| (known.clone(), left))

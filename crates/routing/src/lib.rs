@@ -1,19 +1,18 @@
-//! Where a message goes: exchanges, their bindings, and the way through them.
+//! Routing: exchanges, their bindings, and the way of a message through them.
 //!
-//! A [`Router`] is a value: cloning it takes a few pointers, and a clone never changes. So whoever publishes
-//! routes against a clone, while bindings come and go in the original; adding or removing one of 100,000
-//! bindings copies a path of some nodes. What a look-up costs depends on what matches, not on what does not.
+//! A [`Router`] is a value: a clone copies a few pointers and is immutable. Publishers route with a clone
+//! while bindings change in the original; adding or removing one of 100,000 bindings copies one path of
+//! nodes. The cost of a look-up depends on the bindings that match, not on the others.
 //!
-//! There is no I/O here, no clock, no protocol, and no idea of what a target is: queues and topics are the
-//! broker's.
+//! No I/O, clock or protocol here, and no notion of a target's type: queues and topics belong to the broker.
 //!
 //! - [`live`]: subscriptions of clients to live topics
-//! - [`router`]: exchanges by name, and the way of a message through them
-//! - [`spec`]: what an exchange is, and what a binding asks for
-//! - [`view`]: what of a message decides its way
-//! - [`routes`]: where a message goes
-//! - `tables`: one table of bindings per kind of exchange; `hash_trie`: what the large ones of them are made
-//!   of; `near`: memory that is asked for before it is needed
+//! - [`router`]: exchanges by name, and routing through them
+//! - [`spec`]: settings of exchanges and bindings
+//! - [`view`]: the parts of a message that routing uses
+//! - [`routes`]: result of routing
+//! - `tables`: one table of bindings per kind of exchange; `hash_trie`: the structure behind the large ones;
+//!   `near`: prefetch of memory
 
 mod hash;
 mod hash_trie;

@@ -1,7 +1,6 @@
-//! Asking the processor to bring memory near before it is needed, so that what several look-ups wait for is
-//! waited for once.
+//! Prefetch of memory, so that several look-ups wait for memory together instead of one after the other.
 
-/// Asks for the line of the cache that a value begins in.
+/// Prefetches the cache line that a value begins in.
 #[cfg(target_arch = "x86_64")]
 #[expect(
     unsafe_code,
@@ -9,10 +8,10 @@
 )]
 pub(crate) fn bring<T>(value: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a hint reads nothing and faults on nothing, and this is the address of a value that is there.
+    // SAFETY: a prefetch reads nothing and cannot fault, and the address is that of a live value.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
 }
 
-/// Elsewhere the look-up itself brings it.
+/// No-op on other architectures.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn bring<T>(_: &T) {}

@@ -1,4 +1,4 @@
-//! All exchanges of one namespace, and the way of a message through them.
+//! All exchanges of one namespace, and routing through them.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::spec::{BadPattern, Kind, NoSuchExchange, Pattern, Spec};
 use crate::tables::Table;
 use crate::view::View;
 
-/// Messages whose places in memory are worth asking for together.
+/// Number of messages whose memory is prefetched together.
 pub const FORESEEN: usize = 16;
 
-/// Exchanges and their bindings. A clone takes a few pointers and never changes.
+/// Exchanges and their bindings. A clone copies a few pointers and is immutable.
 #[derive(Debug, Clone)]
 pub struct Router<T> {
     exchanges: OrdMap<Arc<str>, Arc<Exchange<T>>>,
@@ -28,7 +28,7 @@ struct Exchange<T> {
     table: Table<T>,
 }
 
-/// Finds targets by their names, for exchanges that have no bindings.
+/// Resolver of targets by name, for exchanges that have no bindings.
 pub trait Names<T> {
     fn named(&self, name: &[u8]) -> Option<T>;
 }
@@ -48,7 +48,7 @@ impl<T> Default for Router<T> {
 }
 
 impl<T: Target> Router<T> {
-    /// Adds an exchange without bindings. One of that name goes, with its bindings.
+    /// Adds an exchange without bindings. Replaces one of the same name, with its bindings.
     pub fn add_exchange(&mut self, name: Arc<str>, spec: Spec) {
         let table = Table::of(&spec.kind);
         let exchange = Exchange {
@@ -61,18 +61,18 @@ impl<T: Target> Router<T> {
         self.exchanges.insert(name, Arc::new(exchange));
     }
 
-    /// Removes an exchange with its bindings; bindings that lead to it stay, and lead nowhere.
+    /// Removes an exchange with its bindings. Bindings to it stay, without effect.
     pub fn remove_exchange(&mut self, name: &str) -> bool {
         self.exchanges.remove(name).is_some()
     }
 
-    /// Adds a binding. The same binding twice has to be removed twice.
+    /// Adds a binding. A binding added twice has to be removed twice.
     pub fn bind(&mut self, source: &str, pattern: &Pattern, hop: Hop<T>) -> Result<(), BindError> {
         let exchange = self.exchanges.get_mut(source).ok_or(NoSuchExchange)?;
         Ok(Arc::make_mut(exchange).table.bind(pattern, hop)?)
     }
 
-    /// Whether an exchange would take a binding.
+    /// Checks whether an exchange accepts a binding.
     pub fn check(&self, source: &str, pattern: &Pattern) -> Result<(), BindError> {
         let exchange = self.exchanges.get(source).ok_or(NoSuchExchange)?;
         Ok(exchange.table.check(pattern)?)
@@ -85,21 +85,21 @@ impl<T: Target> Router<T> {
             .is_some_and(|exchange| Arc::make_mut(exchange).table.unbind(pattern, hop))
     }
 
-    /// Whether an exchange takes messages from other exchanges only; `None` if there is none of that name.
+    /// Returns true if an exchange accepts messages from other exchanges only; `None` if it does not exist.
     pub fn is_internal(&self, name: &str) -> Option<bool> {
         self.exchanges.get(name).map(|exchange| exchange.internal)
     }
 
-    /// Asks for the places in memory that messages with these keys meet first: for [`FORESEEN`] of them at a
-    /// time, before they are routed. Nothing else follows from it.
+    /// Prefetches the memory that messages with these keys read first, for up to [`FORESEEN`] messages before
+    /// they are routed. No other effect.
     pub fn foresee<'k>(&self, exchange: &str, keys: impl Iterator<Item = &'k [u8]>) {
         if let Some(exchange) = self.exchanges.get(exchange) {
             exchange.table.foresee(keys);
         }
     }
 
-    /// Finds where a message goes that is published to an exchange. Each exchange on the way is asked once,
-    /// so cycles end; an exchange that leads nowhere hands over to its alternate, if it has one that exists.
+    /// Routes a message published to an exchange. Each exchange on the way is visited once, so cycles end. An
+    /// exchange without a match passes the message to its alternate exchange, if that exists.
     pub fn route(
         &self,
         exchange: &str,
@@ -124,7 +124,7 @@ impl<T: Target> Router<T> {
 }
 
 impl<T: Target> Exchange<T> {
-    /// Adds where this exchange, of that name, leads.
+    /// Adds the destinations of this exchange, named `name`.
     fn pass(&self, name: &Arc<str>, message: &dyn View, names: &dyn Names<T>, routes: &mut Routes<T>) {
         if self.delays {
             routes.depend(DependsOn::Message);
@@ -143,7 +143,7 @@ impl<T: Target> Exchange<T> {
     }
 }
 
-/// Why a binding was not added.
+/// Reason why a binding was not added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
     #[error(transparent)]

@@ -1,28 +1,28 @@
-//! Where a message goes.
+//! Result of routing a message.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::hops::{Hop, Hops, Target};
 
-/// Exchanges up to which looking through them is faster than a set.
+/// Most exchanges that are compared one by one instead of in a set.
 const LOOKED_THROUGH_MAX: usize = 16;
 
-/// Where a message goes, each place once. One value serves many messages, so that its memory is taken once.
+/// Destinations of a message, each once. Reused for many messages to keep its memory.
 #[derive(Debug)]
 pub struct Routes<T> {
     targets: Vec<T>,
     delayed_at: Vec<Arc<str>>,
     depends_on: DependsOn,
-    /// Exchanges that were reached, in the order in which they were.
+    /// Visited exchanges, in order.
     exchanges: Vec<Arc<str>>,
-    /// The same as a set, once they are too many to look through.
+    /// The same as a set, once there are too many to compare.
     seen: HashSet<Arc<str>>,
-    /// Sets of hops that were added: several may name one target.
+    /// Number of hop sets added; several may contain the same target.
     added: usize,
 }
 
-/// What a route depended on: two messages that are alike in it go the same way.
+/// Input that a route depended on: messages with equal input have the same route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DependsOn {
     Nothing,
@@ -45,12 +45,12 @@ impl<T> Default for Routes<T> {
 }
 
 impl<T: Target> Routes<T> {
-    /// The targets, each once.
+    /// Returns the targets, each once.
     pub fn targets(&self) -> &[T] {
         &self.targets
     }
 
-    /// Exchanges at which the message waits before it goes on from there.
+    /// Returns the exchanges at which the message waits for its delay.
     pub fn delayed_at(&self) -> &[Arc<str>] {
         &self.delayed_at
     }
@@ -99,12 +99,12 @@ impl<T: Target> Routes<T> {
         }
     }
 
-    /// The exchange that was reached as number `index`.
+    /// Returns the visited exchange number `index`.
     pub(crate) fn exchange(&self, index: usize) -> Option<Arc<str>> {
         self.exchanges.get(index).cloned()
     }
 
-    /// Adds what bindings lead to.
+    /// Adds the hops of bindings.
     pub(crate) fn add(&mut self, hops: &Hops<T>) {
         self.added += usize::from(!hops.is_empty());
         hops.each(|hop| match hop {
@@ -113,12 +113,12 @@ impl<T: Target> Routes<T> {
         });
     }
 
-    /// How much was added; compared before and after, it tells whether an exchange led anywhere.
+    /// Returns the number of additions. An unchanged number means that an exchange matched nothing.
     pub(crate) fn added(&self) -> usize {
         self.added
     }
 
-    /// Leaves each target once.
+    /// Removes duplicate targets.
     pub(crate) fn finish(&mut self) {
         if self.added > 1 {
             self.targets.sort_unstable();

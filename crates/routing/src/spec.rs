@@ -1,4 +1,4 @@
-//! What an exchange is, and what a binding asks for.
+//! Settings of exchanges and bindings.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use bytes::Bytes;
 
 use crate::view::HeaderValue;
 
-/// How an exchange chooses among its bindings.
+/// Rule by which an exchange selects bindings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Has no bindings: the routing key is the name of the target.
+    /// No bindings: the routing key is the name of the target.
     ByName,
-    /// Bindings whose key is the routing key.
+    /// Bindings whose key equals the routing key.
     Direct,
     /// All bindings.
     FanOut,
-    /// Bindings whose key is a pattern of words: `*` is one word, `#` is any number of them.
+    /// Bindings whose key, a pattern of words, matches: `*` is one word, `#` any number of words.
     Topic,
     /// Bindings whose headers the message has.
     Headers,
-    /// One of the bindings, always the same for the same value; a binding's key is its weight.
+    /// One binding, always the same for the same value; a binding's key is its weight.
     Hashed(HashOn),
 }
 
-/// What decides among the bindings of an exchange that spreads by hash.
+/// Value that a hash exchange hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HashOn {
     Key,
@@ -38,30 +38,30 @@ pub enum Property {
     Timestamp,
 }
 
-/// What an exchange is.
+/// Settings of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     pub kind: Kind,
-    /// Messages with a delay wait here before they are routed.
+    /// True if messages with a delay wait here before they are routed.
     pub delays: bool,
-    /// Takes messages from other exchanges only.
+    /// True if it accepts messages from other exchanges only.
     pub internal: bool,
-    /// Gets what no binding of this exchange matches.
+    /// Alternate exchange, for messages that no binding matches.
     pub alternate: Option<Arc<str>>,
 }
 
-/// What a binding asks for. Which part counts depends on the exchange.
+/// Condition of a binding. The kind of exchange decides which part is used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pattern {
     pub key: Bytes,
     pub headers: HeaderMatch,
 }
 
-/// The headers that a binding asks for.
+/// Headers that a binding requires.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderMatch {
     pub mode: Mode,
-    /// Names and values; without a value any will do. A name may stand here once.
+    /// Names and values; `None` accepts any value. A name occurs at most once.
     pub pairs: Vec<(Bytes, Option<HeaderValue>)>,
 }
 
@@ -74,7 +74,7 @@ pub enum Mode {
     Any,
 }
 
-/// An exchange does not take such a binding.
+/// Reason why an exchange refuses a binding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
     #[error("the binding key is the binding's weight here: a whole number from 1 to {max}, not '{given}'")]

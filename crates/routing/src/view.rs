@@ -1,17 +1,17 @@
-//! What of a message decides its way.
+//! The parts of a message that routing uses.
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
 use crate::spec::Property;
 
-/// A message as exchanges see it. Headers and properties are asked for only when an exchange on the way needs
+/// A message as seen by exchanges. Headers and properties are read only when an exchange on the way needs
 /// them.
 pub trait View {
-    /// The routing key. It need not be text.
+    /// Returns the routing key. It need not be UTF-8.
     fn key(&self) -> &[u8];
 
-    /// Further routing keys: the message goes where any of its keys leads.
+    /// Returns further routing keys: the message is routed by each of its keys.
     fn more_keys(&self) -> &[ByteString] {
         &[]
     }
@@ -21,14 +21,14 @@ pub trait View {
 
     fn property(&self, property: Property) -> Option<Bytes>;
 
-    /// Whether the message is to wait where it comes to an exchange that delays.
+    /// Returns true if the message waits at an exchange that delays.
     fn is_delayed(&self) -> bool {
         false
     }
 }
 
-/// The value of a header. Two are equal if they are of one variant and hold the same: the front end decides
-/// which of its types are one variant.
+/// Value of a header. Values are equal if variant and content are equal; the front end maps its types to
+/// variants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeaderValue {
     Nothing,
@@ -37,12 +37,12 @@ pub enum HeaderValue {
     /// The bits of an IEEE 754 double.
     Float(u64),
     Text(Bytes),
-    /// Anything else, in an encoding in which equal values have equal bytes.
+    /// Any other value, in an encoding in which equal values have equal bytes.
     Other(Bytes),
 }
 
 impl HeaderValue {
-    /// What a hash over the value goes over.
+    /// Returns the bytes to be hashed.
     pub(crate) fn to_bytes(&self) -> Bytes {
         match self {
             Self::Nothing => Bytes::new(),
@@ -54,7 +54,7 @@ impl HeaderValue {
     }
 }
 
-/// A message that has a routing key and nothing else.
+/// A message with only a routing key.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyOnly<'a>(pub &'a [u8]);
 

@@ -1,10 +1,9 @@
-//! A backup of a journal while it runs, and the way back.
+//! Backup of a running journal, and restore.
 //!
-//! The segment that is being written is sealed, a checkpoint is stored, and then every segment is linked into
-//! the target and the checkpoint is copied there: no data is read or written, but for the front of the
-//! segment that is being written now, up to the position that the checkpoint covers. A file that a backup
-//! shares is never recycled. Backups and checkpoints take turns, and so do backups and the release of
-//! replaced segments.
+//! The segment being written is sealed, a checkpoint is stored, and then every segment is hard-linked into
+//! the target and the checkpoint is copied. No data is read or written, except the front of the segment now
+//! being written, up to the position that the checkpoint covers. A file shared with a backup is never
+//! recycled. Backups exclude checkpoints, and also the release of replaced segments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,14 +15,14 @@ use super::real::{OpenDirectoryError, copy_front, copy_into, link_into};
 use super::recovery::OpenError;
 use super::segment::{FileRole, SegmentKind};
 
-/// What a backup holds.
+/// Contents of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackupReport {
     pub segments: usize,
     pub bytes: u64,
 }
 
-/// Why there is no backup.
+/// Reason why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("{0} exists: a backup is made into a new directory")]
@@ -42,7 +41,7 @@ pub(crate) fn backup(core: &Core, source: &Path, target: &Path) -> Result<Backup
     if target.exists() {
         return Err(BackupError::Exists(target.display().to_string()));
     }
-    // Until the files are linked, no later checkpoint is stored, and no segment is replaced or let go.
+    // During the checkpoint turn, no later checkpoint is stored, and no segment is replaced or released.
     let _turn = core.checkpoint.turn();
     keeper::seal_and_checkpoint(core).map_err(BackupError::Journal)?;
     let partial = partial_of(target)?;
@@ -52,14 +51,14 @@ pub(crate) fn backup(core: &Core, source: &Path, target: &Path) -> Result<Backup
         Ok(report)
     });
     if report.is_err() && partial.exists() {
-        // Its files are links: removing them takes nothing from the journal.
+        // Its files are links: removing them does not affect the journal.
         std::fs::remove_dir_all(&partial)?;
     }
     report
 }
 
-/// Makes the directory in which a backup is made until it is whole. One that is there is never used: its
-/// files may be those of the journal, which nothing may be written to.
+/// Creates the directory for an unfinished backup. An existing one is never reused: its files may be links to
+/// those of the journal, which must not be overwritten.
 fn partial_of(target: &Path) -> Result<PathBuf, BackupError> {
     let partial = target.with_extension("partial");
     if let Some(parent) = partial.parent() {
@@ -74,7 +73,7 @@ fn partial_of(target: &Path) -> Result<PathBuf, BackupError> {
     }
 }
 
-/// Makes what a directory is called outlive a loss of power.
+/// Syncs the parent directory, so that the name of a directory survives a loss of power.
 fn sync_parent(directory: &Path) -> io::Result<()> {
     match directory.parent() {
         Some(parent) if parent != Path::new("") => std::fs::File::open(parent)?.sync_all(),
@@ -82,10 +81,10 @@ fn sync_parent(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Links the segments and copies the checkpoint. For who holds the turn.
+/// Links the segments and copies the checkpoint. The caller holds the checkpoint turn.
 fn fill(core: &Core, source: &Path, partial: &Path) -> Result<BackupReport, BackupError> {
     let mut report = BackupReport::default();
-    // Appends went on: what the checkpoint covers may lie in a segment that is still being written.
+    // Appends continue meanwhile: the checkpoint may cover a part of the segment being written.
     let position = core.checkpointed();
     for segment in core.segments.all() {
         let (name, sidecar) = (segment.role().name(), segment.sidecar_role().name());
@@ -110,7 +109,7 @@ fn fill(core: &Core, source: &Path, partial: &Path) -> Result<BackupReport, Back
     Ok(report)
 }
 
-/// Makes a data directory of a backup, by copying, and checks it.
+/// Copies a backup into a new data directory and checks it.
 pub fn restore(backup: &Path, target: &Path) -> Result<super::check::CheckReport, BackupError> {
     if target.exists() && std::fs::read_dir(target)?.next().is_some() {
         return Err(BackupError::Exists(target.display().to_string()));

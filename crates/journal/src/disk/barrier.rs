@@ -1,4 +1,4 @@
-//! What the engine itself puts into the queue: control frames, and waiting until everything before is synced.
+//! Control frames staged by the engine itself, and waiting until everything before them is synced.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -15,8 +15,8 @@ use super::stage::STATE_SYNC_WITHIN_MS;
 use crate::contract::Outcome;
 use crate::ticket::Ticket;
 
-/// Begins the run: its first frame says so. False if there is no segment for it, and no space to make one:
-/// then nothing is written, and every append is refused, until this is tried again and there is.
+/// Stages the frame that starts the run. False if there is no segment for it and no space to make one: then
+/// nothing is written and every append is refused, until a later attempt succeeds.
 pub(crate) fn begin_run(core: &Core) -> bool {
     if let Err(error) = core.pool.ensure_spare() {
         tracing::debug!(%error, "there is no segment to begin with");
@@ -30,8 +30,7 @@ pub(crate) fn begin_run(core: &Core) -> bool {
     is_staged
 }
 
-/// Stages control frames that nobody waits for. False if there is no space for them, or nothing is taken any
-/// more.
+/// Stages a control frame without waiting for it. False if there is no space for it, or the queue is closed.
 pub(crate) fn append_control(core: &Core, control: Control) -> bool {
     let frame = control_frame(control);
     let bytes = frame.head.frame_bytes() + GROUP_HEAD_BYTES;
@@ -59,26 +58,25 @@ pub(crate) fn append_control(core: &Core, control: Control) -> bool {
     is_staged
 }
 
-/// Stages a control frame and waits until it is synced. False if it may not be.
+/// Stages a control frame and waits until it is synced. False if that is not certain.
 pub(crate) fn append_control_synced(core: &Core, control: Control) -> bool {
     stage_and_wait(core, SmallVec::from_buf([control_frame(control)]), false)
 }
 
-/// Waits until everything that was staged is synced. False if it may not be.
+/// Waits until everything staged is synced. False if that is not certain.
 pub(crate) fn wait_synced(core: &Core) -> bool {
     stage_and_wait(core, SmallVec::new(), false)
 }
 
-/// The same, and the segment that was being written gets no more groups.
+/// Waits like [`wait_synced`], and seals the segment being written.
 pub(crate) fn seal_synced(core: &Core) -> bool {
     stage_and_wait(core, SmallVec::new(), true)
 }
 
-/// Stages frames and waits until they, and everything that was staged before, are synced. False if they may
-/// not be.
+/// Stages frames and waits until they and everything staged before are synced. False if that is not certain.
 fn stage_and_wait(core: &Core, frames: SmallVec<[StagedFrame; 1]>, seals: bool) -> bool {
     if !core.has_begun() {
-        // Everything that there is was synced by recovery.
+        // Recovery has synced everything that exists.
         return frames.is_empty();
     }
     let bytes = match frames.iter().map(|frame| frame.head.frame_bytes()).sum::<usize>() {

@@ -1,4 +1,4 @@
-//! Looks through a stopped journal and says what it found; changes nothing.
+//! Offline check of a stopped journal; changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,58 +24,58 @@ use stafett_model::LogId;
 
 use crate::contract::{Change, Selection};
 
-/// What a look through a journal found.
+/// Result of checking a journal.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct CheckReport {
     pub segments: Vec<SegmentReport>,
-    /// Files that hold nothing yet.
+    /// Files of spare segments, which hold nothing yet.
     pub spares: usize,
     pub groups: u64,
     pub frames: u64,
     pub bytes: u64,
-    /// Logs and pieces of state in the checkpoint.
+    /// Logs in the checkpoint.
     pub logs: u64,
     pub checkpoint: Option<String>,
-    /// Files of arrival segments that are gone, though nothing replaced them.
+    /// Files of arrival segments that are missing although nothing replaced them.
     pub missing: Vec<String>,
-    /// Frames of logs that nothing defines.
+    /// Frames of logs that are not defined.
     pub unknown_frames: u64,
 }
 
-/// What the checkpoint says has to be there, and what the segments say beside that.
+/// Contents required by the checkpoint, and those added by later segments.
 #[derive(Debug, Default)]
 struct Known {
     arrivals: BTreeSet<SegmentId>,
     replaced: BTreeSet<SegmentId>,
     next_log: u64,
     position: Position,
-    /// Frames by log, of logs that the checkpoint does not know to have been.
+    /// Frames by log, of logs newer than the checkpoint.
     beyond: BTreeMap<LogId, u64>,
     created: BTreeSet<LogId>,
 }
 
-/// What was found in one segment.
+/// Result of checking one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentReport {
     pub file: String,
     pub groups: u64,
     pub frames: u64,
     pub bytes: u64,
-    /// Why the scan ended where it did, where that is not simply the end of what was written.
+    /// Reason why the scan ended early; `None` if it reached the end of the written data.
     pub damage: Option<String>,
     pub sidecar: SidecarReport,
 }
 
-/// What was found of a segment's sidecar.
+/// Result of checking a segment's sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SidecarReport {
     Sound,
-    /// The segment was being written: it gets its sidecar at the next start.
+    /// The segment was being written: its sidecar is made at the next start.
     Missing,
     Damaged(String),
 }
 
-/// One frame, readable.
+/// One frame in readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DumpedFrame {
     pub file: String,
@@ -84,12 +84,12 @@ pub struct DumpedFrame {
     pub written_at: i64,
     pub synced: String,
     pub bytes: usize,
-    /// What it holds, as name and value.
+    /// Contents, as names and values.
     pub fields: Vec<(&'static str, String)>,
 }
 
 impl CheckReport {
-    /// Whether everything is as it should be.
+    /// Returns true if nothing is damaged or missing.
     pub fn is_sound(&self) -> bool {
         self.checkpoint.is_none()
             && self.missing.is_empty()
@@ -143,7 +143,7 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Looks through the stopped journal in a directory.
+/// Checks the stopped journal in a directory.
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     let storage: Arc<dyn Storage> = Arc::new(Directory::open_existing(path)?);
     let mut report = CheckReport::default();
@@ -160,8 +160,8 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
             continue;
         };
         known.arrivals.remove(&id);
-        // Up to its position the checkpoint lists what has to be there; behind, each segment follows the one
-        // before.
+        // Up to its position, the checkpoint lists the segments required; behind it, each segment follows the
+        // previous one.
         let follows = match behind {
             Some((before, end)) => before < known.position.segment || end == chain,
             None => known.position != Position::default() || chain == Chain::default(),
@@ -190,7 +190,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
 }
 
 impl Known {
-    /// Notes which logs a frame is of, which it creates, and which segments it replaces.
+    /// Records the logs of a frame, the logs that it creates and the segments that it replaces.
     fn note(&mut self, frame: &ScannedFrame) {
         for entry in &frame.head.entries {
             if entry.log.0 >= self.next_log {
@@ -336,7 +336,7 @@ fn check_segment(
     Ok((report, end.chain))
 }
 
-/// A scan that ends before the sidecar says, or before what was synced, met damage.
+/// Reports damage if a scan ends before the end in the sidecar, or before the synced position.
 fn damage_of(end: &ScanEnd, id: SegmentId, valid_bytes: Option<u32>, mark: Position) -> Option<String> {
     let at = Position {
         segment: id,
@@ -348,7 +348,7 @@ fn damage_of(end: &ScanEnd, id: SegmentId, valid_bytes: Option<u32>, mark: Posit
         .then(|| format!("at byte {}: {}", end.byte, end.reason))
 }
 
-/// Compares a sidecar with what its segment holds; returns how far it says that the segment goes.
+/// Compares a sidecar with its segment's contents; returns the valid bytes according to the sidecar.
 fn compare(
     file: Arc<dyn StorageFile>,
     id: SegmentId,
@@ -357,7 +357,7 @@ fn compare(
     let text = |error: SidecarError| error.to_string();
     let summary = Sidecar::open(&*file, id).map_err(text)?.summary;
     let mut cursor = EntryCursor::new(file, summary);
-    // A sorted segment's sidecar leaves out entries that were dead: each that it has must be there.
+    // A sorted segment's sidecar omits entries that were dead: every entry in it must be in the segment.
     while let Some(entry) = cursor.next().map_err(text)? {
         if entries
             .binary_search_by_key(&(entry.log, entry.base), |it| (it.log, it.base))

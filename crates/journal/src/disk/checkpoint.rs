@@ -1,14 +1,14 @@
-//! The checkpoint: what the journal would otherwise have to replay from its beginning, in an embedded
-//! database that is written behind. Nothing is acknowledged because of it. Each of its transactions stores
-//! the position that it covers.
+//! The checkpoint: everything that would otherwise have to be replayed from the journal's beginning, in an
+//! embedded database that is written later. No acknowledgement depends on it. Each transaction stores the
+//! position that it covers.
 //!
 //! | table | key | value |
 //! |---|---|---|
 //! | `meta` | `journal` | position, next log, next segment, the last run |
 //! | `meta` | `arrivals` | the arrival segments in force up to the position, 4 bytes each, little-endian |
-//! | `logs` | log | spec, start, next, reserved, whether it is fenced, ranges lost to damage, producers (of earlier programs), epoch of its owner |
+//! | `logs` | log | spec, start, next, reserved, fenced, damaged ranges, old producers, owner epoch |
 //! | `producers` | log, producer | its last batches, and when it was seen (`producers.rs`) |
-//! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still be there |
+//! | `segments` | segment | 1: sorted, in force; 2: removed, its file may still exist |
 //! | `state` | space (big-endian), key | value |
 //! | `deltas` | space, key length, key, position, number (big-endian) | delta |
 
@@ -30,12 +30,12 @@ use crate::contract::{Change, LogSpec, OwnerEpoch, StateChange, StateItem, State
 
 pub(crate) const FILE: &str = "checkpoint.redb";
 const NEW_FILE: &str = "checkpoint.redb.tmp";
-/// Pages that the database keeps in memory.
+/// Page cache of the database.
 const CACHE_BYTES: usize = 4 << 20;
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LOGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("logs");
-/// Earlier programs had none.
+/// Missing in databases of old versions.
 const PRODUCERS: TableDefinition<'_, (u64, i64), &[u8]> = TableDefinition::new("producers");
 const SEGMENTS: TableDefinition<'_, u32, u8> = TableDefinition::new("segments");
 const STATE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("state");
@@ -47,21 +47,21 @@ const REMOVED: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     storage: Arc<dyn Storage>,
-    /// Gone after an error, until it could be opened again.
+    /// `None` after an error, until it is reopened.
     database: Lock<Option<Database>>,
-    /// The database was made by this start: there was none.
+    /// True if this start created the database.
     is_new: bool,
-    /// Held from gathering the changes to having stored them: checkpoints are stored in the order of their
+    /// Held from gathering the changes until they are stored: checkpoints are stored in the order of their
     /// positions.
     turn: Lock<()>,
 }
 
-/// The checkpoint could not be read or stored.
+/// Error: the checkpoint could not be read or stored.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the checkpoint in {FILE}: {0}")]
 pub(crate) struct CheckpointError(String);
 
-/// What is stored in one go.
+/// Contents of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) meta: Meta,
@@ -73,11 +73,11 @@ pub(crate) struct Changes {
     pub(crate) arrivals: Vec<SegmentId>,
     pub(crate) segments_added: Vec<SegmentId>,
     pub(crate) segments_removed: Vec<SegmentId>,
-    /// Removed segments whose files are gone.
+    /// Removed segments whose files are deleted.
     pub(crate) segments_forgotten: Vec<SegmentId>,
 }
 
-/// A change of state, by its group's end and its number in the group.
+/// A change of state with its order: its group's end, and its number in the group.
 #[derive(Debug, Clone)]
 pub(crate) struct StateAt {
     pub(crate) position: Position,
@@ -85,16 +85,16 @@ pub(crate) struct StateAt {
     pub(crate) change: StateChange,
 }
 
-/// What is known of the journal as a whole.
+/// Properties of the journal as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Everything before is covered.
+    /// Position up to which everything is covered.
     pub(crate) position: Position,
     pub(crate) next_log: u64,
     pub(crate) next_segment: u32,
-    /// The last start of the program, and whether it ended with nothing left to write.
+    /// The last start of the program, and true in `ended` if it stopped cleanly.
     pub(crate) run: RunInfo,
-    /// For how long it has been running in all ([`super::running`]).
+    /// Total running time of the journal ([`super::running`]).
     pub(crate) running_ms: i64,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct RunInfo {
     pub(crate) ended: bool,
 }
 
-/// A log as the checkpoint knows it.
+/// Row of a log.
 #[derive(Debug)]
 #[expect(
     clippy::box_collection,
@@ -122,7 +122,7 @@ pub(crate) struct LogRow {
     pub(crate) owner: OwnerEpoch,
 }
 
-/// Whose file a segment's is.
+/// State of a segment's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentState {
     Sorted,
@@ -141,7 +141,7 @@ impl Checkpoint {
         })
     }
 
-    /// Whether there was no checkpoint before this start.
+    /// Returns true if there was no checkpoint before this start.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
@@ -150,7 +150,7 @@ impl Checkpoint {
         self.turn.lock()
     }
 
-    /// The turn, if nobody has it.
+    /// Takes the turn if it is free.
     pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.turn.try_lock()
     }
@@ -161,7 +161,7 @@ impl Checkpoint {
             Some(database) => database,
             None => open_database(&self.storage)?,
         };
-        // After an error the database refuses to go on: the next attempt opens it again.
+        // After an error the database refuses to continue: the next attempt reopens it.
         store(&database, changes)?;
         *slot = Some(database);
         Ok(())
@@ -174,8 +174,8 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the arrival segments that have to be there; `None` if the program that stored the checkpoint
-    /// did not say.
+    /// Returns the arrival segments that must exist; `None` if the checkpoint was stored by an old version
+    /// without this row.
     pub(crate) fn arrivals(&self) -> Result<Option<Vec<SegmentId>>, CheckpointError> {
         self.meta_row("arrivals", |bytes| Ok(bytes.map(decode_arrivals)))
     }
@@ -213,7 +213,7 @@ impl Checkpoint {
         })
     }
 
-    /// Visits the rows of producers until `visit` finds one malformed.
+    /// Visits the rows of producers until `visit` returns false for a malformed one.
     pub(crate) fn for_each_producer(
         &self,
         mut visit: impl FnMut(LogId, i64, &[u8]) -> bool,
@@ -291,13 +291,13 @@ fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, CheckpointError
         create_database(storage, &names)?;
     }
     let file = storage.open(FILE).map_err(failed)?;
-    // The database has to find what is on the disk: what a failed sync left would be gone after a loss of
-    // power.
+    // The database must read the data on disk: pages left in memory by a failed sync would be lost with a
+    // loss of power.
     file.forget_unsynced().map_err(failed)?;
     build(file)
 }
 
-/// Makes the database under another name, so that one that is there was made to the end.
+/// Creates the database under a temporary name: a file under the final name is complete.
 fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), CheckpointError> {
     if names.iter().any(|name| name == NEW_FILE) {
         storage.remove(NEW_FILE).map_err(failed)?;
@@ -305,7 +305,7 @@ fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), C
     let file = storage.create(NEW_FILE).map_err(failed)?;
     let database = build(Arc::clone(&file))?;
     let transaction = database.begin_write().map_err(failed)?;
-    // Reading a table that was never written is an error: make them all.
+    // Reading a table that was never written is an error: create them all.
     for table in [STATE, DELTAS] {
         transaction.open_table(table).map_err(failed)?;
     }
@@ -322,7 +322,7 @@ fn create_database(storage: &Arc<dyn Storage>, names: &[String]) -> Result<(), C
 fn build(file: Arc<dyn StorageFile>) -> Result<Database, CheckpointError> {
     Database::builder()
         .set_cache_size(CACHE_BYTES)
-        // Without, a damaged file may be believed, or make the database panic.
+        // Otherwise a damaged file may be trusted, or make the database panic.
         .set_check_integrity_on_open(true)
         .create_with_backend(Backend { file })
         .map_err(failed)
@@ -527,7 +527,7 @@ impl LogRow {
         }
         let is_owned = state.owner > OwnerEpoch::default();
         if is_owned {
-            // Where earlier programs had producers.
+            // Place of the producers in rows of old versions.
             out.extend_from_slice(&0_u32.to_le_bytes());
             out.extend_from_slice(&state.owner.0.to_le_bytes());
         }
@@ -564,7 +564,7 @@ impl LogRow {
     }
 }
 
-/// The database's file, on the same storage as the segments.
+/// File of the database, on the same storage as the segments.
 #[derive(Debug)]
 struct Backend {
     file: Arc<dyn StorageFile>,

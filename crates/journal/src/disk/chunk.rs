@@ -1,17 +1,17 @@
-//! Bodies that are cut: a batch that is larger than a write group goes ahead in chunks, frames of their own,
-//! so that nobody waits behind a large message. Frames of other logs may stand between them. It is there once
-//! its last frame is, which carries its entries and says where the chunks are: all of them lie before it, in
+//! Cut batches: a batch larger than a write group is written ahead in chunks, frames of their own, so that
+//! other appends do not wait behind a large message. Frames of other logs may stand between them. The batch
+//! exists once its last frame does, which has its entries and lists its chunks: all of them lie before it, in
 //! the same segment.
 //!
 //! ```text
 //! chunk        a frame without entries whose body is a part of the batch
-//! last frame   entries as any batch; its body is this table, all numbers little-endian:
-//!   0  61 bytes  the front of the batch: its header, with the placement as a batch that is not cut would have it
+//! last frame   entries as of any batch; its body is this table, all numbers little-endian:
+//!   0  61 bytes  the batch's header, with the placement that it would have uncut
 //!  61  3 zeros
-//!  64  per chunk, in their order: u32 byte of the segment where its frame starts, u32 bytes of the batch in it
+//!  64  per chunk, in order: u32 byte of the segment where its frame starts, u32 bytes of the batch in it
 //! ```
 //!
-//! Only arrival segments have them: rewriting puts the pieces together again.
+//! Only in arrival segments: rewriting joins the chunks.
 
 use std::collections::HashMap;
 
@@ -29,49 +29,49 @@ use super::storage::{StorageFile, read_exact_at};
 
 const PLACES_AT: usize = 64;
 const PLACE_BYTES: usize = 8;
-/// What an index entry can say. A table of more is not believed.
+/// Limit given by the width in an index entry. A larger table is rejected as invalid.
 pub(crate) const CHUNKS_MAX: usize = (1 << 14) - 1;
 
-/// No segment is larger.
+/// Segment size limit.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// Where a chunk's frame starts in its segment, and how many bytes of the batch it holds.
+/// Place of a chunk: start of its frame in the segment, and bytes of the batch in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) byte: u32,
     pub(crate) bytes: u32,
 }
 
-/// The body of the last frame of a batch that is cut.
+/// Body of the last frame of a cut batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) front: [u8; HEADER_BYTES],
     pub(crate) places: SmallVec<[Place; 4]>,
 }
 
-/// Why the pieces of a batch do not make one.
+/// Reason why the chunks of a batch cannot be joined.
 #[derive(Debug)]
 pub(crate) enum NotWhole {
     Damaged,
     Io(std::io::Error),
 }
 
-/// Bytes of a table of so many chunks.
+/// Returns the bytes of a table of `chunks` chunks.
 pub(crate) fn table_bytes(chunks: usize) -> usize {
     PLACES_AT + chunks * PLACE_BYTES
 }
 
-/// How many chunks a table of so many bytes is of.
+/// Returns the number of chunks in a table of `bytes` bytes.
 pub(crate) fn count_of_table(bytes: usize) -> usize {
     bytes.saturating_sub(PLACES_AT) / PLACE_BYTES
 }
 
-/// How many chunks a body makes.
+/// Returns the number of chunks of a body.
 pub(crate) fn count(body_bytes: usize, chunk_bytes: usize) -> usize {
     body_bytes.saturating_sub(HEADER_BYTES).div_ceil(chunk_bytes)
 }
 
-/// What the chunks of a body take of a segment, each in a write group of its own.
+/// Returns the segment space that the chunks of a body take, each in a write group of its own.
 pub(crate) fn ahead_bytes(body_bytes: usize, chunk_bytes: usize) -> usize {
     let behind = body_bytes.saturating_sub(HEADER_BYTES);
     let (whole, rest) = (behind / chunk_bytes, behind % chunk_bytes);
@@ -79,7 +79,7 @@ pub(crate) fn ahead_bytes(body_bytes: usize, chunk_bytes: usize) -> usize {
     whole * one(chunk_bytes) + if rest > 0 { one(rest) } else { 0 }
 }
 
-/// Cuts a body into the frames that go ahead of its last one.
+/// Cuts a body into the frames that precede its last one.
 pub(crate) fn cut(body: &Bytes, chunk_bytes: usize) -> impl Iterator<Item = StagedFrame> {
     (HEADER_BYTES..body.len()).step_by(chunk_bytes).map(move |from| {
         let chunk = body.slice(from..body.len().min(from + chunk_bytes));
@@ -103,7 +103,7 @@ pub(crate) fn cut(body: &Bytes, chunk_bytes: usize) -> impl Iterator<Item = Stag
 }
 
 impl Table {
-    /// The table of a last frame whose body is so far the front of the batch as it was appended.
+    /// Builds the table of a last frame. `front` is the batch's header as appended.
     pub(crate) fn new(head: &Head, front: &[u8], places: SmallVec<[Place; 4]>) -> Self {
         let mut table = Self {
             front: [0; HEADER_BYTES],
@@ -130,7 +130,7 @@ impl Table {
         out.freeze()
     }
 
-    /// Reads the body of a last frame, whose checksum held. `None` if no batch has such pieces.
+    /// Decodes the body of a last frame whose checksum is valid. `None` if no batch can have such chunks.
     pub(crate) fn decode(body: &[u8]) -> Option<Self> {
         let mut reader = Reader(body);
         let front = *reader.take(HEADER_BYTES)?.first_chunk()?;
@@ -156,7 +156,7 @@ impl Table {
         (header.bytes == bytes && bytes <= BATCH_BYTES_MAX).then_some(Self { front, places })
     }
 
-    /// Bytes of the whole batch.
+    /// Returns the bytes of the whole batch.
     pub(crate) fn batch_bytes(&self) -> usize {
         HEADER_BYTES
             + self
@@ -166,7 +166,7 @@ impl Table {
                 .sum::<usize>()
     }
 
-    /// The head that the frame would have if its body were not cut.
+    /// Returns the head that the frame would have if its body were not cut.
     pub(crate) fn plain(&self, head: &Head) -> Head {
         let checksum = self.front.get(PLACEMENT_BYTES + 1..PLACEMENT_BYTES + 5);
         let checksum = checksum.and_then(|bytes| bytes.first_chunk().copied());
@@ -178,10 +178,9 @@ impl Table {
         }
     }
 
-    /// Puts the batch together from its segment and verifies it; returns it with the head that it would have
-    /// uncut.
+    /// Joins the batch from its segment and verifies it; returns it with the head that it would have uncut.
     pub(crate) fn assemble(&self, file: &dyn StorageFile, head: &Head) -> Result<(Head, Bytes), NotWhole> {
-        // What a damaged table asks for is not taken before the file is known to have it.
+        // Memory is allocated only after the file is known to contain the ranges of a possibly damaged table.
         let there = file.bytes().map_err(NotWhole::Io)?;
         let plain = self.plain(head);
         let is_there =
@@ -205,7 +204,7 @@ impl Table {
     }
 }
 
-/// The last frame of a batch that is cut, at the front of `bytes`: its head and its table, if both are sound.
+/// Decodes the last frame of a cut batch at the front of `bytes`; `None` unless head and table are valid.
 pub(crate) fn last_frame(bytes: &[u8]) -> Option<(Head, Table)> {
     let (head, _) = Head::decode(bytes).ok()?;
     let body = bytes.get(head.bytes()..head.bytes() + head.body_bytes)?;
@@ -213,13 +212,13 @@ pub(crate) fn last_frame(bytes: &[u8]) -> Option<(Head, Table)> {
     Some((head, Table::decode(body).filter(|_| sound)?))
 }
 
-/// The sound chunks of a segment that is being walked through.
+/// Valid chunks of a segment being scanned.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks(HashMap<u32, u32>);
 
 impl Chunks {
-    /// Notes a sound frame that starts at `byte`. False if it is the last frame of a batch of which a chunk
-    /// is missing.
+    /// Records a valid frame that starts at `byte`. False if it is the last frame of a batch with a missing
+    /// chunk.
     pub(crate) fn note(&mut self, byte: u32, head: &Head, body: &[u8]) -> bool {
         match head.kind {
             Kind::Chunk => drop(self.0.insert(byte, u32_of(head.body_bytes))),

@@ -1,6 +1,6 @@
-//! Little-endian numbers in and out of byte slices, for every format of the journal.
+//! Little-endian numbers in byte slices, for all formats of the journal.
 
-/// Reads numbers from the front of a slice; `None` where it ends too early.
+/// Reads numbers from the front of a slice; `None` if it is too short.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -42,19 +42,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes `value` over the bytes from `at` on, which have to be there.
+/// Writes `value` over existing bytes from `at` on.
 pub(crate) fn patch(buffer: &mut [u8], at: usize, value: &[u8]) {
     if let Some(place) = buffer.get_mut(at..at + value.len()) {
         place.copy_from_slice(value);
     }
 }
 
-/// A count or length that is known to fit, as 32 bits.
+/// Converts a count or length that is known to fit 32 bits.
 pub(crate) fn u32_of(n: usize) -> u32 {
     u32::try_from(n).expect("lengths inside a segment fit 32 bits")
 }
 
-/// A 32-bit length as one of memory.
+/// Converts a 32-bit length to `usize`.
 pub(crate) fn usize_of(n: u32) -> usize {
     usize::try_from(n).expect("this program needs an address space of 32 bits or more")
 }

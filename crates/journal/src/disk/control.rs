@@ -1,19 +1,19 @@
-//! Control frames: what happens to logs, state and segments, as the bodies of frames without entries.
+//! Control frames: changes of logs, state and segments, as the bodies of frames without entries.
 //!
 //! ```text
-//! u8 what
+//! u8 type
 //! 1 state     u16 space, u8 change (0 put, 1 delta, 2 delete), u32 key bytes, key, value
 //! 2 create    u64 first log, u32 logs, spec
 //! 3 change    u64 first log, u32 logs, spec
 //! 4 delete    u64 first log, u32 logs
 //! 5 truncate  u64 log, u64 first offset kept
-//! 6 reserve   u64 log, u64 offsets below this may have been given out
+//! 6 reserve   u64 log, u64 offsets below this may have been assigned
 //! 7 run       u32 epoch, 16 bytes boot id, i64 ms          the program started
-//! 8 run end   u32 epoch                                    it stopped with nothing left to write
-//! 9 segments  u32 added, u32 removed, then their ids       a rewrite came into force
+//! 8 run end   u32 epoch                                    it stopped cleanly, with nothing left to write
+//! 9 segments  u32 added, u32 removed, then their ids       a rewrite took effect
 //! 10 own      u64 log, u64 epoch of its owner
-//! spec: u8 durability (0 memory, 1 os, 2 interval, 3 sync), u32 records, u32 ms, u64 retention ms, u64 retention bytes
-//!       (all ones: for ever)
+//! spec: u8 durability (0 memory, 1 os, 2 interval, 3 sync), u32 records, u32 ms,
+//!       u64 retention ms, u64 retention bytes (all ones: unlimited)
 //! ```
 
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub(crate) enum Control {
 }
 
 const FOR_EVER: u64 = u64::MAX;
-/// Logs that one frame creates, changes or deletes.
+/// Most logs that one frame creates, changes or deletes.
 pub(crate) const LOGS_MAX: u32 = 1 << 16;
 
 impl Control {
@@ -115,7 +115,7 @@ impl Control {
         out
     }
 
-    /// Reads a body whose checksum held. `None` means that this version does not know it.
+    /// Decodes a body whose checksum is valid. `None` if its type is unknown or its contents are malformed.
     pub(crate) fn decode(body: &Bytes) -> Option<Self> {
         let mut reader = Reader(body);
         let control = match reader.u8()? {
@@ -184,14 +184,14 @@ fn encode_logs(what: u8, first: LogId, count: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&count.to_le_bytes());
 }
 
-/// A run of ids that is neither too long nor goes past the largest.
+/// Reads a range of log ids; `None` if it is too long or overflows.
 fn decode_logs(reader: &mut Reader<'_>) -> Option<(LogId, u32)> {
     let (first, count) = (reader.u64()?, reader.u32()?);
     let fits = count <= LOGS_MAX && first.checked_add(count.into()).is_some();
     fits.then_some((LogId(first), count))
 }
 
-/// An offset that there can be.
+/// Reads an offset; `None` if it is beyond the largest one.
 pub(crate) fn decode_offset(reader: &mut Reader<'_>) -> Option<Offset> {
     Offset::ZERO.checked_add(reader.u64()?)
 }
@@ -231,7 +231,7 @@ fn decode_state(reader: &mut Reader<'_>, body: &Bytes) -> Option<Control> {
     Some(Control::State(StateChange { space, key, change }))
 }
 
-/// Also how the checkpoint stores a spec.
+/// Encodes a spec; the checkpoint uses the same form.
 pub(crate) fn encode_spec(spec: &LogSpec, out: &mut Vec<u8>) {
     let (level, records, every) = match spec.durability {
         Durability::Memory => (0, 0, 0),

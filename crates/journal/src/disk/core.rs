@@ -1,4 +1,4 @@
-//! What the threads of the engine share.
+//! State shared by the threads of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,16 +40,16 @@ pub(crate) struct Core {
     pub(crate) writer: Lock<Writer>,
     pub(crate) chores: Chores,
     pub(crate) checkpoint: Checkpoint,
-    /// The position that the last stored checkpoint covers.
+    /// Position that the last stored checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
-    /// Counts truncations and deletions.
+    /// Number of truncations and deletions.
     pub(crate) freed: AtomicU64,
     pub(crate) rewriting: Bell,
-    /// A frame that says that this run began is staged: before, nothing is written.
+    /// True once the frame that starts this run is staged: nothing is written before.
     pub(crate) begun: AtomicBool,
-    /// It takes no more appends, no thread is at work, and everything that was taken is synced.
+    /// True if no more appends are accepted, no thread is running, and everything accepted is synced.
     pub(crate) drained: AtomicBool,
-    /// Taken before any log is locked, by appends that have an id alone.
+    /// Locked before any log, and only by appends that have an id.
     pub(crate) requests: Lock<Requests<Wait>>,
     pub(crate) epoch: Epoch,
     pub(crate) running: Running,
@@ -57,10 +57,10 @@ pub(crate) struct Core {
     pub(crate) metrics: Metrics,
 }
 
-/// What the next checkpoint has to store.
+/// Changes for the next checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// Everything before is in here or in the checkpoint.
+    /// Everything before this position is in here or in the checkpoint.
     pub(crate) position: Position,
     pub(crate) state: Vec<StateAt>,
     pub(crate) dirty: Vec<Arc<Log>>,
@@ -69,30 +69,30 @@ pub(crate) struct Pending {
     pub(crate) segments_removed: Vec<SegmentId>,
     pub(crate) segments_forgotten: Vec<SegmentId>,
     pub(crate) run: RunInfo,
-    /// Written since the last checkpoint.
+    /// Bytes written since the last checkpoint.
     pub(crate) bytes: u64,
 }
 
-/// The segments that can be read.
+/// Readable segments.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentTable(SharedLock<BTreeMap<SegmentId, Arc<Segment>>>);
 
-/// What waits for the thread that keeps house.
+/// Work for the housekeeping thread.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     state: Lock<ChoreList>,
     wake: Condvar,
-    /// Sealed segments that get no sidecar: nothing in them was readable when there was no space for one.
+    /// Sealed segments that get no sidecar: they had no readable contents when there was no space for one.
     dead: Lock<BTreeSet<SegmentId>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct ChoreList {
-    /// Segments that want a sidecar, oldest first.
+    /// Segments that need a sidecar, oldest first.
     pub(crate) sealed: Vec<Sealed>,
-    /// Segments that were sealed and have no sidecar yet.
+    /// Number of sealed segments without a sidecar.
     unfinished: usize,
-    /// Older ones whose sidecars could not be written: they are tried again with whatever comes next.
+    /// Older segments whose sidecars could not be written; retried with the next work.
     late: Vec<Sealed>,
     pub(crate) checkpoint: bool,
     pub(crate) refill: bool,
@@ -100,7 +100,7 @@ pub(crate) struct ChoreList {
 }
 
 impl Core {
-    /// Stops taking appends for good: what was written may or may not be there after the next start.
+    /// Stops accepting appends permanently: data written last may or may not exist after the next start.
     pub(crate) fn fail(&self, reason: String) {
         tracing::error!(
             reason,
@@ -117,7 +117,7 @@ impl Core {
         self.failure.get().is_some()
     }
 
-    /// Whether there was space to begin with.
+    /// Returns true if there was space to start the run.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
@@ -126,7 +126,7 @@ impl Core {
         self.pending.lock()
     }
 
-    /// Lets the next checkpoint store a log's row.
+    /// Marks a log's row for the next checkpoint.
     pub(crate) fn mark_dirty(&self, log: &Arc<Log>, state: &mut LogState) {
         if !state.dirty {
             state.dirty = true;
@@ -134,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Control frames before this are in the checkpoint.
+    /// Returns the position before which all control frames are in the checkpoint.
     pub(crate) fn checkpointed(&self) -> Position {
         Position::unpacked(self.checkpointed.load(Ordering::Acquire))
     }
@@ -143,7 +143,7 @@ impl Core {
         self.settings.clock.now_ms()
     }
 
-    /// Now, for what is forgotten when it was not used for long.
+    /// Returns the current time, for expiry of unused entries.
     pub(crate) fn moment(&self) -> Moment {
         Moment {
             clock: self.now_ms(),
@@ -156,7 +156,7 @@ impl Core {
     }
 }
 
-/// Lets a thread wait until it is told to end.
+/// Wait that ends early on a stop request.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     closed: Lock<bool>,
@@ -164,7 +164,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Waits; false if the bell was rung.
+    /// Waits up to `patience`; false if the bell is closed.
     pub(crate) fn wait(&self, patience: std::time::Duration) -> bool {
         let closed = self.closed.lock();
         let waited = self.wake.wait_timeout_while(closed, patience, |closed| !*closed);
@@ -200,7 +200,7 @@ impl SegmentTable {
 }
 
 impl Chores {
-    /// Adds a sealed segment. The writer never waits here: the keeper may be waiting for the writer.
+    /// Adds a sealed segment. The writer never blocks here: the keeper may be waiting for the writer.
     pub(crate) fn add_sealed(&self, sealed: Sealed) {
         let mut state = self.lock();
         state.sealed.push(sealed);
@@ -210,21 +210,20 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    /// Takes back segments that got no sidecar. They stay before all later ones: readers look for a log's
+    /// Puts back segments that got no sidecar. They stay before all later ones: readers look for a log's
     /// batches in sidecars up to some segment, and in memory behind it.
     pub(crate) fn put_back(&self, sealed: Vec<Sealed>) {
         self.lock().late = sealed;
         self.wake.notify_all();
     }
 
-    /// Notes that a sealed segment has its sidecar.
+    /// Records that the sidecar of a sealed segment is written.
     pub(crate) fn on_sidecar(&self) {
         self.lock().unfinished -= 1;
         self.wake.notify_all();
     }
 
-    /// Returns when every segment that was sealed has its sidecar. False if one could not be written, or it
-    /// is closed.
+    /// Waits until every sealed segment has its sidecar. False if one could not be written, or on close.
     pub(crate) fn wait_until_sealed(&self) -> bool {
         let state = self.lock();
         let busy = |state: &mut ChoreList| state.unfinished > 0 && state.late.is_empty() && !state.closed;
@@ -232,12 +231,12 @@ impl Chores {
         state.unwrap_or_else(PoisonError::into_inner).unfinished == 0
     }
 
-    /// Whether every segment that was sealed has its sidecar.
+    /// Returns true if every sealed segment has its sidecar.
     pub(crate) fn is_all_sealed(&self) -> bool {
         self.lock().unfinished == 0
     }
 
-    /// The sealed segments that get no sidecar.
+    /// Returns the sealed segments that get no sidecar.
     pub(crate) fn dead(&self) -> MutexGuard<'_, BTreeSet<SegmentId>> {
         self.dead.lock()
     }
@@ -247,7 +246,7 @@ impl Chores {
         self.wake.notify_all();
     }
 
-    /// What there is to do; waits up to `patience` for something.
+    /// Takes the pending work; waits up to `patience` for some.
     pub(crate) fn take(&self, patience: std::time::Duration) -> ChoreList {
         let state = self.lock();
         let idle = |state: &mut ChoreList| {

@@ -1,18 +1,17 @@
-//! The date of a batch as frames and sidecars keep it: its latest timestamp, or, if it has none, when it was
-//! appended.
+//! Date of a batch in frames and sidecars: its latest timestamp, or, if it has none, the time of its append.
 //!
 //! ```text
 //!  0 and more     the latest timestamp, ms since 1970
-//! -1 and less     no record has a time that counts (Kafka's own has none, or is before 1970): -2 less the ms since 1970
-//!                 at which the batch was appended; earlier programs stored what the batch says, such as -1
+//! -1 and less     no valid timestamp (Kafka's own has none, or is before 1970): -2 minus the time of the
+//!                 append, ms since 1970; old versions stored the batch's value, such as -1
 //! ```
 //!
-//! Where it has none, retention goes by when the batch was appended, and a search by time does not find it.
+//! Without a timestamp, retention uses the time of the append, and a search by time does not find the batch.
 
-/// No batch was appended before 2020: what says so says nothing.
+/// No batch was appended before 2020: an earlier time is not an append time.
 const APPENDED_MIN: i64 = 1_577_836_800_000;
 
-/// The date of a batch with this latest timestamp that is appended now.
+/// Returns the date of a batch with this latest timestamp that is appended now.
 pub(crate) fn of_batch(max_timestamp: i64, now: impl FnOnce() -> i64) -> i64 {
     if max_timestamp >= 0 {
         max_timestamp
@@ -21,19 +20,19 @@ pub(crate) fn of_batch(max_timestamp: i64, now: impl FnOnce() -> i64) -> i64 {
     }
 }
 
-/// The latest timestamp: -1 if there is none.
+/// Returns the latest timestamp: -1 if there is none.
 pub(crate) fn timestamp(date: i64) -> i64 {
     date.max(-1)
 }
 
-/// When a batch without a time was appended, if its date says so.
+/// Returns the append time of a batch without a timestamp; `None` if its date does not contain it.
 pub(crate) fn appended(date: i64) -> Option<i64> {
     let appended = date.saturating_add(2).saturating_neg();
     (date < 0 && appended >= APPENDED_MIN).then_some(appended)
 }
 
-/// From when retention counts. `otherwise` says when a batch without a time was appended if its date does
-/// not; nothing is older than a moment that cannot be.
+/// Returns the time from which retention counts. `otherwise` is the append time to use if the date has none;
+/// if neither is valid, `i64::MAX`, so that the batch never expires by age.
 pub(crate) fn kept_from(date: i64, otherwise: i64) -> i64 {
     if date >= 0 {
         return date;

@@ -1,4 +1,4 @@
-//! Open files, a bounded number of them: a journal has as many segments as it likes.
+//! A bounded set of open files: a journal may have any number of segments.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,7 +9,7 @@ use stafett_model::Lock;
 use super::segment::FileRole;
 use super::storage::{Storage, StorageFile};
 
-/// Segments and sidecars that are kept open for reading.
+/// Most segments and sidecars that are kept open for reading.
 const OPEN_FILES_MAX: usize = 48;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Files {
         }
     }
 
-    /// The file of that role, which has to be there.
+    /// Returns the file of a role, which must exist.
     pub(crate) fn get(&self, role: FileRole) -> io::Result<Arc<dyn StorageFile>> {
         let name = role.name();
         let mut open = self.open.lock();
@@ -48,7 +48,7 @@ impl Files {
         Ok(file)
     }
 
-    /// Forgets a file that is about to get another name, or to go.
+    /// Drops a file that is about to be renamed or removed.
     pub(crate) fn forget(&self, role: FileRole) {
         self.open.lock().files.remove(&role.name());
     }

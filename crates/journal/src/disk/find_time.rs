@@ -1,4 +1,4 @@
-//! The time index: sidecar rows and entries carry the latest timestamp of what they list (`dates.rs`).
+//! Search by time: sidecar rows and entries have the latest timestamp of their contents (`dates.rs`).
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ fn attempt(core: &Core, id: LogId, query: TimeQuery) -> Result<Option<Bytes>, Fa
     Ok(read_frames(&core.read_buffers, &*file, id, &[entry])?.pop())
 }
 
-/// The best batch so far.
+/// Best batch so far.
 struct Best {
     query: TimeQuery,
     start: Offset,

@@ -1,9 +1,9 @@
-//! A frame: the unit that is stored, checked and indexed. All numbers little-endian.
+//! Frames: the unit that is stored, checked and indexed. All numbers little-endian.
 //!
 //! ```text
 //!  0  u32 checksum of bytes 4 .. end of the entries
-//!  4  u8  kind                1 batch, 2 control, 3 chunk, 4 the last frame of a batch that is cut (`chunk.rs`)
-//!  5  u8  flags              bit 0: the append goes on in the next frame
+//!  4  u8  kind                1 batch, 2 control, 3 chunk, 4 the last frame of a cut batch (`chunk.rs`)
+//!  5  u8  flags               bit 0: the append continues in the next frame
 //!  6  u16 entries
 //!  8  u32 body bytes
 //! 12  u32 body checksum      of a batch (kind 1): the batch's own, which covers its bytes from 21 on
@@ -20,8 +20,8 @@
 //!     body, then zeros up to a multiple of 8
 //! ```
 //!
-//! The offsets live in the entries. The body of a batch with one whole entry also carries its placement, so
-//! that a reader gets it as it lies; in any other body the placement is zero and a reader gets a rebuilt one.
+//! The offsets are in the entries. The body of a batch with one whole entry also contains its placement and
+//! is served as stored; in any other body the placement is zero and the batch is rebuilt for the reader.
 
 use bytes::BytesMut;
 use smallvec::SmallVec;
@@ -34,26 +34,26 @@ use crate::contract::Selection;
 
 pub(crate) const HEAD_BYTES: usize = 32;
 pub(crate) const ENTRY_BYTES: usize = 32;
-/// Frames start at multiples of this.
+/// Alignment of frames.
 pub(crate) const ALIGN: usize = 8;
-/// Targets of one frame.
+/// Most targets of one frame.
 pub(crate) const ENTRIES_MAX: usize = 4096;
 
 const ALL_RECORDS: u32 = u32::MAX;
 const MORE_BIT: u8 = 1;
 
-/// What a frame's body is.
+/// Type of a frame's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Batch,
     Control,
     /// A part of a batch whose last frame comes later in the segment.
     Chunk,
-    /// The last frame of a batch that is cut: its body is a table of its chunks.
+    /// The last frame of a cut batch: its body is a table of its chunks.
     Cut,
 }
 
-/// A log's part in a frame.
+/// One log's entry in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) log: LogId,
@@ -63,21 +63,21 @@ pub(crate) struct Entry {
     pub(crate) records: Selection,
 }
 
-/// Everything of a frame but its body.
+/// Everything of a frame except its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
-    /// The append that this frame is of goes on in the next one.
+    /// True if the append continues in the next frame.
     pub(crate) more: bool,
     pub(crate) body_bytes: usize,
     pub(crate) body_checksum: u32,
-    /// The latest timestamp, or when it was appended ([`super::dates`]).
+    /// Latest timestamp, or time of the append ([`super::dates`]).
     pub(crate) date: i64,
     pub(crate) span: u32,
     pub(crate) entries: SmallVec<[Entry; 1]>,
 }
 
-/// Why bytes are not a frame.
+/// Reason why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("it is cut short")]
@@ -97,19 +97,19 @@ impl Head {
         HEAD_BYTES + self.entries.len() * ENTRY_BYTES
     }
 
-    /// Bytes of the whole frame, its padding included.
+    /// Returns the bytes of the whole frame, padding included.
     pub(crate) fn frame_bytes(&self) -> usize {
         frame_bytes(self.entries.len(), self.body_bytes)
     }
 
-    /// The offsets that the frame takes in each of its logs.
+    /// Iterates over the offsets that the frame takes in each of its logs.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (LogId, Offset, Offset)> {
         self.entries
             .iter()
             .map(|entry| (entry.log, entry.base, entry.end()))
     }
 
-    /// Whether the body lies as its only log gets it.
+    /// Returns true if the body is stored as its only log's readers get it.
     pub(crate) fn is_placed(&self) -> bool {
         matches!(self.entries.as_slice(), [only] if only.records == Selection::All)
     }
@@ -191,7 +191,7 @@ impl Head {
         Ok((head, checksum))
     }
 
-    /// Checks a body against its head.
+    /// Verifies a body against its head.
     pub(crate) fn verify_body(&self, body: &[u8]) -> Result<(), FrameError> {
         if body.len() != self.body_bytes {
             return Err(FrameError::Truncated);
@@ -207,7 +207,7 @@ impl Head {
         }
     }
 
-    /// A batch's own checksum leaves out its first 21 bytes; the head knows what they have to be.
+    /// Verifies a batch. Its own checksum omits its first 21 bytes; those follow from the head.
     fn verify_batch(&self, body: &[u8]) -> bool {
         let Some((front, covered)) = body.split_first_chunk::<{ PLACEMENT_BYTES + 5 }>() else {
             return false;
@@ -220,7 +220,7 @@ impl Head {
             && crc32c(covered) == self.body_checksum
     }
 
-    /// The first bytes of the batch as this frame stores it.
+    /// Returns the placement of the batch as this frame stores it.
     pub(crate) fn placement(&self) -> [u8; PLACEMENT_BYTES] {
         let (base, epoch) = match self.entries.as_slice() {
             [only] if self.is_placed() => (only.base, only.epoch),
@@ -231,12 +231,12 @@ impl Head {
 }
 
 impl Entry {
-    /// Behind the last offset taken.
+    /// Returns the offset behind the last one taken.
     pub(crate) fn end(&self) -> Offset {
         Offset(self.base.0 + u64::from(self.span))
     }
 
-    /// Whether there can be such offsets: nothing that is computed with them overflows.
+    /// Returns true if the offsets are valid: calculations with them do not overflow.
     fn is_possible(&self) -> bool {
         self.base.checked_add(self.span.into()).is_some()
     }
@@ -270,7 +270,7 @@ impl Entry {
     }
 }
 
-/// Bytes of a frame with so many entries and so large a body, its padding included.
+/// Returns the bytes of a frame with `entries` entries and this body, padding included.
 pub(crate) fn frame_bytes(entries: usize, body_bytes: usize) -> usize {
     (HEAD_BYTES + entries * ENTRY_BYTES + body_bytes).next_multiple_of(ALIGN)
 }

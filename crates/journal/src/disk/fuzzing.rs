@@ -1,8 +1,8 @@
-//! The decoders of everything that is stored, for fuzzing: each takes bytes as they may lie on a disk and
-//! asserts what has to hold of whatever it makes of them.
+//! Decoders of everything stored, for fuzzing: each takes bytes as from a disk and asserts invariants of the
+//! result.
 //!
-//! Random bytes hardly ever carry a right checksum. The `seal_` functions put the checksums of hostile bytes
-//! right, and nothing else, so that what lies behind the checks is reached as well.
+//! Random bytes hardly ever have a valid checksum. The `seal_` functions correct the checksums of hostile
+//! bytes, and nothing else, so that the code behind the checks is reached as well.
 
 use std::io;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use super::storage::{Storage, StorageFile};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_BYTES: usize = SEGMENT_HEAD_BYTES;
-/// Bytes of it that say something.
+/// Bytes of it with a meaning.
 pub const SEGMENT_FIELDS_BYTES: usize = segment::COVERED.end;
 /// Bytes of a block of a sidecar.
 pub const SIDECAR_BLOCK_BYTES: usize = sidecar::BLOCK_BYTES;
-/// Entries of one row that a target looks at.
+/// Entries of one row that a target examines.
 const ENTRIES_LOOKED_AT: usize = 1000;
 
-/// A frame at the front of `bytes`: its head, and its body behind that.
+/// Checks a frame at the front of `bytes`: its head, and the body behind it.
 pub fn frame(bytes: &[u8]) {
     let Ok((head, _)) = Head::decode(bytes) else {
         return;
@@ -53,7 +53,7 @@ pub fn frame(bytes: &[u8]) {
     assert!(!sound || body.len() == head.body_bytes);
 }
 
-/// The head of a write group at the front of `bytes`.
+/// Checks the head of a write group at the front of `bytes`.
 pub fn group(bytes: &[u8]) {
     if let Some((head, _)) = GroupHead::decode(bytes) {
         assert!(GroupHead::may_start(bytes));
@@ -63,7 +63,7 @@ pub fn group(bytes: &[u8]) {
     }
 }
 
-/// The body of a control frame.
+/// Checks the body of a control frame.
 pub fn control(body: &Bytes) {
     if let Some(control) = Control::decode(body) {
         let again = Bytes::from(control.encode());
@@ -71,7 +71,7 @@ pub fn control(body: &Bytes) {
     }
 }
 
-/// A row of the checkpoint: of a log, and of the journal.
+/// Checks a row of the checkpoint: as a log's and as the journal's.
 pub fn checkpoint_row(bytes: &[u8]) {
     if let Some(row) = LogRow::decode(bytes) {
         let again = encode_row(&row);
@@ -86,7 +86,7 @@ pub fn checkpoint_row(bytes: &[u8]) {
     }
 }
 
-/// Rows as a checkpoint stores them, from a stopped journal.
+/// Returns the checkpoint rows of a stopped journal.
 pub fn checkpoint_rows(storage: &Arc<dyn Storage>) -> Vec<Vec<u8>> {
     let checkpoint = Checkpoint::open(Arc::clone(storage)).expect("the checkpoint is sound");
     let mut rows = Vec::new();
@@ -104,7 +104,7 @@ fn encode_row(row: &LogRow) -> Vec<u8> {
     LogRow::encode(&state)
 }
 
-/// A whole segment: its header, its groups, and the index made of them.
+/// Checks a whole segment: its header, its groups, and the index built from them.
 pub fn segment(file: &dyn StorageFile) {
     let (id, chain) = start_of(file);
     let mut bytes = 0;
@@ -128,7 +128,7 @@ pub fn segment(file: &dyn StorageFile) {
     assert!(rows.len() <= entries.len());
 }
 
-/// What can be saved of a segment from byte `from` on.
+/// Checks salvage of a segment from byte `from` on.
 pub fn salvage(file: &dyn StorageFile, from: u32, sequence: u64) {
     let (id, _) = start_of(file);
     LaterMark::find(file, id, from, sequence, None).expect("memory can be read");
@@ -148,7 +148,7 @@ pub fn salvage(file: &dyn StorageFile, from: u32, sequence: u64) {
     }
 }
 
-/// A sidecar of segment 7: everything that is asked of one.
+/// Checks a sidecar of segment 7 with every operation.
 pub fn sidecar(file: &Arc<dyn StorageFile>) {
     let Ok(sidecar) = Sidecar::open(&**file, SegmentId(7)) else {
         return;
@@ -183,18 +183,17 @@ pub fn sidecar(file: &Arc<dyn StorageFile>) {
     assert!(entries <= most, "what is read is no more than what is there");
 }
 
-/// What is found in a sound segment: the heads of its groups, its frames, and the bodies of its control
-/// frames.
+/// Parts of a valid segment: the heads of its groups, its frames, and the bodies of its control frames.
 #[derive(Debug, Default)]
 pub struct Parts {
     pub groups: Vec<Vec<u8>>,
     pub frames: Vec<Vec<u8>>,
     pub controls: Vec<Vec<u8>>,
-    /// Bytes of the segment, its header included, that hold groups.
+    /// Bytes of the segment, header included, that hold groups.
     pub bytes: usize,
 }
 
-/// Takes a segment apart.
+/// Splits a segment into its parts.
 pub fn parts(file: &dyn StorageFile) -> io::Result<Parts> {
     let (id, chain) = start_of(file);
     let mut parts = Parts::default();
@@ -216,8 +215,8 @@ pub fn parts(file: &dyn StorageFile) -> io::Result<Parts> {
     Ok(parts)
 }
 
-/// Puts the checksums of a frame at the front of `bytes` right, as far as it lies in them, and what its head
-/// says that its body has to start with. Returns the head's checksum and the bytes of the frame.
+/// Corrects the checksums of a frame at the front of `bytes`, as far as it lies in them, and the front of its
+/// body that its head determines. Returns the head's checksum and the bytes of the frame.
 pub fn seal_frame(bytes: &mut [u8]) -> Option<(u32, usize)> {
     let mut reader = Reader(bytes.get(4..)?);
     let (kind, _flags, count, body_bytes) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?);
@@ -240,7 +239,7 @@ pub fn seal_frame(bytes: &mut [u8]) -> Option<(u32, usize)> {
     Some((checksum, head.frame_bytes()))
 }
 
-/// Puts the checksum of a group's head right.
+/// Corrects the checksum of a group's head.
 pub fn seal_group(bytes: &mut [u8]) {
     patch(bytes, 0, b"SGRP");
     if let Some(covered) = bytes.get(8..GROUP_HEAD_BYTES) {
@@ -249,8 +248,8 @@ pub fn seal_group(bytes: &mut [u8]) {
     }
 }
 
-/// Puts the checksums of a segment's header, of its frames and of its groups right, and the chain of these,
-/// as far as their lengths lead.
+/// Corrects the checksums of a segment's header, frames and groups, and the chain of groups, as far as their
+/// lengths lead.
 pub fn seal_segment(bytes: &mut [u8]) {
     patch(bytes, 0, b"STAFSEG\0");
     let Some(covered) = bytes.get(segment::COVERED) else {
@@ -298,7 +297,7 @@ pub fn seal_segment(bytes: &mut [u8]) {
     }
 }
 
-/// Puts the checksums of a sidecar's blocks right.
+/// Corrects the checksums of a sidecar's blocks.
 pub fn seal_sidecar(bytes: &mut [u8]) {
     for block in bytes.chunks_exact_mut(SIDECAR_BLOCK_BYTES) {
         let checksum = crc32c(block.get(4..).unwrap_or_default());
@@ -306,7 +305,7 @@ pub fn seal_sidecar(bytes: &mut [u8]) {
     }
 }
 
-/// Lays a sidecar out in blocks: `data` is the header's fields (76 bytes), so many rows, and entries, without
+/// Arranges a sidecar in blocks: `data` is the header's fields (76 bytes), `rows` rows, and entries, without
 /// gaps.
 pub fn lay_out_sidecar(data: &[u8], rows: usize) -> Vec<u8> {
     let (header, rest) = data.split_at_checked(76).unwrap_or((data, &[]));
@@ -330,7 +329,7 @@ pub fn lay_out_sidecar(data: &[u8], rows: usize) -> Vec<u8> {
     out
 }
 
-/// What a sidecar was laid out from.
+/// Returns the inputs of [`lay_out_sidecar`] for a sidecar.
 pub fn fields_of_sidecar(bytes: &[u8]) -> (Vec<u8>, usize) {
     let rows = bytes
         .get(24..28)
@@ -385,7 +384,7 @@ fn length_of(file: &dyn StorageFile) -> usize {
         .unwrap_or(0)
 }
 
-/// Where the groups and frames of a sound segment start, and where the last of them ends.
+/// Returns the starts of the groups and frames of a valid segment, and the end of the last group.
 pub fn places(file: &dyn StorageFile) -> io::Result<Vec<u32>> {
     let (id, chain) = start_of(file);
     let mut places = Vec::new();

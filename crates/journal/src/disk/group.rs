@@ -1,4 +1,4 @@
-//! A write group: what one system call wrote, and the unit that recovery believes or not. All numbers
+//! Write groups: the bytes of one system call, and the unit that recovery accepts or rejects. All numbers
 //! little-endian.
 //!
 //! ```text
@@ -7,12 +7,12 @@
 //!  8  u32 segment
 //! 12  u32 bytes of the group, this header included
 //! 16  u64 run                a number drawn at each start of the program
-//! 24  u64 sequence           rises by one from group to group, through segments and runs
-//! 32  u32 checksum (field 4) of the group before
+//! 24  u64 sequence           increases by one per group, across segments and runs
+//! 32  u32 checksum (field 4) of the previous group
 //! 36  u32 frames
 //! 40  u64 synced mark        everything before this position is known to be synced
 //! 48  i64 time of writing, ms
-//! 56  u32 checksum of the frames' head checksums, one behind the other
+//! 56  u32 checksum of the concatenated head checksums of the frames
 //! 60  u32 0
 //! 64  frames
 //! ```
@@ -23,7 +23,7 @@ use stafett_model::checksum::crc32c;
 
 pub(crate) const GROUP_HEAD_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"SGRP";
-/// No journal gets this far: one that says so is not believed, and the next sequence can always be computed.
+/// Bound on valid sequences: no journal gets this far, and the next sequence can always be computed.
 pub(crate) const SEQUENCE_MAX: u64 = u64::MAX >> 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl GroupHead {
         (group.sequence <= SEQUENCE_MAX).then_some((group, checksum))
     }
 
-    /// Whether a group may start with these bytes: a cheap look before [`GroupHead::decode`].
+    /// Returns true if a group may start with these bytes: a cheap check before [`GroupHead::decode`].
     pub(crate) fn may_start(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }

@@ -1,21 +1,23 @@
-//! Writing on the thread that stages: what a little costs is not worth waking a thread for, twice.
+//! Writing on the staging thread: a small write is cheaper than two thread wake-ups.
 //!
-//! Whoever stages something small while the writer sleeps writes it, and has its outcome before it asks for
-//! it where that takes no sync; one that takes a sync wakes the syncer alone. As soon as two do so at once,
-//! the writer is woken and gathers as ever.
+//! A thread that stages something small while the writer sleeps writes it, and has the outcome at once unless
+//! that needs a sync; then it wakes only the syncer. As soon as two threads do so at the same time, the
+//! writer is woken and gathers as usual.
 //!
-//! The order of the queue holds: what is taken here is taken under the writer's lock while the writer is
-//! asleep, so it has taken nothing that it has not written, and whatever it takes next it writes behind this.
+//! The order of the queue holds: entries are taken here under the writer's lock while the writer is asleep,
+//! so it has taken nothing that is not written, and anything it takes later is written behind this.
 
 use super::core::Core;
 use super::writer;
 
-/// More than this is left to the writer: a thread of connections should not wait for the disk.
+/// Most bytes written here; more is left to the writer, as a thread of connections should not wait for the
+/// disk.
 const HERE_BYTES_MAX: usize = 8 << 10;
-/// With more than this to be synced, the system may make who writes wait.
+/// Most unsynced bytes; beyond, the operating system may throttle writes.
 const CALM_BYTES: usize = 512 << 10;
 
-/// Writes what is staged, if it is little and nobody else does. False if the writer has to be woken.
+/// Writes the staged appends if they are small and no other thread is writing. False if the writer has to be
+/// woken.
 pub(super) fn write(core: &Core) -> bool {
     if !core.settings.threads || core.sync.unsynced_bytes() > CALM_BYTES {
         return false;

@@ -1,5 +1,5 @@
-//! Tests of keeping house on a disk that fails once: nothing is left behind, and nobody is told that it
-//! worked.
+//! Tests of housekeeping on a disk that fails once: nothing is left behind, and no failure is reported as
+//! success.
 
 use stafett_model::{Durability, LogId};
 
@@ -10,7 +10,7 @@ use super::stepwise::{Bench, body_of};
 use crate::contract::{Append, Frame, Journal, StateWait};
 use crate::simulated::{Effect, Fault};
 
-/// Spares of the default settings.
+/// Spares with the default settings.
 const SPARES: usize = 4;
 
 fn fill(bench: &Bench, log: LogId, batches: usize) {

@@ -1,5 +1,5 @@
-//! Makes the index of a segment by scanning it: for the segment that was being written when the program
-//! ended, and for sidecars that are damaged or missing.
+//! Builds the index of a segment by scanning it: for the segment that was being written at the last stop, and
+//! for damaged or missing sidecars.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::segment::SEGMENT_HEAD_BYTES;
 use super::sidecar::{IndexEntry, Row, Summary, rows_of};
 use super::storage::StorageFile;
 
-/// An index in the making.
+/// An index under construction.
 #[derive(Debug)]
 pub(crate) struct Indexer {
     pub(crate) summary: Summary,
@@ -21,7 +21,7 @@ pub(crate) struct Indexer {
 }
 
 impl Indexer {
-    /// Starts with a segment whose first group follows `chain`.
+    /// Starts the index of a segment whose first group follows `chain`.
     pub(crate) fn new(segment: SegmentId, chain: Chain) -> Self {
         let summary = Summary {
             segment,
@@ -55,12 +55,12 @@ impl Indexer {
         whole
     }
 
-    /// Returns whether all chunks of a frame's batch came before it; notes the frame if it is a chunk itself.
+    /// Returns true if all chunks of a frame's batch precede it; records the frame if it is a chunk itself.
     pub(crate) fn is_whole(&mut self, frame: &ScannedFrame) -> bool {
         self.chunks.note(frame.byte, &frame.head, &frame.body)
     }
 
-    /// Indexes a frame that is whole.
+    /// Indexes a whole frame.
     pub(crate) fn frame(&mut self, frame: &ScannedFrame) {
         if frame.head.kind == Kind::Control {
             self.summary.control_bytes += frame.head.frame_bytes() as u64;
@@ -72,14 +72,14 @@ impl Indexer {
         }
     }
 
-    /// Notes where the last good group ends.
+    /// Sets the end of the last valid group.
     pub(crate) fn end(&mut self, end: &ScanEnd) {
         self.summary.valid_bytes = end.byte;
         self.summary.last_sequence = end.chain.sequence;
         self.summary.last_checksum = end.chain.checksum;
     }
 
-    /// The sorted entries and their rows.
+    /// Returns the sorted entries and their rows.
     pub(crate) fn finish(mut self) -> (Summary, Vec<Row>, Vec<IndexEntry>) {
         self.summary.runs = count_runs(&self.entries);
         sort(&mut self.entries);
@@ -88,7 +88,7 @@ impl Indexer {
     }
 }
 
-/// Counts the stretches of entries of one log, as they lie.
+/// Counts the runs of consecutive entries of one log, in stored order.
 pub(crate) fn count_runs(entries: &[IndexEntry]) -> u32 {
     let switches = entries
         .iter()
@@ -98,9 +98,9 @@ pub(crate) fn count_runs(entries: &[IndexEntry]) -> u32 {
     u32_of(switches) + u32::from(!entries.is_empty())
 }
 
-/// Sorts entries as a sidecar wants them.
+/// Sorts entries into sidecar order.
 pub(crate) fn sort(entries: &mut [IndexEntry]) {
-    // Arrival order is offset order within a log: a stable sort by log alone would do for arrival segments.
+    // Arrival order is offset order within a log: a stable sort by log would be enough for arrival segments.
     entries.sort_by_key(|entry| (entry.log, entry.base));
 }
 

@@ -1,4 +1,4 @@
-//! The thread that keeps house: sidecars of sealed segments, spares, checkpoints, retention.
+//! Housekeeping thread: sidecars of sealed segments, spares, checkpoints, retention.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use super::segment::{FileRole, SegmentKind};
 use super::sidecar::{self, rows_of};
 use super::writer::{self, Sealed};
 
-/// How often the keeper looks for what nobody told it.
+/// Interval for work that no thread announces.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A producer that sent nothing while the journal was running for so long is forgotten.
+/// Running time of the journal after which an idle producer is removed.
 const PRODUCER_MS: i64 = 86_400_000;
-/// How often retention is looked at.
+/// Interval of retention.
 const RETENTION_EVERY: Duration = Duration::from_secs(30);
-/// How long an idle journal waits before what it changed is in a checkpoint.
+/// Time after which the changes of an idle journal are stored in a checkpoint.
 const IDLE_CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
 /// The same while space is short.
 const SHORT_CHECKPOINT_AFTER: Duration = Duration::from_secs(2);
 
-/// Keeps house until the journal is closed and nothing is left to do.
+/// Runs until the journal is closed and no work is left.
 pub(crate) fn run(core: &Core) {
     let mut retention_at = Instant::now();
     let mut checkpoint_at = Instant::now();
@@ -48,14 +48,14 @@ pub(crate) fn run(core: &Core) {
             retention::enforce(core);
             retention_at = Instant::now();
         }
-        // What the checkpoint covers can be used again.
+        // Space covered by the checkpoint can be reused.
         let wait = if core.pool.shortage().is_short() {
             SHORT_CHECKPOINT_AFTER
         } else {
             IDLE_CHECKPOINT_AFTER
         };
         checkpoint |= checkpoint_at.elapsed() >= wait && core.pending().bytes > 0;
-        // Whoever holds the turn may be waiting for a sidecar: then later.
+        // The turn's holder may be waiting for a sidecar: retried later.
         if checkpoint
             && !closed
             && let Some(_turn) = core.checkpoint.try_turn()
@@ -72,7 +72,7 @@ pub(crate) fn run(core: &Core) {
     }
 }
 
-/// Does what there is to do now.
+/// Does the pending work.
 pub(crate) fn pump(core: &Core) {
     do_chores(core, core.chores.take(Duration::ZERO));
 }
@@ -87,15 +87,15 @@ fn do_chores(core: &Core, chores: ChoreList) {
         };
         match written {
             Ok(()) => core.chores.on_sidecar(),
-            // Its space can be freed without.
+            // A dead segment's space can be freed without a sidecar.
             Err(_) if is_dead(core, &next) => {
                 core.chores.dead().insert(next.summary.segment);
                 core.freed.fetch_add(1, Ordering::AcqRel);
                 core.chores.on_sidecar();
             }
             Err(error) => {
-                // Its batches stay listed in memory, and those of later segments too, so that each log is in
-                // order.
+                // Its batches stay listed in memory, and those of later segments too, so that each log stays
+                // in order.
                 tracing::error!(%error, segment = %next.summary.segment, "a sidecar could not be written yet");
                 core.chores
                     .put_back([next].into_iter().chain(sealed.by_ref()).collect());
@@ -124,7 +124,7 @@ fn do_chores(core: &Core, chores: ChoreList) {
         .set(i64::try_from(core.logs.len()).unwrap_or(i64::MAX));
 }
 
-/// Whether nothing of a sealed segment can be read any more.
+/// Returns true if no batch of a sealed segment is readable any more.
 fn is_dead(core: &Core, sealed: &Sealed) -> bool {
     let mut alive = Alive::new(core);
     !sealed.index.iter().any(|entry| alive.is(entry.log, entry.end()))
@@ -145,8 +145,8 @@ fn write_sidecar(core: &Core, sealed: &mut Sealed) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Seals the segment that is being written, waits until every sealed segment has its sidecar, and stores a
-/// checkpoint. For who holds the turn.
+/// Seals the segment being written, waits until every sealed segment has its sidecar, and stores a
+/// checkpoint. The caller holds the checkpoint turn.
 pub(crate) fn seal_and_checkpoint(core: &Core) -> Result<(), String> {
     if !seal_synced(core) {
         return Err("it takes nothing any more".into());
@@ -179,15 +179,15 @@ pub(crate) fn checkpoint(core: &Core) -> Result<(), CheckpointError> {
     checkpoint_in_turn(core)
 }
 
-/// Stores a checkpoint for who holds the turn.
+/// Stores a checkpoint. The caller holds the checkpoint turn.
 fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     let mut pending = core.pending();
     let mut taken = std::mem::take(&mut *pending);
     pending.position = taken.position;
     pending.run = taken.run;
     drop(pending);
-    // The rows may be newer than the position, which replaying the frames between makes good; but they must
-    // not be newer than what is durable.
+    // The rows may be newer than the position: replaying the frames in between corrects that. But they must
+    // not be newer than the synced data.
     core.running.advance(core.now_ms());
     let running_ms = core.running.ms();
     let mut logs = Vec::with_capacity(taken.dirty.len());
@@ -239,7 +239,7 @@ fn checkpoint_in_turn(core: &Core) -> Result<(), CheckpointError> {
     stored
 }
 
-/// The arrival segments that hold something below a position. None is replaced while the turn is held.
+/// Returns the arrival segments with contents below a position. None is replaced during the checkpoint turn.
 fn arrivals_below(core: &Core, position: Position) -> Vec<SegmentId> {
     let all = core.segments.all();
     let arrivals = all.iter().filter(|segment| segment.kind == SegmentKind::Arrival);
@@ -249,7 +249,8 @@ fn arrivals_below(core: &Core, position: Position) -> Vec<SegmentId> {
         .collect()
 }
 
-/// What of a log's producers the checkpoint does not have yet. Those that were idle for long are forgotten.
+/// Returns the changes of a log's producers since the last checkpoint. Removes producers that were idle for
+/// long.
 fn changed_producers(id: LogId, state: &mut LogState, running_ms: i64) -> Option<(LogId, Vec<Changed>)> {
     let producers = state.producers.as_mut()?;
     producers.forget_before(running_ms.saturating_sub(PRODUCER_MS));
@@ -260,12 +261,12 @@ fn changed_producers(id: LogId, state: &mut LogState, running_ms: i64) -> Option
     (!changed.is_empty()).then_some((id, changed))
 }
 
-/// Puts back what could not be stored, before what came since.
+/// Puts back changes that could not be stored, before newer ones.
 fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
     for log in &taken.dirty {
         let mut state = log.lock();
         state.dirty = true;
-        // What was forgotten stays in the checkpoint until a later start forgets it again.
+        // Removed producers stay in the checkpoint until a later start removes them again.
         if let Some(producers) = &mut state.producers {
             producers.change_all();
         }
@@ -282,7 +283,7 @@ fn give_back(core: &Core, taken: super::core::Pending, changes: Changes) {
     pending.segments_forgotten.extend(changes.segments_forgotten);
 }
 
-/// Everything is written and synced: says so, so that the next start need not suspect anything.
+/// Records a clean stop: everything is written and synced, so the next start need not assume a crash.
 pub(crate) fn end_run(core: &Core) {
     if core.has_begun() && !append_control(core, Control::RunEnd { epoch: core.epoch }) {
         tracing::warn!(

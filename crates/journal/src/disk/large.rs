@@ -1,4 +1,4 @@
-//! Tests of bodies that are cut into chunks, with the writer and the syncer at work one step at a time.
+//! Tests of batches that are cut into chunks, with writer and syncer run step by step.
 
 use smallvec::smallvec;
 use stafett_model::checksum::crc32c;
@@ -15,7 +15,7 @@ use crate::contract::{
 };
 use crate::ticket::Ticket;
 
-/// Many chunks in segments of 64 KiB.
+/// Size that makes many chunks in segments of 64 KiB.
 const LARGE: usize = 40_000;
 
 fn large(bench: &Bench, log: LogId) -> Ticket {
@@ -26,7 +26,7 @@ fn small(bench: &Bench, log: LogId) -> Ticket {
     bench.append(Append::batch(log, body_of(10)))
 }
 
-/// The batches of a log, in one piece.
+/// Reads the batches of a log and joins them.
 fn read(bench: &Bench, log: LogId) -> Result<Vec<u8>, crate::contract::ReadError> {
     let logs = vec![ReadFrom {
         log,
@@ -42,7 +42,7 @@ fn read(bench: &Bench, log: LogId) -> Result<Vec<u8>, crate::contract::ReadError
     Ok(runs.remove(0)?.pieces.concat())
 }
 
-/// The frames of the arrival segments, with their segments.
+/// Returns the frames of all segments, with their segments.
 fn frames(bench: &Bench) -> Vec<(FileRole, ScannedFrame)> {
     let mut frames = Vec::new();
     for name in bench.disk.names() {
@@ -201,8 +201,8 @@ fn a_large_batch_is_found_again_by_its_producer_after_a_kill() {
     assert_eq!(bench.end(log), 2);
 }
 
-/// An append that moves a message: it stores a copy in one log and notes in the state that another is rid of
-/// it.
+/// Builds an append that moves a message: it stores a copy in one log and records in the state that the
+/// message left another.
 fn moving(log: LogId, bytes: usize) -> Append {
     let state = StateChange {
         space: StateSpace(9),
@@ -387,7 +387,7 @@ fn a_journal_of_the_format_before_is_opened_and_a_newer_one_is_refused() {
     let with_version = |version: u32| {
         let disk = bench.disk.fork();
         for name in disk.names() {
-            // Where the version stands, what its checksum covers, and where that stands.
+            // Places of the version, of the bytes that its checksum covers, and of the checksum.
             let (at, covered, checksum_at) = match FileRole::of(&name) {
                 Some(FileRole::Segment(..)) => (12, super::segment::COVERED, 8),
                 Some(FileRole::Sidecar(..)) => (12, 4..super::sidecar::BLOCK_BYTES, 0),

@@ -1,4 +1,4 @@
-//! A write group as it is laid out: small parts in one buffer, large bodies between them, where they lie.
+//! Layout of a write group: small parts in one buffer, and references to large bodies between them.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -10,18 +10,18 @@ use super::frame::{ALIGN, Head, Kind};
 use super::group::GROUP_HEAD_BYTES;
 use super::queue::Staged;
 
-/// Bodies of this size and more are written from where they lie; smaller ones are copied, so that a small
-/// message does not keep a large buffer alive.
+/// Bodies of this size and more are written in place; smaller ones are copied, so that a small message does
+/// not keep a large buffer alive.
 pub(crate) const COPY_BYTES_MAX: usize = 16 * 1024;
 
-/// The bytes of a group in order, each piece with its place in the segment.
+/// The bytes of a group in order, each piece with its byte in the segment.
 pub(crate) type Pieces = SmallVec<[(u32, Bytes); 1]>;
 
-/// A group that is being laid out: small parts in one buffer, large bodies between them.
+/// A group being laid out: small parts in one buffer, large bodies between them.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) small: BytesMut,
-    /// Where a large body goes, as a place in `small`, and the body.
+    /// Large bodies, each with its place in `small`.
     large: SmallVec<[(usize, Bytes); 4]>,
     large_bytes: usize,
     pub(crate) checksums: Crc32c,
@@ -79,7 +79,7 @@ impl Layout {
         self.small.resize(self.small.len() + padding, 0);
     }
 
-    /// The group's bytes in order, each piece with its place in the segment.
+    /// Returns the group's bytes in order, each piece with its byte in the segment.
     pub(crate) fn into_pieces(self, start: u32) -> Pieces {
         let small = self.small.freeze();
         let mut pieces = SmallVec::new();

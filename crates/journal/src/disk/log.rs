@@ -1,4 +1,4 @@
-//! One log: its offsets, where its batches lie, and who waits for it. An idle log costs a few hundred bytes.
+//! One log: its offsets, the places of its batches, and its watchers. An idle log costs a few hundred bytes.
 //!
 //! ```text
 //! start            visible          next            reserved
@@ -27,39 +27,39 @@ pub(crate) struct Log {
 #[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
 pub(crate) struct LogState {
     pub(crate) spec: Arc<LogSpec>,
-    /// The first offset that can be read.
+    /// First readable offset.
     pub(crate) start: Offset,
-    /// Behind the last offset that can be read.
+    /// Offset behind the last readable one.
     pub(crate) visible: Offset,
-    /// What the next batch gets.
+    /// Offset of the next batch.
     pub(crate) next: Offset,
-    /// Offsets below this may be given out before they are durable…
+    /// Offsets below this may be assigned before they are durable.
     pub(crate) reserved: Offset,
-    /// …and those below this are known, durably, to have been given out.
+    /// Offsets below this are durably recorded as possibly assigned.
     pub(crate) reserved_durably: Offset,
-    /// Bytes of frames between start and next, about.
+    /// Approximate bytes of frames between start and next.
     pub(crate) bytes: u64,
-    /// Batches in segments that have no sidecar yet, by offset.
+    /// Batches in segments without a sidecar, by offset.
     pub(crate) recent: Vec<Recent>,
     /// Sealed segments that hold batches of the log, by offset.
     pub(crate) runs: Vec<RunRef>,
     pub(crate) producers: Option<Box<Producers>>,
-    /// The latest owner that it has had.
+    /// Latest owner.
     pub(crate) owner: OwnerEpoch,
     pub(crate) watchers: Watchers,
-    /// Ranges of batches that have reached their level behind ones that have not, by offset, with their
+    /// Ranges of batches that have reached their level behind others that have not, by offset, with their
     /// bytes.
     ready: Option<Box<VecDeque<Ready>>>,
-    /// Ranges that were lost to damage: reads that touch them are refused.
+    /// Ranges lost to damage: reads that touch them are refused.
     pub(crate) damaged: Option<Box<Vec<(Offset, Offset)>>>,
-    /// In the list of logs that the next checkpoint stores.
+    /// True if the log is listed for the next checkpoint.
     pub(crate) dirty: bool,
     pub(crate) deleted: bool,
-    /// How far it goes is not known, because of damage: it takes no appends.
+    /// True if its end is unknown because of damage: it takes no appends.
     pub(crate) fenced: bool,
 }
 
-/// A range of offsets that can be read as soon as everything before it can.
+/// A range of offsets that becomes readable as soon as everything before it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ready {
     base: Offset,
@@ -67,7 +67,7 @@ struct Ready {
     bytes: u64,
 }
 
-/// A batch in a segment that has no sidecar yet.
+/// A batch in a segment without a sidecar.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recent {
     pub(crate) segment: SegmentId,
@@ -86,7 +86,7 @@ pub(crate) struct Recent {
 pub(crate) struct RunRef {
     pub(crate) first: Offset,
     pub(crate) segment: SegmentId,
-    /// Bytes of the log's frames in it.
+    /// Bytes of the log's frames in the segment.
     pub(crate) bytes: u32,
 }
 
@@ -165,7 +165,7 @@ impl LogState {
         }
     }
 
-    /// Notes where a batch was written.
+    /// Records the place of a written batch.
     pub(crate) fn on_written(&mut self, recent: Recent) {
         if self.recent.capacity() == 0 {
             self.recent.reserve_exact(1);
@@ -174,7 +174,7 @@ impl LogState {
         self.recent.push(recent);
     }
 
-    /// Lets readers see what lies before `end`: all of it has reached its level.
+    /// Makes everything before `end` readable: all of it has reached its level.
     pub(crate) fn show(&mut self, end: Offset, mut bytes: u64) {
         if end <= self.visible {
             return;
@@ -194,7 +194,7 @@ impl LogState {
         self.watchers.on_growth(bytes);
     }
 
-    /// Lets readers see a batch that has reached its level, once they see everything before it.
+    /// Makes a batch that has reached its level readable once everything before it is.
     pub(crate) fn show_in_turn(&mut self, base: Offset, end: Offset, bytes: u64) {
         if base <= self.visible {
             self.show(end, bytes);
@@ -210,7 +210,7 @@ impl LogState {
         }
     }
 
-    /// From now on the batches of a segment are found by its sidecar.
+    /// Moves the batches of a segment from `recent` to `runs`: from now on its sidecar lists them.
     pub(crate) fn on_sealed(&mut self, segment: SegmentId) {
         let mine = self
             .recent
@@ -233,7 +233,7 @@ impl LogState {
         }
     }
 
-    /// Frees what lies before an offset; true if that changed anything.
+    /// Frees everything before an offset; returns true if that changed anything.
     pub(crate) fn truncate(&mut self, before: Offset) -> bool {
         let before = before.min(self.next);
         if before <= self.start {
@@ -261,14 +261,14 @@ impl LogState {
         true
     }
 
-    /// Counts the bytes anew, after something was let go of.
+    /// Recounts the bytes after something was removed.
     pub(crate) fn count_bytes(&mut self) {
         let sealed: u64 = self.runs.iter().map(|run| u64::from(run.bytes)).sum();
         let recent: u64 = self.recent.iter().map(|recent| u64::from(recent.bytes)).sum();
         self.bytes = sealed + recent;
     }
 
-    /// Notes that offsets were lost to damage.
+    /// Records that offsets were lost to damage.
     pub(crate) fn lose(&mut self, from: Offset, to: Offset) {
         let damaged = self.damaged.get_or_insert_default();
         if !damaged.iter().any(|(start, end)| *start <= from && to <= *end) {
@@ -277,7 +277,7 @@ impl LogState {
         }
     }
 
-    /// The first range at or behind `from` that was lost to damage.
+    /// Returns the first damaged range that ends behind `from`.
     pub(crate) fn damage_from(&self, from: Offset) -> Option<(Offset, Offset)> {
         self.damaged
             .as_ref()?
@@ -287,7 +287,7 @@ impl LogState {
     }
 }
 
-/// All logs by id.
+/// All logs, by id.
 #[derive(Debug, Default)]
 pub(crate) struct LogTable(SharedLock<HashMap<LogId, Arc<Log>>>);
 
@@ -315,7 +315,7 @@ impl LogTable {
         self.0.read().len()
     }
 
-    /// The logs there are now, in no order.
+    /// Returns the current logs, in no particular order.
     pub(crate) fn all(&self) -> Vec<Arc<Log>> {
         self.0.read().values().cloned().collect()
     }

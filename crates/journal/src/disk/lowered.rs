@@ -1,5 +1,4 @@
-//! Tests of appends that ask for less than their log promises, with the writer and the syncer at work one
-//! step at a time.
+//! Tests of appends with a lower level than their log's, with writer and syncer run step by step.
 
 use stafett_model::{Durability, LogId, Offset};
 
@@ -20,7 +19,7 @@ impl Bench {
         Self { steps, log }
     }
 
-    /// A log at `sync` that has reserved offsets for lower appends.
+    /// Creates a log at `sync` that has reserved offsets for lower appends.
     fn reserved() -> Self {
         let bench = Self::new(Durability::Sync);
         drop(bench.append(Some(Durability::Os)));

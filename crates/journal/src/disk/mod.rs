@@ -5,17 +5,17 @@
 //!          (under the                  │                ├── read
 //!          logs' locks)             segment ─ sidecar ──┘
 //!                                      │
-//!                                   syncer ── who waits for it
+//!                                    syncer ── waiting appends
 //! ```
 //!
-//! - [`storage`], [`real`]: what is asked of the operating system
+//! - [`storage`], [`real`]: interface to the operating system
 //! - `segment`, `group`, `frame`, `chunk`, `control`: the formats, from the outside in; `sidecar`,
 //!   `checkpoint`: the indexes
-//! - `prepare`, `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: the way in; `here`: the short
-//!   one
-//! - `log`, `producers`, `tail`, `read`, `find_time`: the way out
-//! - `keeper`, `pool`, `retention`, `dates`, `running`: the house
-//! - `scan`, `index`, `salvage`, `recovery`, `state`: the start
+//! - `prepare`, `stage`, `barrier`, `queue`, `overtake`, `writer`, `syncer`: writing; `here`: writing on the
+//!   staging thread
+//! - `log`, `producers`, `tail`, `read`, `find_time`: reading
+//! - `keeper`, `pool`, `retention`, `dates`, `running`: housekeeping
+//! - `scan`, `index`, `salvage`, `recovery`, `state`: recovery
 
 pub mod backup;
 mod barrier;
@@ -113,13 +113,13 @@ pub use self::settings::{Clock, Settings};
 pub struct DiskJournal {
     core: Arc<Core>,
     threads: Lock<Vec<JoinHandle<()>>>,
-    /// Where it is, if that is a directory of the operating system.
+    /// Its directory; `None` on other storage.
     path: Option<PathBuf>,
     report: RecoveryReport,
 }
 
 impl DiskJournal {
-    /// Opens the journal in a directory of the operating system, which is made if there is none.
+    /// Opens the journal in a directory of the operating system, which is created if missing.
     pub fn open(path: &Path, settings: Settings, metrics: Metrics) -> Result<Self, OpenError> {
         let storage: Arc<dyn Storage> = Arc::new(Directory::open(path)?);
         let mut journal = Self::open_on(storage, settings, metrics)?;
@@ -146,8 +146,7 @@ impl DiskJournal {
         } else {
             Vec::new()
         };
-        // What was replayed is in the checkpoint before anybody asks for it, or in memory until there is
-        // space.
+        // Everything replayed is in the checkpoint before it is read, or in memory until there is space.
         match keeper::checkpoint(&core) {
             Err(error) if core.pool.is_disk_full() => {
                 tracing::error!(%error, "the disk is full: no checkpoint can be stored yet");
@@ -172,12 +171,13 @@ impl DiskJournal {
         })
     }
 
-    /// What was found when the journal was opened.
+    /// Returns the findings of recovery.
     pub fn report(&self) -> &RecoveryReport {
         &self.report
     }
 
-    /// Does what the threads would do, where there are none: writes and syncs what is staged, keeps house.
+    /// Does the work of the threads if there are none: writes and syncs staged appends and does the
+    /// housekeeping.
     pub fn pump(&self) {
         while writer::pump(&self.core) {}
         syncer::pump(&self.core);
@@ -185,7 +185,7 @@ impl DiskJournal {
         writer::write_idle_mark(&self.core);
     }
 
-    /// Stores a checkpoint now.
+    /// Stores a checkpoint.
     pub fn checkpoint(&self) {
         keeper::try_checkpoint(&self.core);
     }
@@ -205,8 +205,7 @@ impl DiskJournal {
         steps
     }
 
-    /// Makes a backup into a directory that does not exist yet, on the same file system, while the journal
-    /// runs.
+    /// Makes a backup of the running journal into a new directory on the same file system.
     pub fn backup(&self, target: &Path) -> Result<BackupReport, BackupError> {
         match &self.path {
             Some(source) => backup::backup(&self.core, source, target),
@@ -214,7 +213,7 @@ impl DiskJournal {
         }
     }
 
-    /// Reads every sealed segment now; returns how many are damaged. What is damaged is named in the log.
+    /// Reads every sealed segment; returns the number of damaged ones, which are named in the log.
     pub fn scrub(&self) -> usize {
         self.core
             .segments
@@ -224,13 +223,13 @@ impl DiskJournal {
             .count()
     }
 
-    /// Enforces retention now.
+    /// Enforces retention.
     pub fn enforce_retention(&self) {
         retention::enforce(&self.core);
     }
 }
 
-/// Puts a recovered journal together, starts its first segment and stores what recovery found.
+/// Builds the engine from a recovered journal, starts its first segment and stores the results of recovery.
 fn start(
     storage: Arc<dyn Storage>,
     settings: Settings,
@@ -305,8 +304,8 @@ fn start(
     }
 }
 
-/// Writes the first frame, which says that a run began, if there is space: the checkpoint behind it holds
-/// everything that was replayed.
+/// Writes the frame that starts the run, if there is space; the checkpoint stored afterwards contains
+/// everything replayed.
 fn begin(core: &Core, unlisted: Vec<Sealed>) {
     for sealed in unlisted {
         core.chores.add_sealed(sealed);
@@ -321,14 +320,14 @@ fn begin(core: &Core, unlisted: Vec<Sealed>) {
     }
 }
 
-/// Epochs are numbers that clients know, with a sign.
+/// Returns the next epoch. Clients know epochs as signed numbers.
 fn next_epoch(last: u32) -> Result<Epoch, OpenError> {
     let next = last.checked_add(1).filter(|next| i32::try_from(*next).is_ok());
     next.map(Epoch)
         .ok_or_else(|| OpenError::Start(format!("it has been started {last} times")))
 }
 
-/// Takes over the files that recovery found of no use, and makes spares.
+/// Takes over the files that recovery found unneeded, and makes spares.
 fn prepare_pool(
     storage: &Arc<dyn Storage>,
     settings: &Settings,
@@ -348,12 +347,12 @@ fn prepare_pool(
         }
     }
     storage.sync_names()?;
-    // What is missing is made when there is space, and whoever asks is told that it is short.
+    // Missing spares are made when there is space; until then space is reported as short.
     let _ = pool.refill();
     Ok(pool)
 }
 
-/// A thread by its name, and what it does.
+/// Name and function of a thread.
 type Job = (&'static str, fn(&Core));
 
 /// Starts the threads.
@@ -370,8 +369,8 @@ fn spawn(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>, OpenError> {
             std::thread::Builder::new()
                 .name(name.into())
                 .spawn(move || {
-                    // A panic is a mistake of ours: whoever waits for the thread is told, and nothing more is
-                    // taken.
+                    // A panic is a bug: the journal fails, so that waiting callers are released and no more
+                    // appends are accepted.
                     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&core)));
                     if done.is_err() {
                         core.fail(format!("the thread {name} panicked"));
@@ -396,7 +395,7 @@ impl Journal for DiskJournal {
     }
 
     fn batch_bytes(&self) -> usize {
-        // Half of a segment leaves room for heads, and for the next batch.
+        // Half of a segment leaves space for heads and for the next batch.
         codec::usize_of(self.core.settings.segment_bytes / 2)
     }
 
@@ -453,14 +452,14 @@ impl Journal for DiskJournal {
 
     fn close(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
-        // A journal that failed has closed its queue; its threads are waited for all the same.
+        // A failed journal has closed its queue; its threads are joined all the same.
         let is_first = !self.core.queue.is_closed();
         if is_first {
             keeper::end_run(&self.core);
         }
         self.core.queue.close();
         self.core.rewriting.close();
-        // A thread that panicked has left its trace; what it did not finish stays unknown to those who wait.
+        // A panicked thread has failed the journal; the outcome of its unfinished appends stays unknown.
         let mut threads = threads.into_iter();
         for thread in threads.by_ref().take(2) {
             let _ = thread.join();
@@ -533,7 +532,7 @@ mod tests {
         }
         drop(journal.append(appends));
         journal.pump();
-        // Nothing whole lies between the fourth record and what was lost.
+        // There is nothing complete between the fourth record and the lost data.
         let state = journal.core.logs.get(log).unwrap();
         state.lock().lose(Offset(6), Offset(8));
         let read = |offset: u64, bytes_max: usize| {

@@ -1,9 +1,9 @@
-//! Which appends may be written while the body of another is on its way in chunks.
+//! Order of appends while the body of another is written in chunks.
 //!
-//! What is staged is written in its order, but for this: while one append goes ahead in chunks, others get
-//! into the write groups between them. The order that is left is the one that the contract promises: appends
-//! that share a log follow each other, and so do those that change anything besides batches. One body is on
-//! its way at a time.
+//! Appends are written in the order of staging, with one exception: while one append is written ahead in
+//! chunks, others go into the write groups in between. The remaining order is the one of the contract:
+//! appends that share a log keep their order, and so do those that change anything besides batches. Only one
+//! body is written in chunks at a time.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,20 +13,20 @@ use super::control::Control;
 use super::queue::{Staged, State};
 use crate::requests;
 
-/// Bytes of chunks that are written while a sync runs, where somebody waits for syncs.
+/// Bytes of chunks that are written during one sync while appends wait for syncs.
 const CHUNKS_PER_SYNC: usize = 1 << 20;
 
-/// What a write group may take, in bytes.
+/// Space for a write group, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// What a group has, if no single append is larger.
+    /// Limit of a group, unless a single append is larger.
     pub(crate) group: usize,
-    /// What the segment that is being written has left, and what an empty one has.
+    /// Space left in the segment being written; `segment` is that of an empty one.
     pub(crate) left: usize,
     pub(crate) segment: usize,
 }
 
-/// What stays behind in the queue, and so may not be overtaken by what has to follow it.
+/// Appends that stay in the queue, and may not be overtaken by those that must follow them.
 #[derive(Debug, Default)]
 struct Held {
     logs: HashSet<LogId>,
@@ -43,7 +43,7 @@ impl Held {
     }
 
     fn holds(&self, staged: &Staged) -> bool {
-        // What has no frames waits for everything before it to be written.
+        // An append without frames waits for everything before it to be written.
         self.all || self.any && (staged.frames.is_empty() || self.shares_a_log(staged))
     }
 
@@ -59,17 +59,17 @@ impl Held {
                 Control::Truncate { log, .. } | Control::Reserve { log, .. } | Control::Own { log, .. } => {
                     self.logs.contains(log)
                 }
-                // They say something of everything that was staged before.
+                // These refer to everything staged before.
                 Control::Run { .. } | Control::RunEnd { .. } | Control::Segments { .. } => true,
             })
     }
 }
 
-/// Whether a control is part of a log's own order, and not of that of everything else.
+/// Returns true if a control only has to keep the order of one log.
 fn is_of_one_log(control: &Control) -> bool {
     match control {
         Control::Reserve { .. } | Control::Own { .. } => true,
-        // Each id is put and deleted once, and nobody asks for two of them together.
+        // Each id is put and deleted once, and no caller needs two of them together.
         Control::State(change) => change.space == requests::SPACE,
         Control::CreateLogs { .. }
         | Control::ChangeLogs { .. }
@@ -86,14 +86,14 @@ fn controls_of(staged: &Staged) -> impl Iterator<Item = &Control> {
 }
 
 impl State {
-    /// Moves what a group may hold into `out`; returns the bytes that the segment has to keep free for what
-    /// is on its way.
+    /// Moves the appends of the next group into `out`; returns the bytes that the segment has to keep free
+    /// for the rest of an append in chunks.
     pub(super) fn take_around(&mut self, room: Room, out: &mut Vec<Staged>) -> usize {
         let mut held = Held::default();
         let mut staged = std::mem::take(&mut self.staged).into_iter();
         let mut kept = VecDeque::new();
         let (mut bytes, mut promised) = (0, 0);
-        // What is begun in a segment has to end there.
+        // An append begun in a segment has to end there.
         let mut limit = if self.is_open { room.left } else { usize::MAX };
         let mut cut_seen = false;
         for mut append in staged.by_ref() {
@@ -148,8 +148,8 @@ impl State {
         promised
     }
 
-    /// Whether chunks wait until the sync that is running has ended: who waits for the next one waits for all
-    /// that is written until then.
+    /// Returns true if chunks wait until the running sync ends: appends that wait for the next sync also wait
+    /// for everything written until then.
     fn is_paced(&self) -> bool {
         self.sync_is_shared && self.chunks_since >= CHUNKS_PER_SYNC
     }
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Its number is in `sync_within_ms`.
+    /// Builds an append with its number in `sync_within_ms`.
     fn staged(number: u32, item: &Item) -> Staged {
         let mut frames = SmallVec::new();
         if !item.logs.is_empty() {
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Whether the second of two has to follow the first.
+    /// Returns true if the second of two appends has to follow the first.
     fn has_to_follow(first: &Item, second: &Item) -> bool {
         let is_empty = second.logs.is_empty() && !second.state;
         is_empty || first.state && second.state || first.logs.iter().any(|log| second.logs.contains(log))

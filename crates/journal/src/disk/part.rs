@@ -1,6 +1,6 @@
-//! What one log gets of a frame that is several logs'.
+//! One log's part of a frame that belongs to several logs.
 //!
-//! The body is stored once, with a place that is nobody's; each log reads it with its own, or only its
+//! The body is stored once, with a zero placement. Each log reads it with its own placement, or only its
 //! records of it.
 
 use bytes::{Bytes, BytesMut};
@@ -14,13 +14,13 @@ use super::sidecar::IndexEntry;
 use super::tail::Slices;
 use crate::contract::{Run, Selection};
 
-/// Decompressed bytes of a batch of which a log has only a part.
+/// Most decompressed bytes of a batch of which a log has only a part.
 const REBUILT_BYTES_MAX: usize = 64 << 20;
 
-/// Whole frames from memory that are several logs', and behind how many pieces of a run each belongs.
+/// Frames of several logs, read from memory, each with the number of pieces of the run before it.
 pub(crate) type SharedFrames = SmallVec<[(usize, IndexEntry, Slices); 4]>;
 
-/// Adds a log's parts of frames to a run, each in its place. `None` if a frame is not what the index says.
+/// Inserts a log's parts of frames into a run. `None` if a frame does not match the index.
 pub(crate) fn add(log: LogId, frames: SharedFrames, run: &mut Run) -> Option<()> {
     if frames.is_empty() {
         return Some(());
@@ -36,7 +36,8 @@ pub(crate) fn add(log: LogId, frames: SharedFrames, run: &mut Run) -> Option<()>
     Some(())
 }
 
-/// Adds a log's part of one frame; how many bytes it has. A large body that the log gets whole is not copied.
+/// Adds a log's part of one frame; returns its bytes. A large body that belongs to the log as a whole is not
+/// copied.
 fn add_part(log: LogId, frame: &IndexEntry, whole: &Slices, pieces: &mut Vec<Bytes>) -> Option<usize> {
     let (head, _) = Head::decode(whole.first()?).ok()?;
     let entry = entry_of(&head, log, frame)?;
@@ -70,15 +71,15 @@ fn add_part(log: LogId, frame: &IndexEntry, whole: &Slices, pieces: &mut Vec<Byt
     Some(bytes)
 }
 
-/// The part of a log in a frame.
+/// Returns the entry of a log in a frame.
 pub(crate) fn entry_of<'a>(head: &'a Head, log: LogId, frame: &IndexEntry) -> Option<&'a Entry> {
     head.entries
         .iter()
         .find(|entry| entry.log == log && entry.base == frame.base)
 }
 
-/// What one log gets of a frame's body: the batch as it lies if the entry covers it whole, else a rebuilt
-/// one.
+/// Returns one log's part of a frame's body: the stored batch if the entry covers it as a whole and alone,
+/// otherwise a copy or a rebuilt batch.
 pub(crate) fn part_of(body: &Bytes, head: &Head, entry: &Entry) -> Option<Bytes> {
     match entry.records {
         Selection::All if head.is_placed() => Some(body.clone()),

@@ -1,8 +1,8 @@
-//! Segments to come: files whose space is taken ahead, so that a staged frame never meets a full disk.
+//! Spare segments: files whose space is allocated ahead, so that a staged frame never meets a full disk.
 //!
-//! A spare carries the name of the arrival segment that it will be, durably, but no header yet: taking it
-//! into use is one write. A recycled file keeps its blocks and the groups of its former life, whose segment
-//! id gives them away.
+//! A spare durably has the name of the arrival segment that it will be, but no header yet: putting it into
+//! use is one write. A recycled file keeps its blocks and its old groups, which are recognised by their
+//! segment id.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,51 +17,51 @@ use super::segment::{FileRole, SEGMENT_HEAD_BYTES, SegmentKind};
 use super::storage::{FILL_ALIGN, Storage, StorageFile};
 use crate::space::Space;
 
-/// Bytes of a write group in large segments, if no single append is larger.
+/// Bytes of a write group in large segments, unless a single append is larger.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
-/// The part of what is kept back that settlements leave to truncations and deletions…
+/// Fraction (1/16) of the reserved space that settlements leave to truncations and deletions.
 const SETTLING_LEAVES: i64 = 16;
-/// …and that these leave to the engine.
+/// Fraction (1/32) of the reserved space that truncations and deletions leave to the engine.
 const FREEING_LEAVES: i64 = 32;
-/// Spares beyond those that are kept back: what is written while the next is being prepared.
+/// Spares beyond the reserved ones: written while the next is being prepared.
 const AHEAD: usize = 2;
-/// A spare in the making. The name is not a segment's: what is left of it after a crash is removed.
+/// Name of an unfinished spare. Not a segment's name: a remainder after a crash is removed.
 const UNFINISHED: &str = "spare.seg.tmp";
-/// Bytes of a spare that are synced at once, and written at once while nobody waits for syncs…
+/// Bytes of a spare written between two syncs, and per write while no append waits for a sync.
 const FILL_BYTES: usize = 4 << 20;
-/// …and that are written at once while somebody does: what he syncs stands behind them.
+/// Bytes per write while appends wait for syncs; their sync includes these bytes.
 const FILL_BYTES_SHARED: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
     storage: Arc<dyn Storage>,
     segment_bytes: u32,
-    /// Spares that only state, deletions and rewriting may use: see [`Share`].
+    /// Reserved spares, for state, deletions and rewriting only: see [`Share`].
     kept_back: usize,
-    /// Growth stops when the disk has less than this left.
+    /// No spare is made if the disk would have less than this left.
     free_bytes_min: u64,
     next_id: AtomicU32,
     spares: Lock<VecDeque<Spare>>,
-    /// Bytes of the spares, less what is staged takes of them at most. What is kept back counts.
+    /// Bytes of all spares, reserved ones included, minus the charges of staged appends.
     space: AtomicI64,
-    /// Bytes that the segment that is being written has left, less a group.
+    /// Bytes left in the segment being written, less one group.
     active_room: AtomicI64,
     shortage: Space,
 }
 
-/// How much an append may use of what is kept back.
+/// Share of the reserved space that an append may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     Nothing,
-    /// Half, and like the following the rest of the segment that is being written: state that frees nothing,
-    /// such as commits.
+    /// Half, and like the following the rest of the segment being written: state that frees nothing, such as
+    /// commits.
     State,
-    /// All but a little: settlements.
+    /// All but 1/16: settlements.
     Settling,
-    /// More: what does nothing but truncate and delete.
+    /// All but 1/32: appends that only truncate and delete.
     Freeing,
-    /// All: what the engine itself has to say, such as that a rewrite is in force.
+    /// All: control frames of the engine, such as the end of a rewrite.
     Engine,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Spare {
     pub(crate) file: Arc<dyn StorageFile>,
 }
 
-/// Why no spare could be made.
+/// Reason why no spare could be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoSpare {
     #[error("the disk has {free} bytes left, less than the {wanted} that have to stay free")]
@@ -101,35 +101,37 @@ impl Pool {
         }
     }
 
-    /// Whether spares are missing that cannot be made.
+    /// Returns the signal that is set while missing spares cannot be made.
     pub(crate) fn shortage(&self) -> Space {
         self.shortage.clone()
     }
 
-    /// An id that no segment has had.
+    /// Allocates a segment id.
     pub(crate) fn new_id(&self) -> SegmentId {
         SegmentId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The lowest id that no segment has had.
+    /// Returns the lowest unused segment id.
     pub(crate) fn next_id(&self) -> u32 {
         self.next_id.load(Ordering::Relaxed)
     }
 
-    /// Bytes of a write group, if no single append is larger: small segments should not stay half empty.
+    /// Returns the limit of a write group, unless a single append is larger: small segments should not stay
+    /// half empty.
     pub(crate) fn group_bytes_max(&self) -> usize {
         GROUP_BYTES_MAX.min(usize_of(self.segment_bytes / 4))
     }
 
-    /// Bytes of a piece of a body that is cut: a part of a group, so that others get into the groups between.
+    /// Returns the bytes of a chunk of a cut body: a part of a group, so that other appends get into the
+    /// groups between.
     pub(crate) fn chunk_bytes(&self) -> usize {
         CHUNK_BYTES.min(self.group_bytes_max() / 4)
     }
 
-    /// What an append takes of the spares at most. A segment is sealed when the next group does not fit, and
-    /// loses less than that group: so what lies in it is charged for an end as large as a group, and an
-    /// append that is larger for the end that it may cause. What the segment that is being written has left
-    /// counts for nothing.
+    /// Returns the largest space that an append can take of the spares. A segment is sealed when the next
+    /// group does not fit, and wastes less than that group. So each append is charged its share of a wasted
+    /// end as large as a group, and an append larger than a group also the end that it may waste itself.
+    /// Space left in the segment being written is not counted.
     fn charge(&self, bytes: usize) -> i64 {
         let group = self.group_bytes_max();
         let capacity = usize_of(self.segment_bytes) - SEGMENT_HEAD_BYTES;
@@ -138,8 +140,8 @@ impl Pool {
         i64::try_from(charge).unwrap_or(i64::MAX)
     }
 
-    /// What has to be left of the spares once an append has taken its space. Below 0, what is staged fits
-    /// into the segment that is being written.
+    /// Returns the space that must be left after an append has taken its own. Below 0, the staged appends fit
+    /// into the segment being written.
     fn floor(&self, share: Share) -> i64 {
         let kept_back = self.capacity() * i64::try_from(self.kept_back).unwrap_or(0);
         let room = || self.active_room.load(Ordering::Acquire);
@@ -152,7 +154,7 @@ impl Pool {
         }
     }
 
-    /// Takes space for an append, and says how much.
+    /// Takes space for an append and returns the charge; `None` if space is short.
     pub(crate) fn take_space(&self, bytes: usize, share: Share) -> Option<i64> {
         let charge = self.charge(bytes);
         let taken = |space: &AtomicI64| {
@@ -160,7 +162,7 @@ impl Pool {
                 left.checked_sub(charge).filter(|rest| *rest >= self.floor(share))
             })
         };
-        // The spares may only be late: make some here before a frame is refused.
+        // The spares may only be late: make some here before refusing a frame.
         let is_taken = taken(&self.space).is_ok()
             || (0..=self.kept_back + AHEAD)
                 .any(|_| self.add_spare(self.free_bytes_min).is_ok() && taken(&self.space).is_ok());
@@ -170,27 +172,27 @@ impl Pool {
         is_taken.then_some(charge)
     }
 
-    /// Gives back what an append turned out not to take, of what was taken for it.
+    /// Returns the unused part of a charge; the result is the charge for `bytes`.
     pub(crate) fn keep_space(&self, taken: i64, bytes: usize) -> i64 {
         let charge = self.charge(bytes);
         self.give_space(taken - charge);
         charge
     }
 
-    /// Gives back what was taken for appends that are written, or that will not be.
+    /// Returns the charge of appends that are written, or will not be.
     pub(crate) fn give_space(&self, charge: i64) {
         self.space.fetch_add(charge, Ordering::AcqRel);
     }
 
-    /// Notes how many bytes the segment that is being written has left: before what was written is given
-    /// back.
+    /// Sets the bytes left in the segment being written. Called before the charges of the written appends are
+    /// returned.
     pub(crate) fn set_active_room(&self, left: u32) {
         let room = usize_of(left).saturating_sub(self.group_bytes_max());
         let room = i64::try_from(room).unwrap_or(0);
         self.active_room.store(room, Ordering::Release);
     }
 
-    /// Makes sure that there is a spare, out of what should stay free if need be.
+    /// Makes a spare if there is none, even below the free-space limit.
     pub(crate) fn ensure_spare(&self) -> Result<(), NoSpare> {
         if self.lock().is_empty() {
             self.add_spare(0)
@@ -199,9 +201,9 @@ impl Pool {
         }
     }
 
-    /// Gives a spare back to a disk that is so full that an index or the checkpoint cannot be stored: without
-    /// these, nothing can be freed. False if there is space, or no spare but the last and those that were
-    /// promised.
+    /// Deletes a spare if the disk is so full that an index or the checkpoint cannot be stored: without
+    /// these, nothing can be freed. False if there is space, if it is the last spare, or if all are needed
+    /// for staged appends.
     pub(crate) fn make_way(&self) -> bool {
         let is_full = self.is_disk_full();
         let mut spares = self.lock();
@@ -228,13 +230,14 @@ impl Pool {
         true
     }
 
-    /// Whether the disk has less left than a segment.
+    /// Returns true if the disk has less space left than a segment.
     pub(crate) fn is_disk_full(&self) -> bool {
         let free = self.storage.free_bytes();
         free.is_ok_and(|free| free < u64::from(self.segment_bytes))
     }
 
-    /// The next spare, in the order of their ids. If there is none, one is made of what should stay free.
+    /// Takes the next spare, in the order of ids. If there is none, makes one even below the free-space
+    /// limit.
     pub(crate) fn take(&self) -> Result<Spare, NoSpare> {
         loop {
             if let Some(spare) = self.lock().pop_front() {
@@ -245,12 +248,12 @@ impl Pool {
         }
     }
 
-    /// Brings the spares up to their number at once.
+    /// Makes missing spares quickly, by reservation only.
     pub(crate) fn refill(&self) -> Result<(), NoSpare> {
         self.refill_with(|| self.add_spare(self.free_bytes_min))
     }
 
-    /// Brings the spares up to their number in peace, and more so while somebody waits for syncs.
+    /// Makes missing spares slowly, by writing them, with smaller writes while appends wait for syncs.
     pub(crate) fn refill_written(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
         self.refill_with(|| self.add_written_spare(&is_sync_shared))
     }
@@ -274,8 +277,8 @@ impl Pool {
         self.lock().len() < self.kept_back + AHEAD
     }
 
-    /// Takes over a file that holds nothing that is needed any more. False if there are spares enough, if a
-    /// backup shares the file, or if there is no space to make it as long as a segment: then it is removed.
+    /// Takes over a file that is no longer needed as a spare. False if there are enough spares, if a backup
+    /// shares the file, or if there is no space to extend it to a segment: then it is removed.
     pub(crate) fn recycle(&self, role: FileRole) -> io::Result<bool> {
         let name = role.name();
         let file = self.storage.open(&name)?;
@@ -302,11 +305,11 @@ impl Pool {
         Ok(true)
     }
 
-    /// Makes a spare at once, by reserving its space alone, unless the disk would have less than so many
-    /// bytes left.
+    /// Makes a spare by reserving its space only, unless the disk would have less than `free_bytes_min` bytes
+    /// left.
     fn add_spare(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
         self.check_free(free_bytes_min)?;
-        // One at a time, so that the ids in the queue rise.
+        // One at a time, so that the ids in the queue ascend.
         let mut spares = self.lock();
         let id = self.new_id();
         let name = FileRole::Segment(SegmentKind::Arrival, id).name();
@@ -324,8 +327,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a spare in peace, by writing it: a file system need not note anything when it is written again,
-    /// which is what makes a sync fast, and keeps writes from waiting for one.
+    /// Makes a spare by writing it: overwriting allocated and written blocks needs no metadata update, which
+    /// makes syncs fast and keeps writes from waiting for one.
     fn add_written_spare(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), NoSpare> {
         self.check_free(self.free_bytes_min)?;
         let _ = self.storage.remove(UNFINISHED);
@@ -348,8 +351,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes zeros all over a file, a piece at a time, so that nobody's sync waits for much of it, and not
-    /// in smaller pieces than that: each is a request to the disk, and each sync some more.
+    /// Fills a file with zeros in pieces, so that no sync of an append waits for much of it. The pieces are
+    /// not smaller, since each is a disk request, and each sync several.
     fn fill(&self, file: &dyn StorageFile, is_sync_shared: impl Fn() -> bool) -> io::Result<()> {
         let whole = usize_of(self.segment_bytes).next_multiple_of(FILL_ALIGN);
         for from in (0..whole).step_by(FILL_BYTES) {
@@ -370,7 +373,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether the disk would have so many bytes left besides one more segment.
+    /// Checks that the disk would have `free_bytes_min` bytes left after one more segment.
     fn check_free(&self, free_bytes_min: u64) -> Result<(), NoSpare> {
         let free = self.storage.free_bytes()?;
         let wanted = free_bytes_min + u64::from(self.segment_bytes);
@@ -381,7 +384,7 @@ impl Pool {
         }
     }
 
-    /// Bytes of a segment that frames can use.
+    /// Returns the bytes of a segment that frames can use.
     fn capacity(&self) -> i64 {
         i64::from(self.segment_bytes) - i64::from(u32_of(SEGMENT_HEAD_BYTES))
     }

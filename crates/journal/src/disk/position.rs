@@ -1,10 +1,10 @@
-//! Where a frame lies: a segment and a byte in it. Positions of one journal compare in the order of writing
-//! as long as neither frame was rewritten.
+//! Position of a frame: a segment and a byte in it. Positions of one journal compare in the order of writing
+//! unless a frame was rewritten.
 
 use std::fmt;
 
-/// A segment. Ids rise and are never used again, also not by the file that a later segment recycles: the id
-/// is the generation by which a stale group is told from one that belongs.
+/// Id of a segment. Ids ascend and are never reused, not even for a recycled file: the id is the generation
+/// by which a stale group is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
@@ -16,7 +16,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// The position as one number that sorts alike.
+    /// Returns the position as one number with the same order.
     pub(crate) fn packed(self) -> u64 {
         (u64::from(self.segment.0) << 32) | u64::from(self.byte)
     }

@@ -1,5 +1,5 @@
-//! Preparing: everything about an append that needs no lock. Its frames are made, its logs are found, and its
-//! large bodies are cut.
+//! Preparation of an append, without locks: its frames are encoded, its logs looked up, and its large bodies
+//! cut.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use crate::contract::{
 };
 use crate::requests;
 
-/// What it takes to note that a log has another owner.
+/// Bytes of a control frame that changes a log's owner.
 const OWN_BYTES: usize = 64;
 
-/// An append whose frames are known but for their offsets.
+/// An append whose frames are complete except for their offsets.
 pub(super) struct Prepared {
     pub(super) frames: SmallVec<[Part; 1]>,
-    /// All logs whose locks are needed, sorted by id, each once.
+    /// All logs to be locked, sorted by id, without duplicates.
     pub(super) logs: SmallVec<[Arc<Log>; 1]>,
     pub(super) require: SmallVec<[Precondition; 1]>,
     pub(super) owner: Option<OwnerEpoch>,
@@ -41,7 +41,7 @@ pub(super) struct Prepared {
     pub(super) bytes: usize,
     pub(super) pinned_bytes: usize,
     pub(super) has_batches: bool,
-    /// How much it may use of what is kept back.
+    /// Share of the reserved space that it may use.
     pub(super) share: Share,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Part {
         header: BatchHeader,
         body: Bytes,
         targets: SmallVec<[Target; 1]>,
-        /// The frames that go ahead, if the body is cut: then `body` is its front alone.
+        /// Chunk frames of a cut body: then `body` is only its header.
         ahead: Vec<StagedFrame>,
     },
     Control(StagedFrame),
@@ -86,7 +86,7 @@ impl Prepared {
                     for target in &batch.targets {
                         find(target.log)?;
                     }
-                    // A reservation of offsets may come with every batch.
+                    // Every batch may need a reservation of offsets.
                     bytes += frame_bytes(batch.targets.len(), batch.body.len())
                         + batch.targets.len() * frame_bytes(0, 24);
                     batch_part(batch)
@@ -130,7 +130,7 @@ impl Prepared {
     }
 }
 
-/// What an append may use of what is kept back: what frees space comes before all other state.
+/// Returns the share of the reserved space for an append: freeing space has priority over other state.
 fn share_of(append: &Append) -> Share {
     let (mut frees, mut says_more) = (append.frees_space, false);
     for frame in &append.frames {
@@ -166,12 +166,12 @@ fn batch_part(batch: BatchFrame) -> Part {
     }
 }
 
-/// Bodies of this size and more are cut, if their append is larger than a write group.
+/// Returns true if a body is cut when its append is larger than a write group.
 fn is_cut(body: &Bytes, chunk_bytes: usize) -> bool {
     body.len() > HEADER_BYTES + chunk_bytes.min(COPY_BYTES_MAX)
 }
 
-/// What an append takes more of a segment if its large bodies are cut.
+/// Returns the additional segment space that an append takes if its large bodies are cut.
 fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
     let bodies = frames.iter().filter_map(|part| match part {
         Part::Batch { body, targets, .. } if is_cut(body, chunk_bytes) => Some((body.len(), targets.len())),
@@ -185,8 +185,8 @@ fn extra_bytes_of_cutting(frames: &[Part], chunk_bytes: usize) -> usize {
         .sum()
 }
 
-/// Cuts the bodies of an append that is too large for a write group, before any lock is taken: the checksums
-/// of their chunks are computed here. Returns what the append takes of a segment.
+/// Cuts the large bodies of an append that exceeds a write group. Done before any lock is taken, since it
+/// computes the checksums of the chunks. Returns the segment space of the append.
 fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Refusal> {
     let (group_bytes_max, chunk_bytes) = (core.pool.group_bytes_max(), core.pool.chunk_bytes());
     let extra = if bytes > group_bytes_max {
@@ -212,7 +212,7 @@ fn cut_large(core: &Core, frames: &mut [Part], bytes: usize) -> Result<usize, Re
     Ok(bytes)
 }
 
-/// The logs that have to exist for what a frame does to them.
+/// Returns the logs that must exist for a frame's changes.
 fn ids_of(frame: &Frame) -> std::ops::Range<u64> {
     match frame {
         Frame::Truncate { log, .. } | Frame::Claim { log, .. } => log.0..log.0 + 1,

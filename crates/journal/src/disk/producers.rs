@@ -1,11 +1,12 @@
-//! Idempotent producers of one log: which batches each of them sent last.
+//! Idempotent producers of one log: the last batches of each.
 //!
-//! A producer numbers its records per log, from 0, modulo 2^31. Its last five batches are known, which is as
-//! many as a client of Kafka keeps under way (KIP-98), so that one that is sent again is told from one that
-//! is out of order.
+//! A producer numbers its records per log, from 0, modulo 2^31. Its last five batches are known, the number
+//! that a Kafka client keeps in flight (KIP-98), so that a resent batch is distinguished from one out of
+//! order.
 //!
-//! A producer is known until it has sent nothing for a day of the journal's running ([`super::running`]), or
-//! until [`PRODUCERS_MAX`] others have sent since. Event times and jumps of the clock have no say in it.
+//! A producer is known until it has sent nothing for a day of the journal's running time
+//! ([`super::running`]), or until [`PRODUCERS_MAX`] others have sent since. Record timestamps and clock jumps
+//! have no influence.
 
 use smallvec::SmallVec;
 use stafett_model::{BatchHeader, Offset, ProducerId};
@@ -15,18 +16,17 @@ use super::running::Moment;
 use crate::contract::ProducerSeen;
 
 const BATCHES_KEPT: usize = 5;
-/// Producers that a log knows. Where there are more, those that have sent nothing for longest are forgotten…
+/// Most producers of a log. Beyond, those that have been idle longest are removed.
 pub(crate) const PRODUCERS_MAX: usize = 1 << 16;
-/// …so many of a log's at once.
+/// Number of producers that are removed from a log at once.
 const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 8;
 
-/// The producers of a log. Most logs have none, and pay a pointer.
+/// Producers of a log. Most logs have none, and pay one pointer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Producers {
     /// Sorted by id.
     known: Vec<Producer>,
-    /// Ids of those that the checkpoint does not have as they are: what a checkpoint stores grows with these
-    /// alone.
+    /// Ids whose checkpoint rows are out of date: the cost of a checkpoint grows only with these.
     changed: Vec<i64>,
 }
 
@@ -34,15 +34,15 @@ pub(crate) struct Producers {
 struct Producer {
     id: i64,
     epoch: i16,
-    /// In the list of changed ones.
+    /// True if it is listed in `changed`.
     is_changed: bool,
-    /// When its last batch came.
+    /// Arrival of its last batch.
     seen_at: Moment,
     /// Oldest first.
     batches: SmallVec<[Sent; 1]>,
 }
 
-/// What a checkpoint stores of a producer, by its id; `None` if it was forgotten.
+/// Checkpoint row of a producer, by its id; `None` if it was removed.
 pub(crate) type Changed = (i64, Option<Vec<u8>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct Sent {
     base: Offset,
 }
 
-/// A numbered batch, by its header.
+/// Sequence numbers of a batch, from its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Numbered {
     pub(crate) producer: ProducerId,
@@ -61,7 +61,7 @@ pub(crate) struct Numbered {
     last: i32,
 }
 
-/// What a batch is to a log.
+/// Result of comparing a batch with its producer's last ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Next,
@@ -71,7 +71,7 @@ pub(crate) enum Verdict {
 }
 
 impl Numbered {
-    /// `None` for a batch of a producer that does not number.
+    /// Returns `None` for a batch without a producer id or sequence numbers.
     pub(crate) fn of(header: &BatchHeader) -> Option<Self> {
         let producer = header.producer()?;
         (header.base_sequence >= 0).then(|| Self {
@@ -124,8 +124,8 @@ impl Producers {
         }
     }
 
-    /// Notes a batch that was judged next. One that is known already changes nothing, so that frames can be
-    /// replayed.
+    /// Records a batch that was judged `Next`. Ignores a batch that is already recorded, so that frames can
+    /// be replayed.
     pub(crate) fn note(&mut self, batch: Numbered, base: Offset, now: Moment) {
         let index = match self.find(batch.producer) {
             Ok(index) => index,
@@ -173,12 +173,12 @@ impl Producers {
         index
     }
 
-    /// Forgets producers that have sent nothing since `running`.
+    /// Removes producers that have sent nothing since `running`.
     pub(crate) fn forget_before(&mut self, running: i64) {
         self.retain(|producer| producer.seen_at.running >= running);
     }
 
-    /// Forgets those that have sent nothing for longest.
+    /// Removes the producers that have been idle longest.
     fn forget_idlest(&mut self) {
         let mut bases: Vec<Offset> = self.known.iter().filter_map(Producer::last_base).collect();
         if bases.len() > FORGOTTEN_AT_ONCE {
@@ -199,12 +199,12 @@ impl Producers {
         });
     }
 
-    /// Whether there is neither a producer nor anything that the next checkpoint has to store.
+    /// Returns true if there is neither a producer nor a change for the next checkpoint.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty() && self.changed.is_empty()
     }
 
-    /// All of them, by id.
+    /// Returns all producers, by id.
     pub(crate) fn seen(&self) -> Vec<ProducerSeen> {
         let last = |producer: &Producer| producer.batches.last().map_or(-1, |sent| sent.last);
         let all = self.known.iter();
@@ -221,7 +221,7 @@ impl Producers {
         self.known.binary_search_by_key(&id.0, |producer| producer.id)
     }
 
-    /// What the checkpoint does not have yet; from now on it counts as stored.
+    /// Takes the changes since the last checkpoint; they count as stored from now on.
     pub(crate) fn take_changed(&mut self) -> Vec<Changed> {
         let ids = std::mem::take(&mut self.changed);
         ids.into_iter()
@@ -237,7 +237,7 @@ impl Producers {
             .collect()
     }
 
-    /// Lets the next checkpoint store all of them, because one was not stored or they lie elsewhere.
+    /// Marks all as changed, because a checkpoint failed or rows have to be rewritten.
     pub(crate) fn change_all(&mut self) {
         for producer in &mut self.known {
             producer.is_changed = true;
@@ -245,7 +245,7 @@ impl Producers {
         self.changed = self.known.iter().map(|producer| producer.id).collect();
     }
 
-    /// Adds a producer that a checkpoint has. False if the row is malformed.
+    /// Adds a producer from its checkpoint row. False if the row is malformed.
     pub(crate) fn restore(&mut self, id: i64, row: &[u8]) -> bool {
         let Some(producer) = Producer::decode(id, row) else {
             return false;
@@ -257,7 +257,7 @@ impl Producers {
         true
     }
 
-    /// Reads what rows of logs ended with before producers had rows of their own:
+    /// Decodes the end of a log's row of old versions, which had no rows of producers:
     /// `u32 producers, each: i64 id, i16 epoch, i64 seen, u8 batches, each: i32 first, i32 last, u64 base`
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let mut producers = Self::default();
@@ -286,8 +286,8 @@ impl Producer {
         self.batches.last().map(|sent| sent.base)
     }
 
-    /// `i64 seen by the clock, i64 seen by the time of running, i16 epoch, u8 batches, each: i32 first, i32
-    /// last, u64 base`
+    /// Encodes the row: `i64 seen by the clock, i64 seen in running time, i16 epoch, u8 batches, each: i32
+    /// first, i32 last, u64 base`
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(19 + 16 * self.batches.len());
         out.extend_from_slice(&self.seen_at.clock.to_le_bytes());
@@ -331,7 +331,7 @@ fn decode_batches(reader: &mut Reader<'_>) -> Option<SmallVec<[Sent; 1]>> {
         .collect()
 }
 
-/// The sequence `steps` behind another: after 2^31 - 1 comes 0.
+/// Returns the sequence number `steps` behind another: 0 follows 2^31 - 1.
 fn sequence_after(sequence: i32, steps: i32) -> i32 {
     let sum = (i64::from(sequence) + i64::from(steps)) & i64::from(i32::MAX);
     i32::try_from(sum).unwrap_or(0)
@@ -426,7 +426,7 @@ mod tests {
         Moment { clock: 5, running }
     }
 
-    /// What a checkpoint holds after these changes.
+    /// Returns the contents of a checkpoint after these changes.
     fn store(rows: &mut std::collections::BTreeMap<i64, Vec<u8>>, producers: &mut Producers) {
         for (id, row) in producers.take_changed() {
             match row {
@@ -495,7 +495,7 @@ mod tests {
         let many = i64::try_from(PRODUCERS_MAX).unwrap();
         for n in 0..2 * many {
             producers.note(sent_by(n, 0), Offset(2 * n.cast_unsigned()), at(1));
-            // One that goes on.
+            // A producer that continues.
             let sequence = i32::try_from(n).unwrap();
             producers.note(sent_by(-1, sequence), Offset(2 * n.cast_unsigned() + 1), at(1));
             assert!(producers.known.len() <= PRODUCERS_MAX);

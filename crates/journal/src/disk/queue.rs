@@ -1,5 +1,4 @@
-//! The writer's queue: what has been staged and not yet written, in the order in which it will lie in the
-//! journal.
+//! The writer's queue: appends that are staged and not yet written, in the order of the journal.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ use super::overtake::Room;
 use crate::contract::Placed;
 use crate::ticket::Settler;
 
-/// What an append waits for before it is acknowledged.
+/// Condition for acknowledging an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wait {
     Nothing,
@@ -24,54 +23,54 @@ pub(crate) enum Wait {
     Synced,
 }
 
-/// An append whose offsets are given.
+/// An append with assigned offsets.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) frames: SmallVec<[StagedFrame; 1]>,
-    /// Who is told; nobody is if it was acknowledged already.
+    /// `None` if the append has already been acknowledged or has no waiting caller.
     pub(crate) settler: Option<Settler>,
     pub(crate) placed: SmallVec<[Placed; 1]>,
     pub(crate) wait: Wait,
-    /// By when it is synced, in ms from being written, if it does not wait for that.
+    /// Deadline for its sync, in ms after writing, if it does not wait for one.
     pub(crate) sync_within_ms: u32,
-    /// Records in it for logs at `interval`, and after how many of them a sync is due.
+    /// Records in it for logs at `interval`, and the number of records after which a sync is due.
     pub(crate) interval: Option<(u32, u32)>,
     /// Bytes of all its frames in a segment.
     pub(crate) bytes: usize,
-    /// The chunks of its bodies that are not yet written: they go ahead of its frames, in groups before.
+    /// Chunks of its bodies that are not yet written: they precede its frames, in earlier groups.
     pub(crate) ahead: VecDeque<StagedFrame>,
-    /// Bytes of these in a segment.
+    /// Bytes of the chunks in a segment.
     pub(crate) ahead_bytes: usize,
-    /// Behind it, the segment that is being written gets no more groups.
+    /// True if the segment being written is sealed behind it.
     pub(crate) seals: bool,
-    /// What was taken of the pool's space for it.
+    /// Charge against the pool's space.
     pub(crate) charge: i64,
     /// Bytes of the buffers that its bodies keep alive.
     pub(crate) pinned_bytes: usize,
 }
 
-/// A frame that is to be written.
+/// A frame to be written.
 #[derive(Debug)]
 pub(crate) struct StagedFrame {
     pub(crate) head: Head,
     pub(crate) body: Bytes,
-    /// The log of each entry, and what the batch waits for there before it can be read.
+    /// Log of each entry, and the condition for reading the batch there.
     pub(crate) logs: SmallVec<[(Arc<Log>, Wait); 1]>,
-    /// What a control frame says, for those who act on it once it is written.
+    /// Decoded control, for applying it once it is written.
     pub(crate) control: Option<Box<Control>>,
-    /// The log whose offsets below the given one are reserved once this is synced.
+    /// Log whose offsets below the given one are reserved once this is synced.
     pub(crate) reserves: Option<(Arc<Log>, Offset)>,
 }
 
 impl StagedFrame {
-    /// What it takes of a segment in a write group of its own.
+    /// Returns its bytes in a write group of its own.
     pub(crate) fn group_bytes(&self) -> usize {
         self.head.frame_bytes() + GROUP_HEAD_BYTES
     }
 }
 
 impl Staged {
-    /// The next of its chunks, as something to write that nobody waits for.
+    /// Takes the next chunk, as an entry without waiting caller.
     pub(super) fn next_chunk(&mut self) -> Option<Self> {
         let frame = self.ahead.pop_front()?;
         let bytes = frame.group_bytes();
@@ -107,38 +106,38 @@ pub(crate) struct Queue {
 pub(super) struct State {
     pub(super) staged: VecDeque<Staged>,
     pub(super) bytes: usize,
-    /// Of what is staged, how many appends have chunks to write…
+    /// Number of staged appends with chunks left to write.
     pub(super) cut: usize,
-    /// …and whether some of those of the first are written.
+    /// True if some chunks of the first of them are written.
     pub(super) is_open: bool,
-    /// Of what is staged, how many appends do not wait for a sync.
+    /// Number of staged appends that do not wait for a sync.
     pub(super) impatient: usize,
-    /// Where so much has gathered, it is written though a sync runs: as the writer said when it looked last.
+    /// Bytes from which staged appends are written even during a sync; set by the writer's last look.
     group_bytes: usize,
     sync_running: bool,
-    /// It is running, and somebody waited for one a moment ago.
+    /// True if a sync is running and appends have waited for syncs recently.
     pub(super) sync_is_shared: bool,
-    /// Bytes of chunks that were given to the writer since it began.
+    /// Bytes of chunks given to the writer since the sync began.
     pub(super) chunks_since: usize,
     asleep: bool,
     closed: bool,
     failed: bool,
 }
 
-/// What the writer finds.
+/// Result of taking from the queue.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// Something, and how many bytes the segment has to keep free behind it.
+    /// Appends were taken; the segment has to keep `promised` bytes free behind them.
     Some { promised: usize },
-    /// There may be something now; while the writer slept, others may have written ([`super::here`]).
+    /// The writer slept: there may be appends now, or other threads may have written them ([`super::here`]).
     Woken,
-    /// Nothing is staged and nothing will be.
+    /// The queue is empty and closed.
     Closed,
 }
 
 impl Queue {
-    /// Puts an append behind all others. Called under the locks of its logs, so that their order is the
-    /// queue's. False if the journal takes no more; the append is dropped, which leaves its outcome unknown.
+    /// Adds an append at the end. Called under the locks of its logs, so that their order is the queue's.
+    /// False if the journal accepts no more; the append is dropped, which leaves its outcome unknown.
     pub(crate) fn push(&self, staged: Staged) -> bool {
         let mut state = self.lock();
         if state.closed || state.failed {
@@ -155,7 +154,7 @@ impl Queue {
         true
     }
 
-    /// Wakes the writer if it sleeps, unless it would go on sleeping until a sync has ended.
+    /// Wakes the writer if it sleeps, unless it should sleep until the end of a sync.
     pub(crate) fn wake(&self) {
         let state = self.lock();
         if state.asleep && !state.goes_on_gathering() {
@@ -164,8 +163,8 @@ impl Queue {
         }
     }
 
-    /// Moves as many appends as a group holds, at least one, into `out`, or sleeps until there is reason to
-    /// look again. While a sync runs, appends that wait for one gather.
+    /// Moves the appends of one group, at least one, into `out`, or sleeps until there is a reason to look
+    /// again. While a sync runs, appends that wait for one gather.
     pub(crate) fn take(&self, room: Room, out: &mut Vec<Staged>) -> Taken {
         let mut state = self.lock();
         state.group_bytes = room.group;
@@ -184,8 +183,8 @@ impl Queue {
         Taken::Woken
     }
 
-    /// Moves all that is staged into `out`, if the writer sleeps though it need not, and it is at most
-    /// `bytes_max`. False if it is for the writer, or will be once a sync has ended.
+    /// Moves all staged appends into `out` if the writer sleeps, they do not wait for a running sync, and
+    /// they have at most `bytes_max` bytes. False if they are left to the writer.
     pub(super) fn take_asleep(&self, bytes_max: usize, out: &mut Vec<Staged>) -> bool {
         let mut state = self.lock();
         let wait = !state.asleep || state.closed || state.gathers();
@@ -199,13 +198,13 @@ impl Queue {
         true
     }
 
-    /// Like [`Queue::take`], of what is there now; returns how many bytes the segment has to keep free behind
-    /// it.
+    /// Takes like [`Queue::take`], without sleeping; returns the bytes that the segment has to keep free
+    /// behind them.
     pub(crate) fn take_now(&self, room: Room, out: &mut Vec<Staged>) -> usize {
         self.lock().take(room, out)
     }
 
-    /// Notes that a sync begins or has ended, and whether it is one that others wait for as well.
+    /// Records the start or end of a sync, and whether other appends wait for it too.
     pub(crate) fn set_sync_running(&self, running: bool, is_shared: bool) {
         let mut state = self.lock();
         state.sync_running = running;
@@ -217,13 +216,13 @@ impl Queue {
         }
     }
 
-    /// Takes no more appends; what is staged is still written.
+    /// Stops accepting appends; staged ones are still written.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.wake.notify_all();
     }
 
-    /// Takes no more appends and drops what is staged, whose outcome stays unknown.
+    /// Stops accepting appends and drops the staged ones, whose outcome stays unknown.
     pub(crate) fn fail(&self) {
         let dropped = {
             let mut state = self.lock();
@@ -238,7 +237,7 @@ impl Queue {
         drop(dropped);
     }
 
-    /// Bytes that are staged and not yet written.
+    /// Returns the bytes that are staged and not yet written.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
     }
@@ -253,12 +252,12 @@ impl Queue {
 }
 
 impl State {
-    /// Whether what is there waits for the sync that runs.
+    /// Returns true if all staged appends wait for the running sync.
     fn gathers(&self) -> bool {
         self.sync_running && self.impatient == 0 && self.cut == 0
     }
 
-    /// Whether it waits, and is not a group's worth yet.
+    /// Returns true if they wait and do not fill a group yet.
     fn goes_on_gathering(&self) -> bool {
         self.gathers() && self.bytes < self.group_bytes && !self.closed
     }
@@ -316,7 +315,7 @@ mod tests {
         }
     }
 
-    /// A queue whose writer sleeps, with these in it.
+    /// Builds a queue with these appends whose writer sleeps.
     fn asleep(all: impl IntoIterator<Item = Staged>) -> Queue {
         let queue = Queue::default();
         for one in all {

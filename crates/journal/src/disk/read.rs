@@ -1,5 +1,5 @@
-//! Reading: from the tail cache where the batches are still in memory, else from segments, on a thread that
-//! may wait.
+//! Reads: from the tail cache if the batches are still in memory, otherwise from segments, on a thread that
+//! may block.
 
 use std::sync::Arc;
 
@@ -23,36 +23,36 @@ use super::tail::TailReader;
 use crate::contract::{Bounds, ReadError, ReadFrom, ReadRequest, Run};
 use crate::ticket::{ReadResult, ReadTicket};
 
-/// Frames that lie this close together are read at once.
+/// Largest gap between frames that are read together.
 const GAP_BYTES: u32 = 16 * 1024;
-/// Bytes of one read from a segment, if no single frame is larger.
+/// Most bytes of one read from a segment, unless a single frame is larger.
 const READ_BYTES: u32 = 1 << 20;
-/// How often a lookup starts again because a rewrite came between.
+/// Most attempts of a look-up that a rewrite interrupts.
 const ATTEMPTS: usize = 16;
 
-/// What is left to give out of a read.
+/// Bytes left for the results of a read.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     bytes: usize,
-    /// Whether the next batch is returned however large it is.
+    /// True if the next batch is returned regardless of its size.
     whole: bool,
 }
 
-/// Batches of one log that a read returns, by where they lie.
+/// Batches of one log to be returned, with their places.
 #[derive(Debug)]
 struct Plan {
     bounds: Bounds,
-    /// Batches have to end at or before this: it is the log's end, or where something was lost.
+    /// Bound on the ends of batches: the end of the log, or the start of a damaged range.
     limit: Offset,
     frames: Vec<(SegmentId, SegmentKind, IndexEntry)>,
     next: Offset,
 }
 
-/// Where the batches of a log from an offset on are listed.
+/// Place where the batches of a log are listed.
 enum Listed {
-    /// All that are wanted, in segments that have no sidecar.
+    /// All wanted batches are in segments without a sidecar.
     Recent(Plan),
-    /// From some sealed segment on. The plan is empty so far.
+    /// The batches begin in a sealed segment. The plan is still empty.
     Sealed(Plan),
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn read(core: &Arc<Core>, request: &ReadRequest) -> ReadTicket {
     ReadTicket::Ready(results)
 }
 
-/// Goes on with a read whose log number `index` is not in memory.
+/// Continues a read with log number `index`, which is not in memory.
 fn read_on(
     core: &Arc<Core>,
     request: &ReadRequest,
@@ -94,7 +94,7 @@ fn read_on(
     )
 }
 
-/// Does work that may wait for the disk: on a thread for that, if there is a runtime to ask for one.
+/// Runs work that may wait for the disk: on a blocking thread if there is a Tokio runtime, otherwise here.
 pub(crate) fn on_reading_thread<R: Send + 'static, T>(
     work: impl FnOnce() -> R + Send + 'static,
     ready: impl FnOnce(R) -> T,
@@ -112,7 +112,7 @@ pub(crate) fn on_reading_thread<R: Send + 'static, T>(
     }
 }
 
-/// Reads a log if that needs memory alone.
+/// Reads a log if that needs only memory.
 fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<Run, ReadError>> {
     let Some(log) = core.logs.get(from.log) else {
         return Some(Err(ReadError::NoSuchLog(from.log)));
@@ -158,7 +158,7 @@ fn read_hot(core: &Core, from: ReadFrom, budget: &mut Budget) -> Option<Result<R
     Some(Ok(run))
 }
 
-/// Adds a batch that is cut, if all of it is in memory.
+/// Adds a cut batch if all of it is in memory.
 fn add_chunks(tail: &TailReader<'_>, segment: SegmentId, frame: &IndexEntry, run: &mut Run) -> Option<()> {
     let table_at = frame.byte + u32_of(frame.head_bytes());
     let bytes = tail.get(segment, table_at, table_bytes(frame.chunks.into()))?;
@@ -173,7 +173,7 @@ fn add_chunks(tail: &TailReader<'_>, segment: SegmentId, frame: &IndexEntry, run
     Some(())
 }
 
-/// Adds a body that came with its frame's padding to the run, without the padding.
+/// Adds a body to the run without its frame's padding.
 fn trim_padding(slices: &mut SmallVec<[Bytes; 2]>, run: &mut Run) -> Option<()> {
     let front = slices.first()?;
     let mut left = match front.first_chunk::<12>() {
@@ -197,7 +197,7 @@ fn trim_padding(slices: &mut SmallVec<[Bytes; 2]>, run: &mut Run) -> Option<()> 
     (left == 0).then_some(())
 }
 
-/// Bytes behind a frame's head: its body and up to seven bytes of padding.
+/// Returns the bytes behind a frame's head: its body and up to seven bytes of padding.
 fn body_bytes_of(frame: &IndexEntry) -> usize {
     usize_of(frame.bytes).saturating_sub(frame.head_bytes())
 }
@@ -234,14 +234,14 @@ fn read_cold(core: &Core, from: ReadFrom, budget: &mut Budget) -> Result<Run, Re
     unreachable!("the loop ends by its attempts")
 }
 
-/// Why a lookup did not succeed.
+/// Reason why a look-up failed.
 pub(crate) enum Failed {
-    /// A rewrite moved what was looked for: look again.
+    /// A rewrite moved the batch: retry.
     Moved,
     Error(ReadError),
 }
 
-/// Lists the batches to read as far as memory knows them.
+/// Lists the batches to read, as far as they are known in memory.
 fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> {
     let state = log.lock();
     let bounds = state.bounds();
@@ -286,7 +286,7 @@ fn list(log: &Log, from: ReadFrom, budget: Budget) -> Result<Listed, ReadError> 
     Ok(Listed::Recent(plan))
 }
 
-/// Lists batches from sealed segments on, with their sidecars.
+/// Lists the batches to read from sealed segments on, using their sidecars.
 fn list_sealed(
     core: &Core,
     log: &Log,
@@ -334,7 +334,7 @@ fn list_sealed(
     Ok(plan)
 }
 
-/// Opens a segment's sidecar for a look. One that is damaged is named; it is made anew when the journal is
+/// Opens a segment's sidecar for a look-up. A damaged one is an error; it is rebuilt when the journal is next
 /// opened.
 pub(crate) fn with_sidecar<R>(
     core: &Core,
@@ -362,7 +362,7 @@ fn io_error(log: LogId, error: &dyn std::fmt::Display) -> Failed {
     })
 }
 
-/// How much of a log may still be taken.
+/// Bytes that may still be taken from a log.
 struct Room {
     bytes: usize,
     whole: bool,
@@ -378,7 +378,7 @@ impl Room {
         }
     }
 
-    /// Whether a batch of so many bytes still fits.
+    /// Returns true if a batch of `bytes` bytes still fits, and takes its bytes.
     fn take(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes && !self.whole {
             self.is_full = true;
@@ -402,8 +402,8 @@ impl Plan {
         }
     }
 
-    /// Where there is nothing up to a range that was lost, names that range: the log goes on behind it, so it
-    /// is not for the reader to take this for a gap up to the log's end.
+    /// Fails with `Damaged` if there is nothing before a damaged range: the log continues behind it, and a
+    /// reader must not take the range for a gap up to the end.
     fn check_hole(&self, state: &LogState, from: ReadFrom, room: &Room) -> Result<(), ReadError> {
         if !self.frames.is_empty() || room.is_full || self.limit >= self.bounds.end {
             return Ok(());
@@ -436,7 +436,7 @@ impl Budget {
     }
 }
 
-/// Gets planned frames, or those before the first that turns out to be damaged.
+/// Fetches the planned frames, or those before the first damaged one.
 fn fetch_sound(core: &Core, log: LogId, mut plan: Plan) -> Result<Run, Failed> {
     loop {
         match fetch(core, log, &plan) {
@@ -451,7 +451,7 @@ fn fetch_sound(core: &Core, log: LogId, mut plan: Plan) -> Result<Run, Failed> {
     }
 }
 
-/// Gets planned frames from the tail cache or from their segments.
+/// Fetches the planned frames from their segments.
 fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
     let mut run = Run {
         bounds: Some(plan.bounds),
@@ -463,7 +463,7 @@ fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
         let together = contiguous(left);
         let (now, later) = left.split_at(together);
         left = later;
-        // Whoever holds the segment keeps its file from being recycled.
+        // The reference to the segment keeps its file from being recycled.
         let Some(pin) = core.segments.get(*segment) else {
             return Err(Failed::Moved);
         };
@@ -484,7 +484,7 @@ fn fetch(core: &Core, log: LogId, plan: &Plan) -> Result<Run, Failed> {
     Ok(run)
 }
 
-/// How many of the frames lie in one stretch that is read at once. A batch that is cut is read alone.
+/// Returns the number of frames to read at once. A cut batch is read alone.
 fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
     let Some((segment, _, first)) = frames.first() else {
         return 0;
@@ -510,7 +510,7 @@ fn contiguous(frames: &[(SegmentId, SegmentKind, IndexEntry)]) -> usize {
         .count()
 }
 
-/// Reads frames that lie in one stretch, or one batch that is cut, and returns what the log gets of each.
+/// Reads frames of one range, or one cut batch, and returns the log's part of each.
 pub(crate) fn read_frames(
     buffers: &Arc<ReadBuffers>,
     file: &dyn StorageFile,
@@ -524,7 +524,7 @@ pub(crate) fn read_frames(
         return Ok(SmallVec::from_iter([read_cut(file, log, first)?]));
     }
     let length = usize_of(last.byte + last.bytes - first.byte);
-    // What a damaged length asks for is not taken before the file is known to have it.
+    // Memory is allocated only after the file is known to contain the range of a possibly damaged length.
     if length > usize_of(READ_BYTES) && file.bytes().unwrap_or(0) < u64::from(last.byte + last.bytes) {
         return Err(Failed::Error(ReadError::Damaged {
             log,
@@ -559,7 +559,7 @@ pub(crate) fn read_frames(
         .collect()
 }
 
-/// Reads a batch that is cut and returns what the log gets of it.
+/// Reads a cut batch and returns the log's part of it.
 fn read_cut(file: &dyn StorageFile, log: LogId, frame: &IndexEntry) -> Result<Bytes, Failed> {
     let damaged = || {
         Failed::Error(ReadError::Damaged {

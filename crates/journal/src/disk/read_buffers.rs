@@ -1,20 +1,19 @@
-//! Memory for reads from segments, used again once nobody holds what was read.
+//! Buffers for reads from segments, reused once the data is released.
 //!
-//! A fresh buffer costs about as much as the read: the system clears its pages, or the allocator clears them
-//! again.
+//! A new buffer costs about as much as the read: its pages are cleared by the system, or by the allocator.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_model::Lock;
 
-/// Sizes of buffers that are kept: powers of two from here on.
+/// Smallest buffer that is kept; the sizes are powers of two.
 const BYTES_MIN: usize = 16 << 10;
 const SIZES: usize = 7;
-/// Bytes that are kept in all while nobody uses them.
+/// Most bytes of unused buffers that are kept.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
-/// Buffers that are kept.
+/// Unused buffers.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffers(Lock<Kept>);
 
@@ -24,16 +23,16 @@ struct Kept {
     bytes: usize,
 }
 
-/// A buffer in use. What it has in it means nothing until it is read into.
+/// A buffer in use. Its content is undefined before the read.
 #[derive(Debug)]
 pub(crate) struct ReadBuffer {
     buffer: Box<[u8]>,
     used: usize,
-    /// Where it goes when it is dropped.
+    /// Pool to which it returns when dropped.
     home: Option<Arc<ReadBuffers>>,
 }
 
-/// Which of the kept sizes has room for so many bytes, and less than twice as much. Others are not kept.
+/// Returns the index of the smallest kept size for `bytes` bytes; `None` if such buffers are not kept.
 fn size_for(bytes: usize) -> Option<usize> {
     let size = bytes.checked_next_power_of_two()?;
     let place = usize::try_from(size.checked_div(BYTES_MIN)?.checked_ilog2()?).ok()?;
@@ -64,7 +63,7 @@ impl ReadBuffers {
 }
 
 impl ReadBuffer {
-    /// All of it as it is now.
+    /// Converts the buffer into `Bytes`.
     pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }

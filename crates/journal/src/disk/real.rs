@@ -1,4 +1,4 @@
-//! The storage of the real operating system: a directory.
+//! Storage on the operating system: a directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::segment::FileRole;
 use super::storage::{FILL_ALIGN, Storage, StorageFile};
 
-/// A directory that no second process can use.
+/// A directory locked against other processes.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Directory {
     _lock: File,
 }
 
-/// Why a directory could not be opened.
+/// Reason why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenDirectoryError {
     #[error("{path} is in use by another process: stop it, or choose another data directory", path = .0.display())]
@@ -34,20 +34,19 @@ pub enum OpenDirectoryError {
     Io { path: PathBuf, error: io::Error },
 }
 
-/// Zeros as disks are written past the caches: at an address that is a multiple of [`FILL_ALIGN`].
+/// Zeros for direct writes, at an address that is a multiple of [`FILL_ALIGN`].
 #[repr(align(4096))]
 struct Zeros([u8; 64 << 10]);
 static ZEROS: Zeros = Zeros([0; 64 << 10]);
 const _: () = assert!(align_of::<Zeros>() == FILL_ALIGN);
 
-/// The file whose lock says who uses the directory.
+/// File whose lock marks the directory as in use.
 const LOCK_FILE: &str = "lock";
-/// How long to wait for it: a process that was killed has the directory until the system has taken its memory
-/// apart.
+/// Time to wait for the lock: after a kill, a process holds it until the system has released its memory.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Directory {
-    /// Opens a directory that has to be there.
+    /// Opens an existing directory.
     pub fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {
         let is_of_journal = |name: &str| name == super::checkpoint::FILE || FileRole::of(name).is_some();
         let names = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -67,7 +66,7 @@ impl Directory {
         }
     }
 
-    /// Opens the directory, which is created if there is none, and locks it.
+    /// Opens the directory, which is created if missing, and locks it.
     pub fn open(path: &Path) -> Result<Self, OpenDirectoryError> {
         let failed = |error| OpenDirectoryError::Io {
             path: path.to_owned(),
@@ -100,17 +99,16 @@ impl Directory {
     }
 }
 
-/// Gives a file a second name in another directory of the same file system; copies it where that is not
-/// possible.
+/// Hard-links a file into another directory of the same file system; copies it if that is not possible.
 pub(crate) fn link_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
     match std::fs::hard_link(from.join(name), to.join(name)) {
-        // What is there may be this file.
+        // The existing file may be this one.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => copy_into(from, name, to),
         linked => linked,
     }
 }
 
-/// Copies a file into another directory, durably. Nothing may have its name there.
+/// Copies a file into another directory, durably. An error if its name exists there.
 pub(crate) fn copy_into(from: &Path, name: &str, to: &Path) -> io::Result<()> {
     let mut source = File::open(from.join(name))?;
     let mut copy = File::create_new(to.join(name))?;
@@ -183,9 +181,9 @@ struct RealFile(File);
 
 impl StorageFile for RealFile {
     fn write_at(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
-        /// The most slices that Linux takes in one call (`UIO_MAXIOV`).
+        /// Most slices that Linux accepts in one call (`UIO_MAXIOV`).
         const SLICES_MAX: usize = 1024;
-        // Empty slices would look like a disk that takes nothing.
+        // Empty slices would look like a disk that accepts nothing.
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             let some = slices.get(..slices.len().min(SLICES_MAX)).unwrap_or_default();
@@ -225,12 +223,12 @@ impl StorageFile for RealFile {
         let slices =
             || -> SmallVec<[IoSlice<'_>; 64]> { pieces.iter().map(|piece| IoSlice::new(piece)).collect() };
         let flags = fcntl_getfl(&self.0)?;
-        // Copying zeros through the page cache would cost as much as what they make room for.
+        // Copying zeros through the page cache would cost as much as the writes that they prepare.
         let direct = fcntl_setfl(&self.0, flags | OFlags::DIRECT)
             .map_err(io::Error::from)
             .and_then(|()| self.write_at(&mut slices(), at));
         fcntl_setfl(&self.0, flags)?;
-        // Not every file system can.
+        // Fallback for file systems without direct writes.
         direct.or_else(|_| self.write_at(&mut slices(), at))
     }
 
@@ -238,8 +236,8 @@ impl StorageFile for RealFile {
         Ok(fdatasync(&self.0)?)
     }
 
-    /// Linux marks the pages of a failed sync as clean (Rebello and others, "Can Applications Recover from
-    /// fsync Failures?", 2020): clean pages are what this advice drops.
+    /// Drops the clean pages: Linux marks the pages of a failed sync as clean (Rebello and others, "Can
+    /// Applications Recover from fsync Failures?", 2020).
     fn forget_unsynced(&self) -> io::Result<()> {
         Ok(fadvise(&self.0, 0, None, Advice::DontNeed)?)
     }
@@ -267,7 +265,7 @@ impl StorageFile for RealFile {
 }
 
 impl RealFile {
-    /// For file systems that cannot reserve space: zeros take it as well.
+    /// Reserves space by writing zeros, for file systems that cannot reserve it.
     fn reserve_by_writing(&self, bytes: u64) -> io::Result<()> {
         let zeros = vec![0; 64 * 1024];
         let mut at = self.bytes()?;

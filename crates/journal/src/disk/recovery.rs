@@ -1,13 +1,13 @@
-//! Recovery: from what lies on the disk to where the program goes on.
+//! Recovery: restores the journal's state from disk.
 //!
-//! 1. The checkpoint says what was known, and up to which position.
-//! 2. Arrival segments are taken in order. One with a sidecar that the checkpoint covers is believed; every
-//!    other is scanned, and what lies behind the checkpoint is replayed.
-//! 3. The first bad group at or above the highest synced mark is the end of the journal. What lies behind it
-//!    is thrown away, and the segment is never written again: a new one starts under an id that nothing ever
-//!    had.
-//! 4. A bad group below the mark is damage: what it held is named and fenced, and the scan goes on behind it.
-//! 5. A segment that should be there and is not is named, and what it held is fenced as far as it is known.
+//! 1. The checkpoint gives the known state, and the position that it covers.
+//! 2. Arrival segments are read in order. One covered by the checkpoint, with a sidecar, is trusted; every
+//!    other is scanned, and everything behind the checkpoint is replayed.
+//! 3. The first bad group at or above the highest synced mark is the end of the journal. Everything behind it
+//!    is discarded, and the segment is never written again: a new one starts under an unused id.
+//! 4. A bad group below the mark is damage: its contents are reported and fenced, and the scan continues
+//!    behind it.
+//! 5. A missing segment is reported, and its contents are fenced as far as they are known.
 //! 6. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
 
 mod arrivals;
@@ -33,7 +33,7 @@ use super::storage::{Storage, is_full};
 use super::writer::Sealed;
 use crate::contract::LogSpec;
 
-/// Why a journal could not be opened.
+/// Reason why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -54,50 +54,50 @@ impl From<CheckpointError> for OpenError {
     }
 }
 
-/// The findings of recovery, for the log and for callers.
+/// Findings of recovery, for the log and for callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "facts that do not depend on each other"
 )]
 pub struct RecoveryReport {
-    /// The program had stopped with nothing left to write.
+    /// True if the program had stopped cleanly, with nothing left to write.
     pub clean: bool,
-    /// The machine was started again since.
+    /// True if the machine was rebooted since.
     pub rebooted: bool,
     pub segments: usize,
     pub scanned_segments: usize,
     pub replayed_frames: u64,
     pub logs: usize,
-    /// Something lay behind the end of the journal that was not whole and was thrown away: a write that was
-    /// under way when the program stopped, or damage to the last write.
+    /// True if something incomplete was found behind the end of the journal and discarded: a write that was
+    /// in progress when the program stopped, or damage to the last write.
     pub torn: bool,
-    /// Segments behind the end of the journal, or replaced by a rewrite, that were thrown away.
+    /// Discarded segments: behind the end of the journal, or replaced by a rewrite.
     pub dropped_segments: usize,
-    /// Write groups that had been durable and are damaged. What they held is below, as far as it is known;
+    /// Damaged write groups that had been durable. Their contents are listed below as far as they are known;
     /// state may be lost too.
     pub damaged_groups: usize,
     /// Ranges of logs that were lost to damage.
     pub damaged: Vec<(LogId, Offset, Offset)>,
     /// Logs that may have lost something unnoticed: they take no appends.
     pub fenced: Vec<LogId>,
-    /// Arrival segments that are gone, though nothing replaced them: each by the name of its file, or by what
-    /// it lay behind if that is all that is known. State may be lost too.
+    /// Arrival segments that are missing although nothing replaced them: each by its file name, or by its
+    /// predecessor if no more is known. State may be lost too.
     pub missing_segments: Vec<String>,
-    /// There was no checkpoint beside the segments. What the segments left do not say again is lost:
-    /// definitions, commits, subscriptions and all other state.
+    /// True if there were segments but no checkpoint. Everything not repeated in the remaining segments is
+    /// lost: definitions, commits, subscriptions and all other state.
     pub checkpoint_lost: bool,
-    /// Segments of which only the lost checkpoint knew that they are in force. Their files end in `.lost`
-    /// now.
+    /// Segments that only the lost checkpoint could confirm as being in force. Their files now end in
+    /// `.lost`.
     pub set_aside: Vec<String>,
     /// Frames of logs that do not exist.
     pub unknown_frames: u64,
-    /// Logs that segments hold batches of and that nothing defines. Their ids are not given out again.
+    /// Logs with batches in segments but without a definition. Their ids are not reused.
     pub unknown_logs: Vec<LogId>,
 }
 
 impl RecoveryReport {
-    /// Whether something that had been durable was lost, now or at an earlier start.
+    /// Returns true if something durable was lost, now or at an earlier start.
     pub fn is_damaged(&self) -> bool {
         self.damaged_groups > 0
             || !self.damaged.is_empty()
@@ -122,11 +122,11 @@ pub(crate) struct Recovered {
     pub(crate) segments_removed: Vec<SegmentId>,
     pub(crate) segments_forgotten: Vec<SegmentId>,
     pub(crate) chain: Chain,
-    /// Segments that want a sidecar.
+    /// Segments that need a sidecar.
     pub(crate) unlisted: Vec<Sealed>,
-    /// Behind what was replayed: a checkpoint that has that covers everything before.
+    /// End of the replayed part: a checkpoint with it covers everything before.
     pub(crate) end: Position,
-    /// Files that can be used again, under other names.
+    /// Files that can be reused under other names.
     pub(crate) spares: Vec<FileRole>,
     pub(crate) report: RecoveryReport,
 }
@@ -153,30 +153,29 @@ pub(crate) fn recover(storage: &Arc<dyn Storage>, settings: &Settings) -> Result
 )]
 struct Recovery<'a> {
     storage: &'a Arc<dyn Storage>,
-    /// The machine as it was started last.
+    /// Id of the machine's current boot.
     boot: [u8; 16],
-    /// How producers are dated that are found behind the checkpoint: they sent before, but never long before
-    /// it ended.
+    /// Date for producers found behind the checkpoint: they sent earlier, but not long before the last stop.
     now: Moment,
     meta: Meta,
-    /// Where replay starts.
+    /// Start of replay.
     from: Position,
     logs: HashMap<LogId, Arc<Log>>,
     dirty: BTreeSet<LogId>,
     deleted: Vec<LogId>,
     state: Vec<StateAt>,
     arrivals: Vec<SegmentId>,
-    /// The same, for as long as recovery takes.
+    /// The same segments, kept until recovery ends.
     arrivals_all: BTreeSet<SegmentId>,
     /// Arrival segments that were in force when the checkpoint was stored.
     expected: BTreeSet<SegmentId>,
-    /// There was no checkpoint.
+    /// True if there was no checkpoint.
     is_anew: bool,
-    /// The newest segment that the checkpoint lists is gone, or was rewritten: until the latter turns out,
-    /// what logs seem to miss behind it is noted.
+    /// True if the newest segment listed by the checkpoint is missing. It may have been rewritten: until that
+    /// is known, offsets that logs seem to miss behind it are collected in `gaps`.
     newest_gone: bool,
     gaps: Vec<(LogId, Offset, Offset)>,
-    /// A segment is gone, and no sidecar says what it held: offsets of logs that no segment has are lost.
+    /// True if a segment without a sidecar is missing: offsets of logs that no segment has are lost.
     has_holes: bool,
     sidecars: BTreeSet<(SegmentKind, SegmentId)>,
     sorted: BTreeMap<SegmentId, bool>,
@@ -186,16 +185,16 @@ struct Recovery<'a> {
     segments_removed: Vec<SegmentId>,
     rows: Vec<(SegmentId, Row)>,
     segments: Vec<Segment>,
-    /// Scanned arrival segments for whose sidecars there was no space, in order.
+    /// Scanned arrival segments without space for a sidecar, in order.
     unlisted: Vec<Sealed>,
-    /// Behind what was replayed.
+    /// End of the replayed part.
     end: Position,
     chain: Option<Chain>,
     highest_mark: Position,
     spares: Vec<FileRole>,
-    /// Marks behind the damaged segments met so far.
+    /// Groups behind the damaged places, by segment, as far as they were searched.
     later: HashMap<SegmentId, LaterMark>,
-    /// Something unknown was damaged: logs that did not turn up behind it are suspect.
+    /// True if unknown contents were damaged: logs without a later frame are suspect.
     suspect: bool,
     proven: BTreeSet<LogId>,
     report: RecoveryReport,
@@ -290,7 +289,7 @@ impl<'a> Recovery<'a> {
         self.arrivals.sort_unstable();
         self.arrivals_all = self.arrivals.iter().copied().collect();
         // An arrival segment up to the position that the checkpoint does not list was replaced, and its name
-        // came back.
+        // reappeared.
         if checkpoint.arrivals()?.is_some() {
             let is_stale = |id: &SegmentId| *id <= self.from.segment && !self.expected.contains(id);
             self.removed
@@ -299,9 +298,9 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Gives a scanned arrival segment its sidecar. Where there is no space for one, its batches are listed
-    /// in memory, and so are those of all segments that follow: a log's batches are found in sidecars up to
-    /// some segment, and in memory behind it.
+    /// Writes the sidecar of a scanned arrival segment. If there is no space for it, its batches are listed
+    /// in memory, and so are those of all later segments: a log's batches are found in sidecars up to some
+    /// segment, and in memory behind it.
     fn list_arrival(&mut self, indexer: Indexer) -> Result<(), OpenError> {
         let (summary, rows, entries) = indexer.finish();
         let id = summary.segment;
@@ -322,7 +321,7 @@ impl<'a> Recovery<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
-        // What is listed in memory must not be rewritten meanwhile.
+        // A segment listed in memory must not be rewritten meanwhile.
         if self.sidecars.remove(&(SegmentKind::Arrival, id)) {
             self.storage.remove(&name)?;
         }
@@ -331,8 +330,8 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Takes the rows of a sidecar; `None` if there is none, if it is damaged, or if its segment has to be
-    /// replayed or comes behind one without.
+    /// Reads the rows of a sidecar; `None` if it is missing or damaged, or if its segment has to be replayed
+    /// or follows one without a sidecar.
     fn believe_sidecar(&mut self, kind: SegmentKind, id: SegmentId) -> Result<Option<Summary>, OpenError> {
         let is_behind = kind == SegmentKind::Arrival && !self.unlisted.is_empty();
         if is_behind || !self.sidecars.contains(&(kind, id)) {
@@ -370,7 +369,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    /// Takes the sorted segments that are in force and removes the others.
+    /// Adds the sorted segments that are in force and drops the others.
     fn read_sorted(&mut self) -> Result<(), OpenError> {
         for id in std::mem::take(&mut self.sorted_files) {
             let role = FileRole::Segment(SegmentKind::Sorted, id);
@@ -425,7 +424,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    /// Lets every log know which segments hold it.
+    /// Adds to every log the segments that hold it.
     fn place_runs(&mut self) {
         let rows = std::mem::take(&mut self.rows);
         for (segment, row) in &rows {
@@ -466,7 +465,7 @@ impl<'a> Recovery<'a> {
         self.segments = segments;
     }
 
-    /// Goes past the offsets that the last run may have given out and lost, before a run that began on
+    /// Skips the offsets that the last run may have assigned and lost, before a run that began on boot
     /// `boot`.
     fn pass_lost_offsets(&mut self, boot: [u8; 16]) {
         let run = self.meta.run;
@@ -478,8 +477,7 @@ impl<'a> Recovery<'a> {
         for log in self.logs.values() {
             let mut state = log.lock();
             let lost = match state.spec.durability {
-                // In a log at `sync` offsets are reserved for appends at lower levels: perhaps for some at
-                // `memory`.
+                // In a log at `sync`, offsets are reserved for appends at lower levels, perhaps at `memory`.
                 Durability::Memory | Durability::Sync => true,
                 Durability::Os | Durability::Interval { .. } => self.report.rebooted,
             };
@@ -490,7 +488,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    /// Decides where every log goes on.
+    /// Sets the next offset of every log and reports the losses.
     fn settle_run(&mut self) {
         self.pass_lost_offsets(self.boot);
         for log in self.logs.values() {
@@ -519,7 +517,7 @@ impl<'a> Recovery<'a> {
         self.report.say_what_is_lost();
     }
 
-    /// Removes a segment's sidecar and keeps its file for other use.
+    /// Removes a segment's sidecar and keeps its file for reuse.
     fn drop_segment(&mut self, role: FileRole) -> Result<(), OpenError> {
         let FileRole::Segment(kind, id) = role else {
             return Ok(());
@@ -571,7 +569,7 @@ fn ids(first: LogId, count: u32) -> impl Iterator<Item = LogId> {
     (first.0..first.0 + u64::from(count)).map(LogId)
 }
 
-/// The fields by which two specs are the same.
+/// Fields that decide whether two specs are equal.
 type LogSpecKey = (Durability, Option<std::time::Duration>, Option<u64>);
 
 fn spec_key(spec: &LogSpec) -> LogSpecKey {

@@ -1,11 +1,11 @@
-//! Retention: frees what is older or more than a log wants to keep.
+//! Retention: frees batches beyond a log's limits of age and bytes.
 //!
-//! It works on sealed segments, by what their sidecars say of a log: the batches that are still being written
-//! are never looked at, so that a log keeps up to a segment more than it has to.
+//! It works on sealed segments, by the rows of their sidecars: batches still being written are not examined,
+//! so that a log keeps up to a segment more than its limits.
 //!
-//! A record is as old as its timestamp says, also one far in the future, which stays until then, as in Kafka
-//! (where it may come at all is decided at the edge). One without a time, or from before 1970, is as old as
-//! its append (`dates.rs`).
+//! A record's age follows from its timestamp, even one far in the future, which is kept until then, as in
+//! Kafka (the front end decides whether to accept it). Without a timestamp, or with one before 1970, it
+//! follows from its append (`dates.rs`).
 
 use smallvec::SmallVec;
 use stafett_model::{LogId, Offset};
@@ -19,7 +19,7 @@ use super::read::with_sidecar;
 use super::segment::{COVERED, HeadFound, Segment, SegmentHead};
 use super::sidecar::Row;
 
-/// Looks at every log that has something to free.
+/// Enforces retention on every log.
 pub(crate) fn enforce(core: &Core) {
     if !core.has_begun() {
         return;
@@ -30,7 +30,7 @@ pub(crate) fn enforce(core: &Core) {
             continue;
         };
         let mut state = log.lock();
-        // Under the lock: nothing may be let go of by a frame that is written before this one.
+        // Under the lock: no frame that is written before this one may free anything.
         if state.start < before
             && append_control(core, Control::Truncate { log: log.id, before })
             && state.truncate(before)
@@ -43,7 +43,7 @@ pub(crate) fn enforce(core: &Core) {
     }
 }
 
-/// The offset before which a log's retention frees everything.
+/// Returns the offset before which a log's retention frees everything.
 fn freed_until(core: &Core, log: &Log, now: i64) -> Option<Offset> {
     let (retention, runs, bytes, next) = {
         let state = log.lock();
@@ -82,12 +82,12 @@ fn freed_until(core: &Core, log: &Log, now: i64) -> Option<Offset> {
     freed
 }
 
-/// Whether everything that a segment holds of a log is older.
+/// Returns true if all batches of a log in a segment are older.
 fn is_older(core: &Core, log: LogId, segment: &Segment, row: &Row, oldest: i64) -> bool {
     if row.date >= oldest {
         return false;
     }
-    // There may be batches without a time among it, whose append the row says nothing of.
+    // Some batches may have no timestamp; the row does not give the time of their append.
     let created_at = created_at(core, segment);
     let mut is_older = true;
     let looked = with_sidecar(core, log, segment.sidecar_role(), |sidecar| {
@@ -99,7 +99,7 @@ fn is_older(core: &Core, log: LogId, segment: &Segment, row: &Row, oldest: i64) 
     looked.is_ok() && is_older
 }
 
-/// When the first group of a segment was written; 0 if that is not known.
+/// Returns the time of a segment's first group; 0 if unknown.
 fn created_at(core: &Core, segment: &Segment) -> i64 {
     let mut block = vec![0; COVERED.end];
     let read = core

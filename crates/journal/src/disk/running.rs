@@ -1,32 +1,31 @@
-//! The time for which the journal has been running, over all of its starts: what is forgotten when it was not
-//! used for long is dated by it. A clock that is set, a program that is stopped and a machine that sleeps add
-//! next to nothing to it.
+//! Total running time of the journal over all starts, for the expiry of unused entries. A clock that is set,
+//! a stopped program and a sleeping machine add next to nothing to it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use stafett_model::Lock;
 
-/// What one look at the clock adds at most. Looks are half a second apart.
+/// Most time added by one look at the clock. Looks are half a second apart.
 const STEP_MS_MAX: i64 = 60_000;
 
 #[derive(Debug)]
 pub(crate) struct Running {
     total_ms: AtomicI64,
-    /// What the clock said last.
+    /// Clock at the last look.
     looked_at: Lock<i64>,
 }
 
-/// When something happened, ms.
+/// Time of an event, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moment {
     /// By the clock, since 1970.
     pub(crate) clock: i64,
-    /// By the time for which the journal has been running.
+    /// By the running time of the journal.
     pub(crate) running: i64,
 }
 
 impl Running {
-    /// Goes on behind what earlier starts had.
+    /// Continues the total of earlier starts.
     pub(crate) fn new(total_ms: i64, now: i64) -> Self {
         Self {
             total_ms: AtomicI64::new(total_ms.max(0)),
@@ -34,7 +33,7 @@ impl Running {
         }
     }
 
-    /// Adds what has passed since the last look, if the clock may be believed that.
+    /// Adds the time since the last look, limited to a plausible step.
     pub(crate) fn advance(&self, now: i64) {
         let mut looked_at = self.looked_at.lock();
         let step = now.saturating_sub(*looked_at).clamp(0, STEP_MS_MAX);

@@ -1,11 +1,11 @@
-//! What can be saved of a write group that is damaged below the synced mark.
+//! Salvage of a write group that is damaged below the synced mark.
 //!
-//! Frames carry checksums of their own, so that a bad group costs only the appends with bad frames. An append
-//! that lost a frame is lost as a whole: what it moved is still where it was. The heads of its frames name
-//! the logs that lost something. Where even a head is gone, nobody knows what was there, and the caller has
-//! to suspect everything that did not turn up again later. Nothing is looked for behind such a head: what
-//! clients store lies there, and could look like a frame. Neither is anything taken from behind the group:
-//! what lies there may be from a former life of the file.
+//! Frames have checksums of their own, so that a bad group costs only the appends with bad frames. An append
+//! that lost a frame is lost as a whole: a message that it moved is still at its source. The heads of its
+//! frames name the logs with losses. If even a head is lost, its contents are unknown, and the caller has to
+//! suspect every log without a later frame. Nothing is searched behind such a head: client data lies there
+//! and could look like a frame. Nothing is taken from behind the group either: that may be from a former use
+//! of the file.
 
 use std::io;
 
@@ -19,21 +19,20 @@ use super::position::SegmentId;
 use super::scan::{Chain, LaterGroup, LaterGroups, ScannedFrame};
 use super::storage::StorageFile;
 
-/// What a damaged group turned out to hold.
+/// Result of salvaging a damaged group.
 #[derive(Debug, Default)]
 pub(crate) struct Salvage {
-    /// The frames of appends that are sound.
+    /// Frames of intact appends.
     pub(crate) frames: Vec<ScannedFrame>,
-    /// Ranges of logs that are lost.
+    /// Lost ranges of logs.
     pub(crate) lost: Vec<(LogId, Offset, Offset)>,
-    /// Some bytes could not be told to be anything.
+    /// True if some bytes could not be identified.
     pub(crate) unknown: bool,
-    /// Where the next good group starts, and what it has to follow.
+    /// Start of the next good group, and the chain that it has to follow.
     pub(crate) resume: Option<(u32, Chain)>,
 }
 
-/// Looks through the bad group that starts at `from` and follows `sequence`, up to the next good one of the
-/// run.
+/// Examines the bad group that starts at `from` and follows `sequence`, up to the next good one of the run.
 pub(crate) fn salvage(
     file: &dyn StorageFile,
     segment: SegmentId,
@@ -43,7 +42,7 @@ pub(crate) fn salvage(
 ) -> io::Result<Salvage> {
     let mut found = Salvage::default();
     let mut groups = LaterGroups::new(file, segment, from, sequence, run);
-    // The head of the bad group itself may be sound.
+    // The head of the bad group itself may be valid.
     let mut own = None;
     while let Some(LaterGroup { byte, head, .. }) = groups.next()? {
         if byte == from {
@@ -75,15 +74,15 @@ pub(crate) fn salvage(
 }
 
 impl Salvage {
-    /// Takes the appends of the group that `bytes` are: an append is whole or lost.
+    /// Salvages the appends of the group `bytes`: an append is whole or lost.
     fn frames(&mut self, bytes: &Bytes, from: u32) {
         let mut at = GROUP_HEAD_BYTES;
-        // Where the frames of the current append begin, and whether all of them are sound so far.
+        // Start of the current append's frames, and true if all of them are valid so far.
         let (mut first, mut sound) = (0, true);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             let Ok((head, _)) = Head::decode(rest) else {
                 self.unknown = true;
-                // Its end is unknown.
+                // The end of the append is unknown.
                 self.lose_from(first);
                 return;
             };
@@ -105,11 +104,11 @@ impl Salvage {
             }
             at += frame_bytes;
         }
-        // The append goes on in a frame that is not there.
+        // The append continues in a frame that is missing.
         self.lose_from(first);
     }
 
-    /// Turns the frames from an index on into what is lost.
+    /// Moves the frames from an index on to the losses.
     fn lose_from(&mut self, first: usize) {
         let lost = self.frames.drain(first..);
         self.lost.extend(lost.flat_map(|frame| {

@@ -1,5 +1,5 @@
-//! Walks the groups of a segment and believes none of them before its checksums and its place in the chain
-//! hold.
+//! Walks the groups of a segment; each is accepted only if its checksums and its place in the chain are
+//! valid.
 
 use std::io;
 
@@ -14,26 +14,26 @@ use super::position::{Position, SegmentId};
 use super::segment::SEGMENT_HEAD_BYTES;
 use super::storage::StorageFile;
 
-/// Bytes read at once.
+/// Bytes of one read.
 const WINDOW_BYTES: usize = 512 * 1024;
 
-/// What the next group has to follow.
+/// Identity of the group that the next one has to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Chain {
     pub(crate) sequence: u64,
     pub(crate) checksum: u32,
 }
 
-/// A frame as it was found.
+/// A frame found by a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct ScannedFrame {
-    /// Where it starts in the segment.
+    /// Start in the segment.
     pub(crate) byte: u32,
     pub(crate) head: Head,
     pub(crate) body: Bytes,
 }
 
-/// A group all of whose checksums hold.
+/// A group with valid checksums.
 #[derive(Debug, Clone)]
 pub(crate) struct ScannedGroup {
     pub(crate) head: GroupHead,
@@ -41,7 +41,7 @@ pub(crate) struct ScannedGroup {
     pub(crate) frames: SmallVec<[ScannedFrame; 4]>,
 }
 
-/// Why a scan went no further.
+/// Reason for the end of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EndReason {
     #[error("no group starts there")]
@@ -58,25 +58,25 @@ pub(crate) enum EndReason {
     FramesChecksum,
 }
 
-/// Where a scan ended: behind the last good group.
+/// End of a scan: behind the last good group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScanEnd {
     pub(crate) byte: u32,
     pub(crate) reason: EndReason,
     pub(crate) chain: Chain,
-    /// The run of the last good group, if there is one: all groups of a segment are of one run.
+    /// Run of the last good group, if there is one: all groups of a segment are of one run.
     pub(crate) run: Option<u64>,
 }
 
 impl ScanEnd {
-    /// An end that no group follows: whatever comes next does not hide that something is damaged here.
+    /// Returns an end that no group can follow, so that a later segment does not hide the damage.
     pub(crate) fn past_damage(mut self) -> Self {
         self.chain.sequence += 1 << 16;
         self
     }
 }
 
-/// Walks a segment's groups from byte `from` on, which have to follow `chain`.
+/// Walks a segment's groups from byte `from` on; the first has to follow `chain`.
 pub(crate) fn scan(
     file: &dyn StorageFile,
     segment: SegmentId,
@@ -110,11 +110,11 @@ pub(crate) fn scan(
     }
 }
 
-/// The sound heads of groups of a segment from byte `from` on that were written after `sequence`, whatever
-/// lies between them. A group whose frames hold too is stepped over as a whole.
+/// Iterator over the valid group heads of a segment from byte `from` on that were written after `sequence`,
+/// regardless of the bytes between them. A group with valid frames is skipped as a whole.
 ///
-/// What clients store lies between the groups' heads, and could look like one: a group of another run does
-/// not count, and no client knows the number that a run has drawn.
+/// Client data between the heads could look like one: groups of another run do not count, and no client knows
+/// the random number of a run.
 pub(crate) struct LaterGroups<'a> {
     window: Window<'a>,
     segment: SegmentId,
@@ -128,7 +128,7 @@ pub(crate) struct LaterGroups<'a> {
 pub(crate) struct LaterGroup {
     pub(crate) byte: u32,
     pub(crate) head: GroupHead,
-    /// All of its frames are sound: it was written to its end.
+    /// True if all of its frames are valid: it was written completely.
     pub(crate) whole: bool,
 }
 
@@ -184,16 +184,16 @@ impl<'a> LaterGroups<'a> {
     }
 }
 
-/// What is known of the groups behind a byte of a segment. Finding out means reading all the rest of it,
-/// which is done once for all the damage in there.
+/// Known groups behind a byte of a segment. Finding them means reading the rest of the segment, which is done
+/// once for all damage in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaterMark {
     from: u32,
     sequence: u64,
     run: Option<u64>,
-    /// Where the last sound head is, its sequence number, and the highest synced mark of all.
+    /// Byte and sequence number of the last valid head, and the highest synced mark of all.
     last: Option<(u32, u64, Position)>,
-    /// The same of the last group that is whole.
+    /// Byte and sequence number of the last whole group.
     last_whole: Option<(u32, u64)>,
 }
 
@@ -223,7 +223,7 @@ impl LaterMark {
         })
     }
 
-    /// Whether it also answers for what lies behind byte `from` and was written after `sequence`.
+    /// Returns true if it also holds for the groups from byte `from` on that were written after `sequence`.
     pub(crate) fn answers(&self, from: u32, sequence: u64, run: Option<u64>) -> bool {
         let last_is_behind = |(byte, last, _)| byte >= from && last > sequence;
         from >= self.from
@@ -232,20 +232,21 @@ impl LaterMark {
             && self.last.is_none_or(last_is_behind)
     }
 
-    /// The highest synced mark of them, if there are any: what is bad and lies below had been durable.
+    /// Returns the highest synced mark of the groups, if there are any: a bad group below it was durable.
     pub(crate) fn mark(&self) -> Option<Position> {
         self.last.map(|(_, _, mark)| mark)
     }
 
-    /// Whether a group that is whole lies at byte `from` or behind it and was written after `sequence`. The
-    /// head of a group that a kill cut short is sound, and proves nothing.
+    /// Returns true if a whole group lies at or behind byte `from` and was written after `sequence`. The head
+    /// of a group cut short by a kill is valid, and proves nothing.
     pub(crate) fn has_whole(&self, from: u32, sequence: u64) -> bool {
         self.last_whole
             .is_some_and(|(byte, last)| byte >= from && last > sequence)
     }
 }
 
-/// The head at the front of `bytes` of a group of that segment and run that was written after `sequence`.
+/// Decodes the head at the front of `bytes` if it is of that segment and run and was written after
+/// `sequence`.
 pub(crate) fn later_group(
     bytes: &[u8],
     segment: SegmentId,
@@ -257,7 +258,7 @@ pub(crate) fn later_group(
     (is_ours && head.sequence > sequence).then_some(head)
 }
 
-/// The head of the first group of a segment, if it is sound.
+/// Returns the head of the first group of a segment, if it is valid.
 pub(crate) fn first_group(file: &dyn StorageFile, segment: SegmentId) -> io::Result<Option<GroupHead>> {
     let mut bytes = [0; GROUP_HEAD_BYTES];
     let got = file.read_at(&mut bytes, SEGMENT_HEAD_BYTES as u64)?;
@@ -342,14 +343,14 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The bytes from `byte` on: at least `wanted` of them unless the file ends before.
+    /// Returns the bytes from `byte` on, at least `wanted` of them unless the file ends before.
     fn at(&mut self, byte: u32, wanted: usize) -> io::Result<Bytes> {
         if let Some(skip) = byte.checked_sub(self.start).map(usize_of)
             && skip + wanted <= self.bytes.len()
         {
             return Ok(self.bytes.slice(skip..));
         }
-        // What a damaged length asks for is not taken before the file is known to have it.
+        // Memory is allocated only after the file is known to contain the range of a possibly damaged length.
         let left = self.file.bytes()?.saturating_sub(byte.into());
         let there = usize::try_from(left).unwrap_or(usize::MAX);
         let mut buffer = BytesMut::zeroed(wanted.max(WINDOW_BYTES).min(there));
@@ -368,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that notes the largest buffer that it was asked to fill.
+    /// A file that records the largest buffer passed to a read.
     #[derive(Debug)]
     struct Asked(Vec<u8>, AtomicUsize);
 

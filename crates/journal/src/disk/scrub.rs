@@ -1,5 +1,5 @@
-//! Scrubbing: reads cold segments now and then, so that damage is named while a backup still has what was
-//! there.
+//! Scrubbing: reads sealed segments from time to time, so that damage is reported while a backup still has
+//! the data.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use super::scan::{Chain, scan};
 use super::segment::{HeadFound, SEGMENT_HEAD_BYTES, Segment, SegmentHead};
 use super::sidecar::Sidecar;
 
-/// How long after one segment the next is read.
+/// Interval between two segments.
 const SEGMENT_EVERY: Duration = Duration::from_mins(10);
 
-/// Goes through the sealed segments, one at a time.
+/// Cursor over the sealed segments, one at a time.
 #[derive(Debug)]
 pub(crate) struct Scrubber {
     next: SegmentId,
@@ -30,7 +30,7 @@ impl Default for Scrubber {
 }
 
 impl Scrubber {
-    /// Reads the next segment if it is time.
+    /// Reads the next segment if it is due.
     pub(crate) fn step(&mut self, core: &Core) {
         if self.due.elapsed() == Duration::ZERO {
             return;
@@ -49,7 +49,7 @@ impl Scrubber {
     }
 }
 
-/// Reads a sealed segment whole and names what is damaged. True if it is sound, or has no sidecar yet.
+/// Reads a whole sealed segment and reports damage. True if it is intact, or has no sidecar yet.
 pub(crate) fn scrub(core: &Core, segment: &Segment) -> bool {
     match damage(core, segment) {
         Ok(None) => {

@@ -1,9 +1,9 @@
-//! A segment: a file of write groups, and how its name and its first block say what it is.
+//! Segments: files of write groups; meaning of their names and of their first block.
 //!
 //! ```text
-//! arrival-0000000012.seg    groups in the order in which they arrived; without a valid header, space for some
-//! sorted-0000000009.seg     what a rewrite made: frames by log, those of logs that share many as they arrived
-//! (either).idx              the sidecar of a segment that gets no more groups
+//! arrival-0000000012.seg    groups in arrival order; without a valid header, a spare
+//! sorted-0000000009.seg     made by a rewrite: frames by log; those of tied logs in arrival order
+//! (either).idx              sidecar of a segment that gets no more groups
 //! ```
 //!
 //! The first 4,096 bytes are the segment's header, all numbers little-endian:
@@ -18,9 +18,9 @@
 //! 32  u32 checksum (field 4) of the group before the first; 0 in a sorted segment
 //! 36  u32 0
 //! 40  i64 time of creation, ms
-//! 48  u64 log, u64 offset    of a sorted segment: where the first batch starts that it was made for, by log and offset
-//! 64  u64 log, u64 offset    and the last; entries of its frames outside of that, which only earlier programs left
-//!                            there, lie in other segments
+//! 48  u64 log, u64 offset    sorted segments: first batch that it was made for, by log and offset
+//! 64  u64 log, u64 offset    and the last; entries outside, left only by old versions, lie in other
+//!                            segments
 //! ```
 
 use stafett_model::checksum::crc32c;
@@ -31,21 +31,21 @@ use super::group::SEQUENCE_MAX;
 use super::position::SegmentId;
 
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 4096;
-/// The version that this program writes. It opens the one before as well: 1 had no chunks.
+/// Version written by this program. The one before can be opened as well: 1 had no chunks.
 pub(crate) const FORMAT_VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"STAFSEG\0";
 pub(crate) const COVERED: std::ops::Range<usize> = 12..80;
 
-/// How the frames of a segment are ordered.
+/// Order of the frames of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum SegmentKind {
-    /// As they arrived.
+    /// Arrival order.
     Arrival,
-    /// By log and offset; those of logs that share many as they arrived.
+    /// By log and offset; frames of tied logs in arrival order.
     Sorted,
 }
 
-/// The header of a segment.
+/// Header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     pub(crate) segment: SegmentId,
@@ -53,22 +53,22 @@ pub(crate) struct SegmentHead {
     pub(crate) first_sequence: u64,
     pub(crate) previous: u32,
     pub(crate) created_at: i64,
-    /// The first and the last batch that a sorted segment was made for.
+    /// First and last batch that a sorted segment was made for.
     pub(crate) first: (LogId, Offset),
     pub(crate) last: (LogId, Offset),
 }
 
-/// What the first block of a file says.
+/// Content of a file's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeadFound {
     Head(SegmentHead),
-    /// Never written, torn or damaged.
+    /// No header: never written, torn or damaged.
     Nothing,
-    /// A program with a later format wrote it.
+    /// Written in a later format.
     Newer(u32),
 }
 
-/// A segment that can be read. Whoever holds one may read it: its file is recycled only when nobody does.
+/// A readable segment. Its file is recycled only when no reader holds a reference.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) id: SegmentId,
@@ -154,7 +154,7 @@ impl SegmentKind {
     }
 }
 
-/// What a file's name says that it is.
+/// Role of a file, encoded in its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileRole {
     Segment(SegmentKind, SegmentId),
@@ -169,8 +169,8 @@ impl FileRole {
         }
     }
 
-    /// `None` for a name that no file of a journal has: also if it is another way to write one that a file
-    /// has, or leaves no id for the next segment.
+    /// Parses a file name. `None` if no journal file has it: including other spellings of a valid name, and
+    /// an id without a successor.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
         let (prefix, number) = stem.split_once('-')?;

@@ -1,5 +1,4 @@
-//! Tests of appends that are sent again after a failure, with the writer and the syncer at work one step at a
-//! time.
+//! Tests of appends that are sent again after a failure, with writer and syncer run step by step.
 
 use stafett_model::{Durability, LogId};
 
@@ -43,7 +42,7 @@ fn what_survived_is_known_and_what_did_not_is_stored() {
         let mut again = send(&bench, log);
         bench.journal.pump();
         let base = base_of(&mut again).unwrap();
-        // A loss of power takes the offset back, and nobody gets it again.
+        // A loss of power takes the offset back, and it is not reused.
         assert_eq!(base == 1, was_there, "power {power}, synced {synced}");
         assert_eq!(owner, Some(OwnerEpoch(if was_there { 3 } else { 0 })));
         let mut twice = send(&bench, log);

@@ -1,33 +1,33 @@
-//! What can be set on a journal on local disk.
+//! Settings of a journal on local disk.
 
 use std::sync::Arc;
 
 use super::rewrite::RewritePolicy;
 
-/// Milliseconds since 1970, from whoever keeps the time.
+/// Source of the time, in milliseconds since 1970.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
 
 /// Settings of a journal on local disk.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes of a segment: at least 64 KiB, at most 1 GiB. Batches have to fit into one.
+    /// Bytes of a segment: 64 KiB to 1 GiB. Bounds the size of a batch.
     pub segment_bytes: u32,
     /// Bytes of recent write groups kept in memory for readers.
     pub tail_cache_bytes: usize,
-    /// Bytes written between two checkpoints: about what is replayed after a crash.
+    /// Bytes written between two checkpoints: roughly the amount replayed after a crash.
     pub checkpoint_bytes: u64,
-    /// Spare segments kept back for state, deletions and rewriting, so that space can always be freed.
+    /// Spare segments reserved for state, deletions and rewriting, so that space can always be freed.
     pub kept_back_segments: usize,
-    /// Ordinary appends are refused when the disk has less than this left.
+    /// Free disk space below which no spare is made, and ordinary appends are refused.
     pub disk_free_bytes_min: u64,
     pub rewrite: RewritePolicy,
-    /// Bytes per second that rewriting may read and write.
+    /// Bytes per second that rewriting may write.
     pub rewrite_bytes_per_second: u64,
-    /// Identifies the boot of the machine: another one means that unsynced data may be gone.
+    /// Id of the machine's boot: after another boot, unsynced data may be lost.
     pub boot: [u8; 16],
     pub clock: Clock,
-    /// Whether threads do the work. Without, [`super::DiskJournal::pump`] does, which tests want.
+    /// False if [`super::DiskJournal::pump`] does the work of the threads, as in tests.
     pub threads: bool,
 }
 
@@ -53,7 +53,7 @@ impl Clock {
         Self(Arc::new(now_ms))
     }
 
-    /// The system's clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self::new(|| {
             std::time::SystemTime::now()
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// Linux draws an id at each boot; where there is none, every start counts as a new boot.
+/// Reads Linux's random id of the current boot; if there is none, every start counts as a new boot.
 fn this_boot() -> [u8; 16] {
     let mut id = [0; 16];
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
@@ -91,7 +91,7 @@ fn this_boot() -> [u8; 16] {
     id
 }
 
-/// A number that no other start of the program draws.
+/// Returns a random number, different at each start of the program.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()

@@ -1,23 +1,23 @@
-//! A sidecar: the sorted index of a segment that gets no more groups. All numbers little-endian.
+//! Sidecars: the sorted index of a segment that gets no more groups. All numbers little-endian.
 //!
-//! The file is a run of blocks of 4,096 bytes, each of which starts with the checksum of the rest of it. The
-//! first is the header; then come the rows, one per log, sorted; then the entries, sorted by log and base
-//! offset. A search reads single blocks: no index of a sealed segment lies in memory.
+//! The file consists of blocks of 4,096 bytes, each beginning with the checksum of the rest of it. The first
+//! is the header; then follow the rows, one per log, sorted; then the entries, sorted by log and base offset.
+//! A search reads single blocks: no index of a sealed segment is kept in memory.
 //!
 //! ```text
 //! header  4 8 bytes "STAFIDX\0", 12 u32 version, 16 u32 segment, 20 u32 valid bytes of the segment,
-//!         24 u32 rows, 28 u32 entries, 32 u64 first sequence, 40 u64 last sequence, 48 u32 checksum of the last
-//!         group, 52 u32 0, 56 i64 latest date, 64 u64 bytes in control frames,
-//!         72 u32 stretches of consecutive frames of one log
+//!         24 u32 rows, 28 u32 entries, 32 u64 first sequence, 40 u64 last sequence, 48 u32 checksum of the
+//!         last group, 52 u32 0, 56 i64 latest date, 64 u64 bytes in control frames,
+//!         72 u32 runs of consecutive frames of one log
 //! row     0 u64 log, 8 u64 first offset, 16 u64 end offset, 24 u64 bytes, 32 i64 latest date (`dates.rs`),
 //!         40 u32 first entry, 44 u32 entries
-//! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame (of a batch
-//!         that is cut: the byte of its last frame, and the bytes that its frame would have uncut),
-//!         28 u16 entries of the frame, 30 u16 chunks of the body, 0 if it is not cut; top bit: it lies as the log gets
-//!         it, 32 i64 date
+//! entry   0 u64 log, 8 u64 base offset, 16 u32 span, 20 u32 byte in the segment, 24 u32 bytes of the frame
+//!         (cut batch: the byte of its last frame, and the bytes that its frame would have uncut),
+//!         28 u16 entries of the frame, 30 u16 chunks of the body, 0 if not cut; top bit: stored as the log's
+//!         readers get it, 32 i64 date
 //! ```
 //!
-//! It is written under another name, synced, and renamed: a sidecar that is there is whole, or damaged.
+//! It is written under a temporary name, synced, and renamed: an existing sidecar is complete, or damaged.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) const ROWS_PER_BLOCK: u32 = 85;
 pub(crate) const ENTRIES_PER_BLOCK: u32 = 102;
 const PLACED_BIT: u16 = 1 << 15;
 
-/// Where one log's part of a frame lies.
+/// Index entry for one log's part of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub(crate) log: LogId,
@@ -51,15 +51,15 @@ pub(crate) struct IndexEntry {
     pub(crate) bytes: u32,
     /// Entries of the frame; at least one.
     pub(crate) entries: u16,
-    /// Pieces that its body is cut into; 0 if it is not. Then `byte` is where its last frame starts, and
-    /// `bytes` what the frame would have if it were in one piece.
+    /// Chunks of the body; 0 if it is not cut. Otherwise `byte` is the start of its last frame, and `bytes`
+    /// the size that the frame would have uncut.
     pub(crate) chunks: u16,
-    /// The body lies as the log gets it.
+    /// True if the body is stored as the log's readers get it.
     pub(crate) placed: bool,
     pub(crate) date: i64,
 }
 
-/// What a segment holds of one log.
+/// Summary of one log in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) log: LogId,
@@ -71,11 +71,11 @@ pub(crate) struct Row {
     pub(crate) entry_count: u32,
 }
 
-/// What is known of a segment as a whole.
+/// Summary of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) segment: SegmentId,
-    /// Bytes of the segment, its header included, that hold groups.
+    /// Bytes of the segment, header included, that hold groups.
     pub(crate) valid_bytes: u32,
     pub(crate) rows: u32,
     pub(crate) entries: u32,
@@ -84,11 +84,11 @@ pub(crate) struct Summary {
     pub(crate) last_checksum: u32,
     pub(crate) date: i64,
     pub(crate) control_bytes: u64,
-    /// Stretches of consecutive frames of one log.
+    /// Number of runs of consecutive frames of one log.
     pub(crate) runs: u32,
 }
 
-/// Why a sidecar cannot be used. It can be made anew from its segment.
+/// Reason why a sidecar cannot be used. It can be rebuilt from its segment.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SidecarError {
     #[error("{0}")]
@@ -100,7 +100,7 @@ pub(crate) enum SidecarError {
 }
 
 impl IndexEntry {
-    /// The part of one log in a frame that starts at `byte`.
+    /// Builds the entry for one log's part of a frame that starts at `byte`.
     pub(crate) fn of(head: &Head, entry: &Entry, body: &[u8], byte: u32) -> Self {
         let table = match head.kind {
             Kind::Cut => Table::decode(body),
@@ -127,12 +127,12 @@ impl IndexEntry {
         Offset(self.base.0 + u64::from(self.span))
     }
 
-    /// Bytes of the frame in front of its body.
+    /// Returns the bytes of the frame before its body.
     pub(crate) fn head_bytes(&self) -> usize {
         HEAD_BYTES + usize::from(self.entries) * ENTRY_BYTES
     }
 
-    /// Bytes of the frame at `byte`: of the whole one, or of the last of a batch that is cut.
+    /// Returns the bytes of the frame at `byte`: the whole one, or the last one of a cut batch.
     pub(crate) fn stored_bytes(&self) -> usize {
         match self.chunks {
             0 => usize_of(self.bytes),
@@ -152,7 +152,7 @@ impl IndexEntry {
         patch(out, at + 32, &self.date.to_le_bytes());
     }
 
-    /// `None` also for one that no frame can have: nothing that is computed with an entry overflows.
+    /// Decodes an entry; `None` also if no frame can have it: calculations with an entry never overflow.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let (log, base) = (LogId(reader.u64()?), Offset(reader.u64()?));
@@ -190,7 +190,7 @@ impl Row {
         patch(out, at + 44, &self.entry_count.to_le_bytes());
     }
 
-    /// `None` also for one that no entries can have: nothing that is computed with a row overflows.
+    /// Decodes a row; `None` also if no entries can have it: calculations with a row never overflow.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let row = Self {
@@ -210,7 +210,7 @@ impl Row {
     }
 }
 
-/// The rows of sorted entries: one per log.
+/// Builds the rows of sorted entries: one per log.
 pub(crate) fn rows_of(entries: &[IndexEntry]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
@@ -249,7 +249,7 @@ pub(crate) fn write(
     let _ = storage.remove(&temporary);
     let written = write_file(storage, &temporary, summary, rows, entries);
     if let Err(error) = written.and_then(|()| storage.rename(&temporary, name)) {
-        // It takes space that others may need.
+        // The remainder would take space that may be needed.
         let _ = storage.remove(&temporary);
         return Err(error);
     }
@@ -368,7 +368,7 @@ impl Summary {
     }
 }
 
-/// A sidecar that is being read.
+/// A sidecar opened for reading.
 #[derive(Debug)]
 pub(crate) struct Sidecar<'a> {
     file: &'a dyn StorageFile,
@@ -402,7 +402,7 @@ impl<'a> Sidecar<'a> {
         Ok(())
     }
 
-    /// The row of a log.
+    /// Returns the row of a log.
     pub(crate) fn row(&self, log: LogId) -> Result<Option<Row>, SidecarError> {
         let mut cached = None;
         let (mut low, mut high) = (0, self.summary.rows);
@@ -418,8 +418,8 @@ impl<'a> Sidecar<'a> {
         Ok(None)
     }
 
-    /// Visits the entries of a row in order, from the one that holds `offset` or the next behind it, until
-    /// `visit` says that it has enough.
+    /// Visits the entries of a row in order, from the first that ends behind `offset`, until `visit` returns
+    /// false.
     pub(crate) fn entries_from(
         &self,
         row: &Row,
@@ -478,7 +478,7 @@ impl<'a> Sidecar<'a> {
     }
 }
 
-/// Walks all entries of a sidecar in order, a block at a time.
+/// Cursor over all entries of a sidecar in order, one block at a time.
 #[derive(Debug)]
 pub(crate) struct EntryCursor {
     file: Arc<dyn StorageFile>,

@@ -1,4 +1,4 @@
-//! Staging: preconditions, offsets and the place in the queue, decided under the locks of the logs concerned.
+//! Staging: preconditions, offsets and queue order, decided under the locks of the logs concerned.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -25,17 +25,18 @@ use crate::contract::{
 use crate::requests::Requests;
 use crate::ticket::{Settler, Ticket};
 
-/// State that does not wait for a sync is on disk within this.
+/// Time within which state that does not wait for a sync is synced.
 pub(crate) const STATE_SYNC_WITHIN_MS: u32 = 100;
-/// What logs at `os` and `memory` leave unsynced at most.
+/// Longest time that logs at `os` and `memory` stay unsynced.
 const IDLE_SYNC_WITHIN_MS: u32 = 1000;
 /// Staged bytes beyond which even appends to logs at `memory` wait until they are written.
 const UNWRITTEN_BYTES_MAX: usize = 32 << 20;
-/// Offsets that a log below `sync` reserves ahead: as many as it has given out, within these bounds.
+/// Bounds on the offsets that a log below `sync` reserves ahead; in between, as many as it has between start
+/// and next.
 const RESERVE_MIN: u64 = 1 << 12;
 const RESERVE_MAX: u64 = 1 << 20;
 
-/// The locked states of the logs of one append, sorted by id.
+/// Locked states of the logs of one append, sorted by id.
 type Locked<'a> = SmallVec<[(LogId, MutexGuard<'a, LogState>); 1]>;
 
 /// Stages appends, wakes the writer once, and returns the ticket for all of them.
@@ -66,7 +67,7 @@ fn stage(core: &Core, append: Append, settler: Settler) -> Result<bool, (Settler
 }
 
 impl Prepared {
-    /// Decides, gives offsets, and queues. True if something was queued.
+    /// Checks the append, assigns its offsets, and queues it. True if something was queued.
     fn stage(mut self, core: &Core, settler: Settler) -> Result<bool, (Settler, Refusal)> {
         let mut named = self.request.map(|id| (id, core.requests.lock()));
         if let Some((placed, wait)) = named.as_ref().and_then(|(id, known)| known.find(*id)) {
@@ -128,7 +129,8 @@ impl Prepared {
     }
 }
 
-/// An append that was staged before under the same id: it waits for what the first one waits for.
+/// Builds the entry for an append that was staged before under the same id: it waits for the same as the
+/// first one.
 fn again(settler: Settler, placed: SmallVec<[Placed; 1]>, wait: Wait) -> Staged {
     Staged {
         frames: SmallVec::new(),
@@ -146,7 +148,7 @@ fn again(settler: Settler, placed: SmallVec<[Placed; 1]>, wait: Wait) -> Staged 
     }
 }
 
-/// Puts the frames into the queue, still under the locks. What waits for nothing is acknowledged at once.
+/// Queues the frames, still under the locks. An append that need not wait is acknowledged at once.
 fn finish(core: &Core, mut staged: Staged) -> bool {
     let last = staged.frames.len().saturating_sub(1);
     for (index, frame) in staged.frames.iter_mut().enumerate() {
@@ -175,7 +177,7 @@ fn finish(core: &Core, mut staged: Staged) -> bool {
     accepted
 }
 
-/// The earlier base offset of each frame that is a duplicate.
+/// Earlier base offset of each frame that is a duplicate.
 type Verdicts = SmallVec<[Option<Offset>; 1]>;
 
 fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Result<Verdicts, Refusal> {
@@ -204,7 +206,7 @@ fn check(frames: &[Part], require: &[Precondition], locked: &Locked<'_>) -> Resu
     Ok(verdicts)
 }
 
-/// Whether none of the logs that an append changes has had a later owner than it comes from.
+/// Refuses the append if a log that it changes has had a later owner than the append's.
 fn check_owner(given: Option<OwnerEpoch>, frames: &[Part], locked: &Locked<'_>) -> Result<(), Refusal> {
     let check = |log: LogId, given: OwnerEpoch| {
         let current = state_of(locked, log).owner;
@@ -273,21 +275,21 @@ fn check_batch(
     }
 }
 
-/// The frames of an append as they get their offsets.
+/// Frames of an append while they get their offsets.
 struct Staging<'a> {
     core: &'a Core,
     logs: &'a [Arc<Log>],
-    /// What the append lowers the levels of its logs to.
+    /// Durability that the append asked for, if lower than its log's.
     level: Option<Durability>,
     owner: Option<OwnerEpoch>,
     frames: SmallVec<[StagedFrame; 1]>,
-    /// The chunks of bodies that are cut.
+    /// Chunks of cut bodies.
     ahead: VecDeque<StagedFrame>,
     placed: SmallVec<[Placed; 1]>,
     wait: Wait,
     sync_within_ms: u32,
     interval: Option<(u32, u32)>,
-    /// Every batch that was a duplicate can be read already.
+    /// True if every duplicate batch is already readable.
     duplicate_shown: bool,
 }
 
@@ -316,7 +318,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Lets the append be known by an id, from now on and after a start.
+    /// Remembers the append under its id, now and after a restart.
     fn remember(&mut self, id: RequestId, known: &mut Requests<Wait>) {
         let changes = known.note(id, self.placed.clone(), self.wait).into_iter();
         self.frames
@@ -457,22 +459,22 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// The level of this append's batches in a log.
+    /// Returns the level of this append's batches in a log.
     fn level_in(&self, state: &LogState) -> Durability {
         let own = state.spec.durability;
         match (own, self.level) {
-            // Its offsets outlive a kill, and so must those that are given out before anything is written.
+            // The log's offsets survive a kill, so none may be acknowledged before it is written.
             (Durability::Os | Durability::Interval { .. }, Some(Durability::Memory)) => Durability::Os,
             (_, Some(lowered)) => own.or_lower(lowered),
             (_, None) => own,
         }
     }
 
-    /// What a batch that begins at `base` waits for in a log; below `sync`, its offsets have to be reserved
-    /// durably.
+    /// Returns the condition for a batch that begins at `base` in a log; below `sync`, its offsets have to be
+    /// reserved durably.
     fn wait_for(&mut self, log: &Arc<Log>, state: &mut LogState, base: Offset, span: u32) -> Wait {
         let wait = match self.level_in(state) {
-            // Where lower batches come between, the reservation goes on before them.
+            // Once a log has lower batches, the reservation is kept ahead of all batches.
             Durability::Sync if state.reserved > base => Wait::Synced,
             Durability::Sync => return Wait::Synced,
             Durability::Memory => Wait::Nothing,
@@ -533,7 +535,7 @@ fn state_of_mut<'a>(locked: &'a mut Locked<'_>, id: LogId) -> &'a mut LogState {
         .1
 }
 
-/// Offsets that a selection of a batch takes.
+/// Returns the number of offsets that a selection of a batch takes.
 fn span_of(header: &BatchHeader, records: Selection) -> u32 {
     match records {
         Selection::All => u32::try_from(header.span()).unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Keyed state as it was recovered: what the checkpoint has, and what no checkpoint could be stored of yet,
-//! because the disk is full.
+//! Recovered keyed state: the checkpoint's, and changes that are in no checkpoint yet because the disk is
+//! full.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::contract::{Change, StateChange, StateItem, StateSpace, StateUnreadabl
 use crate::memory::state::{KeyedState, visit_space};
 use crate::requests::{self, Requests};
 
-/// Remembers the appends that had ids.
+/// Loads the remembered request ids.
 pub(crate) fn load_requests(core: &Core) -> Result<(), OpenError> {
     let mut stored = Vec::new();
     load(core, requests::SPACE, &mut |item| {
@@ -20,7 +20,7 @@ pub(crate) fn load_requests(core: &Core) -> Result<(), OpenError> {
         }
     })
     .map_err(|error| OpenError::Checkpoint(error.to_string()))?;
-    // What recovery found is durable: nothing is waited for.
+    // Everything recovered is durable: no wait is necessary.
     *core.requests.lock() = Requests::load(stored, Wait::Nothing);
     Ok(())
 }
@@ -52,11 +52,11 @@ pub(crate) fn load(
     Ok(())
 }
 
-/// What the checkpoint does not have, in order. For who holds the turn.
+/// Returns the changes that the checkpoint does not have, in order. The caller holds the checkpoint turn.
 fn missing(core: &Core, space: StateSpace) -> Result<Vec<StateChange>, StateUnreadable> {
     let meta = core.checkpoint.meta();
     let stored = meta.map_err(|error| StateUnreadable(error.to_string()))?.position;
-    // A checkpoint that failed may be there all the same.
+    // A checkpoint whose storing failed may exist all the same.
     let is_missing = |at: &&StateAt| stored == core.checkpointed() || at.position > stored;
     let pending = core.pending();
     let of_space = pending.state.iter().filter(|at| at.change.space == space);

@@ -1,5 +1,4 @@
-//! A journal that no thread works on, for tests that do each step themselves: write a group, sync, kill the
-//! program.
+//! A journal without threads, for tests that do each step themselves: write a group, sync, kill the program.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,7 +42,7 @@ impl Bench {
         first
     }
 
-    /// Logs at `os` that start at 1: their offsets are reserved, so that no append waits for a sync.
+    /// Creates logs at `os` that start at 1: their offsets are reserved, so that no append waits for a sync.
     pub(super) fn logs<const N: usize>(&self) -> [LogId; N] {
         [(); N].map(|()| {
             let log = self.log(Durability::Os);
@@ -74,7 +73,7 @@ impl Bench {
         self.journal.bounds(log).unwrap().end.0
     }
 
-    /// Kills the program, or lets the power go, and starts it again.
+    /// Kills the program, or cuts the power, and restarts it.
     pub(super) fn restart(self, power: bool) -> Self {
         if power {
             self.disk.lose_power(1);
@@ -110,12 +109,12 @@ pub(super) fn try_open(disk: &SimulatedDisk, boot: u8) -> Result<DiskJournal, su
     DiskJournal::open_on(disk.storage(), settings, Metrics::new())
 }
 
-/// A batch of one record of so many bytes.
+/// Builds a batch of one record with a value of `bytes` bytes.
 pub(super) fn body_of(bytes: usize) -> Bytes {
     fill(BatchBuilder::new(Codec::None), bytes)
 }
 
-/// The same of a producer that numbers.
+/// Builds such a batch of an idempotent producer.
 pub(super) fn numbered_of(bytes: usize, producer: i64, sequence: i32) -> Bytes {
     fill(
         BatchBuilder::new(Codec::None).producer(ProducerId(producer), 0, sequence),
@@ -135,7 +134,7 @@ fn fill(mut builder: BatchBuilder, bytes: usize) -> Bytes {
     builder.finish().unwrap()
 }
 
-/// Where the batch of a ticket went, if that is known.
+/// Returns the base offset of the batch of a ticket; `None` while it is not acknowledged.
 pub(super) fn base_of(ticket: &mut Ticket) -> Option<u64> {
     match Pin::new(ticket).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcomes) => match outcomes.as_slice() {

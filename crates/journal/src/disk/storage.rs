@@ -1,8 +1,7 @@
-//! What the engine asks of an operating system: named files in one directory, written at positions and
-//! synced.
+//! Interface to the operating system: named files in one directory, written at positions and synced.
 //!
-//! Everything the engine stores goes through these traits, so that a test can put a simulated disk below it
-//! that loses power, fails an operation, tears a write or flips a bit.
+//! Everything the engine stores goes through these traits, so that a test can use a simulated disk that loses
+//! power, fails an operation, tears a write or flips a bit.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -14,50 +13,50 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
-    /// Renames a file, in place of any that has the name; durable after [`Storage::sync_names`].
+    /// Renames a file, replacing an existing one of the new name; durable after [`Storage::sync_names`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file; durable after [`Storage::sync_names`].
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals so far durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Bytes that files here can still grow by.
+    /// Returns the bytes by which files here can still grow.
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
-/// What disks are written past the caches by.
+/// Alignment of writes that bypass the page cache.
 pub const FILL_ALIGN: usize = 4096;
 
-/// A file.
+/// An open file.
 pub trait StorageFile: Send + Sync + fmt::Debug {
-    /// Writes all slices, one behind the other, from byte `at` on.
+    /// Writes all slices, one after the other, from byte `at` on.
     fn write_at(&self, slices: &mut [IoSlice<'_>], at: u64) -> io::Result<()>;
-    /// Writes zeros to `at..at + bytes`, multiples of [`FILL_ALIGN`] both, past the caches where the system
-    /// can do that.
+    /// Writes zeros to `at..at + bytes`, both multiples of [`FILL_ALIGN`], bypassing the page cache if the
+    /// system can.
     fn fill(&self, at: u64, bytes: usize) -> io::Result<()> {
         self.write_at(&mut [IoSlice::new(&vec![0; bytes])], at)
     }
-    /// Fills `buffer` from byte `at` on as far as the file goes; returns how many bytes there were.
+    /// Fills `buffer` from byte `at` on as far as the file goes; returns the number of bytes read.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// Makes everything written so far durable, the file's length included.
     fn sync(&self) -> io::Result<()>;
-    /// Lets go of what is seen of the file but is not on the disk and never will be: what a sync that failed
-    /// has left. What was written and no sync has tried stays.
+    /// Drops data that is readable but neither on disk nor going to be: the remainder of a failed sync.
+    /// Written data that no sync has tried stays.
     fn forget_unsynced(&self) -> io::Result<()> {
         Ok(())
     }
     fn bytes(&self) -> io::Result<u64>;
-    /// Whether the file has another name somewhere, so that its content has to stay as it is.
+    /// Returns true if the file has another name, so that its content must not change.
     fn is_shared(&self) -> io::Result<bool> {
         Ok(false)
     }
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
-    /// Takes space for `bytes` in all, so that writing there cannot meet a full disk.
+    /// Allocates space for `bytes` in total, so that writing there cannot meet a full disk.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// Whether an operation failed because there is no space.
+/// Returns true if an operation failed for lack of space.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -65,7 +64,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Fills `buffer` from byte `at` on; a file that ends before is an error.
+/// Fills `buffer` from byte `at` on; an error if the file ends before.
 pub(crate) fn read_exact_at(file: &dyn StorageFile, buffer: &mut [u8], at: u64) -> io::Result<()> {
     let wanted = buffer.len();
     let got = file.read_at(buffer, at)?;

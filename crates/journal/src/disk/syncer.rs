@@ -1,7 +1,7 @@
-//! The syncer: makes written groups durable and wakes who waits for that.
+//! The syncer: makes written groups durable and completes the appends that wait for that.
 //!
-//! It syncs when somebody waits, when a bound of time or records that a log promises is due, and whenever a
-//! few MiB are unsynced: so that who waits for a sync does not pay for everyone's dirty pages.
+//! It syncs when an append waits, when a limit of time or records of a log's level is reached, and whenever a
+//! few MiB are unsynced: an append that waits for a sync should not pay for all other dirty pages.
 
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use super::storage::StorageFile;
 use crate::contract::Outcome;
 use crate::ticket::Settler;
 
-/// Unsynced bytes at which a sync starts though nobody waits for it.
+/// Unsynced bytes at which a sync starts without a waiting append.
 const UNSYNCED_BYTES: usize = 4 << 20;
-/// The same while somebody waited for a sync a moment ago, and so probably will again: who comes while a sync
-/// is under way waits for it and for the next one, and both take as long as there is to be written.
+/// The same if an append has waited for a sync recently, and so probably will again: an append that arrives
+/// during a sync waits for it and for the next one, and both take time in proportion to their bytes.
 const UNSYNCED_BYTES_SHARED: usize = 1 << 20;
 const A_MOMENT: Duration = Duration::from_secs(1);
 /// Unsynced bytes at which the writer waits.
@@ -41,13 +41,13 @@ struct State {
     interval_records: u32,
     urgent: bool,
     due: Option<Instant>,
-    /// When somebody waited for a sync last.
+    /// Time of the last append that waited for a sync.
     waited: Option<Instant>,
     closed: bool,
     failed: bool,
 }
 
-/// What the writer hands over for each group.
+/// Data from the writer about a written group.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) end: Position,
@@ -58,7 +58,7 @@ pub(crate) struct Written {
     pub(crate) urgent: bool,
 }
 
-/// An append that something happens to once it is synced.
+/// An append with effects after the next sync.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) shows: SmallVec<[Shown; 1]>,
@@ -66,14 +66,14 @@ pub(crate) struct Waiting {
     pub(crate) interval: Option<(u32, u32)>,
 }
 
-/// What a sync lets be seen.
+/// Effect of a sync: readable batches or reserved offsets.
 #[derive(Debug)]
 pub(crate) enum Shown {
     Batch { log: Arc<Log>, end: Offset, bytes: u64 },
     Reserve { log: Arc<Log>, below: Offset },
 }
 
-/// What a sync covers.
+/// Contents of one sync.
 #[derive(Debug)]
 struct Round {
     files: SmallVec<[Arc<dyn StorageFile>; 2]>,
@@ -83,17 +83,17 @@ struct Round {
 }
 
 impl SyncGate {
-    /// Everything before this is synced.
+    /// Returns the position before which everything is synced.
     pub(crate) fn synced(&self) -> Position {
         self.lock().synced
     }
 
-    /// Bytes that were written and not synced.
+    /// Returns the bytes that are written and not synced.
     pub(super) fn unsynced_bytes(&self) -> usize {
         self.lock().unsynced_bytes
     }
 
-    /// Whether somebody waited for a sync a moment ago.
+    /// Returns true if an append waited for a sync within the last second.
     pub(super) fn is_shared(&self) -> bool {
         self.lock().is_shared()
     }
@@ -101,7 +101,7 @@ impl SyncGate {
     pub(crate) fn on_written(&self, core: &Core, written: Written) {
         let mut state = self.lock();
         let due_before = state.due;
-        // Whoever wrote what lies before may come later.
+        // Groups may be reported out of order.
         state.written = state.written.max(written.end);
         state.unsynced_bytes += written.bytes;
         for file in written.files {
@@ -129,8 +129,8 @@ impl SyncGate {
             let due = Instant::now() + Duration::from_millis(written.sync_within_ms.into());
             state.due = Some(state.due.map_or(due, |known| known.min(due)));
         }
-        // The syncer is woken for what changes when it syncs next, not for each group that it will sync by
-        // then.
+        // The syncer is woken only if the time of the next sync changes, not for each group that it will
+        // sync.
         if state.urgent || state.due != due_before {
             self.wake.notify_all();
         }
@@ -144,13 +144,13 @@ impl SyncGate {
         }
     }
 
-    /// No more groups come: what is written is synced, then the syncer ends.
+    /// Ends the syncer after a last sync: no more groups are written.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.wake.notify_all();
     }
 
-    /// Drops what waits, whose outcome stays unknown.
+    /// Drops the waiting appends, whose outcome stays unknown.
     pub(crate) fn fail(&self) {
         let dropped = {
             let mut state = self.lock();
@@ -161,7 +161,7 @@ impl SyncGate {
         drop(dropped);
     }
 
-    /// Waits until a sync is due; `None` when there will be no more.
+    /// Waits until a sync is due; `None` if there will be no more.
     fn next_round(&self) -> Option<Round> {
         let mut state = self.lock();
         loop {
@@ -199,7 +199,7 @@ impl SyncGate {
 }
 
 impl State {
-    /// Whether somebody waited for a sync a moment ago.
+    /// Returns true if an append waited for a sync within the last second.
     fn is_shared(&self) -> bool {
         self.waited.is_some_and(|waited| waited.elapsed() < A_MOMENT)
     }
@@ -227,7 +227,7 @@ pub(crate) fn run(core: &Core) {
     }
 }
 
-/// Syncs what is written now.
+/// Syncs everything written now.
 pub(crate) fn pump(core: &Core) {
     let round = core.sync.lock().take();
     if !round.files.is_empty() || !round.waiting.is_empty() {

@@ -1,6 +1,6 @@
-//! The tail cache: the write groups of the last moments, as they lie in memory anyway. Readers that keep up
-//! never touch the disk. Its budget counts the buffers that are kept alive, not the part of them that is
-//! used.
+//! The tail cache: the most recent write groups, in the buffers that they were written from. Readers that
+//! keep up never touch the disk. Its budget counts all buffers that are kept alive, not only the parts of
+//! them in use.
 
 use std::collections::VecDeque;
 
@@ -23,17 +23,17 @@ struct Groups {
     pinned_bytes: usize,
 }
 
-/// A write group in memory: its bytes in pieces, as it was written.
+/// A write group in memory: its bytes in pieces, as written.
 #[derive(Debug)]
 pub(crate) struct TailGroup {
     pub(crate) start: Position,
-    /// Each with the byte of the segment at which it starts, without holes.
+    /// Pieces with the byte of the segment at which each starts, without gaps.
     pub(crate) pieces: SmallVec<[(u32, Bytes); 1]>,
     /// Bytes of all buffers that the pieces keep alive.
     pub(crate) pinned_bytes: usize,
 }
 
-/// Slices that together are the bytes asked for.
+/// Slices that make up the requested bytes.
 pub(crate) type Slices = SmallVec<[Bytes; 2]>;
 
 impl TailCache {
@@ -44,7 +44,7 @@ impl TailCache {
         }
     }
 
-    /// Adds the newest group and drops the oldest as the budget wants.
+    /// Adds the newest group and drops the oldest ones beyond the budget.
     pub(crate) fn push(&self, group: TailGroup) {
         let mut dropped = SmallVec::<[TailGroup; 4]>::new();
         let mut groups = self.groups.lock();
@@ -63,7 +63,7 @@ impl TailCache {
         self.groups.lock().pinned_bytes
     }
 
-    /// A cursor for a read of several ranges under one lock.
+    /// Calls `read` with a reader for several ranges under one lock.
     pub(crate) fn with<R>(&self, read: impl FnOnce(&TailReader<'_>) -> R) -> R {
         let groups = self.groups.lock();
         read(&TailReader {
@@ -72,14 +72,14 @@ impl TailCache {
     }
 }
 
-/// Reads ranges out of the cached groups.
+/// Reader of ranges of the cached groups.
 #[derive(Debug)]
 pub(crate) struct TailReader<'a> {
     groups: &'a VecDeque<TailGroup>,
 }
 
 impl TailReader<'_> {
-    /// The bytes `byte..byte + bytes` of a segment, if the group that holds them is here.
+    /// Returns the bytes `byte..byte + bytes` of a segment, if their group is cached.
     pub(crate) fn get(&self, segment: SegmentId, byte: u32, bytes: usize) -> Option<Slices> {
         let wanted = Position { segment, byte };
         let behind = self.groups.partition_point(|group| group.start <= wanted);

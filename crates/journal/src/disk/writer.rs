@@ -1,4 +1,4 @@
-//! The writer: gathers what is staged into write groups and writes each with one call.
+//! The writer: gathers staged appends into write groups and writes each with one call.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -30,24 +30,24 @@ use super::syncer::{Shown, Waiting, Written};
 use super::tail::TailGroup;
 use crate::contract::Outcome;
 
-/// What the system keeps of files in memory, it keeps by pages.
+/// Page size of the system's cache.
 const PAGE_BYTES: u32 = 4096;
 static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
-/// The writer's own state.
+/// State of the writer.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) active: Option<Active>,
     pub(crate) chain: Chain,
     pub(crate) run: u64,
-    /// The end of the last group with frames, and the highest mark that a group carries.
+    /// End of the last group with frames; `marked` is the highest mark stored in a group.
     pub(crate) frames_end: Position,
     pub(crate) marked: Position,
-    /// Empty, and kept for its memory: what is written by who staged it ([`super::here`]).
+    /// Empty buffer kept for reuse by threads that write their own appends ([`super::here`]).
     pub(super) taken_here: Vec<Staged>,
 }
 
-/// The segment that is being written.
+/// The segment being written.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) id: SegmentId,
@@ -55,13 +55,13 @@ pub(crate) struct Active {
     at: u32,
     first_sequence: u64,
     index: Vec<IndexEntry>,
-    /// Chunks of a batch whose last frame is still to come.
+    /// Chunks of a batch whose last frame is not written yet.
     places: VecDeque<Place>,
     control_bytes: u64,
     date: i64,
 }
 
-/// A segment that gets no more groups, and what its sidecar will say.
+/// A segment that gets no more groups, with the contents of its sidecar.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) summary: Summary,
@@ -78,12 +78,12 @@ pub(crate) fn run(core: &Core) {
             Taken::Closed => break,
         }
     }
-    // Whoever writes what it staged itself hands it over to be synced before it lets go.
+    // A thread that writes its own appends passes them to the syncer under this lock.
     drop(core.writer.lock());
     core.sync.close();
 }
 
-/// Writes what is staged now and returns whether there was anything.
+/// Writes staged appends and returns true if there were any.
 pub(crate) fn pump(core: &Core) -> bool {
     let mut staged = Vec::new();
     let promised = core.queue.take_now(room(core), &mut staged);
@@ -92,7 +92,7 @@ pub(crate) fn pump(core: &Core) -> bool {
     some
 }
 
-/// What the next group may take.
+/// Returns the space for the next group.
 fn room(core: &Core) -> Room {
     let writer = core.writer.lock();
     let segment_bytes = usize_of(core.settings.segment_bytes);
@@ -104,8 +104,8 @@ fn room(core: &Core) -> Room {
     }
 }
 
-/// Writes the newest mark if everything has been synced and no group says so yet: so that damage to the last
-/// groups is told from a torn end.
+/// Writes the newest mark if everything is synced and no group has that mark yet, so that damage to the last
+/// groups can be distinguished from a torn end.
 pub(crate) fn write_idle_mark(core: &Core) {
     let due = {
         let writer = core.writer.lock();
@@ -116,7 +116,7 @@ pub(crate) fn write_idle_mark(core: &Core) {
     }
 }
 
-/// Writes an empty group, which carries the newest mark of what is synced, and seals the segment behind it.
+/// Writes an empty group with the newest synced mark, and seals the segment behind it.
 pub(crate) fn write_last_mark(core: &Core) {
     write_all(core, &mut Vec::new(), 0, true);
     core.writer.lock().seal(core);
@@ -128,7 +128,7 @@ fn write(core: &Core, staged: &mut Vec<Staged>, promised: usize) {
     }
 }
 
-/// Writes a group into a segment that has `promised` bytes more behind it.
+/// Writes a group into a segment that has `promised` more bytes behind it.
 fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool) {
     let mut writer = core.writer.lock();
     if let Some(written) = write_group(core, &mut writer, staged, promised, mark) {
@@ -137,7 +137,7 @@ fn write_all(core: &Core, staged: &mut Vec<Staged>, promised: usize, mark: bool)
     }
 }
 
-/// Writes a group for who has the lock already, and hands it over to be synced under the lock.
+/// Writes a group for a caller that holds the lock, and passes it to the syncer under the lock.
 pub(super) fn write_locked(core: &Core, mut writer: MutexGuard<'_, Writer>, mut staged: Vec<Staged>) {
     if let Some(written) = write_group(core, &mut writer, &mut staged, 0, false) {
         core.sync.on_written(core, written);
@@ -146,7 +146,7 @@ pub(super) fn write_locked(core: &Core, mut writer: MutexGuard<'_, Writer>, mut 
     writer.taken_here = staged;
 }
 
-/// `None` if there was nothing to write, or it could not be written: then the journal has failed.
+/// Writes a group. `None` if the journal has failed, before or by this write, or no mark is needed.
 fn write_group(
     core: &Core,
     writer: &mut Writer,
@@ -164,7 +164,7 @@ fn write_group(
             .as_ref()
             .is_some_and(|active| !active.places.is_empty())
     {
-        // A body is on its way: its groups carry marks, and the room is theirs.
+        // A batch is being written in chunks: its groups have marks, and the space is reserved for them.
         return None;
     }
     let started = std::time::Instant::now();
@@ -250,13 +250,13 @@ impl Writer {
         })
     }
 
-    /// Whether so many bytes fit into the segment that is being written.
+    /// Returns true if `bytes` bytes fit into the segment being written.
     pub(super) fn has_room(&self, core: &Core, bytes: usize) -> bool {
         let active = self.active.as_ref();
         active.is_some_and(|active| active.at.saturating_add(u32_of(bytes)) <= core.settings.segment_bytes)
     }
 
-    /// Goes to the next segment if the active one has no room; returns files that still have to be synced.
+    /// Starts the next segment if the active one has no space; returns files that still have to be synced.
     fn make_room(&mut self, core: &Core, bytes: usize) -> io::Result<SmallVec<[Arc<dyn StorageFile>; 2]>> {
         let mut files = SmallVec::new();
         if let Some(active) = &self.active {
@@ -298,7 +298,7 @@ impl Writer {
         Ok(files)
     }
 
-    /// Hands the active segment over to get its sidecar.
+    /// Seals the active segment and passes it on for its sidecar.
     pub(crate) fn seal(&mut self, core: &Core) {
         let Some(active) = self.active.take() else { return };
         core.pool.set_active_room(0);
@@ -323,7 +323,7 @@ impl Writer {
 }
 
 impl Active {
-    /// Lays the staged frames out behind what is written, and lists where each batch of each log will be.
+    /// Lays the staged frames out behind the written ones, and lists the place of each batch of each log.
     fn lay_out(&mut self, staged: &mut [Staged]) -> (Layout, SmallVec<[Recent; 8]>) {
         let mut layout = Layout::new(staged);
         let mut recents = SmallVec::new();
@@ -350,7 +350,7 @@ impl Active {
         (layout, recents)
     }
 
-    /// Makes the table of a last frame, now that it is known where its chunks are.
+    /// Builds the table of a last frame, now that the places of its chunks are known.
     fn complete(&mut self, frame: &mut StagedFrame) {
         let chunks = chunk::count_of_table(frame.head.body_bytes);
         let places = self.places.drain(..chunks.min(self.places.len())).collect();
@@ -358,7 +358,7 @@ impl Active {
         frame.head.body_checksum = crc32c(&frame.body);
     }
 
-    /// Writes a group with one call and leaves it in the tail cache; returns its checksum.
+    /// Writes a group with one call and adds it to the tail cache; returns its checksum.
     fn write(
         &mut self,
         core: &Core,
@@ -374,7 +374,7 @@ impl Active {
         let pieces = layout.into_pieces(start.byte);
         let mut slices: SmallVec<[IoSlice<'_>; 8]> =
             pieces.iter().map(|(_, piece)| IoSlice::new(piece)).collect();
-        // Up to the end of the page: else the system would first have to read what lies behind.
+        // Padded to the end of the page: otherwise the system would first have to read the rest of it.
         let end = start.byte + head.bytes;
         let padding = usize_of(
             end.next_multiple_of(PAGE_BYTES)
@@ -395,8 +395,8 @@ impl Active {
     }
 }
 
-/// Bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies are parts
-/// of.
+/// Returns the bytes of the buffers that a cached group keeps alive: its own, and those that its large bodies
+/// are parts of.
 fn pinned(pieces: &[(u32, Bytes)], staged: &[Staged]) -> usize {
     let own: usize = pieces.iter().map(|(_, piece)| piece.len()).sum();
     let kinds = || {
@@ -406,14 +406,14 @@ fn pinned(pieces: &[(u32, Bytes)], staged: &[Staged]) -> usize {
     if pieces.len() == 1 && !kinds().any(|(kind, _)| kind == Kind::Cut) {
         return own;
     }
-    // The buffer that chunks are parts of stays until the last group that needs it has gone: it counts there.
+    // The buffer of chunks stays alive until the last group of the batch is dropped: it is counted there.
     let chunks = kinds().filter(|(kind, bytes)| *kind == Kind::Chunk && *bytes >= COPY_BYTES_MAX);
     let own = own.saturating_sub(chunks.map(|(_, bytes)| bytes).sum());
     let theirs: usize = staged.iter().map(|append| append.pinned_bytes).sum();
     own.max(theirs)
 }
 
-/// Notes what the next checkpoint has to store.
+/// Records the changes for the next checkpoint.
 fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize) {
     let mut pending = core.pending();
     pending.position = end;
@@ -445,8 +445,8 @@ fn note_changes(core: &Core, staged: &mut [Staged], end: Position, bytes: usize)
     }
 }
 
-/// Lets the logs know where their batches are, shows them to readers as far as they are allowed to, and
-/// returns what still waits for a sync, within how many ms one is due, and whether somebody waits for it.
+/// Records the places of the batches in their logs and makes them readable as far as allowed. Returns the
+/// appends with effects after a sync, the ms within which one is due, and true if an append waits for it.
 fn publish(
     core: &Core,
     staged: &mut Vec<Staged>,

@@ -1,4 +1,4 @@
-//! A log in memory: its batches by their base offsets.
+//! A log in memory: its batches by base offset.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::disk::producers::Producers;
 use crate::ticket::TimeResult;
 use crate::watch::Watchers;
 
-/// Decompressed bytes of a batch of which a log has only a part.
+/// Most decompressed bytes of a batch of which a log has only a part.
 const REBUILT_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct MemoryLog {
     pub(super) watchers: Watchers,
 }
 
-/// A batch as it was appended, and which part of it is the log's.
+/// A batch as appended, and the log's part of it.
 #[derive(Debug)]
 struct Stored {
     body: Bytes,
@@ -131,7 +131,7 @@ impl MemoryLog {
                 .batches
                 .iter()
                 .find(|(_, stored)| stored.max_timestamp >= time),
-            // The last of equals is what `max_by_key` gives: the first is wanted.
+            // `max_by_key` returns the last of equal elements: reversed, that is the first.
             TimeQuery::Latest => self
                 .batches
                 .iter()
@@ -143,7 +143,7 @@ impl MemoryLog {
             .transpose()
     }
 
-    /// The base of the batch that holds an offset, or the offset.
+    /// Returns the base of the batch that contains `wanted`, or `wanted`.
     fn first_at(&self, wanted: Offset) -> Offset {
         let before = self.batches.range(..=wanted).next_back();
         before
@@ -157,7 +157,7 @@ impl Stored {
         Offset(base.0 + u64::from(self.span))
     }
 
-    /// What the log gets of the batch.
+    /// Returns the log's part of the batch.
     fn batch(&self, log: LogId, base: Offset) -> Result<Bytes, ReadError> {
         let part = match self.records {
             Selection::All => Some(self.body.clone()),
@@ -181,7 +181,7 @@ impl Stored {
     }
 }
 
-/// Offsets that a selection of a batch takes.
+/// Returns the number of offsets that a selection of a batch takes.
 pub(super) fn span_of(header: &BatchHeader, records: Selection) -> u32 {
     match records {
         Selection::All => u32::try_from(header.span()).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Keyed state in memory: per key a value and the deltas since.
+//! Keyed state in memory: a value per key, and its later deltas.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl KeyedState {
     }
 }
 
-/// Visits what a space holds: the values, then the deltas.
+/// Visits the contents of a space: the values, then the deltas.
 pub(crate) fn visit_space(state: &KeyedState, space: StateSpace, visit: &mut dyn FnMut(StateItem<'_>)) {
     let of_space = || state.0.iter().filter(|((of, _), _)| *of == space);
     for ((_, key), kept) in of_space() {

@@ -1,10 +1,10 @@
-//! A file: what programs see in it, what is durable of that, and what was written since.
+//! A simulated file: the data that programs see, the durable data, and the unsynced changes.
 
 use super::random::Random;
 
-/// What a disk writes as a whole or not at all.
+/// Unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
-/// What a file takes space by.
+/// Unit of allocation.
 const BLOCK_BYTES: u64 = 4096;
 
 #[derive(Debug, Clone, Default)]
@@ -12,17 +12,17 @@ pub(super) struct FileContent {
     seen: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Unsynced>,
-    /// Which blocks have space of their own.
+    /// True for blocks with allocated space.
     blocks: Vec<bool>,
 }
 
-/// A change that was not synced.
+/// An unsynced change.
 #[derive(Debug, Clone)]
 struct Unsynced {
-    /// The first sector that it changed, and the sectors as they were then.
+    /// First changed sector; `sectors` are the sectors after the change.
     first: usize,
     sectors: Vec<u8>,
-    /// The file's length after it.
+    /// Length of the file after the change.
     length: usize,
 }
 
@@ -35,7 +35,7 @@ impl FileContent {
         self.blocks.iter().filter(|taken| **taken).count() as u64 * BLOCK_BYTES
     }
 
-    /// Bytes of space that writing `from..to` takes.
+    /// Returns the bytes of space that writing `from..to` takes.
     pub(super) fn needs(&self, from: u64, to: u64) -> u64 {
         let missing = blocks(from, to).filter(|block| !self.blocks.get(*block).copied().unwrap_or(false));
         missing.count() as u64 * BLOCK_BYTES
@@ -91,15 +91,15 @@ impl FileContent {
         }
     }
 
-    /// Some of what was written is durable, and nobody will try the rest again.
+    /// Makes a part of the unsynced data durable; the rest is never tried again.
     pub(super) fn fail_to_sync(&mut self, random: &mut Random) {
         let length = self.seen.len();
         self.settle(random);
-        // The length is metadata, whose journal is whole.
+        // The length is metadata, which the file system journals.
         self.durable.resize(length, 0);
     }
 
-    /// What is seen is what is durable and what was written since the last sync.
+    /// Resets the visible data to the durable data and the changes since the last sync.
     pub(super) fn forget_unsynced(&mut self) {
         self.seen.clone_from(&self.durable);
         for change in &self.unsynced {
@@ -108,7 +108,7 @@ impl FileContent {
         }
     }
 
-    /// What is left when the power comes back.
+    /// Keeps a part of the unsynced data, as a loss of power does.
     pub(super) fn lose_power(&mut self, random: &mut Random) {
         self.settle(random);
         self.seen.clone_from(&self.durable);
@@ -125,14 +125,14 @@ impl FileContent {
         self.seen.get_mut(at).map(|byte| *byte ^= mask).is_some()
     }
 
-    /// Makes some of what was written durable, and forgets the rest.
+    /// Makes a part of the unsynced data durable and drops the rest.
     fn settle(&mut self, random: &mut Random) {
         let unsynced = std::mem::take(&mut self.unsynced);
         let torn = random.below(2) == 0;
         let kept = random.survivors(unsynced.len());
         let mut length = self.durable.len();
         for (change, kept) in unsynced.iter().zip(kept) {
-            // One that is not kept as a whole may be kept in part.
+            // A change that is not kept as a whole may be kept in part.
             if kept || torn {
                 change.apply(&mut self.durable, |_| kept || random.below(2) == 0);
             }
@@ -156,7 +156,7 @@ impl FileContent {
 }
 
 impl Unsynced {
-    /// Puts those of its sectors into `durable` that `keep` says.
+    /// Copies the sectors that `keep` accepts into `durable`.
     fn apply(&self, durable: &mut Vec<u8>, mut keep: impl FnMut(usize) -> bool) {
         for (number, sector) in (self.first..).zip(self.sectors.chunks(SECTOR_BYTES)) {
             if !keep(number) {

@@ -1,5 +1,5 @@
-//! Numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine, so that a failure can be had
-//! again.
+//! Random numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine, so that failures are
+//! reproducible.
 
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
@@ -17,13 +17,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// After how many of `bytes` a write at `at` ends: anywhere, at a page as a system copies it, or near its
-    /// beginning or end.
+    /// Returns the number of bytes after which a write of `bytes` at `at` ends: anywhere, at a page boundary,
+    /// or near its beginning or end.
     pub(super) fn cut(&mut self, at: u64, bytes: usize) -> usize {
         const PAGE_BYTES: u64 = 4096;
         let bytes = bytes as u64;
@@ -39,8 +39,7 @@ impl Random {
         usize::try_from(cut).unwrap_or(usize::MAX)
     }
 
-    /// Which of `count` changes that were made one behind the other are kept: none, all, those up to one of
-    /// them, or any.
+    /// Decides which of `count` consecutive changes are kept: none, all, those up to one of them, or any.
     pub(super) fn survivors(&mut self, count: usize) -> Vec<bool> {
         match self.below(4) {
             0 => vec![false; count],

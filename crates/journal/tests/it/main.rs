@@ -1,7 +1,7 @@
-//! The journal as others use it: what each provider promises, and what the one on disk does when its disk
-//! fails.
+//! Tests of the journal's public interface: the guarantees of each provider, and the behaviour of the one on
+//! disk when its disk fails.
 //!
-//! One program for all of them: they run beside each other, and what they stand on is linked once.
+//! One program for all of them: they run in parallel, and their dependencies are linked once.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

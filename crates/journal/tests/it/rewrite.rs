@@ -1,4 +1,4 @@
-//! Rewriting changes where batches lie, never what a reader gets.
+//! Rewriting changes the places of batches, never the results of reads.
 
 use std::collections::BTreeMap;
 
@@ -210,7 +210,7 @@ fn a_backup_made_while_writing_goes_on_restores_to_what_was_there() {
     assert_eq!(frames, 100);
 }
 
-/// What a backup that was cut short has left shares its files with the journal: they must not be written to.
+/// An unfinished backup shares its files with the journal: they must not be overwritten.
 #[test]
 fn a_backup_behind_one_that_was_cut_short_harms_nothing() {
     let directory = tempfile::tempdir().unwrap();

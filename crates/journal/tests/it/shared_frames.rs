@@ -1,4 +1,4 @@
-//! Batches that several logs got lie once on the disk, also when segments are rewritten.
+//! Batches of several logs are stored once, also when segments are rewritten.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use stafett_model::{LogId, Offset};
 
 use crate::support::{SEGMENT_BYTES, Seen, batch, more, read_all, rewriting};
 
-/// A journal, and what its logs should hold.
+/// A journal, and the expected contents of its logs.
 struct Bench {
     disk: SimulatedDisk,
     journal: DiskJournal,
     logs: Vec<LogId>,
     expected: BTreeMap<LogId, Vec<Seen>>,
-    /// Where each log goes on.
+    /// Next offset of each log.
     next: BTreeMap<LogId, u64>,
     count: u32,
 }
@@ -63,7 +63,7 @@ impl Bench {
         );
     }
 
-    /// A batch of three records to some logs, each of which gets all of it or a part.
+    /// Appends a batch of three records to some logs, each of which gets all of it or a part.
     fn put(&mut self, targets: &[(usize, Selection)], bytes: usize) {
         let values: Vec<String> = (0..3)
             .map(|_| {
@@ -121,8 +121,8 @@ impl Bench {
         self.journal.rewrite()
     }
 
-    /// Stops it, and starts it again without the sidecars of its rewritten segments if they are to be made
-    /// anew.
+    /// Restarts the journal, optionally without the sidecars of its rewritten segments, which are then
+    /// rebuilt.
     fn reopen(&mut self, without_sidecars: bool) {
         self.journal.close();
         self.disk.kill();

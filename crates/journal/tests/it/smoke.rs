@@ -1,4 +1,4 @@
-//! One log, one disk: what goes in comes out, also after a restart.
+//! One log, one disk: every record stored is read back, also after a restart.
 
 use smallvec::SmallVec;
 use stafett_journal::{
@@ -59,14 +59,14 @@ fn what_goes_in_comes_out_also_after_a_restart() {
         if round % 2 == 0 {
             journal.close();
         } else {
-            // As good as killed: what the threads hold is never written.
+            // Like a kill: data held by the threads is never written.
             std::mem::forget(journal);
             std::fs::remove_file(directory.path().join("lock")).unwrap();
         }
     }
 }
 
-/// Batches of several records of so many bytes each, in logs that share them wholly and in part.
+/// Batches of several records of `bytes` bytes each, in logs that share them as a whole or in part.
 #[test]
 fn what_several_logs_share_is_the_same_from_memory_and_from_disk() {
     let directory = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn what_several_logs_share_is_the_same_from_memory_and_from_disk() {
         .append(vec![Append::state([create], StateWait::Synced)])
         .wait();
     let logs = [first, LogId(first.0 + 1), LogId(first.0 + 2)];
-    // The largest lie in memory as their publisher sent them, apart from the frame around them.
+    // The largest bodies stay in their publishers' buffers, without the frame around them.
     for bytes in [1, 1_000, 10_000] {
         let texts = ["0", "1", "2"].map(|digit| digit.repeat(bytes));
         let records = [

@@ -1,4 +1,4 @@
-//! Batches in, records out: what every test of a journal needs.
+//! Helpers for all tests of a journal: batches in, records out.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use stafett_journal::{
 };
 use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, LogId, Offset, ProducerId, Record};
 
-/// A record as a test sees it.
+/// A record as seen by a test.
 pub type Seen = (u64, String);
 
-/// How much of something is tried: `STAFETT_SOAK` asks for tests that take minutes instead of seconds.
+/// Chooses the amount of work: with `STAFETT_SOAK`, tests take minutes instead of seconds.
 pub fn more<N>(usually: N, in_soak: N) -> N {
     if std::env::var_os("STAFETT_SOAK").is_some() {
         in_soak
@@ -22,10 +22,10 @@ pub fn more<N>(usually: N, in_soak: N) -> N {
     }
 }
 
-/// Bytes of a segment where rewriting is tested.
+/// Bytes of a segment in tests of rewriting.
 pub const SEGMENT_BYTES: u32 = 64 << 10;
 
-/// Settings of a journal that merges as much as it can whenever a test says so, and reads from the disk.
+/// Settings of a journal that merges as much as possible when a test says so, and reads from the disk.
 pub fn rewriting(merge_bytes: u64) -> Settings {
     Settings {
         segment_bytes: SEGMENT_BYTES,
@@ -44,22 +44,22 @@ pub fn rewriting(merge_bytes: u64) -> Settings {
     }
 }
 
-/// A batch of records with these values.
+/// Builds a batch of records with these values.
 pub fn batch(values: &[&str]) -> Bytes {
     fill(BatchBuilder::new(Codec::None), values, 5)
 }
 
-/// The same with a timestamp.
+/// Builds such a batch with a timestamp.
 pub fn batch_at(values: &[&str], timestamp: i64) -> Bytes {
     fill(BatchBuilder::new(Codec::None), values, timestamp)
 }
 
-/// The same, compressed.
+/// Builds such a batch, compressed.
 pub fn compressed(values: &[&str], codec: Codec) -> Bytes {
     fill(BatchBuilder::new(codec), values, 5)
 }
 
-/// A batch of an idempotent producer.
+/// Builds a batch of an idempotent producer.
 pub fn numbered(values: &[&str], producer: i64, epoch: i16, sequence: i32) -> Bytes {
     fill(
         BatchBuilder::new(Codec::None).producer(ProducerId(producer), epoch, sequence),
@@ -81,7 +81,7 @@ fn fill(mut builder: BatchBuilder, values: &[&str], timestamp: i64) -> Bytes {
     builder.finish().unwrap()
 }
 
-/// A log of its own.
+/// Creates a log.
 pub fn create(journal: &dyn Journal, durability: Durability) -> LogId {
     create_logs(journal, 1, durability)
 }
@@ -116,7 +116,7 @@ pub fn put(journal: &dyn Journal, log: LogId, batch: Bytes) -> u64 {
     placed.base.0
 }
 
-/// Where the only batch of a committed append went.
+/// Returns the place of the only batch of a committed append.
 pub fn placed(outcome: Outcome) -> Placed {
     let Outcome::Committed(placed) = outcome else {
         panic!("it should have been committed: {outcome:?}");
@@ -125,7 +125,7 @@ pub fn placed(outcome: Outcome) -> Placed {
     placed[0]
 }
 
-/// One read of one log.
+/// Reads one log once.
 pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) -> Result<Run, ReadError> {
     let logs = vec![ReadFrom {
         log,
@@ -140,7 +140,7 @@ pub fn read(journal: &dyn Journal, log: LogId, offset: u64, bytes_max: usize) ->
     journal.read(request).wait().unwrap().remove(0)
 }
 
-/// The batches of a run.
+/// Splits a run into batches.
 pub fn batches(run: &Run) -> Vec<Bytes> {
     let mut bytes = Bytes::from(run.pieces.concat());
     assert_eq!(bytes.len(), run.bytes);
@@ -152,7 +152,7 @@ pub fn batches(run: &Run) -> Vec<Bytes> {
     batches
 }
 
-/// The records of a run.
+/// Returns the records of a run.
 pub fn seen(run: &Run) -> Vec<Seen> {
     batches(run).iter().flat_map(records).collect()
 }
@@ -170,7 +170,7 @@ pub fn records(batch: &Bytes) -> Vec<Seen> {
         .collect()
 }
 
-/// Everything a log holds, read in steps of so many bytes.
+/// Reads a whole log in steps of `step_bytes`.
 pub fn read_all(journal: &dyn Journal, log: LogId, step_bytes: usize) -> Result<Vec<Seen>, ReadError> {
     let start = journal.bounds(log).ok_or(ReadError::NoSuchLog(log))?.start;
     let mut offset = start.0;
@@ -186,7 +186,7 @@ pub fn read_all(journal: &dyn Journal, log: LogId, step_bytes: usize) -> Result<
     }
 }
 
-/// Values as a log of only these would show them.
+/// Returns the records of a log that contains only these values.
 pub fn listed<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Seen> {
     (0..).zip(values.into_iter().map(str::to_owned)).collect()
 }

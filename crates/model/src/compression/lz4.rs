@@ -10,7 +10,7 @@ use super::Failure;
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
 pub(super) fn compress(records: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    // What Kafka's Java client reads: independent blocks, no dictionary.
+    // Settings that Kafka's Java client reads: independent blocks, no dictionary.
     let info = FrameInfo::new()
         .block_mode(BlockMode::Independent)
         .block_size(BlockSize::Max64KB);
@@ -21,7 +21,7 @@ pub(super) fn compress(records: &[u8], out: &mut Vec<u8>) -> Option<()> {
 }
 
 pub(super) fn decompress(block: &[u8], bytes_max: usize) -> Result<Vec<u8>, Failure> {
-    // The library reads legacy and skippable frames too, Kafka's clients do not.
+    // The library also reads legacy and skippable frames; Kafka's clients do not.
     if !block.starts_with(&MAGIC) {
         return Err(Failure::Malformed);
     }

@@ -6,8 +6,7 @@
 //!    then blocks: 4 bytes length, big-endian, and one raw snappy block
 //! ```
 //!
-//! The whole may be followed by another one: snappy-java reads streams that were written one behind the
-//! other.
+//! Another stream may follow: snappy-java reads concatenated streams.
 
 use snap::raw::{Decoder, Encoder, decompress_len};
 
@@ -51,8 +50,8 @@ pub(super) fn decompress(block: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fail
     Ok(out)
 }
 
-/// Appends what `raw` stands for. Its length is stated at its front: memory is taken only for a length that
-/// the bytes could really hold.
+/// Decompresses `raw` and appends the result. Memory is allocated only if the stated length is one that the
+/// input can expand to.
 fn decode_raw(raw: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let length = decompress_len(raw).map_err(|_| Failure::Malformed)?;
     let start = out.len();

@@ -5,7 +5,7 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::Failure;
 
-/// Kafka lets producers choose any level; the highest ones use windows of this size.
+/// Largest window, used by the highest levels; Kafka lets producers choose any level.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;
 const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 
@@ -28,10 +28,10 @@ pub(super) fn decompress(block: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fail
     Ok(out)
 }
 
-/// Decodes the frame at the front of `input` and returns what is behind it.
+/// Decodes the frame at the front of `input` and returns the input behind it.
 ///
-/// The decoder is asked for one byte more than there may be: it keeps what it has decoded (a block of 128 KiB
-/// more at most), so that a large window does not let it run on unseen.
+/// The decoder is asked for one byte more than allowed. It buffers its output, so that a large window does
+/// not let it decode further unnoticed than one block (128 KiB).
 fn frame<'a>(input: &'a [u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<&'a [u8], Failure> {
     let mut rest = input;
     let mut decoder = FrameDecoder::new();
@@ -46,7 +46,7 @@ fn frame<'a>(input: &'a [u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<&'a
         return Err(Failure::TooLarge);
     }
     decoder.collect_to_writer(&mut *out)?;
-    // The sum is known only once everything has been taken out.
+    // The checksum is complete only after all output is taken.
     if decoder
         .get_checksum_from_data()
         .is_some_and(|sum| decoder.get_calculated_checksum() != Some(sum))
@@ -56,7 +56,7 @@ fn frame<'a>(input: &'a [u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<&'a
     Ok(rest)
 }
 
-/// What is behind the skippable frame at the front of `input`, if it is one.
+/// Returns the input behind the skippable frame at the front of `input`; `None` if there is no such frame.
 fn skippable(input: &[u8]) -> Option<Result<&[u8], Failure>> {
     let [kind, magic @ ..] = input.first_chunk::<4>()?;
     if *magic != SKIPPABLE_MAGIC || kind & 0xf0 != 0x50 {

@@ -1,4 +1,4 @@
-//! Bytes that are no batch, or only a part of one: errors, never a panic, never more memory than allowed.
+//! Bytes that are not a batch, or only a part of one: errors, never a panic, never more memory than allowed.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::naive::{CODECS, built, reseal, some_records};
 
 const DECOMPRESSED_MAX: usize = 1 << 16;
 
-/// Everything that takes the bytes of a batch.
+/// Calls every function that takes the bytes of a batch.
 fn try_all(bytes: &Bytes) {
     let limits = ProduceLimits {
         decompressed_bytes_max: DECOMPRESSED_MAX,

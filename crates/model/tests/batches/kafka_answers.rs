@@ -5,7 +5,8 @@ use stafett_model::{ProduceLimits, sole_batch};
 
 const ANSWERS: &str = include_str!("../data/kafka-answers.tsv");
 
-/// What Kafka stores and the check here refuses; the table in the module `validate` says the same in words.
+/// Batches that Kafka stores and the check here refuses; the table in the module `validate` lists the
+/// reasons.
 const REFUSED_HERE_ALONE: [&str; 7] = [
     "append time bit",
     "producer id without epoch",

@@ -1,4 +1,4 @@
-//! What this crate makes of whole batches: its own, those of other producers, and broken ones.
+//! Handling of whole batches: the crate's own, those of other producers, and broken ones.
 
 #[cfg(test)]
 mod captured;

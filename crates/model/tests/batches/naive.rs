@@ -1,5 +1,5 @@
-//! A second writer and reader of batches, written straight from the format's description, slow and plain,
-//! sharing nothing with the crate; and records for the tests to put into batches.
+//! A second writer and reader of batches, written directly from the format's description, slow and simple,
+//! independent of the crate; and records for test batches.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ pub(crate) struct Plain {
     pub(crate) headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
-/// Some records with offsets from 0.
+/// Generates records with offsets from 0.
 pub(crate) fn plain_records(count_max: usize) -> impl Strategy<Value = Vec<Plain>> {
     let blob = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..200));
     let header = (proptest::collection::vec(any::<u8>(), 0..9), blob());
@@ -41,7 +41,7 @@ pub(crate) fn plain_records(count_max: usize) -> impl Strategy<Value = Vec<Plain
     })
 }
 
-/// `count` records of one kind, a millisecond apart.
+/// Returns `count` similar records, one millisecond apart.
 pub(crate) fn some_records(count: i64) -> Vec<Plain> {
     let record = |offset| Plain {
         offset,
@@ -55,7 +55,7 @@ pub(crate) fn some_records(count: i64) -> Vec<Plain> {
     (0..count).map(record).collect()
 }
 
-/// The crate's own builder, given `records`.
+/// Builds a batch with the crate's builder.
 pub(crate) fn built(codec: Codec, records: &[Plain]) -> Bytes {
     let mut builder = BatchBuilder::new(codec);
     for record in records {
@@ -77,7 +77,7 @@ pub(crate) fn built(codec: Codec, records: &[Plain]) -> Bytes {
     builder.finish().unwrap()
 }
 
-/// The crate's own reader, asked for all.
+/// Reads all records with the crate's reader.
 pub(crate) fn read_all(batch: &Bytes) -> Vec<Plain> {
     let own = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.to_vec());
     let plain = |record: stafett_model::StoredRecord| Plain {
@@ -97,7 +97,7 @@ pub(crate) fn read_all(batch: &Bytes) -> Vec<Plain> {
         .collect()
 }
 
-/// An uncompressed batch of `records` by this file's own hand.
+/// Builds an uncompressed batch of `records` independently of the crate.
 pub(crate) fn naive_batch(records: &[Plain]) -> Vec<u8> {
     let base = records[0].timestamp;
     let count = i32::try_from(records.len()).unwrap();
@@ -134,7 +134,7 @@ pub(crate) fn naive_batch(records: &[Plain]) -> Vec<u8> {
     out
 }
 
-/// The records of an uncompressed batch that is sound.
+/// Reads a valid uncompressed batch independently of the crate.
 pub(crate) fn naive_read(batch: &[u8]) -> Vec<Plain> {
     let long = |at: usize| i64::from_be_bytes(batch[at..at + 8].try_into().unwrap());
     let mut rest = &batch[61..];
@@ -172,7 +172,7 @@ pub(crate) fn crc32c_bit_by_bit(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Writes the checksum that belongs to the rest of `batch`.
+/// Corrects the checksum of `batch`.
 pub(crate) fn reseal(batch: &mut [u8]) {
     let crc = crc32c_bit_by_bit(&batch[21..]);
     batch[17..21].copy_from_slice(&crc.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the builder writes, the reader reads; both against the naive ones.
+//! Batches from the builder are read by the reader; both are compared with the naive ones.
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -9,7 +9,7 @@ use stafett_model::{
 
 use crate::naive::{BYTES_MAX, CODECS, built, plain_records, read_all, some_records};
 
-/// `batch` as it is stored at `base`.
+/// Returns `batch` as stored at `base`.
 fn stored(batch: &Bytes, base: u64) -> Bytes {
     let head = placement(Offset(base), Epoch(1), batch.len());
     [&head[..], &batch[16..]].concat().into()

@@ -1,4 +1,4 @@
-//! One wrong thing at a time in a batch that a producer sends.
+//! Batches from a producer with one error at a time.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ const LIMITS: ProduceLimits = ProduceLimits {
     decompressed_bytes_max: 1 << 20,
 };
 
-/// A sound batch of three records with `bytes` written at `at`, its checksum put right.
+/// Builds a valid batch of three records with `bytes` written at `at` and a corrected checksum.
 fn edited(at: usize, bytes: &[u8]) -> Bytes {
     edit(&built(Codec::None, &some_records(3)), at, bytes)
 }
@@ -308,8 +308,7 @@ proptest! {
         prop_assert!(validate_produced(&broken, &LIMITS).is_err());
     }
 
-    /// The fast walk and the reader agree on what a record is, whatever bytes they meet behind a right
-    /// checksum.
+    /// The validation and the reader agree on valid records for any bytes with a valid checksum.
     #[test]
     fn what_the_check_lets_through_the_reader_reads(
         records in plain_records(8), at: prop::sample::Index, with: u8,

@@ -1,7 +1,7 @@
-//! A large set of numbers: cut by their upper halves into chunks, each of which is a sorted list of the lower
-//! halves or a map of bits, whatever is smaller.
+//! A large set of numbers, split by upper halves into chunks. Each chunk is a sorted list of lower halves or
+//! a bitmap, whichever is smaller.
 
-/// Lower halves that a list holds before a map of bits takes no more room.
+/// Most lower halves of a list; a bitmap takes no more space then.
 const SPARSE_MAX: usize = 4096;
 const WORDS: usize = (1 << 16) / 64;
 
@@ -34,7 +34,7 @@ fn join(high: u16, low: u16) -> u32 {
 }
 
 impl Chunks {
-    /// Adds a number; false if it was there.
+    /// Adds a number; false if it was present.
     pub fn insert(&mut self, id: u32) -> bool {
         let (high, low) = split(id);
         let added = match self.place(high) {
@@ -52,7 +52,7 @@ impl Chunks {
         added
     }
 
-    /// Takes a number out; false if it was not there.
+    /// Removes a number; false if it was not present.
     pub fn remove(&mut self, id: u32) -> bool {
         let (high, low) = split(id);
         let Ok(place) = self.place(high) else { return false };
@@ -81,12 +81,12 @@ impl Chunks {
         self.len == 0
     }
 
-    /// All numbers, smallest first.
+    /// Iterates over all numbers, smallest first.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.iter_from(0)
     }
 
-    /// The numbers from `first` on, smallest first.
+    /// Iterates over the numbers from `first` on, smallest first.
     pub fn iter_from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         let (high, low) = split(first);
         let start = self.place(high).unwrap_or_else(|place| place);
@@ -159,7 +159,7 @@ impl Lows {
                 let removed = *word & bit_of(low) != 0;
                 *word &= !bit_of(low);
                 *len -= u32::from(removed);
-                // Half of what made it dense, so that it does not go to and fro.
+                // Half of the bound, so that alternating changes do not convert back and forth.
                 if self.len() <= SPARSE_MAX / 2 {
                     *self = Self::Sparse(self.iter_from(0).collect());
                 }
@@ -225,7 +225,7 @@ fn bit_of(low: u16) -> u64 {
     1 << (low % 64)
 }
 
-/// The places of the bits that are set.
+/// Iterator over the indices of set bits.
 struct Bits(u64);
 
 impl Iterator for Bits {

@@ -1,14 +1,14 @@
-//! Subscriptions to live topics: made for millions of topics and hundreds of millions of subscriptions.
+//! Subscriptions to live topics: designed for millions of topics and hundreds of millions of subscriptions.
 //!
-//! Clients and topics are numbers here; what a number stands for is the business of whoever gives it out.
+//! Clients and topics are numbers here; their meaning is up to the caller.
 //!
 //! - [`set`]: a compact set of numbers
 //! - [`chunks`]: the form of large sets
 //! - [`table`]: topics by name, each with its subscribers
 //! - `places`: from hashes of names to numbers
-//! - `name`: a name, in place if it is short
+//! - `name`: a name, inline if it is short
 //! - [`pattern`]: names with wildcards
-//! - [`patterns`]: who subscribes to which pattern
+//! - [`patterns`]: subscribers by pattern
 
 pub mod chunks;
 mod name;

@@ -1,7 +1,6 @@
-//! The name of a topic: in place if it is short, as most are, so that comparing it needs no further access to
-//! memory.
+//! Name of a topic: inline if it is short, as most are, so that a comparison needs no further memory access.
 
-/// Bytes of a name that lies in place: with them a topic fills one line of the cache.
+/// Bytes of an inline name; with this size a topic fills one cache line.
 const SHORT_MAX: usize = 46;
 
 #[derive(Debug)]
@@ -35,7 +34,7 @@ impl Name {
 
     pub(super) fn text(&self) -> &str {
         match self {
-            // It was a text when it came.
+            // Built from a `&str`.
             Self::Short { .. } => std::str::from_utf8(self.bytes()).unwrap_or_default(),
             Self::Long(name) => name,
         }

@@ -1,12 +1,12 @@
-//! Names with wildcards: `*` stands for any characters, none too; `?` for one; `\` takes the next one as it
-//! is.
+//! Names with wildcards: `*` matches any number of characters, including none; `?` matches one; `\` escapes
+//! the next character.
 
-/// A pattern, checked.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// As it was given.
+    /// Original text.
     text: Box<str>,
-    /// What every name that matches begins with.
+    /// Prefix of every matching name.
     prefix: Box<str>,
     rest: Box<[Part]>,
 }
@@ -18,16 +18,16 @@ enum Part {
     Char(char),
 }
 
-/// Why a text is no pattern.
+/// Reason why a text is not a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternError {
-    /// It ends in a `\` that nothing follows.
+    /// The text ends in a single `\`.
     Unfinished,
-    /// More than [`WILDCARDS_MAX`] `*`.
+    /// It has more than [`WILDCARDS_MAX`] `*`.
     TooMany,
 }
 
-/// `*` in one pattern.
+/// Most `*` in one pattern.
 pub const WILDCARDS_MAX: usize = 16;
 
 impl Pattern {
@@ -65,14 +65,14 @@ impl Pattern {
         &self.prefix
     }
 
-    /// Whether a name that begins with the prefix matches; `behind` is what follows it.
+    /// Returns true if a name that begins with the prefix matches; `behind` is the rest of the name.
     ///
-    /// Each `*` takes as little as it may, and only the last one met is ever given more: so the time is the
-    /// product of both lengths at worst.
+    /// Each `*` takes as little as possible, and only the last one reached is extended: the time is at worst
+    /// the product of both lengths.
     pub(crate) fn matches_behind(&self, behind: &str) -> bool {
         let mut parts = &*self.rest;
         let mut name = behind.chars();
-        // What to go on with if the last `*` takes one character more.
+        // State to resume from with the last `*` extended by one character.
         let mut again: Option<(&[Part], std::str::Chars<'_>)> = None;
         loop {
             let stepped = match parts.split_first() {
@@ -138,7 +138,7 @@ mod tests {
         assert!(Pattern::parse(&"*".repeat(99)).is_ok());
     }
 
-    /// By its definition, without any care for time.
+    /// Matches by definition, regardless of time.
     fn naive(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], []) => true,

@@ -1,8 +1,7 @@
-//! Who subscribes to which pattern.
+//! Subscribers by pattern.
 //!
-//! Patterns are found by what they begin with: for a name, one lookup per length that some pattern's fixed
-//! beginning has. So names cost nothing where there are no patterns, and patterns that begin otherwise cost
-//! nothing.
+//! Patterns are found by their fixed prefix: one look-up per prefix length in use. Without patterns a name
+//! costs nothing, and patterns with another prefix cost nothing.
 
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -15,7 +14,7 @@ use super::set::IdSet;
 #[derive(Debug, Default)]
 pub struct Patterns {
     by_prefix: HashMap<Box<str>, Vec<Entry>, RandomState>,
-    /// Bytes of fixed beginnings, and how many of those there are.
+    /// Number of distinct prefixes by their length in bytes.
     lengths: BTreeMap<usize, usize>,
     len: usize,
 }
@@ -27,7 +26,7 @@ struct Entry {
 }
 
 impl Patterns {
-    /// Adds a subscription; false if it was there.
+    /// Adds a subscription; false if it was present.
     pub fn subscribe(&mut self, pattern: &Pattern, client: u32) -> bool {
         let entries = if let Some(entries) = self.by_prefix.get_mut(pattern.prefix()) {
             entries
@@ -48,7 +47,7 @@ impl Patterns {
         true
     }
 
-    /// Takes a subscription out; false if it was not there.
+    /// Removes a subscription; false if it was not present.
     pub fn unsubscribe(&mut self, pattern: &Pattern, client: u32) -> bool {
         let Some(entries) = self.by_prefix.get_mut(pattern.prefix()) else {
             return false;
@@ -77,13 +76,13 @@ impl Patterns {
         removed
     }
 
-    /// Visits the subscribers of every pattern that a name matches; one with several of them is visited
+    /// Visits the subscribers of every pattern that matches a name. A client with several of them is visited
     /// several times.
     pub fn matching(&self, name: &str, mut visit: impl FnMut(&IdSet)) {
         self.each_matching(name, |_, subscribers| visit(subscribers));
     }
 
-    /// Visits the patterns that a name matches, with their subscribers.
+    /// Visits the patterns that match a name, with their subscribers.
     pub fn each_matching(&self, name: &str, mut visit: impl FnMut(&Pattern, &IdSet)) {
         for bytes in self.lengths.keys() {
             let Some((prefix, behind)) = name.split_at_checked(*bytes) else {
@@ -96,14 +95,14 @@ impl Patterns {
         }
     }
 
-    /// Who subscribes to a pattern as it is written.
+    /// Returns the subscribers of a pattern, compared by its text.
     pub fn subscribers(&self, pattern: &Pattern) -> Option<&IdSet> {
         let entries = self.by_prefix.get(pattern.prefix())?;
         let entry = entries.iter().find(|entry| entry.pattern == *pattern)?;
         Some(&entry.subscribers)
     }
 
-    /// Patterns.
+    /// Returns the number of patterns.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -1,18 +1,18 @@
-//! From the hash of a name to the number of what has that name: one line of the cache for most look-ups,
-//! however many there are.
+//! Index from the hash of a name to its number: most look-ups read one cache line, however many entries there
+//! are.
 //!
-//! Open addressing with linear steps. An entry is 32 bits of the hash and the number; where it belongs are
-//! the highest of those bits, so that growing and removing touch no names. The caller compares names, where
-//! hashes are the same.
+//! Open addressing with linear probing. An entry is 32 bits of the hash and the number. Its home slot is
+//! given by the highest bits of that hash, so that growing and removing read no names. The caller compares
+//! names if hashes are equal.
 
 use crate::near;
 
 const ENTRIES_MIN: usize = 8;
 
-/// An entry that is empty is 0; else the hash, and the number and 1.
+/// Hash table from hash to number. An entry is 0 if empty, otherwise the hash and the number plus 1.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// A power of two of them, or none.
+    /// Length is a power of two, or 0.
     entries: Box<[u64]>,
     len: usize,
 }
@@ -34,19 +34,19 @@ impl Places {
         self.len
     }
 
-    /// Asks for the place where a hash belongs.
+    /// Prefetches the home slot of a hash.
     pub(super) fn foresee(&self, hash: u32) {
         if let Some(place) = self.entries.get(self.home(hash)) {
             near::bring(place);
         }
     }
 
-    /// The number under a hash that is the right one.
+    /// Returns the number under a hash for which `is_it` is true.
     pub(super) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.find_place(hash, is_it).map(|at| number_of(self.entry(at)))
     }
 
-    /// Adds a number that is not there, and less than the greatest that there could be.
+    /// Adds a number that is not present. It must be less than `u32::MAX`.
     pub(super) fn insert(&mut self, hash: u32, number: u32) {
         if (self.len + 1) * 4 > self.entries.len() * 3 {
             self.grow();
@@ -60,7 +60,7 @@ impl Places {
             return;
         };
         self.len -= 1;
-        // Those behind it move up, as far as they may.
+        // Entries behind the hole move up as far as their home slot allows.
         let mask = self.mask();
         let mut at = self.behind(hole);
         loop {
@@ -115,7 +115,7 @@ impl Places {
         self.entries.len() - 1
     }
 
-    /// Where an entry belongs: the highest bits of its hash.
+    /// Returns the home slot of a hash: its highest bits.
     fn home(&self, hash: u32) -> usize {
         let bits = self.entries.len().trailing_zeros();
         usize::try_from(u64::from(hash) << bits >> 32).unwrap_or(0)
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Hashes of few values at both ends, so that entries meet, and runs go around the end.
+        /// Few distinct hashes at both ends, so that entries collide and runs wrap around.
         #[test]
         fn it_has_what_a_plain_set_has(
             changes in proptest::collection::vec((any::<bool>(), 0..12_u32, 0..200_u32), 0..600),

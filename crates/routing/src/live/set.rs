@@ -1,14 +1,14 @@
-//! A set of numbers in 16 bytes beyond its content.
+//! A set of numbers, 16 bytes in size plus its content on the heap.
 //!
 //! | numbers | form | bytes each |
 //! |---|---|---|
-//! | up to 3 | in place | none |
-//! | up to 4,096 | a sorted list | 4, and what the list has spare |
-//! | more | [`Chunks`] | 2 at most, about; 1/8 where they are dense |
+//! | up to 3 | inline | none |
+//! | up to 4,096 | a sorted list | 4, plus the list's spare capacity |
+//! | more | [`Chunks`] | about 2 at most; 1/8 if dense |
 //!
-//! Most topics have few subscribers and most clients few topics, so the first two forms are what memory goes
-//! to. A set that shrinks goes back only at half of the size at which it grew, so that no sequence of changes
-//! moves it to and fro.
+//! Most topics have few subscribers and most clients few topics, so the first two forms take most of the
+//! memory. A shrinking set is converted back at half of the size at which it grew, so that alternating
+//! changes do not convert back and forth.
 
 use super::chunks::Chunks;
 
@@ -42,7 +42,7 @@ impl Default for IdSet {
 }
 
 impl IdSet {
-    /// Adds a number; false if it was there.
+    /// Adds a number; false if it was present.
     pub fn insert(&mut self, id: u32) -> bool {
         match &mut self.0 {
             Form::Few { len, ids } => {
@@ -82,7 +82,7 @@ impl IdSet {
         }
     }
 
-    /// Takes a number out; false if it was not there.
+    /// Removes a number; false if it was not present.
     pub fn remove(&mut self, id: u32) -> bool {
         match &mut self.0 {
             Form::Few { len, ids } => {
@@ -136,7 +136,7 @@ impl IdSet {
         self.len() == 0
     }
 
-    /// Visits the numbers; the order is that of the numbers but for the smallest sets.
+    /// Visits the numbers, in ascending order except in the smallest form.
     pub fn for_each(&self, mut visit: impl FnMut(u32)) {
         match &self.0 {
             Form::Few { len, ids } => ids.iter().take(usize::from(*len)).copied().for_each(visit),
@@ -145,7 +145,7 @@ impl IdSet {
         }
     }
 
-    /// Up to `count` numbers from `first` on, smallest first.
+    /// Returns up to `count` numbers from `first` on, smallest first.
     pub fn from(&self, first: u32, count: usize) -> Vec<u32> {
         match &self.0 {
             Form::Few { len, ids } => {
@@ -167,7 +167,7 @@ impl IdSet {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Form::Few { .. } => 0,
@@ -226,7 +226,7 @@ mod tests {
         assert!(set.heap_bytes() < 8 * set.len(), "{}", set.heap_bytes());
     }
 
-    /// Numbers that crowd some places, so that every form is met, and both of the forms of a chunk.
+    /// Numbers clustered so that every form occurs, and both forms of a chunk.
     fn id() -> impl Strategy<Value = u32> {
         prop_oneof![0..20_u32, 0..12_000_u32, 65_000..66_000_u32, any::<u32>()]
     }

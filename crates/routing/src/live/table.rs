@@ -1,15 +1,15 @@
-//! Topics by name, each with its subscribers. A topic exists as long as somebody subscribes to it.
+//! Topics by name, each with its subscribers. A topic exists as long as it has a subscriber.
 //!
-//! A topic is 64 bytes with its name, if that has at most 46, and 11 to 21 in the table by which it is found:
-//! two lines of the cache are all that a look-up reads. The caller hashes the name, since it may keep several
-//! tables and choose one by the upper half of the hash: the lower half is used here.
+//! A topic takes 64 bytes with its name, if that has at most 46, and 11 to 21 in the index: a look-up reads
+//! two cache lines. The caller hashes the name, since it may keep several tables and choose one by the upper
+//! half of the hash; the lower half is used here.
 
 use super::name::Name;
 use super::places::Places;
 use super::set::IdSet;
 use crate::near;
 
-/// The place of a topic in its table. It is given to another topic once this one is gone.
+/// Index of a topic in its table. Reused after the topic is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
@@ -21,7 +21,7 @@ pub struct TopicTable {
     subscriptions: usize,
 }
 
-/// It fills one line of the cache, and does not lie across two.
+/// Aligned to fill exactly one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Topic {
@@ -64,8 +64,7 @@ impl TopicTable {
         (Slot(index), true)
     }
 
-    /// Takes a subscription out, and the topic with the last of them. `None` if there was no such
-    /// subscription.
+    /// Removes a subscription, and the topic with its last one. `None` if there was no such subscription.
     pub fn unsubscribe(&mut self, hash: u64, name: &str, client: u32) -> Option<Slot> {
         let slot = self.find(hash, name)?;
         let topic = self.topic_mut(slot)?;
@@ -80,13 +79,13 @@ impl TopicTable {
         Some(slot)
     }
 
-    /// Begins to look for the topic of a hash: after this [`TopicTable::foresee_topic`] waits for less.
+    /// Prefetches the index entry of a hash, so that [`TopicTable::foresee_topic`] waits less.
     pub fn foresee(&self, hash: u64) {
         self.by_name.foresee(lower(hash));
     }
 
-    /// Goes on with that: after this a look-up waits for less. What lies under the hash may be another topic;
-    /// then it waits.
+    /// Prefetches the topic of a hash, so that a look-up waits less. With colliding hashes it may prefetch
+    /// another topic.
     pub fn foresee_topic(&self, hash: u64) {
         let topic = self.by_name.find(lower(hash), |_| true);
         if let Some(topic) = topic.and_then(|index| self.topics.get(position(index))) {
@@ -94,14 +93,14 @@ impl TopicTable {
         }
     }
 
-    /// Who subscribes to a topic; `None` if nobody does.
+    /// Returns the subscribers of a topic; `None` if there are none.
     pub fn subscribers(&self, hash: u64, name: &str) -> Option<&IdSet> {
         self.find(hash, name)
             .and_then(|slot| self.topic(slot))
             .map(|topic| &topic.subscribers)
     }
 
-    /// Where a topic is.
+    /// Returns the slot of a topic.
     pub fn find(&self, hash: u64, name: &str) -> Option<Slot> {
         let is_it = |index: u32| {
             let topic = self.topics.get(position(index)).and_then(Option::as_ref);
@@ -114,7 +113,7 @@ impl TopicTable {
         self.topic(slot).map(Topic::name)
     }
 
-    /// Topics from a place on, in the order of their places, up to `end`.
+    /// Iterates over the topics from slot `first` up to `end`, in slot order.
     pub fn from(&self, first: Slot, end: Slot) -> impl Iterator<Item = (Slot, &str, &IdSet)> {
         let places = position(first.0).min(self.topics.len())..position(end.0).min(self.topics.len());
         let topics = self.topics.get(places).unwrap_or_default();
@@ -124,12 +123,12 @@ impl TopicTable {
         })
     }
 
-    /// Places, those of topics that are gone among them.
+    /// Returns the end of the slots, including those of removed topics.
     pub fn end(&self) -> Slot {
         Slot(u32::try_from(self.topics.len()).unwrap_or(u32::MAX))
     }
 
-    /// Topics.
+    /// Returns the number of topics.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -138,7 +137,7 @@ impl TopicTable {
         self.by_name.len() == 0
     }
 
-    /// Subscriptions to all of them.
+    /// Returns the number of subscriptions to all topics.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions
     }

@@ -1,10 +1,9 @@
-//! Bindings that share the messages by hash, each by its weight.
+//! Bindings that share messages by hash, in proportion to their weights.
 //!
-//! The hash of a message leads to one of a fixed number of slots, and every slot belongs to the hop that
-//! draws the best lot for it; a lot depends only on hop and slot, and on the hop's weight (weighted
-//! rendezvous hashing). So who gets what does not depend on the order in which bindings came: it is the same
-//! after a restart, and a hop that comes or goes moves only what it gets or had. A look-up costs one hash; a
-//! change costs about one lot per slot.
+//! The hash of a message selects one of a fixed number of slots. Each slot belongs to the hop with the best
+//! lot for it; a lot depends only on hop, slot and the hop's weight (weighted rendezvous hashing). So the
+//! distribution does not depend on the order of binding: it is the same after a restart, and adding or
+//! removing a hop moves only that hop's messages. A look-up costs one hash, a change about one lot per slot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,10 +24,10 @@ const NOBODY: u16 = u16::MAX;
 
 #[derive(Clone)]
 pub(crate) struct Hashed<T> {
-    /// What is bound, and how often with which weight; the largest counts.
+    /// Bound hops with their number of bindings by weight; the largest weight counts.
     hops: OrdMap<Hop<T>, OrdMap<u32, u32>>,
     members: OrdMap<u16, Member<T>>,
-    /// The member that each slot belongs to.
+    /// Number of the member that owns each slot.
     slots: Arc<[u16]>,
 }
 
@@ -169,7 +168,7 @@ impl<T: Target> Hashed<T> {
 }
 
 impl<T: Target> Member<T> {
-    /// A number for this hop and slot, as if drawn at random.
+    /// Returns a pseudo-random number for this hop and slot.
     fn lot(&self, slot: u64) -> u64 {
         mix(self.seed ^ mix(slot))
     }
@@ -183,8 +182,8 @@ impl<T: Target> Member<T> {
     }
 }
 
-/// Turns a lot into a time that is exponentially distributed: who is earliest of all is so with a chance that
-/// is in proportion to the weight.
+/// Turns a lot into an exponentially distributed time: the chance to be the earliest is proportional to the
+/// weight.
 fn wait(lot: u64, weight: u32) -> f64 {
     let uniform = ((lot >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -uniform.ln() / f64::from(weight)

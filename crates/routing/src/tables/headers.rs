@@ -1,8 +1,8 @@
 //! Bindings by headers.
 //!
-//! A binding that asks for any of its pairs lies under each of them; one that asks for all lies under one of
-//! them, the one that the fewest others lie under, and the rest is compared. So a message meets only bindings
-//! of which it has at least one pair, however many others there are.
+//! A binding that requires any of its pairs is indexed under each of them. One that requires all is indexed
+//! under one of them, the least used, and the others are compared. So a message meets only bindings of which
+//! it has at least one pair, however many others there are.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::routes::Routes;
 use crate::spec::{HeaderMatch, Mode};
 use crate::view::{HeaderValue, View};
 
-/// A name and the value that it has to have, if that matters.
+/// A header name and the required value, if any.
 type Pair = (Bytes, Option<HeaderValue>);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Headers<T> {
-    /// Bindings that ask for all of no pairs.
+    /// Bindings that require all of no pairs.
     always: Hops<T>,
     names: HashTrie<Arc<Named<T>>>,
-    /// Differs from process to process, so that nobody can choose pairs that fall together.
+    /// Random per process, so that clients cannot choose colliding pairs.
     hash: RandomState,
 }
 
-/// What lies under the pairs of one name.
+/// Bindings indexed under pairs of one name.
 #[derive(Debug, Clone)]
 struct Named<T> {
     name: Bytes,
-    /// Any value will do.
+    /// Pairs that accept any value.
     present: Bucket<T>,
     values: HashTrie<Arc<Valued<T>>>,
 }
@@ -42,14 +42,14 @@ struct Valued<T> {
     bucket: Bucket<T>,
 }
 
-/// What lies under one pair.
+/// Bindings indexed under one pair.
 #[derive(Debug, Clone)]
 struct Bucket<T> {
     any: Hops<T>,
     all: HashTrie<Arc<All<T>>>,
 }
 
-/// Bindings that ask for all of the same pairs.
+/// Bindings that require all of the same pairs.
 #[derive(Debug, Clone)]
 struct All<T> {
     /// Sorted.
@@ -108,7 +108,7 @@ impl<T: Target> Headers<T> {
         let pairs = sorted(&wanted.pairs);
         match wanted.mode {
             Mode::Any => {
-                // One without pairs lies nowhere, as it matches nothing.
+                // A binding without pairs matches nothing and is not indexed.
                 let mut found = pairs.is_empty();
                 for pair in &*pairs {
                     found |= self.change(pair, |bucket| bucket.any.remove(hop));
@@ -201,7 +201,7 @@ impl<T: Target> Headers<T> {
         named.values.insert(hash, Arc::new(Valued { value, bucket }));
     }
 
-    /// Takes something out of a bucket, and the bucket away if nothing is left in it.
+    /// Removes from a bucket, and removes the bucket if it is empty then.
     fn change(&mut self, (name, value): &Pair, take: impl FnOnce(&mut Bucket<T>) -> bool) -> bool {
         let hash = self.hash.hash_one(&**name);
         let is = |named: &Arc<Named<T>>| named.name == *name;
@@ -247,7 +247,7 @@ impl<T: Target> Bucket<T> {
         self.any.is_empty() && self.all.is_empty()
     }
 
-    /// Adds a binding that asks for all of `pairs`, of which `hash` is the hash.
+    /// Adds a binding that requires all of `pairs`; `hash` is their hash.
     fn add(&mut self, hash: u64, pairs: &Arc<[Pair]>, hop: Hop<T>) {
         match self.all.get_mut(hash, |all| all.pairs == *pairs) {
             Some(all) => Arc::make_mut(all).hops.add(hop),

@@ -1,5 +1,4 @@
-//! Bindings by their exact keys, and what such a table has in common with others: a text and what it leads
-//! to.
+//! Bindings by exact key, and an entry type shared with other tables: a text with its hops.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use smallvec::SmallVec;
 use crate::hash_trie::{Ahead, HashTrie};
 use crate::hops::{Hop, Hops, Target};
 
-/// A key or a part of one. Most are so short that they lie where they are used.
+/// A key or a part of one; inline if short, as most are.
 pub(super) type Text = SmallVec<[u8; 24]>;
 
 /// A text, and the hops of all bindings that have it.
@@ -19,11 +18,11 @@ pub(super) struct Keyed<T> {
     pub(super) hops: Hops<T>,
 }
 
-/// Hops by keys.
+/// Hops by key.
 #[derive(Debug, Clone)]
 pub(crate) struct ByKey<T> {
     keys: HashTrie<Arc<Keyed<T>>>,
-    /// Differs from process to process, so that nobody can choose keys that fall together.
+    /// Random per process, so that clients cannot choose colliding keys.
     hash: RandomState,
 }
 
@@ -65,7 +64,7 @@ impl<T: Target> ByKey<T> {
         found
     }
 
-    /// Where a key is looked up, once the table is so large that this is far.
+    /// Prefetches the slot of a key; `None` if the table is small.
     pub(super) fn foresee(&self, key: &[u8]) -> Option<Ahead<'_, Arc<Keyed<T>>>> {
         self.keys.foresee(self.hash.hash_one(key))
     }

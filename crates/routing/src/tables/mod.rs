@@ -1,4 +1,4 @@
-//! The bindings of one exchange, in the form in which its kind looks them up.
+//! Bindings of one exchange, in the form in which its kind looks them up.
 
 mod hashed;
 mod headers;
@@ -74,8 +74,7 @@ impl<T: Target> Table<T> {
         }
     }
 
-    /// Asks for the places in memory that these keys will be looked up in, so that all of them are waited for
-    /// at once.
+    /// Prefetches the memory that look-ups of these keys will read, so that they wait for it together.
     pub(crate) fn foresee<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         match self {
             Self::Direct(table) => {
@@ -130,7 +129,7 @@ impl<T: Target> Table<T> {
     }
 }
 
-/// What is far of some look-ups. Where the first is near, the others are taken to be, too.
+/// Collects the prefetched slots of some look-ups. If the first has none, the others are skipped too.
 fn found<'a, V>(look_ups: impl Iterator<Item = Option<Ahead<'a, V>>>) -> SmallVec<[Ahead<'a, V>; FORESEEN]> {
     let mut look_ups = look_ups.peekable();
     match look_ups.peek() {

@@ -1,8 +1,9 @@
 //! Bindings by patterns of words, as a trie.
 //!
-//! A pattern and a routing key are words between dots; the empty text has no word, `a.` has two. `*` is one
-//! word, `#` is any number of words, also none. The trie has one step per word of the pattern, up to where a
-//! pattern is alone: from there on it is a leaf, which holds the rest of it as text.
+//! Patterns and routing keys consist of words separated by dots; the empty text has no word, `a.` has two.
+//! `*` matches one word, `#` any number of words, including none. The trie has one step per word of the
+//! pattern, up to the point where a pattern is alone: from there on it is a leaf, which holds the rest as
+//! text.
 //!
 //! ```text
 //! a.*          root ─a.*─> ■ hops
@@ -11,15 +12,13 @@
 //! a.#.b        root ─a─> ○ ─#─> ⟲ ─b─> ■ hops
 //! ```
 //!
-//! A key is followed word by word with the set of all nodes that its words so far can lead to, each once: so
-//! the cost is at most words x nodes that match a part of the key, whatever the patterns are. (Trying one way
-//! after the other would take exponential time for `#.a.#.a.#.a`.) Before it enters the trie, a run of `#`
-//! and `*` in a pattern is ordered to stars first and one `#` behind them, which matches the same keys; so
-//! behind a `#` only words follow. A leaf begins with a word and has `#` at its end only, so it is compared
-//! in one pass.
+//! A key is followed word by word with the set of all nodes that its words so far lead to, each once. The
+//! cost is at most words x nodes that match a part of the key, whatever the patterns are. (Trying one way
+//! after the other would take exponential time for `#.a.#.a.#.a`.) Before insertion, a run of `#` and `*` in
+//! a pattern is normalised to its stars followed by one `#`, which matches the same keys; so only words
+//! follow a `#`. A leaf begins with a word and has `#` at its end only, so it is compared in one pass.
 //!
-//! Words are found by hash. What is in the trie depends on the patterns that are bound, and not on what came
-//! and went.
+//! Words are found by hash. The shape of the trie depends only on the current patterns, not on their history.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -37,22 +36,22 @@ use crate::routes::Routes;
 #[derive(Debug, Clone)]
 pub(crate) struct Topic<T> {
     root: Node<T>,
-    /// Differs from process to process, so that nobody can choose words that fall together.
+    /// Random per process, so that clients cannot choose colliding words.
     hash: RandomState,
 }
 
 #[derive(Debug, Clone)]
 struct Node<T> {
-    /// Of patterns that end here.
+    /// Hops of patterns that end here.
     hops: Hops<T>,
     words: Words<T>,
-    /// Behind `*`.
+    /// Node behind `*`.
     any: Option<Arc<Self>>,
-    /// Behind `#`.
+    /// Node behind `#`.
     rest: Option<Arc<Self>>,
 }
 
-/// The steps by words. Most nodes have one or none.
+/// Children by word. Most nodes have one or none.
 #[derive(Debug, Clone)]
 enum Words<T> {
     None,
@@ -60,7 +59,7 @@ enum Words<T> {
     Many(HashTrie<Child<T>>),
 }
 
-/// What begins with a word.
+/// Patterns that begin with one word.
 #[derive(Debug, Clone)]
 pub(super) enum Child<T> {
     /// One pattern: the word and all that follows.
@@ -68,7 +67,7 @@ pub(super) enum Child<T> {
     Node(Arc<Behind<T>>),
 }
 
-/// Patterns that go on behind a word.
+/// Patterns that continue behind a word.
 #[derive(Debug, Clone)]
 pub(super) struct Behind<T> {
     word: Text,
@@ -113,7 +112,7 @@ impl<T: Target> Topic<T> {
         self.root.unbind(&steps(pattern), hop, &self.hash)
     }
 
-    /// Where the word of a key is looked up of which there are many, once they are so many that this is far.
+    /// Prefetches the first look-up of a key that is in a large table; `None` if there is none.
     pub(super) fn foresee(&self, key: &[u8]) -> Option<Ahead<'_, Child<T>>> {
         let mut node = &self.root;
         for word in key.split(|byte| *byte == b'.') {
@@ -156,7 +155,7 @@ struct Word<'a> {
     text: &'a [u8],
     /// The key from this word on.
     and_behind: &'a [u8],
-    /// Computed once, and only where a node has many words.
+    /// Computed once, and only if a node has many words.
     hash: OnceCell<u64>,
     by: &'a RandomState,
 }
@@ -176,12 +175,12 @@ impl<'a> Word<'a> {
     }
 }
 
-/// The nodes that the words so far can lead to.
+/// Nodes that the words so far lead to.
 struct Here<'a, T> {
     nodes: SmallVec<[&'a Node<T>; 16]>,
-    /// Those behind a `#`: whatever word comes, they stay.
+    /// Nodes behind a `#`: they stay for every further word.
     staying: SmallVec<[&'a Node<T>; 8]>,
-    /// The same as a set, once they are too many to look through.
+    /// The staying nodes as a set, once there are too many to compare.
     known: HashSet<*const Node<T>>,
 }
 
@@ -202,7 +201,7 @@ impl<'a, T: Target> Here<'a, T> {
         self.nodes.is_empty() && self.staying.is_empty()
     }
 
-    /// Takes every way that a word allows.
+    /// Takes every step that a word allows.
     fn follow(&mut self, word: &Word<'_>, routes: &mut Routes<T>) {
         let nodes = std::mem::take(&mut self.nodes);
         let staying = self.staying.len();
@@ -227,8 +226,8 @@ impl<'a, T: Target> Here<'a, T> {
         }
     }
 
-    /// A node has one way that leads to it, so it is reached once per word; only what stays can be there
-    /// already.
+    /// Adds a node. Each node has one parent, so it is reached once per word; only staying nodes can be
+    /// present already.
     fn reach(&mut self, node: &'a Node<T>) {
         self.nodes.push(node);
         if let Some(rest) = &node.rest
@@ -277,7 +276,7 @@ impl<T: Target> Node<T> {
                         if leaf.text == text(steps) {
                             return Arc::make_mut(leaf).hops.add(hop);
                         }
-                        // It is alone no more.
+                        // The pattern is no longer alone.
                         let node = Self::of_leaf(leaf);
                         *child = Child::behind(&word, node);
                     }
@@ -292,13 +291,13 @@ impl<T: Target> Node<T> {
         node.hops.add(hop);
     }
 
-    /// What is behind the word of a leaf.
+    /// Builds the node behind the word of a leaf.
     fn of_leaf(leaf: &Keyed<T>) -> Self {
         let steps = steps(&leaf.text);
         Self::of(steps.get(1..).unwrap_or_default(), leaf.hops.clone())
     }
 
-    /// A node with one pattern.
+    /// Builds a node with one pattern.
     fn of(steps: &[Step<'_>], hops: Hops<T>) -> Self {
         let mut node = Self::default();
         match steps.split_first() {
@@ -313,7 +312,7 @@ impl<T: Target> Node<T> {
         node
     }
 
-    /// Removes a binding and what nothing needs any more.
+    /// Removes a binding, and the nodes that become empty.
     fn unbind(&mut self, steps: &[Step<'_>], hop: &Hop<T>, hash: &RandomState) -> bool {
         let Some((step, behind)) = steps.split_first() else {
             return self.hops.remove(hop);
@@ -351,7 +350,7 @@ impl<T: Target> Node<T> {
         self.hops.is_empty() && matches!(self.words, Words::None) && self.any.is_none() && self.rest.is_none()
     }
 
-    /// The only pattern in here, if it may be the end of a leaf: its text, from a dot on, and its hops.
+    /// Returns the text, from a dot on, and the hops of the only pattern, if it may be the end of a leaf.
     fn sole(&self) -> Option<(Text, &Hops<T>)> {
         let step = |step: &[u8], behind: &[u8]| [b".", step, behind].concat().into();
         match (&self.words, &self.any, &self.rest) {
@@ -387,7 +386,7 @@ fn unbind_behind<T: Target>(
 }
 
 impl<T> Child<T> {
-    /// Asks for what is behind it.
+    /// Prefetches the node or leaf behind it.
     pub(super) fn foresee(&self) {
         match self {
             Self::Leaf(leaf) => near::bring(&**leaf),
@@ -409,7 +408,7 @@ impl<T: Target> Child<T> {
         }
     }
 
-    /// Makes it a leaf if one pattern is left that can be one.
+    /// Turns it into a leaf if one pattern is left that can be one.
     fn shrink(&mut self) {
         let Self::Node(behind) = self else { return };
         let Some((tail, hops)) = behind.node.sole() else {
@@ -439,7 +438,7 @@ impl<T: Target> Words<T> {
         }
     }
 
-    /// Adds what begins with a word that is not there yet.
+    /// Adds a child whose word is not present yet.
     fn insert(&mut self, child: Child<T>, hash: &RandomState) {
         let hash_of = |child: &Child<T>| hash.hash_one(child.word());
         match self {
@@ -472,12 +471,12 @@ impl<T: Target> Words<T> {
     }
 }
 
-/// Whether a leaf matches a key; both begin with a word.
+/// Returns true if a leaf matches a key; both begin with the same word.
 fn matches(leaf: &[u8], key: &[u8]) -> bool {
     let mut words = key.split(|byte| *byte == b'.');
     for step in leaf.split(|byte| *byte == b'.') {
         match (step, words.next()) {
-            // It is the last.
+            // `#` is the last word of a leaf.
             (b"#", _) => return true,
             (b"*", Some(_)) => {}
             (step, Some(word)) if step == word => {}
@@ -487,13 +486,13 @@ fn matches(leaf: &[u8], key: &[u8]) -> bool {
     words.next().is_none()
 }
 
-/// Whether these steps, the first of which is a word, can be a leaf.
+/// Returns true if these steps, the first of which is a word, can be a leaf.
 fn is_leaf(steps: &[Step<'_>]) -> bool {
     let before_last = steps.split_last().map(|(_, before)| before);
     !before_last.unwrap_or_default().contains(&Step::Rest)
 }
 
-/// Steps as a text, of which they are the steps again.
+/// Joins steps to a text that parses to the same steps.
 fn text(steps: &[Step<'_>]) -> Text {
     let mut text = Text::new();
     for (index, step) in steps.iter().enumerate() {
@@ -509,13 +508,13 @@ fn text(steps: &[Step<'_>]) -> Text {
     text
 }
 
-/// The words of a text. The empty text has none.
+/// Iterates over the words of a text. The empty text has none.
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let words = (!text.is_empty()).then(|| text.split(|byte| *byte == b'.'));
     words.into_iter().flatten()
 }
 
-/// The way of a pattern through the trie.
+/// Returns the steps of a pattern through the trie.
 fn steps(pattern: &[u8]) -> Steps<'_> {
     let mut steps = Steps::new();
     let mut rest = false;
@@ -543,7 +542,7 @@ mod tests {
 
     use super::*;
 
-    /// The whole trie as text: what is equal is built equally.
+    /// Prints the whole trie, to compare shapes.
     fn shape(node: &Node<u32>) -> String {
         let mut words = Vec::new();
         let mut word = |child: &Child<u32>| {

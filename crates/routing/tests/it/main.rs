@@ -1,5 +1,4 @@
-//! The tables as others use them, against models that are too simple to be wrong and against another broker's
-//! answers.
+//! Tests of the public interface of the tables, against naive models and against another broker's answers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

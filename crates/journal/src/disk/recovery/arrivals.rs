@@ -1,4 +1,4 @@
-//! The arrival segments, in order: where the journal ends, and what is damaged before.
+//! Arrival segments in order: the end of the journal, and damage before it.
 
 use std::cmp::Ordering;
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use super::super::storage::{StorageFile, read_exact_at};
 use super::{OpenError, Recovery};
 
 impl Recovery<'_> {
-    /// Goes through the arrival segments in order, up to the end of the journal.
+    /// Reads the arrival segments in order, up to the end of the journal.
     pub(super) fn read_arrivals(&mut self) -> Result<(), OpenError> {
         let arrivals = std::mem::take(&mut self.arrivals);
         let mut ended = false;
@@ -53,8 +53,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Returns the position that the first group of an arrival segment follows; `None` if the file holds
-    /// none.
+    /// Returns the chain that the first group of an arrival segment follows; `None` if the file holds no
+    /// group.
     fn start_of(
         &mut self,
         file: &dyn StorageFile,
@@ -73,7 +73,7 @@ impl Recovery<'_> {
                 sequence: head.first_sequence.saturating_sub(1),
                 checksum: head.previous,
             })),
-            // A spare, unless the groups say otherwise: then only the header is damaged.
+            // A spare, unless it has groups: then only the header is damaged.
             HeadFound::Head(_) | HeadFound::Nothing => {
                 let (first, known) = (
                     first_group(file, id)?,
@@ -96,7 +96,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Takes one arrival segment. True if the journal ends in it.
+    /// Reads one arrival segment. True if the journal ends in it.
     fn read_arrival(
         &mut self,
         file: &dyn StorageFile,
@@ -132,15 +132,15 @@ impl Recovery<'_> {
         Ok(is_last)
     }
 
-    /// Whether the journal ends in a segment whose sidecar is believed: nothing that follows it is there.
+    /// Returns true if the journal ends in a segment with a trusted sidecar: no segment continues it.
     fn is_last_of_believed(
         &mut self,
         id: SegmentId,
         summary: &Summary,
         next: &[SegmentId],
     ) -> Result<bool, OpenError> {
-        // Up to the checkpoint's position others may have been rewritten, and the checkpoint says which are
-        // there.
+        // Up to the checkpoint's position segments may have been rewritten, and the checkpoint lists those in
+        // force.
         if id < self.from.segment || next.is_empty() {
             return Ok(false);
         }
@@ -160,7 +160,7 @@ impl Recovery<'_> {
         if !self.follows_any(end.chain, next)? && self.bridge(end.chain, next)? {
             return Ok(false);
         }
-        // Behind the end that the sidecar knows may lie a write that failed.
+        // A failed write may lie behind the end that the sidecar gives.
         if self.damaged_below(None, &end, at, next)?.is_none() {
             return self.ends_at(&end, at, next);
         }
@@ -168,9 +168,9 @@ impl Recovery<'_> {
         Ok(false)
     }
 
-    /// Writes again the part of a segment that is not known to be synced. A sync that failed leaves pages
-    /// that are seen but not on the disk, and that no later sync would write: what has been read here would
-    /// be gone after a loss of power.
+    /// Writes the part of a segment again that is not known to be synced. A failed sync leaves pages that are
+    /// readable but not on disk, and that no later sync would write: the data read here would be lost with a
+    /// loss of power.
     fn write_unsynced_again(&self, file: &dyn StorageFile, id: SegmentId, end: u32) -> io::Result<()> {
         let synced = self.highest_mark.max(self.from);
         let mut at = match synced.segment.cmp(&id) {
@@ -221,7 +221,7 @@ impl Recovery<'_> {
             tracing::error!(%at, reason = %end.reason, %mark, "a write group that was durable is damaged");
             self.report.damaged_groups += 1;
             let found = salvage(file, id, end.byte, end.chain.sequence, end.run)?;
-            // Numbered behind whatever the group before held.
+            // Numbered behind everything in the previous group.
             self.take_appends(&found.frames, indexer, at, 1 << 31);
             self.lose(found.lost);
             self.suspect |= found.unknown;
@@ -233,12 +233,12 @@ impl Recovery<'_> {
         }
     }
 
-    /// Indexes and replays the appends of a group whose frames are sound. One that misses a chunk of a body
-    /// is lost as a whole.
+    /// Indexes and replays the appends of a group with valid frames. An append with a missing chunk is lost
+    /// as a whole.
     fn take_appends(&mut self, frames: &[ScannedFrame], indexer: &mut Indexer, end: Position, number: u32) {
         let numbered: Vec<_> = (number..).zip(frames).collect();
         for append in numbered.chunk_by(|(_, frame), _| frame.head.more) {
-            // No short cut: each chunk has to be noted.
+            // No short cut: each chunk has to be recorded.
             let missing = append
                 .iter()
                 .filter(|(_, frame)| !indexer.is_whole(frame))
@@ -272,8 +272,8 @@ impl Recovery<'_> {
         Ok(later)
     }
 
-    /// If the bad group at `at` had been durable, a position up to which everything had been. Without a file,
-    /// nothing of its segment lies behind it.
+    /// Returns a position up to which everything was durable if the bad group at `at` was durable too;
+    /// otherwise `None`. Without a file, nothing of its segment lies behind it.
     fn damaged_below(
         &mut self,
         file: Option<&dyn StorageFile>,
@@ -290,9 +290,9 @@ impl Recovery<'_> {
         if self.follows_any(end.chain, next)? {
             return Ok(None);
         }
-        // The checkpoint knows how the journal went on behind it, and some of that may have been rewritten.
+        // The checkpoint knows how the journal continues, and parts of that may have been rewritten.
         if at.segment < self.from.segment {
-            // A torn group, at which an earlier run ended, or the last one, damaged.
+            // A torn group at the end of an earlier run, or the last group, damaged.
             self.has_holes |= mark.is_some() && !behind;
             return Ok(Some(self.from).filter(|_| behind));
         }
@@ -305,14 +305,14 @@ impl Recovery<'_> {
             behind |= later.has_whole(from, sequence);
             mark = mark.max(later.mark());
         }
-        // A program that is killed may leave a group that is cut short, and nothing behind it: only a group
-        // that was written to its end shows that the bad one was too. A machine that loses its power may keep
-        // any of what was not synced.
+        // A killed program may leave one incomplete group and nothing behind it: only a complete later group
+        // proves that the bad one was complete too. With a loss of power, any part of the unsynced data may
+        // survive.
         let was_killed = behind && self.meta.run.boot == self.boot;
         Ok(mark.filter(|mark| *mark > at || was_killed))
     }
 
-    /// Whether the journal ends at `at`, where no group had been durable.
+    /// Returns true if the journal ends at `at`, where no group was durable.
     fn ends_at(&mut self, end: &ScanEnd, at: Position, next: &[SegmentId]) -> Result<bool, OpenError> {
         if at.segment < self.from.segment {
             return Ok(false);
@@ -337,7 +337,7 @@ impl Recovery<'_> {
             .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)
     }
 
-    /// Whether the next arrival segment, if there is one, starts with what follows `chain`.
+    /// Returns true if there is a next arrival segment and it starts behind `chain`.
     fn follows_any(&self, chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
         match next.first() {
             Some(id) => self.follows(*id, chain),
@@ -345,7 +345,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Whether an arrival segment starts with what follows `chain`.
+    /// Returns true if an arrival segment starts behind `chain`.
     pub(super) fn follows(&self, id: SegmentId, chain: Chain) -> Result<bool, OpenError> {
         let file = self.open_arrival(id)?;
         let mut block = vec![0; SEGMENT_HEAD_BYTES];

@@ -1,12 +1,11 @@
-//! Segments that should be there and are not, and a checkpoint that is gone.
+//! Missing segments, and a missing checkpoint.
 //!
-//! Three things tell of a missing segment: the checkpoint lists the arrival segments that were in force;
-//! behind its position each segment carries the chain of the one before; and a sidecar may be left of a
-//! segment. The sidecar also says what the segment held. Without one, offsets that a log gave out and no
-//! segment has are named, and behind the checkpoint's position logs that do not turn up again are fenced.
+//! Three things reveal a missing segment: the checkpoint lists the arrival segments in force; behind its
+//! position, each segment has the chain of the previous one; and the segment's sidecar may remain. The
+//! sidecar also lists the segment's contents. Without it, assigned offsets that no segment has are reported,
+//! and behind the checkpoint's position, logs without a later frame are fenced.
 //!
-//! The last segments of a journal that was killed can vanish without a trace, if they lie behind the
-//! checkpoint.
+//! The last segments of a killed journal can disappear unnoticed if they lie behind the checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +18,8 @@ use super::super::sidecar::{Row, Sidecar, Summary};
 use super::{OpenError, Recovery, RecoveryReport};
 
 impl Recovery<'_> {
-    /// Notes whether the segment is gone in which the checkpoint's position lies: what it held behind that is
-    /// unknown, unless a rewrite that is yet to be replayed replaced it.
+    /// Records whether the segment of the checkpoint's position is missing: its contents behind that are
+    /// unknown, unless a rewrite that is still to be replayed replaced it.
     pub(super) fn expect_newest(&mut self) {
         self.newest_gone = self.expected.contains(&self.from.segment)
             && !self.removed.contains(&self.from.segment)
@@ -37,7 +36,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes that the journal goes on behind a segment with something that does not follow it.
+    /// Reports that the journal continues behind a segment with one that does not follow it.
     pub(super) fn miss_behind(&mut self, id: SegmentId) {
         self.report
             .missing_segments
@@ -46,9 +45,9 @@ impl Recovery<'_> {
         self.has_holes = true;
     }
 
-    /// Names segments that are gone between `chain` and the next one, if their sidecars tell all that they
-    /// held. True if so. Up to the checkpoint's position the checkpoint knows more: there, segments may have
-    /// been replaced.
+    /// Reports missing segments between `chain` and the next one if their sidecars list all of their
+    /// contents. True if so. Not used up to the checkpoint's position, where segments may have been replaced:
+    /// the checkpoint lists those in force.
     pub(super) fn bridge(&mut self, mut chain: Chain, next: &[SegmentId]) -> Result<bool, OpenError> {
         let (Some(next), Some(last)) = (next.first().copied(), next.last().copied()) else {
             return Ok(false);
@@ -82,7 +81,7 @@ impl Recovery<'_> {
         Ok(true)
     }
 
-    /// Names the arrival segments that the checkpoint lists and that are gone, and what they held.
+    /// Reports the arrival segments that the checkpoint lists and that are missing, and their contents.
     pub(super) fn find_missing(&mut self) {
         if self.newest_gone && !self.removed.contains(&self.from.segment) {
             self.suspect = true;
@@ -105,7 +104,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Reads the sidecar of a segment; `None` if there is none that can be read.
+    /// Reads the sidecar of a segment; `None` if there is no readable one.
     fn read_sidecar(&self, kind: SegmentKind, id: SegmentId) -> Option<(Summary, Vec<Row>)> {
         if !self.sidecars.contains(&(kind, id)) {
             return None;
@@ -117,8 +116,7 @@ impl Recovery<'_> {
         Some((sidecar.summary, rows))
     }
 
-    /// Gives a sorted segment a name that no journal looks at, as nothing says any more whether it is in
-    /// force.
+    /// Renames a sorted segment to a name that is ignored: it is unknown whether it is in force.
     pub(super) fn set_aside(&mut self, id: SegmentId) -> Result<(), OpenError> {
         let kind = SegmentKind::Sorted;
         let role = FileRole::Segment(kind, id);
@@ -139,7 +137,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The last log that the header of a sorted segment names.
+    /// Returns the last log in the header of a sorted segment.
     fn last_log_of(&self, role: FileRole) -> Result<Option<LogId>, OpenError> {
         let file = self.storage.open(&role.name())?;
         let mut block = vec![0; SEGMENT_HEAD_BYTES];
@@ -151,7 +149,7 @@ impl Recovery<'_> {
         })
     }
 
-    /// Notes logs of which segments hold batches, as far as nothing defines them or has deleted them.
+    /// Reports those of the given logs that have batches but are neither defined nor deleted.
     fn note_unknown(&mut self, logs: impl IntoIterator<Item = LogId>) {
         for log in logs {
             let is_known = self.logs.contains_key(&log) || self.deleted.contains(&log);
@@ -161,8 +159,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Names the logs that segments hold batches of and that nothing defines, and keeps their ids from being
-    /// used again.
+    /// Reports the logs that have batches in segments but no definition, and reserves their ids.
     pub(super) fn name_unknown_logs(&mut self) {
         let logs: BTreeSet<_> = self.held().map(|(log, _)| log).collect();
         self.note_unknown(logs);
@@ -172,19 +169,19 @@ impl Recovery<'_> {
         if let Some(last) = unknown.last() {
             self.meta.next_log = self.meta.next_log.max(last.0.saturating_add(1));
         }
-        // A journal that has no segments lost nothing.
+        // A journal without segments lost nothing.
         self.report.checkpoint_lost =
             self.is_anew && !(self.segments.is_empty() && self.report.set_aside.is_empty());
     }
 
-    /// The ranges of logs that segments have, by their sidecars or as listed in memory.
+    /// Iterates over the ranges of logs in segments, by their sidecars or as listed in memory.
     fn held(&self) -> impl Iterator<Item = (LogId, (Offset, Offset))> {
         let rows = self.rows.iter().map(|(_, row)| (row.log, (row.first, row.end)));
         let unlisted = self.unlisted.iter().flat_map(|sealed| &sealed.index);
         rows.chain(unlisted.map(|entry| (entry.log, (entry.base, entry.end()))))
     }
 
-    /// Names what logs gave out and no segment has, if a segment is gone and nothing says what it held.
+    /// Reports assigned offsets that no segment has, if a segment with unknown contents is missing.
     pub(super) fn name_holes(&mut self) {
         if !self.has_holes {
             return;
@@ -211,7 +208,7 @@ impl Recovery<'_> {
 }
 
 impl RecoveryReport {
-    /// Writes what is lost to the log of the program.
+    /// Writes the losses to the program's log.
     pub(super) fn say_what_is_lost(&self) {
         if self.checkpoint_lost {
             tracing::error!(

@@ -1,4 +1,4 @@
-//! Replays the changes of frames that the checkpoint may not cover. Applying one again changes nothing.
+//! Replay of frames that the checkpoint may not cover. Applying one again changes nothing.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Recovery<'_> {
         }
         self.report.replayed_frames += 1;
         match frame.head.kind {
-            // The body of the last frame of a batch that is cut begins with the batch's header, too.
+            // The body of a cut batch's last frame also begins with the batch's header.
             Kind::Batch | Kind::Cut => self.replay_batch(frame),
             Kind::Chunk => {}
             Kind::Control => {
@@ -92,7 +92,7 @@ impl Recovery<'_> {
                     self.logs
                         .entry(id)
                         .or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
-                    // It begins behind the damage, if there is any.
+                    // A created log begins behind the damage, if there is any.
                     self.proven.insert(id);
                     self.dirty.insert(id);
                 }
@@ -128,7 +128,7 @@ impl Recovery<'_> {
             }
             Control::Own { log, owner } => self.own(log, owner),
             Control::Run { epoch, boot, .. } => {
-                // Where the recovery before that run ended, whose checkpoint was not stored.
+                // The recovery before that run ended here, and its checkpoint was not stored.
                 self.pass_lost_offsets(boot);
                 self.meta.run.epoch = epoch.0;
                 self.meta.run.boot = boot;
@@ -157,7 +157,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Notes that ranges of logs are lost to damage.
+    /// Records that ranges of logs are lost to damage.
     pub(super) fn lose(&mut self, lost: impl IntoIterator<Item = (LogId, Offset, Offset)>) {
         for (id, from, to) in lost {
             let Some(log) = self.logs.get(&id) else { continue };

@@ -1,4 +1,4 @@
-//! A segment that a merge reads: its file, its index, and which of its frames' parts are its own.
+//! Input of a merge: a segment's file, its index, and the parts of its frames that belong to it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use super::super::sidecar::{EntryCursor, IndexEntry, Sidecar, Summary};
 use super::super::storage::{StorageFile, read_exact_at};
 use super::merge::MergeError;
 
-/// The place of a batch among those of all logs.
+/// Place of a batch in the order of all logs.
 type Place = (LogId, Offset);
 
 pub(super) struct Input {
-    /// Whoever holds it keeps its file from being recycled.
+    /// This reference keeps its file from being recycled.
     segment: Arc<Segment>,
     file: Arc<dyn StorageFile>,
     bytes: u64,
     index: Arc<dyn StorageFile>,
     summary: Summary,
-    /// Of a sorted segment: which parts of its frames it was made for. Others may lie in another segment.
+    /// For a sorted segment: the range that it was made for. Entries outside may lie in another segment.
     made_for: Option<RangeInclusive<Place>>,
 }
 
-/// The entries of an input, in the order of logs and offsets.
+/// Entries of an input, in the order of logs and offsets.
 pub(super) struct Entries {
     segment: SegmentId,
     cursor: EntryCursor,
 }
 
-/// Asks whether parts of frames are alive, those of one log after the other.
+/// Liveness check for parts of frames; fast for consecutive parts of one log.
 pub(crate) struct Alive<'a> {
     core: &'a Core,
     current: Option<(LogId, Option<Offset>)>,
@@ -72,7 +72,6 @@ impl Input {
         self.segment.id
     }
 
-    /// Bytes of its file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -92,7 +91,7 @@ impl Input {
         }
     }
 
-    /// Whether a part of one of its frames lies in it, and not in a copy of the frame.
+    /// Returns true if a part of one of its frames belongs here, not to a copy of the frame.
     pub(super) fn lists(&self, entry: &Entry) -> bool {
         let made_for = self.made_for.as_ref();
         made_for.is_none_or(|places| places.contains(&(entry.log, entry.base)))
@@ -114,14 +113,14 @@ impl Input {
         Ok(())
     }
 
-    /// Reads so many bytes into the front of `buffer`, which grows if it has to.
+    /// Reads `bytes` bytes into the front of `buffer`, which grows if necessary.
     pub(super) fn read<'b>(
         &self,
         byte: u32,
         bytes: u32,
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], MergeError> {
-        // What a damaged length asks for is not taken before the file is known to have it.
+        // Memory is allocated only after the file is known to contain the range of a possibly damaged length.
         if self.bytes < u64::from(byte) + u64::from(bytes) {
             return Err(self.damaged(byte));
         }
@@ -148,7 +147,7 @@ impl<'a> Alive<'a> {
         Self { core, current: None }
     }
 
-    /// Whether something of a log that ends there is still readable.
+    /// Returns true if a part of a log that ends at `end` is still readable.
     pub(crate) fn is(&mut self, log: LogId, end: Offset) -> bool {
         let start = match self.current {
             Some((known, start)) if known == log => start,
@@ -208,8 +207,7 @@ mod tests {
         }
     }
 
-    /// Programs before this one copied a frame with all of its entries into each segment that held one of its
-    /// logs.
+    /// Old versions copied a frame with all of its entries into each segment that held one of its logs.
     #[test]
     fn what_an_old_segment_was_not_made_for_lies_in_another() {
         let place = |log, base| (LogId(log), Offset(base));

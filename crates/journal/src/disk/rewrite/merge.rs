@@ -1,11 +1,11 @@
-//! A merge: the live frames of some segments, copied into new ones, so that what is read together lies
+//! Merge: copies the live frames of some segments into new ones, so that data read together is stored
 //! together.
 //!
-//! First come the logs that share frames (`ties`), then all others, in the order of their logs and offsets;
-//! of these the indexes of the inputs are merged as streams, so that memory does not grow with them. Each
-//! frame's checksums are verified, and it is stored with those of its parts alone that are alive and lie
-//! here: what a frame says of logs is what its segment holds of them. The offsets of a log never lie in two
-//! segments by turns.
+//! The logs that share frames come first (`ties`), then all others in the order of logs and offsets; for
+//! these, the indexes of the inputs are merged as streams, so that memory does not grow with them. Each
+//! frame's checksums are verified, and it is stored only with those of its parts that are alive and belong
+//! here: a frame's entries are the parts that its segment has. The offset ranges of a log in two segments
+//! never interleave.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -50,8 +50,8 @@ pub(crate) struct Merged {
     pub(crate) logs: Vec<(LogId, Offset, u64)>,
 }
 
-/// Copies the live frames of `inputs` into new sorted segments, which are whole and synced when this returns,
-/// but not in force. What was begun and not finished is removed.
+/// Copies the live frames of `inputs` into new sorted segments. On success these are complete and synced, but
+/// not in force; on an error they are removed.
 pub(crate) fn merge(core: &Core, inputs: &[SegmentId]) -> Result<Vec<Merged>, MergeError> {
     let inputs: Vec<_> = inputs
         .iter()
@@ -78,12 +78,12 @@ pub(crate) fn merge(core: &Core, inputs: &[SegmentId]) -> Result<Vec<Merged>, Me
 struct Merge<'a> {
     core: &'a Core,
     output: Output<'a>,
-    /// What was read last.
+    /// Frame read last.
     buffer: Vec<u8>,
 }
 
 impl Merge<'_> {
-    /// Copies what the logs hold that are tied to others, each frame once.
+    /// Copies the frames of tied logs, each once.
     fn copy_tied(&mut self, inputs: &[Input], ties: &Ties) -> Result<(), MergeError> {
         let core = self.core;
         ties.each(|tie, number, frame| {
@@ -96,7 +96,7 @@ impl Merge<'_> {
                 is_known.set(is_known.get() || is_ours);
                 is_ours && Alive::new(core).is(entry.log, entry.end())
             };
-            // Nothing of it is left if its logs were freed just now.
+            // Nothing is left to copy if its logs were freed meanwhile.
             let is_copied = self.copy(input, frame.byte, frame.bytes, is_wanted)?;
             if is_copied || is_known.get() {
                 Ok(())
@@ -106,7 +106,7 @@ impl Merge<'_> {
         })
     }
 
-    /// Walks the merged indexes and copies what is alive of logs that lie alone.
+    /// Walks the merged indexes and copies the live batches of untied logs.
     fn copy_single(&mut self, inputs: &[Input], ties: &Ties) -> Result<(), MergeError> {
         let mut streams: Vec<Entries> = inputs.iter().map(Input::entries).collect();
         let mut heap = BinaryHeap::new();
@@ -133,8 +133,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Copies a frame with those of its parts that are wanted, a batch that is cut in one piece. False if
-    /// none is.
+    /// Copies a frame with the wanted parts; joins a cut batch. False if no part is wanted.
     fn copy(
         &mut self,
         input: &Input,
@@ -177,7 +176,7 @@ impl Merge<'_> {
     }
 }
 
-/// An entry that takes no part in the order of the heap.
+/// An entry that is ignored by the order of the heap.
 struct Ranked(IndexEntry);
 
 impl PartialEq for Ranked {

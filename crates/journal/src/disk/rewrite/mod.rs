@@ -1,10 +1,9 @@
-//! Rewriting: arrival segments, in which the batches of many logs lie mixed, become sorted segments, in which
-//! each log lies in long runs; what is dead is left behind; and segments that hold nothing alive are used
-//! again.
+//! Rewriting: arrival segments, in which the batches of many logs are mixed, become sorted segments, in which
+//! each log has long runs; dead data is left behind; segments without live data are reused.
 //!
-//! `policy` decides what to do from a few numbers per segment, `merge` does it (it reads `input`s, `ties`
-//! says which logs lie together, `output` writes), `retire` swaps the result in and lets go of what it
-//! replaces. It can be interrupted anywhere: what it writes comes into force by one control frame.
+//! `policy` selects the work from a few numbers per segment. `merge` does it (it reads `input`s, `ties` tells
+//! which logs are stored together, `output` writes). `retire` puts the result into force and releases the
+//! replaced segments. It can be interrupted at any point: the result takes effect by one control frame.
 
 mod input;
 mod merge;
@@ -26,10 +25,10 @@ pub use self::policy::RewritePolicy;
 pub(crate) use self::retire::Retiring;
 pub(crate) use self::stats::Statistics;
 
-/// How often the rewriter looks whether there is something to do.
+/// Interval of looking for work.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Segments that one control frame lets go of: it has to fit into the smallest segment.
+/// Segments that one control frame releases: it has to fit into the smallest segment.
 const RECYCLED_AT_ONCE: usize = 1024;
 
 /// Rewrites until the journal is closed.
@@ -42,17 +41,17 @@ pub(crate) fn run(core: &Core) {
     }
 }
 
-/// What the rewriter remembers between its steps.
+/// State of the rewriter between its steps.
 #[derive(Debug, Default)]
 pub(crate) struct Rewriter {
     statistics: Statistics,
     retiring: Retiring,
-    /// Segments that turned out to be damaged: they stay as they are.
+    /// Segments found damaged: they are left as they are.
     damaged: Vec<SegmentId>,
 }
 
 impl Rewriter {
-    /// Does the most useful thing there is to do, if there is one.
+    /// Does the most useful work; false if there is none.
     pub(crate) fn step(&mut self, core: &Core) -> bool {
         self.retiring.release(core);
         self.statistics.refresh(core);

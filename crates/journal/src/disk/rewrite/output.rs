@@ -1,4 +1,4 @@
-//! What a merge writes: sorted segments with their sidecars, group by group, at a bounded rate.
+//! Output of a merge: sorted segments with their sidecars, written group by group at a bounded rate.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const GROUP_BYTES: usize = 1 << 20;
 pub(super) struct Output<'a> {
     core: &'a Core,
     active: Option<Writing>,
-    /// Segments that are full and have their sidecars.
+    /// Full segments with their sidecars.
     filled: Vec<SegmentId>,
     budget: Budget,
 }
@@ -51,7 +51,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds a batch that was verified.
+    /// Adds a verified batch.
     pub(super) fn add(&mut self, head: &Head, body: &[u8]) -> Result<(), MergeError> {
         self.make_room(head.frame_bytes())?;
         let writing = self.active.as_mut().ok_or(MergeError::Stopped)?;
@@ -59,12 +59,13 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes the group, and goes to a new segment, as the next frame wants.
+    /// Writes the group or begins a new segment if the next frame requires it.
     fn make_room(&mut self, bytes: usize) -> Result<(), MergeError> {
         if let Some(writing) = &mut self.active {
             if writing.group.len() + bytes > GROUP_BYTES && writing.frames > 0 {
                 let written = writing.write_group(self.core)?;
-                // Not all at the end: who waits for a sync of the journal would wait for all of it.
+                // Synced group by group: an append waiting for a sync of the journal would otherwise wait for
+                // all of it.
                 writing.file.sync()?;
                 self.budget.spend(self.core, written)?;
             }
@@ -90,7 +91,7 @@ impl<'a> Output<'a> {
         sort(&mut writing.index);
         writing.write_head(self.core)?;
         writing.file.sync()?;
-        // Space that a sorted segment took and did not fill goes back.
+        // Reserved space that is not used is freed.
         writing.file.set_bytes(writing.at.into())?;
         let latest = writing.index.iter().map(|entry| entry.date).max();
         let summary = Summary {
@@ -111,7 +112,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes what is left; the new segments and what is in them.
+    /// Writes the rest; returns the new segments and their logs.
     pub(super) fn finish(&mut self) -> Result<Vec<Merged>, MergeError> {
         self.fill_up()?;
         self.core.storage.sync_names()?;
@@ -154,7 +155,7 @@ pub(super) fn remove(core: &Core, id: SegmentId) {
         FileRole::Sidecar(SegmentKind::Sorted, id),
     ] {
         core.files.forget(role);
-        // A file that is not there, or stays, is removed at the next start.
+        // Missing files are ignored; a file that cannot be removed is removed at the next start.
         let _ = core.storage.remove(&role.name());
     }
 }
@@ -181,7 +182,7 @@ impl Writing {
         })
     }
 
-    /// Puts a batch behind what is in the group, with its placement as its head wants it.
+    /// Appends a batch to the group, with the placement that its head determines.
     fn add(&mut self, head: &Head, body: &[u8]) {
         debug_assert_eq!(head.kind, Kind::Batch, "batches lie whole in sorted segments");
         let start = self.group.len();
@@ -241,7 +242,7 @@ impl Writing {
     }
 }
 
-/// Keeps rewriting at its rate.
+/// Rate limit of rewriting.
 struct Budget {
     started: std::time::Instant,
     bytes: u64,
@@ -258,7 +259,7 @@ impl Budget {
         }
     }
 
-    /// Waits as long as the bytes so far want, or until the journal is closed.
+    /// Waits until the written bytes are within the rate, or the journal is closed.
     fn spend(&mut self, core: &Core, bytes: u64) -> Result<(), MergeError> {
         self.bytes += bytes;
         let due = std::time::Duration::from_secs_f64(self.bytes as f64 / self.bytes_per_second as f64);

@@ -1,44 +1,44 @@
-//! What to rewrite next: decided from a few numbers per segment, without touching any.
+//! Choice of the next rewrite, from a few numbers per segment, without reading any.
 
 use std::time::Duration;
 
 use super::super::position::SegmentId;
 use super::super::segment::SegmentKind;
 
-/// When segments are rewritten.
+/// Conditions for rewriting segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewritePolicy {
-    /// Arrival segments younger than this are left alone, unless there are too many.
+    /// Age below which arrival segments are left alone, unless there are too many.
     pub young: Duration,
-    /// Bytes of arrival segments that one merge takes together.
+    /// Bytes of arrival segments that one merge combines.
     pub merge_bytes: u64,
-    /// Bytes of arrival segments beyond which merging is no longer put off.
+    /// Bytes of arrival segments beyond which merging is no longer postponed.
     pub arrival_bytes_max: u64,
-    /// Segments whose stretches of one log are this long on average are good as they are.
+    /// Mean bytes per run of one log from which a segment is left as it is.
     pub run_bytes_good: u64,
-    /// Dead bytes that are tolerated beyond half of the live ones.
+    /// Dead bytes that are tolerated on top of half of the live ones.
     pub dead_bytes_tolerated: u64,
 }
 
-/// A sealed segment, as the policy sees it.
+/// A sealed segment, as seen by the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentView {
     pub(crate) id: SegmentId,
     pub(crate) kind: SegmentKind,
     pub(crate) bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// Stretches of consecutive frames of one log.
+    /// Number of runs of consecutive frames of one log.
     pub(crate) runs: u32,
     pub(crate) sealed_at: i64,
-    /// The checkpoint covers its control frames, and nothing keeps it from being rewritten.
+    /// True if the checkpoint covers its control frames and nothing prevents rewriting it.
     pub(crate) free: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// These hold nothing alive.
+    /// Segments without live data, to be reused.
     Recycle(Vec<SegmentId>),
-    /// These become sorted segments.
+    /// Segments to be merged into sorted ones.
     Merge(Vec<SegmentId>),
 }
 
@@ -55,7 +55,7 @@ impl Default for RewritePolicy {
 }
 
 impl RewritePolicy {
-    /// The next thing to do with `segments`, which are sorted by id. While space is short, nothing dead is
+    /// Returns the next work on `segments`, which are sorted by id. While space is short, no dead data is
     /// tolerated.
     pub(crate) fn plan(&self, segments: &[SegmentView], now: i64, is_short: bool) -> Option<Plan> {
         let dead: Vec<_> = segments
@@ -71,8 +71,8 @@ impl RewritePolicy {
             .map(Plan::Merge)
     }
 
-    /// The oldest stretch of arrival segments that is worth a merge. A merge takes neighbours only, so that
-    /// the offsets of a log stay in one piece.
+    /// Returns the oldest run of arrival segments that is worth a merge. A merge takes only neighbours, so
+    /// that the offsets of a log stay contiguous.
     fn merge_arrivals(&self, segments: &[SegmentView], now: i64) -> Option<Vec<SegmentId>> {
         let arrivals: Vec<_> = segments
             .iter()
@@ -105,9 +105,9 @@ impl RewritePolicy {
         (pressed && stretch.len() > 1).then_some(stretch)
     }
 
-    /// The segment with the largest dead part, if there is too much that is dead. Of the arrival segments,
-    /// only the oldest may leave alone: those on both sides of another would count as neighbours, and a merge
-    /// of them would put offsets from both sides of it into one segment.
+    /// Returns the segment with the largest dead part, if too much is dead. Of the arrival segments only the
+    /// oldest may be taken alone: otherwise those on both sides would count as neighbours, and their merge
+    /// would put offsets from both sides into one segment.
     fn compact(&self, segments: &[SegmentView], is_short: bool) -> Option<Vec<SegmentId>> {
         let dead: u64 = segments.iter().map(|it| it.dead_bytes).sum();
         let live: u64 = segments
@@ -127,7 +127,7 @@ impl RewritePolicy {
         if is_worth(&worst) {
             return Some(vec![worst.id]);
         }
-        // One that is alive keeps those behind it from being looked at.
+        // An oldest segment that is mostly alive would block those behind it.
         let is_behind = |it: &&SegmentView| it.kind == SegmentKind::Arrival && it.free && it.bytes > 0;
         let is_in_the_way = is_short && segments.iter().filter(is_behind).any(|it| is_worth(&it));
         let oldest = oldest.filter(|it| it.free && is_in_the_way);
@@ -239,7 +239,7 @@ mod tests {
             segment.dead_bytes = dead * MIB;
         }
         assert_eq!(policy().plan(&segments, 0, false), None);
-        // The oldest goes out of the way of the next.
+        // The oldest is merged first so that the next can be.
         assert_eq!(policy().plan(&segments, 0, true), Some(Plan::Merge(ids([1]))));
         segments[0].kind = SegmentKind::Sorted;
         assert_eq!(policy().plan(&segments, 0, true), Some(Plan::Merge(ids([2]))));

@@ -1,4 +1,4 @@
-//! Brings rewritten segments into force, and lets go of those that they replace once nobody reads them.
+//! Puts rewritten segments into force, and releases the replaced ones once they are no longer read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,12 @@ use super::super::segment::Segment;
 use super::merge::Merged;
 use super::output::remove;
 
-/// Segments that are replaced, but that somebody may still be reading.
+/// Replaced segments that may still be read.
 #[derive(Debug, Default)]
 pub(crate) struct Retiring(Vec<Arc<Segment>>);
 
 impl Retiring {
-    /// Puts `merged` in the place of `inputs`. One durable control frame decides; then every log learns of
-    /// it.
+    /// Replaces `inputs` by `merged`. One durable control frame decides; then every log is updated.
     pub(crate) fn swap(&mut self, core: &Core, inputs: &[SegmentId], merged: Vec<Merged>) -> bool {
         let _turn = core.checkpoint.turn();
         let added = merged.iter().map(|it| it.segment.id).collect();
@@ -31,7 +30,7 @@ impl Retiring {
                 removed: inputs.to_vec(),
             },
         ) {
-            // What was not even staged never comes into force, and takes space.
+            // If the frame was not even staged, the output never takes effect, and wastes space.
             if !core.has_failed() && !core.queue.is_closed() {
                 for output in &merged {
                     remove(core, output.segment.id);
@@ -72,7 +71,7 @@ impl Retiring {
         true
     }
 
-    /// Recycles or removes the files of those that nobody holds any more.
+    /// Recycles or removes the files of segments that are no longer referenced.
     pub(crate) fn release(&mut self, core: &Core) {
         if self.0.is_empty() {
             return;
@@ -92,8 +91,7 @@ impl Retiring {
             }
             false
         });
-        // A name that could come back after a loss of power is one that the checkpoint still has to know as
-        // replaced.
+        // A name that could reappear after a loss of power has to stay in the checkpoint as replaced.
         if !gone.is_empty() && core.storage.sync_names().is_ok() {
             core.pending().segments_forgotten.extend(gone);
         }
@@ -103,7 +101,7 @@ impl Retiring {
 fn let_go(core: &Core, segment: &Segment) -> std::io::Result<()> {
     core.files.forget(segment.role());
     core.files.forget(segment.sidecar_role());
-    // What is gone already needs no removing: an earlier try got so far, or there never was a sidecar.
+    // Missing files are ignored: an earlier attempt removed them, or there was no sidecar.
     let is_done = |done: std::io::Result<()>| match done {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         done => done,

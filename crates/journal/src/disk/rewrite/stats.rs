@@ -1,8 +1,8 @@
-//! What of each sealed segment is alive: computed from the rows of its sidecar and the starts of its logs.
+//! Live part of each sealed segment, computed from the rows of its sidecar and the starts of its logs.
 //!
-//! Where logs share frames, rows say too much: the bytes of a frame stand in several, and it is dead only
-//! when all of its logs are done with it. Then the frames themselves are looked at, but not each time that
-//! something is freed.
+//! If logs share frames, the rows overstate: a frame's bytes are counted in several, and it is dead only when
+//! all of its logs have freed it. Then the frames themselves are examined, but not every time that something
+//! is freed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::policy::SegmentView;
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
     known: BTreeMap<SegmentId, Known>,
-    /// The count of truncations and deletions at which the dead parts were computed.
+    /// Value of the counter `freed` at the last computation.
     computed_at: Option<u64>,
 }
 
@@ -29,15 +29,15 @@ struct Known {
     dead_bytes: u64,
     runs: u32,
     sealed_at: i64,
-    /// What the rows said to be dead when the frames were looked at last, if they have to be.
+    /// Dead bytes by the rows when the frames were last examined, if that was necessary.
     looked_at: Option<u64>,
 }
 
-/// Frames are looked at again when the rows say that so large a part of the segment has died since.
+/// Frames are examined again after the dead part by rows changes by this fraction (1/16) of the segment.
 const LOOKS_MAX: u64 = 16;
 
 impl Statistics {
-    /// Looks at segments that are new, and at all of them if something was freed since.
+    /// Measures new segments, and all of them if something was freed since.
     pub(crate) fn refresh(&mut self, core: &Core) {
         let freed = core.freed.load(Ordering::Acquire);
         let again = self.computed_at != Some(freed);
@@ -54,7 +54,7 @@ impl Statistics {
                 Ok(known) => {
                     self.known.insert(segment.id, known);
                 }
-                // The active segment, and those whose sidecars are still to come, have none.
+                // The active segment, and segments without a sidecar yet.
                 Err(SidecarError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => tracing::error!(%error, segment = segment.id.0, "a sidecar cannot be read"),
             }
@@ -82,7 +82,7 @@ impl Statistics {
             .set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));
     }
 
-    /// The segments as the policy sees them, sorted by id.
+    /// Returns the segments for the policy, sorted by id.
     pub(crate) fn segments(&self, core: &Core, covered: Position, held: &[SegmentId]) -> Vec<SegmentView> {
         self.known
             .iter()
@@ -94,7 +94,7 @@ impl Statistics {
                 dead_bytes: known.dead_bytes,
                 runs: known.runs,
                 sealed_at: known.sealed_at,
-                // The ids of sorted segments say nothing of when their batches arrived.
+                // The ids of sorted segments do not show when their batches arrived.
                 free: (known.kind == SegmentKind::Sorted || *id < covered.segment) && !held.contains(id),
             })
             .collect()
@@ -102,7 +102,7 @@ impl Statistics {
 }
 
 impl Known {
-    /// A segment without a sidecar, in which nothing is alive.
+    /// Describes a segment without a sidecar and without live data.
     fn dead(core: &Core, segment: &Segment) -> Self {
         let bytes = u64::from(core.settings.segment_bytes);
         Self {
@@ -135,8 +135,7 @@ fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Kno
     };
     let looked_at = before.and_then(|before| Some((before.looked_at?, before.dead_bytes)));
     let (dead_bytes, looked_at) = match looked_at {
-        // Otherwise a frame that is dead in part may be the whole: its share of a row is not gained by a
-        // merge.
+        // Otherwise a partly dead frame may be the whole segment: a merge does not free its share of a row.
         _ if dead == 0 || dead == all => (control + by_rows, None),
         Some((then, known)) if by_rows.abs_diff(then) < batches / LOOKS_MAX => (known, Some(then)),
         _ => {
@@ -154,7 +153,7 @@ fn measure(core: &Core, segment: &Segment, before: Option<&Known>) -> Result<Kno
     })
 }
 
-/// Bytes of the frames that nobody can read any more.
+/// Returns the bytes of frames that are no longer readable.
 fn dead_frames(core: &Core, mut entries: EntryCursor) -> Result<u64, SidecarError> {
     let mut alive = Alive::new(core);
     let mut frames: Vec<(u32, u32, bool)> = Vec::new();
@@ -179,7 +178,7 @@ fn dead_bytes(core: &Core, row: &Row) -> u64 {
     share(row.bytes, gone, row.end.0 - row.first.0)
 }
 
-/// `of * part / whole`, without overflow.
+/// Computes `of * part / whole` without overflow.
 fn share(of: u64, part: u64, whole: u64) -> u64 {
     let share = u128::from(of) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(share).unwrap_or(of)

@@ -1,14 +1,13 @@
-//! Which logs lie together in what a merge writes: those that share much of what they hold.
+//! Choice of logs that a merge stores together: those that share much of their contents.
 //!
-//! A batch that several logs got lies once on the disk, and a merge should not change that. So logs are
-//! *tied* by the frames that they share, and everything that logs hold that are tied to each other, in one
-//! step or in several, lies in the order in which it arrived, each frame once. The offsets of each log rise
-//! on the way, so they lie in one piece per segment, as everywhere.
+//! A batch of several logs is stored once, and a merge should keep it so. So logs are *tied* by the frames
+//! that they share. All frames of logs that are tied to each other, directly or indirectly, are stored in
+//! arrival order, each once. The offsets of each log ascend in that order, so each log is contiguous in a
+//! segment, as everywhere.
 //!
-//! A log that shares at most an eighth of its bytes is not tied by that: a notice to all queues should not
-//! bring their messages into one heap. It lies alone, and has copies of the frames that it shares, each with
-//! its own part only. So a merge writes at most an eighth more than it would if everything that is shared
-//! were tied.
+//! A log that shares at most an eighth of its bytes is not tied by them: a notice to all queues should not
+//! mix their messages. It is stored alone, with copies of the shared frames that hold only its own part. So a
+//! merge writes at most an eighth more than if everything shared were tied.
 
 use std::collections::HashMap;
 
@@ -20,19 +19,19 @@ use super::super::sidecar::IndexEntry;
 use super::input::{Alive, Input};
 use super::merge::MergeError;
 
-/// Of so many bytes of a log, one may be shared without tying it.
+/// A log is tied if more than one in this many of its bytes is shared.
 const SHARED_SHARE: u64 = 8;
 
 pub(super) struct Ties {
-    /// The tied logs by their place in `parents`. Without, all logs are tied to each other.
+    /// Tied logs by their index in `parents`. `None` if all logs are tied to each other.
     numbers: Option<HashMap<LogId, u32>>,
-    /// Leads to the lowest number that a log is tied to.
+    /// Union-find parents; the root is the lowest index of a tie.
     parents: Vec<u32>,
-    /// Of each input: the frames of tied logs, by tie and place.
+    /// Frames of tied logs per input, by tie and position.
     frames: Vec<Vec<TiedFrame>>,
 }
 
-/// A frame of tied logs: where it is, and how many bytes of the segment are there.
+/// A frame of tied logs: its position, and its bytes in the segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TiedFrame {
     tie: u32,
@@ -48,14 +47,14 @@ struct Sharer {
 }
 
 impl Ties {
-    /// Looks through the indexes of `inputs`, segment by segment.
+    /// Finds the ties from the indexes of `inputs`, segment by segment.
     pub(super) fn find(core: &Core, inputs: &[Input]) -> Result<Self, MergeError> {
         let mut ties = match inputs {
-            // It is as it should be but for what has died, and fits into one segment again.
+            // Already in order except for dead data, and it fits into one segment again.
             [only] if only.is_sorted() && only.bytes() <= core.settings.segment_bytes.into() => {
                 Self::of(None, 1)
             }
-            // Cut in two where it lies, a log's offsets could come to lie in both by turns.
+            // If its current order were cut in two, a log's offsets could interleave between both.
             [only] if only.is_sorted() => Self::of(Some(HashMap::new()), 0),
             _ => {
                 let tied = tied_logs(core, inputs)?;
@@ -92,17 +91,17 @@ impl Ties {
         }
     }
 
-    /// Whether a log is tied to others.
+    /// Returns true if a log is tied to others.
     pub(super) fn has(&self, log: LogId) -> bool {
         self.number(log).is_some()
     }
 
-    /// Whether a log belongs to a tie.
+    /// Returns true if a log belongs to a tie.
     pub(super) fn is_of(&self, log: LogId, tie: u32) -> bool {
         self.number(log).is_some_and(|number| self.root(number) == tie)
     }
 
-    /// Tie by tie: its frames in each of the inputs, and who it is.
+    /// Visits the frames tie by tie, with the tie and the input's number.
     pub(super) fn each(
         &self,
         mut visit: impl FnMut(u32, usize, TiedFrame) -> Result<(), MergeError>,
@@ -125,7 +124,7 @@ impl Ties {
         }
     }
 
-    /// Ties the logs that share frames of an input, and lists the frames of all tied logs, by their place.
+    /// Ties the logs that share frames of an input, and returns the frames of all tied logs, by position.
     fn tie(&mut self, core: &Core, input: &Input) -> Result<Vec<TiedFrame>, MergeError> {
         let mut alive = Alive::new(core);
         let mut frames = Vec::new();
@@ -166,7 +165,7 @@ impl Ties {
         }
     }
 
-    /// The root, with all on the way to it led there at once.
+    /// Returns the root and points all nodes on the way directly to it.
     fn shorten(&mut self, mut number: u32) -> u32 {
         let root = self.root(number);
         while let Some(parent) = self.parents.get_mut(usize_of(number)).filter(|it| **it != root) {
@@ -176,7 +175,7 @@ impl Ties {
     }
 }
 
-/// The logs that share enough to be tied, numbered in the order of their ids.
+/// Returns the logs that share enough to be tied, numbered in the order of their ids.
 fn tied_logs(core: &Core, inputs: &[Input]) -> Result<HashMap<LogId, u32>, MergeError> {
     let mut sharers: HashMap<LogId, Sharer> = HashMap::new();
     for input in inputs {

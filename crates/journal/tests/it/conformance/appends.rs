@@ -9,7 +9,7 @@ use stafett_model::{Durability, LogId, Offset};
 use super::bench::Bench;
 use crate::support::{append, batch, create, create_logs, listed, numbered, placed, put, read_all};
 
-/// A frame that stores a batch whole in one log.
+/// Builds a frame that stores a whole batch in one log.
 pub fn whole(log: LogId, values: &[&str]) -> Frame {
     Frame::Batch(BatchFrame {
         body: batch(values),

@@ -1,4 +1,4 @@
-//! The providers, and how each is started again.
+//! The providers, and how each is restarted.
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +7,7 @@ use stafett_journal::{DiskJournal, Journal, MemoryJournal, Metrics, Settings};
 use stafett_model::LogId;
 use tempfile::TempDir;
 
-/// A journal and what it takes to start it again.
+/// A journal with the means to restart it.
 pub struct Bench {
     journal: Option<Started>,
     home: Option<(TempDir, Settings)>,
@@ -63,7 +63,7 @@ impl Bench {
         }
     }
 
-    /// The largest batch that fits.
+    /// Returns the size of the largest batch that fits.
     pub fn batch_bytes_max(&self) -> usize {
         self.home
             .as_ref()
@@ -71,7 +71,7 @@ impl Bench {
             - (16 << 10)
     }
 
-    /// Stops the journal properly and starts it again.
+    /// Restarts the journal cleanly.
     pub fn reopen(&mut self) {
         if let Some(Started::Memory(journal)) = &self.journal {
             self.journal = Some(Started::Memory(journal.reopen()));
@@ -83,7 +83,7 @@ impl Bench {
         self.journal = Some(Started::Disk(journal));
     }
 
-    /// Waits until a log can be read up to `end`: levels below `os` are acknowledged before that.
+    /// Waits until a log is readable up to `end`: at `memory`, appends are acknowledged before that.
     pub fn wait_until_visible(&self, log: LogId, end: u64) {
         let watch = self.journal().watch();
         assert!(self.journal().watch_log(&watch, log, 0));

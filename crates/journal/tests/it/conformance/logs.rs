@@ -1,4 +1,4 @@
-//! Logs come, change, are cut, and go.
+//! Logs are created, changed, truncated and deleted.
 
 use stafett_journal::{
     Append, Change, Frame, Journal, LogSpec, Outcome, ReadError, Refusal, StateChange, StateSpace, StateWait,

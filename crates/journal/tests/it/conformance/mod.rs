@@ -1,8 +1,8 @@
-//! What every provider of the [`Journal`] trait has to do, tried on each of them.
+//! Conformance suite for providers of the [`Journal`] trait, run on each of them.
 //!
-//! A test is a function that gets a [`Bench`] with a journal on it. The list at the end of this file runs all
-//! of them on the journal in memory, on the one on disk, and on one on disk whose segments are so small that
-//! they fill up all the time.
+//! A test is a function that gets a [`Bench`] with a journal. The list at the end of this file runs all of
+//! them on the journal in memory, on the one on disk, and on one on disk with segments so small that they
+//! fill up all the time.
 //!
 //! [`Journal`]: stafett_journal::Journal
 

@@ -1,4 +1,4 @@
-//! Any operations in any order, against a model that is too simple to be wrong.
+//! Random operations in any order, against a naive model.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -114,23 +114,23 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 struct NaiveLog {
     start: u64,
     records: Vec<Seen>,
-    /// Where each batch ends.
+    /// End offset of each batch.
     ends: Vec<u64>,
-    /// By producer: its epoch and batches.
+    /// Epoch and batches of each producer.
     producers: BTreeMap<i64, (i16, Vec<Sent>)>,
     owner: u64,
 }
 
-/// The first number of a batch, the one behind its last, and its offset.
+/// First sequence number of a batch, the one behind its last, and its offset.
 type Sent = (i32, i32, u64);
 
 #[derive(Debug, Default)]
 struct Naive {
     logs: Vec<(LogId, NaiveLog)>,
     state: Loaded,
-    /// Where the batch of each id went.
+    /// Place of the batch of each id.
     ids: BTreeMap<u8, (LogId, u64)>,
-    /// Numbers values, so that no two are alike.
+    /// Counter that makes values unique.
     count: usize,
 }
 
@@ -154,7 +154,7 @@ impl NaiveLog {
             .collect()
     }
 
-    /// What a numbered batch is: `Ok` and where it was if it is a duplicate.
+    /// Judges a batch of a producer: `Ok` with the earlier offset if it is a duplicate.
     fn judge(&self, producer: i64, epoch: i16, first: i32, end: i32) -> Result<Option<u64>, ()> {
         match self.producers.get(&producer) {
             None => Ok(None),
@@ -271,12 +271,12 @@ impl Naive {
         }
     }
 
-    /// An append under an id, from an owner, or both.
+    /// Appends under an id, from an owner, or both.
     fn asked(&mut self, log: usize, id: Option<u8>, owner: Option<u64>, bench: &Bench, space: u16) {
         let Some(log) = self.pick(log) else { return };
         let values = self.values(1, 30);
         let (log, naive) = &mut self.logs[log];
-        // Ids are for ever, so each case has its own.
+        // Ids are remembered permanently, so each case has its own.
         let [one, two] = space.to_le_bytes();
         let request = id.map(|id| {
             let mut bytes = [id; 16];
@@ -436,7 +436,7 @@ impl Naive {
         assert_eq!(outcome, Outcome::Committed(smallvec![]));
     }
 
-    /// A read from anywhere is a piece of what is there, from the batch that holds the offset on.
+    /// Checks that a read from any offset returns a part of the contents, from the batch with the offset on.
     fn read(&mut self, log: usize, percent: u64, bytes_max: usize, bench: &Bench) {
         let Some(log) = self.pick(log) else { return };
         let (id, naive) = &self.logs[log];
@@ -454,7 +454,7 @@ impl Naive {
         assert!(run.next.0 == from && from == naive.end() || naive.ends.contains(&run.next.0));
     }
 
-    /// Compares everything, right behind a start: state is what was found there.
+    /// Compares everything right after a start: state is only visible as of the start.
     fn check(&self, bench: &Bench, space: u16) {
         for (id, naive) in &self.logs {
             bench.wait_until_visible(*id, naive.end());

@@ -1,4 +1,4 @@
-//! Owners: a later one keeps those before it out.
+//! Owners: a later one locks out earlier ones.
 
 use smallvec::smallvec;
 use stafett_journal::{

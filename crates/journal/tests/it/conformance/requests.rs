@@ -1,4 +1,4 @@
-//! Appends that carry an id.
+//! Appends with an id.
 
 use bytes::Bytes;
 use smallvec::smallvec;
@@ -18,7 +18,7 @@ fn under(id: u8, append: Append) -> Append {
     }
 }
 
-/// A batch and a delta, all or none.
+/// Builds an append of a batch and a delta, stored atomically.
 fn both(log: stafett_model::LogId, value: &str) -> Append {
     let delta = Change::Delta(Bytes::copy_from_slice(value.as_bytes()));
     let mut append = Append::batch(log, batch(&[value]));

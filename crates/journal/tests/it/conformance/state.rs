@@ -14,7 +14,7 @@ use super::appends::whole;
 use super::bench::Bench;
 use crate::support::{append, control, create, listed, read_all};
 
-/// What a space holds: by key, the value and the deltas since.
+/// Contents of a space: by key, the value and its later deltas.
 pub type Loaded = BTreeMap<String, (Option<String>, Vec<String>)>;
 
 pub fn load(journal: &dyn Journal, space: u16) -> Loaded {

@@ -1,4 +1,4 @@
-//! Many who append, many who follow.
+//! Several appending and several reading threads.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::bench::{Bench, block_on};
 use crate::support::{Seen, batch, create, read, seen};
 
 const APPENDERS: usize = 4;
-/// Appends that a thread has under way.
+/// Appends that a thread has in flight.
 const UNDER_WAY: usize = 16;
 
 fn rounds() -> usize {
@@ -42,7 +42,7 @@ pub fn what_many_threads_append_is_there_in_order_and_once(bench: &mut Bench) {
     }
 }
 
-/// Appends to all logs in turn; returns where each value went.
+/// Appends to all logs in turn; returns the values by place.
 fn append_all(journal: &dyn Journal, logs: &[LogId], thread: usize) -> HashMap<(LogId, u64), String> {
     let mut by_offset = HashMap::new();
     let mut under_way = std::collections::VecDeque::new();
@@ -67,7 +67,7 @@ fn append_all(journal: &dyn Journal, logs: &[LogId], thread: usize) -> HashMap<(
     by_offset
 }
 
-/// Reads all logs as they grow until everything is there.
+/// Reads all logs as they grow until they are complete.
 fn follow(journal: &dyn Journal, logs: &[LogId]) -> Vec<Vec<Seen>> {
     let watch = journal.watch();
     for (token, log) in (0..).zip(logs) {
@@ -90,7 +90,8 @@ fn follow(journal: &dyn Journal, logs: &[LogId]) -> Vec<Vec<Seen>> {
     followed
 }
 
-/// Offsets without holes, each with the value that was acknowledged there; every thread's in its order.
+/// Checks that offsets have no gaps, that each has its acknowledged value, and that each thread's are in
+/// order.
 fn check(log: LogId, followed: &[Seen], acknowledged: &HashMap<(LogId, u64), String>) {
     let mut next = [0; APPENDERS];
     assert_eq!(followed.len(), APPENDERS * rounds());

@@ -1,4 +1,4 @@
-//! Growth as a subscription.
+//! Notification of growth.
 
 use std::collections::HashSet;
 

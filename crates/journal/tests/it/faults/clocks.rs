@@ -1,4 +1,4 @@
-//! Odd times: of records, and of the clock.
+//! Unusual times: of records, and of the clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -72,7 +72,7 @@ impl Bench {
         ticket.wait().remove(0)
     }
 
-    /// Whether a producer's batch was there already.
+    /// Sends a batch of a producer; returns true if it was a duplicate.
     fn send(&self, log: LogId, producer: i64, timestamp: i64) -> bool {
         let body = numbered(producer, timestamp);
         placed(self.append(Append::batch(log, body))).duplicate
@@ -82,7 +82,7 @@ impl Bench {
         self.journal.bounds(log).unwrap().start.0
     }
 
-    /// Twenty batches, which are more than a segment.
+    /// Appends twenty batches, which exceed a segment.
     fn fill(&self, log: LogId, timestamp: i64) {
         for _ in 0..20 {
             self.append(Append::batch(log, batch_at(&[&"x".repeat(1000)], timestamp)));
@@ -160,7 +160,7 @@ fn a_producer_is_forgotten_after_a_day_of_running_without_it() {
         known.iter().any(|seen| seen.id == ProducerId(7))
     };
     assert!(is_known_after(&bench, 23));
-    // While it is stopped, no time passes.
+    // No running time passes while it is stopped.
     bench.step_clock(3 * DAY);
     bench.restart();
     assert!(is_known_after(&bench, 0));

@@ -1,4 +1,4 @@
-//! Every change of the disk fails in turn: the journal copes, or it says that it failed and takes no more.
+//! Every change of the disk fails in turn: the journal copes, or it reports its failure and accepts no more.
 
 use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{Append, Frame, Journal, LogSpec, Outcome, Refusal, StateWait};
@@ -9,7 +9,7 @@ use super::run::{Run, open};
 use super::script;
 use crate::support::more;
 
-/// Plays the script on a disk that fails once, or for good, and checks what is left of it.
+/// Plays the script on a disk that fails once, or permanently, and checks the rest.
 fn fail_at(change: u64, effect: Effect) -> &'static str {
     let disk = SimulatedDisk::new();
     disk.set_fault(Some(Fault { change, effect }));
@@ -42,7 +42,7 @@ fn fail_at(change: u64, effect: Effect) -> &'static str {
     if failed { "failed" } else { "coped" }
 }
 
-/// What is there after a kill, and after losses of power.
+/// Checks the contents after a kill, and after losses of power.
 fn check(disk: &SimulatedDisk, ledger: &Ledger, closed: bool) {
     for seed in 0..=more(2, 12) {
         let disk = disk.fork();
@@ -63,7 +63,7 @@ fn check(disk: &SimulatedDisk, ledger: &Ledger, closed: bool) {
     }
 }
 
-/// Fails every change, or every so many from the first on.
+/// Fails every change from `first` on, or every n-th one.
 fn every_change(effect: Effect, first: u64) {
     let mut counts = std::collections::BTreeMap::new();
     for change in (first..=changes()).step_by(more(2, 1)) {
@@ -96,8 +96,8 @@ fn nothing_acknowledged_is_lost_when_the_disk_breaks_for_good() {
     every_change(Effect::Broken, 3);
 }
 
-/// A sync that failed leaves pages that programs still see and that nobody will write: what a recovery took
-/// for good out of them has to be on the disk all the same.
+/// A failed sync leaves pages that programs still see and that are never written: everything that a recovery
+/// accepted from them has to be on the disk all the same.
 #[test]
 fn what_a_recovery_after_a_failed_sync_found_survives_a_loss_of_power() {
     let mut failed = 0;
@@ -115,7 +115,7 @@ fn what_a_recovery_after_a_failed_sync_found_survives_a_loss_of_power() {
         for seed in 0..more(3, 12) {
             let disk = disk.fork();
             disk.lose_power(change * 1000 + seed);
-            // What was recovered is the beginning of this ledger: none of it may be missing.
+            // The recovered contents are the beginning of this ledger: none of them may be missing.
             drop(Run::recover(
                 &disk,
                 recovered.ledger.copy(),

@@ -1,5 +1,5 @@
-//! Single bits turn over while the program is stopped. What is read afterwards is right, or the damage is
-//! named.
+//! Single bits flip while the program is stopped. Everything read afterwards is right, or the damage is
+//! reported.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::run::{Run, open};
 use super::script;
 use crate::support::{batch, more, read, seen};
 
-/// How the program was stopped.
+/// End of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Closed,
@@ -33,7 +33,7 @@ pub(super) fn played(end: End) -> (SimulatedDisk, Ledger) {
     (disk, ledger)
 }
 
-/// Tries a bit of every so many bytes of the files that have a part in their names; the bits differ.
+/// Flips one bit in every `step` bytes of the files with `part` in their names; the bits differ.
 fn flip(end: End, part: &str, step: usize, used_only: bool) {
     let (disk, ledger) = played(end);
     let names: Vec<_> = disk
@@ -78,15 +78,15 @@ fn flip(end: End, part: &str, step: usize, used_only: bool) {
     eprintln!("{end:?} {part}: {named} of {tried} were named");
 }
 
-/// What a damaged journal says for itself.
+/// Damage that a journal reports.
 #[derive(Debug, Default)]
 struct Named {
-    /// Something is amiss, nobody knows with which log.
+    /// Damage without a known log.
     something: bool,
     logs: BTreeSet<LogId>,
 }
 
-/// Opens a damaged journal twice; whether damage was named.
+/// Opens a damaged journal twice; returns true if damage was reported.
 fn check(disk: &SimulatedDisk, ledger: &Ledger, end: End) -> bool {
     let Ok(journal) = open(disk, 1) else { return true };
     let first = compare(&journal, ledger, end);
@@ -106,7 +106,7 @@ fn check(disk: &SimulatedDisk, ledger: &Ledger, end: End) -> bool {
     first.something || !first.logs.is_empty()
 }
 
-/// Logs take appends behind all that they gave out, unless nobody knows how far they went.
+/// Checks that logs take appends behind all assigned offsets, unless their ends are unknown.
 pub(super) fn goes_on(journal: &DiskJournal, ledger: &Ledger) {
     for id in ledger.logs() {
         let Some(bounds) = journal.bounds(*id) else {
@@ -122,7 +122,7 @@ pub(super) fn goes_on(journal: &DiskJournal, ledger: &Ledger) {
     }
 }
 
-/// Reads everything and compares it with what was there.
+/// Reads everything and compares it with the ledger.
 fn compare(journal: &DiskJournal, ledger: &Ledger, end: End) -> Named {
     let (named, holding) = look(journal, ledger);
     let failure = match end {
@@ -133,7 +133,7 @@ fn compare(journal: &DiskJournal, ledger: &Ledger, end: End) -> Named {
         drop(ledger.copy().check_seen(holding, failure));
         return named;
     }
-    // What is not named is as it was, and nothing is made up.
+    // Everything not reported is unchanged, and nothing is made up.
     for (id, mine) in &ledger.now().logs {
         let Some(seen) = holding.logs.get(id) else {
             assert!(named.something, "{id} is gone");
@@ -155,7 +155,7 @@ fn compare(journal: &DiskJournal, ledger: &Ledger, end: End) -> Named {
     named
 }
 
-/// What can be read, and what is said to be damaged.
+/// Returns the reported damage and the readable contents.
 fn look(journal: &DiskJournal, ledger: &Ledger) -> (Named, Holding) {
     let report = journal.report();
     let mut named = Named {
@@ -183,7 +183,7 @@ fn look(journal: &DiskJournal, ledger: &Ledger) -> (Named, Holding) {
     (named, holding)
 }
 
-/// What can be read of a log around what is damaged in it.
+/// Returns the readable contents of a log around its damage.
 pub(super) fn salvaged(journal: &DiskJournal, id: LogId) -> Option<(LogId, super::ledger::HeldLog)> {
     let bounds = journal.bounds(id)?;
     let mut log = super::ledger::HeldLog::new(stafett_model::Durability::Sync);

@@ -1,4 +1,4 @@
-//! The disk is full: appends are refused, and everything that frees space goes on.
+//! The disk is full: appends are refused, and everything that frees space continues.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::run::{delta, put, remove, settings};
 use crate::support::{Seen, batch, more, read_all};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
-/// What stays free for sidecars, checkpoints and rewriting.
+/// Space left for sidecars, checkpoints and rewriting.
 const FREE_BYTES: u64 = 512 << 10;
 pub(super) const CAPACITY_BYTES: u64 = FREE_BYTES + (4 << 20);
 
@@ -74,7 +74,7 @@ pub(super) fn body(bytes: usize) -> Bytes {
     batch(&[&"x".repeat(bytes)])
 }
 
-/// Appends until that is refused; returns how often it was not.
+/// Appends until an append is refused; returns the number of successful ones.
 fn fill(journal: &DiskJournal, log: LogId, bytes: usize) -> u64 {
     for count in 0.. {
         match append(journal, Append::batch(log, body(bytes))) {
@@ -104,7 +104,7 @@ fn appends_are_refused_reads_go_on_and_space_makes_it_work_again() {
             "{count} batches of {bytes} bytes fill the disk"
         );
         assert_eq!(read_all(&journal, log, 50_000).unwrap().len() as u64, count);
-        // Those that were refused took no offset, and their number does not matter.
+        // Refused appends take no offset, however many there are.
         for _ in 0..100 {
             let refused = append(&journal, Append::batch(log, body(bytes)));
             assert_eq!(refused, Outcome::Refused(Refusal::DiskFull));
@@ -201,8 +201,8 @@ fn truncation_and_deletion_free_space_on_a_full_disk() {
     assert!(fill(&journal, kept, 2000) > first / 2);
 }
 
-/// Every segment keeps something alive, so none is dead as a whole, and all that is dead is less than is
-/// tolerated.
+/// Every segment has live data, so none is dead as a whole, and the dead data stays below the tolerated
+/// amount.
 #[test]
 fn a_disk_that_is_full_of_dead_bytes_is_freed_however_many_are_tolerated() {
     let disk = SimulatedDisk::new();
@@ -272,12 +272,12 @@ fn a_full_disk_can_be_opened_again_and_again() {
     let count = fill(&journal, log, 1500);
     drop(journal);
     disk.kill();
-    // Others take what was kept free.
+    // Other programs take the space kept free.
     disk.set_capacity_bytes(disk.used_bytes() + 200_000);
     for round in 0..12 {
         let journal = open(&disk, 1);
         committed(&journal, Frame::State(put(3, "round", &round.to_string())));
-        // What earlier starts wrote is in the checkpoint: their segments can be used again.
+        // Data of earlier starts is in the checkpoint: its segments can be reused.
         journal.checkpoint();
         journal.rewrite();
         assert_eq!(read_all(&journal, log, 50_000).unwrap().len() as u64, count);
@@ -311,7 +311,7 @@ fn truncating(log: LogId, before: u64) -> Append {
     Append::state([Frame::Truncate { log, before }], StateWait::Synced)
 }
 
-/// Repeats an append until it is refused; returns how often it was not.
+/// Repeats an append until it is refused; returns the number of successful ones.
 fn use_up(journal: &DiskJournal, next: impl Fn(usize) -> Append) -> usize {
     for count in 0..10_000 {
         match append(journal, next(count)) {
@@ -342,7 +342,7 @@ fn settlements_and_deletions_find_the_space_that_other_state_leaves_them() {
     }
     let tombstone = Append::state([Frame::State(remove(3, "0"))], StateWait::Synced);
     assert!(matches!(append(&journal, tombstone), Outcome::Committed(_)));
-    // Refused ones use nothing up, and what frees the most comes through.
+    // Refused appends use up nothing, and one that frees the most is accepted.
     committed(&journal, Frame::DeleteLogs { first: log, count: 1 });
     journal.checkpoint();
     assert!(journal.rewrite() > 0);
@@ -371,17 +371,17 @@ fn what_is_left_of_the_segment_that_is_written_is_for_what_frees_space() {
         .map(|before| journal.append(vec![truncating(log, before)]))
         .collect();
     journal.pump();
-    // What was taken is written, and what was not is refused: nothing in between.
+    // Each append is either written or refused.
     assert_eq!(journal.failure(), None);
     let outcomes = tickets.into_iter().map(|ticket| ticket.wait().remove(0));
     let taken = outcomes.filter(|it| matches!(it, Outcome::Committed(_))).count();
     assert!((10..9999).contains(&taken), "{taken} truncations");
 }
 
-/// Everything that a journal holds of a log and of state.
+/// Contents of a log, and of all state.
 pub(super) type Held = (Vec<Seen>, BTreeMap<(u16, String), Kept>);
 
-/// Says little of what differs, as there is much of it.
+/// Compares contents with a short message, as they are large.
 fn assert_held(journal: &DiskJournal, log: LogId, expected: &Held, what: &str) {
     let (records, state) = held(journal, log);
     assert!(
@@ -411,7 +411,7 @@ fn held(journal: &DiskJournal, log: LogId) -> Held {
     )
 }
 
-/// A disk on which a program was killed when nothing found space any more, and what it held.
+/// Returns a disk on which a program was killed when no append found space any more, and the contents.
 pub(super) fn killed_when_full(checkpoints: bool) -> (SimulatedDisk, LogId, Held) {
     let disk = SimulatedDisk::new();
     disk.set_capacity_bytes(CAPACITY_BYTES);
@@ -429,7 +429,7 @@ pub(super) fn killed_when_full(checkpoints: bool) -> (SimulatedDisk, LogId, Held
     ];
     assert!(outcomes.iter().all(|it| matches!(it, Outcome::Committed(_))));
     let mut held = held(&journal, log);
-    // What is loaded is what there was at the start.
+    // State is loaded as of the start.
     held.1.clear();
     let value = || (Some("c".repeat(200).into()), Vec::new());
     held.1.extend((0..commits).map(|n| ((3, n.to_string()), value())));
@@ -530,7 +530,7 @@ fn an_index_that_finds_no_space_keeps_none_from_being_freed() {
         let disk = SimulatedDisk::new();
         let journal = open(&disk, 1);
         let log = create(&journal, Durability::Sync);
-        // Others fill the disk.
+        // Other programs fill the disk.
         disk.set_capacity_bytes(disk.used_bytes() + left);
         let count = fill(&journal, log, 50);
         assert_eq!(read_all(&journal, log, 50_000).unwrap().len() as u64, count);

@@ -1,5 +1,5 @@
-//! A file is gone and the disk is full: the journal comes up all the same, names what is gone and serves what
-//! is left.
+//! A file is missing and the disk is full: the journal starts all the same, reports the losses and serves the
+//! rest.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::support::more;
 
 const CHECKPOINT: &str = "checkpoint.redb";
 
-/// The damage that the starts so far have named.
+/// Damage reported by the starts so far.
 #[derive(Debug, Default)]
 struct Named {
     any: bool,
@@ -29,7 +29,7 @@ impl Named {
         self.ranges.extend(&report.damaged);
     }
 
-    /// Every record is as it was, or excused by what is named.
+    /// Checks that every record is unchanged, or covered by the reported damage.
     fn check(&self, journal: &DiskJournal, log: LogId, expected: &Held, what: &str) {
         let Some((_, held)) = salvaged(journal, log) else {
             assert!(self.any, "the log is gone: {what}");
@@ -47,11 +47,11 @@ impl Named {
     }
 }
 
-/// Starts three times on a full disk and once more with space, and goes on.
+/// Starts three times on a full disk and once with space, and continues.
 fn starts_without(full: &SimulatedDisk, name: &str, log: LogId, expected: &Held) {
     let disk = full.fork();
     assert!(disk.delete(name));
-    // The space of a segment is taken as well; a checkpoint cannot be made anew in none.
+    // The space of a missing segment is taken as well; without any space, a checkpoint cannot be rebuilt.
     let left = if name == CHECKPOINT { full } else { &disk }.used_bytes();
     let mut named = Named::default();
     for start in 0..4 {
@@ -102,7 +102,7 @@ fn without_a_segment_or_the_checkpoint_a_full_journal_comes_up_and_names_what_is
         let (full, log, expected) = killed_when_full(checkpoints);
         let segments = arrivals(&full);
         assert!(segments.len() > 9, "{segments:?}");
-        // The last may vanish without a trace: a kill left nothing behind it.
+        // The last segment may disappear unnoticed: a kill left nothing behind it.
         let (_, segments) = segments.split_last().unwrap();
         for name in segments
             .iter()

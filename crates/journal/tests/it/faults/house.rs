@@ -1,4 +1,4 @@
-//! Retention and what it counts.
+//! Retention, and the counts that it uses.
 
 use bytes::Bytes;
 use stafett_journal::disk::RewritePolicy;
@@ -22,7 +22,7 @@ fn append(journal: &DiskJournal, append: Append) {
     );
 }
 
-/// A log with a bound and batches of about 1,000 bytes.
+/// Creates a log with a bound and batches of about 1,000 bytes.
 fn filled(journal: &DiskJournal, bytes: u64, batches: usize) -> LogId {
     let first = journal.allocate(1);
     let retention = Retention {
@@ -160,7 +160,7 @@ fn state_that_fits_into_no_segment_is_refused_and_nothing_of_its_append_is_store
             );
         }
     }
-    // What takes most of a segment does fit, behind whatever is there.
+    // State that takes most of a segment does fit, regardless of the data before it.
     for n in 0..5 {
         let most = put(3, &n.to_string(), &"x".repeat(SEGMENT_BYTES as usize - 5000));
         append(&journal, Append::state([Frame::State(most)], StateWait::Synced));
@@ -172,8 +172,7 @@ fn state_that_fits_into_no_segment_is_refused_and_nothing_of_its_append_is_store
     assert_eq!(keys, ["0", "1", "2", "3", "4"]);
 }
 
-/// Segments that a rewrite replaced may have their names again after a loss of power, but nothing of them
-/// counts any more.
+/// The names of replaced segments may reappear after a loss of power, but their contents are ignored.
 #[test]
 fn a_replaced_segment_does_not_come_back_with_the_power() {
     let disk = SimulatedDisk::new();

@@ -1,4 +1,4 @@
-//! What a run did, and what of it has to be there after a failure.
+//! Ledger of a run: its steps, and the contents required after a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -13,26 +13,26 @@ use stafett_model::{Durability, LogId};
 use super::named;
 use crate::support::read_all;
 
-/// The spaces of state that the scripts use.
+/// State spaces used by the scripts.
 pub const SPACES: [u16; 2] = [3, 4];
 
-/// What becomes of a program.
+/// End of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     Kill,
     PowerLoss,
-    /// It was closed, and everything has to be there.
+    /// It was closed, and everything has to survive.
     None,
 }
 
-/// What a journal holds, as far as anybody can see.
+/// Visible contents of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holding {
     pub logs: BTreeMap<LogId, HeldLog>,
     pub state: BTreeMap<(u16, String), Kept>,
 }
 
-/// A key's value and the deltas since.
+/// Value of a key, and its later deltas.
 pub type Kept = (Option<Rc<str>>, Vec<Rc<str>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,43 +49,43 @@ pub struct HeldLog {
 struct Step {
     acknowledged: bool,
     kind: Kind,
-    /// Where its records go, if it is stored.
+    /// Places of its records, if it is stored.
     places: Places,
     effect: Rc<dyn Fn(&mut Holding) -> Places>,
 }
 
-/// Records and where they go.
+/// Records and their places.
 pub type Places = Vec<(LogId, u64, Rc<str>)>;
 
-/// What a step is to those behind it.
+/// Properties of a step that matter for later ones.
 #[derive(Debug, Clone, Default)]
 pub struct Kind {
-    /// The strictest level of what it stores.
+    /// Strictest level of its contents.
     pub level: Durability,
-    /// The logs that it appends to or changes.
+    /// Logs that it appends to or changes.
     pub logs: BTreeSet<LogId>,
-    /// It changes something besides batches.
+    /// True if it changes something besides batches.
     pub has_state: bool,
-    /// Its bodies go ahead in chunks: what shares nothing with it may be stored before it.
+    /// True if its batches are written in chunks: steps that share nothing with it may be stored before it.
     pub is_cut: bool,
-    /// The id under which it is stored.
+    /// Id under which it is stored.
     pub id: Option<u8>,
-    /// It came before under this id, and its batches went there: it changes nothing.
+    /// Id and places of the first append, if it was sent before: then it changes nothing.
     pub again: Option<(u8, Rc<str>)>,
 }
 
 /// The steps of a run.
 pub struct Ledger {
-    /// What the journal holds after so many steps.
+    /// Contents of the journal after each number of steps.
     after: Vec<Holding>,
     steps: Vec<Step>,
-    /// Of steps that have no outcome yet.
+    /// Tickets of steps without an outcome.
     tickets: BTreeMap<usize, Ticket>,
-    /// Logs of all runs, also those that are gone.
+    /// Logs of all runs, including deleted ones.
     logs: BTreeSet<LogId>,
-    /// What was said, of any run, to be at an offset.
+    /// Acknowledged contents of offsets, of any run.
     told: BTreeMap<(LogId, u64), Rc<str>>,
-    /// Ids under which something was appended in any run, whatever became of it.
+    /// Ids used by an append in any run, with any outcome.
     ids: BTreeSet<u8>,
 }
 
@@ -100,7 +100,7 @@ impl HeldLog {
         }
     }
 
-    /// Adds records; returns where each went.
+    /// Adds records; returns their offsets.
     pub fn push(&mut self, values: &[Rc<str>]) -> Vec<(u64, Rc<str>)> {
         let placed: Vec<_> = (self.next..).zip(values.iter().cloned()).collect();
         self.next += values.len() as u64;
@@ -115,7 +115,7 @@ impl HeldLog {
 }
 
 impl Holding {
-    /// What a journal holds. The level of logs cannot be seen: it is as `like` has it.
+    /// Reads the contents of a journal. The levels of logs are not visible: they are taken from `like`.
     pub fn of(journal: &dyn Journal, logs: &BTreeSet<LogId>, like: &Self) -> Result<Self, String> {
         let mut holding = Self::logs_of(journal, logs, like)?;
         holding.state = Self::state_of(journal)?;
@@ -151,7 +151,7 @@ impl Holding {
         Ok(state)
     }
 
-    /// The same without state, which can only be seen right behind a start.
+    /// Reads the contents without state, which is only visible right after a start.
     pub fn logs_of(journal: &dyn Journal, logs: &BTreeSet<LogId>, like: &Self) -> Result<Self, String> {
         let mut holding = Self::default();
         for id in logs {
@@ -178,7 +178,7 @@ impl Holding {
         Ok(holding)
     }
 
-    /// Whether `seen` is what is left of this: logs below `sync` may go on behind offsets that were reserved.
+    /// Returns true if `seen` matches this: logs below `sync` may continue behind reserved offsets.
     fn is_seen_as(&self, seen: &Self) -> bool {
         self.state == seen.state
             && self.logs.len() == seen.logs.len()
@@ -198,7 +198,7 @@ impl Holding {
 }
 
 impl Default for Ledger {
-    /// Nothing was done and nothing is there.
+    /// Creates an empty ledger.
     fn default() -> Self {
         Self {
             after: vec![Holding::default()],
@@ -212,7 +212,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a run that starts with what `holding` says.
+    /// Creates the ledger of a run that starts with the contents `holding`.
     pub fn starting_with(holding: Holding, before: Self) -> Self {
         Self {
             after: vec![holding],
@@ -233,7 +233,7 @@ impl Ledger {
         &self.ids
     }
 
-    /// Notes a step that was staged and what it leads to, unless it was refused at once; whether it was not.
+    /// Records a staged step and its effect unless it was refused at once; returns true if it was not.
     pub fn note(
         &mut self,
         mut ticket: Ticket,
@@ -263,7 +263,7 @@ impl Ledger {
         true
     }
 
-    /// Looks which steps were acknowledged since.
+    /// Records the steps that have been acknowledged since.
     pub fn poll(&mut self) {
         for (step, mut ticket) in std::mem::take(&mut self.tickets) {
             match poll(&mut ticket) {
@@ -285,7 +285,7 @@ impl Ledger {
         else {
             return;
         };
-        // Who hears that it is stored already hears it of the first one.
+        // An acknowledgement of the second append also acknowledges the first.
         let id = *id;
         if let Some(first) = self.steps.iter_mut().find(|first| first.kind.id == Some(id)) {
             first.acknowledged = true;
@@ -296,7 +296,7 @@ impl Ledger {
         self.tickets.len()
     }
 
-    /// The same once more. Every step has to have an outcome.
+    /// Copies the ledger. Every step has to have an outcome.
     pub fn copy(&self) -> Self {
         assert_eq!(self.unresolved(), 0, "a ticket was never resolved");
         Self {
@@ -317,14 +317,14 @@ impl Ledger {
         self.steps.len()
     }
 
-    /// Steps that have to be there after a failure.
+    /// Returns the number of steps that have to survive a failure.
     pub fn safe(&self, failure: Failure) -> usize {
         let survives = |step: &Step| step.survives(failure);
         self.steps.iter().rposition(survives).map_or(0, |index| index + 1)
     }
 
-    /// What the journal may hold if appends whose bodies were on their way are missing, and what has to
-    /// follow them, and others that were staged behind them are there.
+    /// Returns the contents if appends in chunks and those that must follow them are missing, but other
+    /// appends staged behind them are stored.
     fn overtaken(&self, seen: &Holding, failure: Failure) -> Option<Holding> {
         let cuts = (0..self.steps.len()).filter(|index| self.steps[*index].kind.is_cut);
         let cuts: Vec<_> = cuts
@@ -341,7 +341,7 @@ impl Ledger {
             .find(|holding| holding.is_seen_as(seen))
     }
 
-    /// What the first `end` steps lead to without those whose bodies are cut, from `cut` on.
+    /// Returns the contents after the first `end` steps without those in chunks, from `cut` on.
     fn without(&self, end: usize, cut: usize, failure: Failure) -> Option<Holding> {
         let mut holding = self.after[0].clone();
         let (mut logs, mut all) = (BTreeSet::new(), false);
@@ -360,8 +360,8 @@ impl Ledger {
         Some(holding)
     }
 
-    /// Checks what a journal holds that was opened after a failure; returns the ledger for the run that goes
-    /// on.
+    /// Checks the contents of a journal opened after a failure; returns the ledger for the run that
+    /// continues.
     pub fn check(self, journal: &dyn Journal, failure: Failure) -> Self {
         let seen = Holding::of(journal, &self.logs, self.now()).unwrap();
         self.check_seen(seen, failure)
@@ -396,11 +396,11 @@ impl Ledger {
         Self::starting_with(holding, self)
     }
 
-    /// Checks what can be read of a journal that runs, or that failed and gives out no more than it has
-    /// shown.
+    /// Checks the readable contents of a running journal, or of a failed one, which shows no more than
+    /// before.
     pub fn check_live(&self, seen: &Holding, failed: bool) {
         for (id, mine) in &self.now().logs {
-            // Creation itself may have failed.
+            // Its creation may have failed.
             let Some(seen) = seen.logs.get(id) else { continue };
             let wanted = mine
                 .records
@@ -439,7 +439,7 @@ impl Ledger {
 }
 
 impl Step {
-    /// Whether it has to be there after a failure.
+    /// Returns true if it has to survive a failure.
     fn survives(&self, failure: Failure) -> bool {
         match (self.kind.level, failure) {
             _ if !self.acknowledged => false,

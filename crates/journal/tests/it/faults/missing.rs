@@ -1,5 +1,5 @@
-//! Files of a stopped journal are deleted. The next start names what is gone, and everything else is as it
-//! was.
+//! Files of a stopped journal are deleted. The next start reports the losses, and everything else is
+//! unchanged.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Some logs through ten segments or more, with a checkpoint on the way: none is rewritten.
+/// Fills logs through ten segments or more, with a checkpoint on the way: none is rewritten.
 fn played(end: End, checkpoint: usize) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new();
     let mut run = Run::start(&disk).unwrap();
@@ -54,7 +54,7 @@ pub(super) fn arrivals(disk: &SimulatedDisk) -> Vec<String> {
     names.filter(|name| is_arrival(name) && used(name)).collect()
 }
 
-/// Every record is as it was, or in a range that is named, or in a log that is fenced or gone.
+/// Checks that every record is unchanged, or in a reported range, or in a log that is fenced or gone.
 fn check_records(journal: &DiskJournal, ledger: &Ledger) {
     let report = journal.report();
     for (id, mine) in &ledger.now().logs {
@@ -78,7 +78,7 @@ fn check_records(journal: &DiskJournal, ledger: &Ledger) {
     }
 }
 
-/// Opens a journal twice without some of its files; returns what the first start named.
+/// Opens a journal twice without some of its files; returns true if the first start reported a loss.
 fn opened_without(disk: &SimulatedDisk, gone: &[String], ledger: &Ledger, end: End) -> bool {
     let _place = Place(gone, end);
     let disk = disk.fork();
@@ -109,7 +109,7 @@ fn a_missing_arrival_segment_is_named_and_so_is_what_it_held() {
         for (index, name) in names.iter().enumerate() {
             let sidecar = name.replace(".seg", ".idx");
             let named = opened_without(&disk, std::slice::from_ref(name), &ledger, end);
-            // What a kill left behind the checkpoint vanishes without a trace at the very end only.
+            // Only the very last segment of a killed journal can disappear unnoticed.
             assert!(
                 named || (end == End::Killed && index + 1 == names.len()),
                 "{name}"
@@ -143,7 +143,7 @@ fn a_segment_that_only_its_sidecar_remembers_costs_nobody_else_anything() {
     let has_sidecar = |name: &&String| disk.names().contains(&name.replace(".seg", ".idx"));
     let with: Vec<_> = names.iter().filter(has_sidecar).collect();
     assert!(with.len() > 9, "{with:?}");
-    // The topics are defined in the first.
+    // The first segment defines the topics.
     for name in with.iter().skip(1) {
         let disk = disk.fork();
         disk.delete(name);

@@ -1,10 +1,10 @@
-//! What the journal on disk promises, tried on a disk that fails.
+//! The guarantees of the journal on disk, tested on a disk that fails.
 //!
 //! A scripted run appends to logs at every level, under ids and from owners too, fans out, changes state,
 //! truncates, deletes, stores checkpoints and goes through many small segments. It is repeated with a failure
-//! at every change that it makes to the disk; then the journal is opened again, and what it holds must be
-//! what the run had done after some number of its steps: one that covers everything that was acknowledged
-//! under a level that survives the failure.
+//! at every change that it makes to the disk. Then the journal is reopened, and its contents must be those
+//! after some number of the run's steps, including every step acknowledged under a level that survives the
+//! failure.
 #![allow(
     clippy::print_stderr,
     clippy::format_push_string,

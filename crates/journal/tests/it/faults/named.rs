@@ -1,4 +1,4 @@
-//! Appends that carry an id or come from an owner: what a test asks of one, and what is remembered of it.
+//! Appends with an id or an owner: their options in a test, and the state remembered of them.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use stafett_journal::{OwnerEpoch, Placed, RequestId};
 use stafett_model::{Durability, LogId};
 
-/// The space of state in which the journal remembers ids.
+/// State space in which the journal remembers ids.
 pub const SPACE: u16 = u16::MAX;
 
-/// What an append asks for, besides being stored.
+/// Options of an append.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked {
     pub level: Option<Durability>,
@@ -48,12 +48,12 @@ impl Asked {
     }
 }
 
-/// The key of an id among all state.
+/// Returns the key of an id among all state.
 pub fn key(id: u8) -> (u16, String) {
     (SPACE, id.to_string())
 }
 
-/// Where the batches of an append went, as text.
+/// Formats the places of an append's batches as text.
 pub fn places(places: impl IntoIterator<Item = (LogId, u64)>) -> Rc<str> {
     let mut text = String::new();
     for (log, base) in places {
@@ -66,7 +66,7 @@ pub fn places_of(placed: &[Placed]) -> Rc<str> {
     places(placed.iter().map(|placed| (placed.log, placed.base.0)))
 }
 
-/// A row of what is remembered: whose it is, and where its batches went.
+/// Decodes a remembered row: its key, and the places of the append's batches.
 pub fn row(key: &[u8], value: &[u8]) -> ((u16, String), Rc<str>) {
     let [id, rest @ ..] = key else {
         panic!("an id has 16 bytes")

@@ -1,4 +1,4 @@
-//! The power goes, or the program is killed, at every change of the disk.
+//! The power fails, or the program is killed, at every change of the disk.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::run::{Run, open};
 use super::script;
 use crate::support::more;
 
-/// Changes that the whole script makes.
+/// Returns the number of changes that the whole script makes.
 pub fn changes() -> u64 {
     let disk = SimulatedDisk::new();
     let mut run = Run::start(&disk).unwrap();
@@ -35,7 +35,7 @@ fn play_until(change: u64, effect: Effect) -> (SimulatedDisk, Ledger) {
     (disk, ledger.unwrap_or_default())
 }
 
-/// Says where it was when a check fails.
+/// Prints the place when a check fails.
 struct Place<'a>(&'a SimulatedDisk, u64, u64);
 
 impl Drop for Place<'_> {

@@ -20,10 +20,10 @@ use super::ledger::{Failure, HeldLog, Holding, Kind, Ledger};
 use super::named::{self, Asked};
 
 pub const SEGMENT_BYTES: u32 = 16 << 10;
-/// Batches that are larger go ahead in chunks, at the latest when they are so large.
+/// Size above which a batch is written in chunks.
 const CUT_BYTES: usize = 3900;
 
-/// Settings for a disk whose machine was started so many times.
+/// Returns settings for a disk whose machine was booted `boots` times.
 pub fn settings(boots: u8) -> Settings {
     let time = AtomicI64::new(1_000_000);
     Settings {
@@ -57,11 +57,11 @@ pub struct Run {
     values: u32,
 }
 
-/// What a batch is for: a log, and which of its records.
+/// Target of a batch: a log, and its records of the batch.
 pub type Part = (LogId, Option<(u32, u32)>);
 
 impl Run {
-    /// A first run on a disk.
+    /// Starts the first run on a disk.
     pub fn start(disk: &SimulatedDisk) -> Result<Self, OpenError> {
         let journal = Arc::new(open(disk, 1)?);
         let ledger = Ledger::starting_with(Holding::default(), Ledger::default());
@@ -74,7 +74,7 @@ impl Run {
         })
     }
 
-    /// The ledger of a run that came to its end, one way or the other.
+    /// Returns the ledger of a run that ended, with or without a failure.
     pub fn into_ledger(mut self) -> Ledger {
         self.ledger.poll();
         drop(self.journal);
@@ -83,7 +83,7 @@ impl Run {
         self.ledger
     }
 
-    /// Goes on after a failure: opens the journal and checks what it holds.
+    /// Continues after a failure: opens the journal and checks its contents.
     pub fn recover(disk: &SimulatedDisk, ledger: Ledger, failure: Failure, boots: u8) -> Self {
         let journal = match open(disk, boots) {
             Ok(journal) => Arc::new(journal),
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// Kills the program and starts it again: nothing that the recovery found may change by that.
+    /// Kills and restarts the program: the findings of recovery must not change.
     pub fn restart(self) -> Self {
         self.disk.kill();
         let (disk, boots, values) = (self.disk.clone(), self.boots, self.values);
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    /// What can be read now of what was done.
+    /// Checks the currently readable contents.
     pub fn check_live(&self) {
         let seen = Holding::logs_of(&*self.journal, self.ledger.logs(), self.ledger.now()).unwrap();
         self.ledger.check_live(&seen, self.is_over());
@@ -126,7 +126,7 @@ impl Run {
         self.ledger.poll();
     }
 
-    /// As many values of so many bytes, like no others.
+    /// Returns `count` unique values of about `bytes` bytes.
     fn values(&mut self, count: usize, bytes: usize) -> Vec<Rc<str>> {
         let mut value = || {
             self.values += 1;
@@ -210,7 +210,7 @@ impl Run {
         });
     }
 
-    /// Appends as an owner that a later one has followed, which has to be refused.
+    /// Appends as an owner that a later one has replaced, which has to be refused.
     pub fn stale(&mut self, log: LogId) {
         let owner = self.ledger.now().logs.get(&log).map_or(0, |held| held.owner);
         if owner == 0 || self.is_over() {
@@ -272,7 +272,7 @@ impl Run {
         self.store_as(asked, vec![(body, values, vec![(log, None)])], Vec::new());
     }
 
-    /// A batch to each of several logs, all or none, under an id or from an owner.
+    /// Appends a batch to each of several logs, atomically, under an id or from an owner.
     pub fn asked(&mut self, asked: Asked, logs: &[LogId], bytes: usize, state: Vec<StateChange>) {
         let mut batches = Vec::new();
         for log in logs {
@@ -282,8 +282,8 @@ impl Run {
         self.store_as(asked, batches, state);
     }
 
-    /// Sends something else under an id that is known: nothing is stored, and the first one's places come
-    /// back.
+    /// Sends different contents under a known id: nothing is stored, and the places of the first append are
+    /// returned.
     pub fn again(&mut self, id: u8) {
         let now = self.ledger.now();
         let known = now.state.get(&named::key(id)).and_then(|kept| kept.0.clone());
@@ -295,7 +295,7 @@ impl Run {
             request: Asked::named(id).request(),
             ..Append::batch(log, batch(&values, None))
         }]);
-        // What it promises is what the first one promised.
+        // Its guarantee is that of the first append.
         let kind = Kind {
             level: Durability::Memory,
             again: Some((id, places)),
@@ -304,14 +304,14 @@ impl Run {
         self.ledger.note(ticket, kind, |_| Vec::new());
     }
 
-    /// A batch of a producer that numbers; `true` if it was not refused.
+    /// Appends a batch of an idempotent producer.
     pub fn numbered(&mut self, log: LogId, sequence: i32, bytes: usize) {
         let values = self.values(1, bytes);
         let body = batch(&values, Some(sequence));
         self.store(vec![(body, values, vec![(log, None)])], Vec::new());
     }
 
-    /// Several batches and changes of state, all or none.
+    /// Appends several batches and changes of state, atomically.
     pub fn together(&mut self, logs: &[LogId], bytes: usize, state: Vec<StateChange>) {
         let mut batches = Vec::new();
         for log in logs {
@@ -363,7 +363,7 @@ impl Run {
             level: asked.level.map_or(level, |lowered| level.or_lower(lowered)),
             logs: targets.map(|(log, _)| *log).collect(),
             has_state: !state.is_empty(),
-            // Smaller ones fit into a group of segments as small as these.
+            // Smaller ones fit into a group of segments of this size.
             is_cut: batches.iter().map(|(body, _, _)| body.len()).sum::<usize>() > CUT_BYTES,
             id: asked.id,
             again: None,
@@ -410,14 +410,14 @@ impl Run {
         });
     }
 
-    /// Appends to every log there is, which has to work, and checks it once more.
+    /// Appends to every log, which has to work, and checks the contents again.
     pub fn go_on(mut self) -> Self {
         let logs: Vec<_> = self.ledger.now().logs.keys().copied().collect();
         for log in &logs {
             self.append(*log, 2, 50);
         }
         self.state(put(3, "after", "recovery"), StateWait::Synced);
-        // What is known comes back as it was; what is not is stored now.
+        // A known id returns the old places; an unknown one is stored now.
         let mut ids = self.ledger.ids().clone();
         if logs.is_empty() {
             ids.clear();

@@ -31,7 +31,7 @@ pub fn play(run: &mut Run) {
         if run.is_over() {
             return;
         }
-        // Rounds differ in whether a write group holds one append or many.
+        // In even rounds, each append has a write group of its own.
         let between = |run: &mut Run| {
             if round % 2 == 0 {
                 run.pump();
@@ -71,7 +71,7 @@ pub fn play(run: &mut Run) {
     }
 }
 
-/// Bodies that go ahead in chunks, what may pass them and what may not.
+/// Batches in chunks, and appends that may or may not overtake them.
 fn large(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
     let [_, os, interval, sync, numbered, _, mixed] = logs;
     match round {
@@ -100,7 +100,7 @@ fn large(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
     }
 }
 
-/// Appends under ids and from owners, which come again while they are on their way and when they are done.
+/// Appends under ids and from owners, sent again while they are pending and after they are done.
 fn named(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
     let [_, os, interval, sync, numbered, _, mixed] = logs;
     match round {
@@ -115,7 +115,7 @@ fn named(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
             run.again(0);
         }
         2 => {
-            // Its body goes ahead in chunks, behind others that share its log.
+            // It is written in chunks, behind others that share its log.
             run.asked(Asked::named(2).by(3), &[sync], 4500, Vec::new());
             run.again(2);
         }
@@ -141,7 +141,7 @@ fn named(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
     }
 }
 
-/// Ends a run properly, unless it failed.
+/// Ends a run cleanly, unless it failed.
 pub fn end(run: &mut Run) {
     if !run.is_over() {
         run.journal.close();
@@ -149,7 +149,7 @@ pub fn end(run: &mut Run) {
     }
 }
 
-/// What happens once.
+/// Actions that happen once.
 fn special(run: &mut Run, round: i32, logs: [stafett_model::LogId; 7]) {
     let [memory, os, _, sync, numbered, doomed, _] = logs;
     match round {

@@ -1,4 +1,4 @@
-//! With threads: what was acknowledged is there whenever the disk stops, and nothing hangs.
+//! With threads: acknowledged data survives a stop of the disk at any time, and nothing hangs.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,10 +25,11 @@ fn open(disk: &SimulatedDisk, boots: u8) -> DiskJournal {
     DiskJournal::open_on(disk.storage(), settings, Metrics::new()).unwrap()
 }
 
-/// What was said to be where.
+/// Acknowledged contents by place.
 type Told = BTreeMap<(LogId, u64), String>;
 
-/// Several threads append to the same logs until the journal takes no more; returns what was acknowledged.
+/// Several threads append to the same logs until the journal accepts no more; returns the acknowledged
+/// contents.
 fn append_until_it_fails(journal: &DiskJournal, logs: &[LogId]) -> Told {
     let told = Mutex::new(Told::new());
     std::thread::scope(|scope| {
@@ -197,7 +198,7 @@ fn backups_checkpoints_and_rewriting_do_not_wait_for_each_other() {
     }
 }
 
-/// What the next start would say is gone, a check of the stopped journal says too.
+/// A check of the stopped journal reports the same losses as the next start.
 #[test]
 fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() {
     let home = tempfile::tempdir().unwrap();
@@ -224,7 +225,7 @@ fn a_check_names_what_is_gone_behind_the_checkpoint_and_the_checkpoint_itself() 
         journal.pump();
         assert!(matches!(ticket.wait()[..], [Outcome::Committed(_)]));
     }
-    // As a kill leaves it.
+    // A copy as a kill leaves it.
     let killed = home.path().join("killed");
     std::fs::create_dir(&killed).unwrap();
     for entry in std::fs::read_dir(&path).unwrap() {

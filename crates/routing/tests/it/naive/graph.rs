@@ -20,7 +20,7 @@ fn key(text: &str) -> Given {
     }
 }
 
-/// What an exchange of the model is: for which keys it leads where, and where else.
+/// An exchange of the model: targets and exchanges by key, and its alternate.
 #[derive(Debug, Clone)]
 struct Node {
     to_targets: Vec<(bool, u32)>,
@@ -41,7 +41,7 @@ fn node() -> impl Strategy<Value = Node> {
         })
 }
 
-/// Whoever is reached, from all that is reached, until nothing new is.
+/// Returns the targets reached from an exchange, by fixpoint iteration.
 fn reached(nodes: &[Node], from: usize, key: bool) -> BTreeSet<u32> {
     let (mut targets, mut seen, mut next) = (BTreeSet::new(), BTreeSet::from([from]), vec![from]);
     while let Some(index) = next.pop() {

@@ -1,4 +1,4 @@
-//! Sharing by hash.
+//! Distribution by hash.
 
 use stafett_routing::{BadPattern, BindError, HashOn, HeaderValue, Hop, Kind, Pattern, Router, Spec};
 
@@ -18,7 +18,7 @@ fn bind(router: &mut Router<u32>, weight: &str, target: u32) {
         .unwrap();
 }
 
-/// Who gets each of many messages.
+/// Returns how many of many messages each target gets.
 fn shares(router: &Router<u32>) -> Vec<u32> {
     let to = |number: u32| {
         let key = format!("order-{number}").into_bytes();

@@ -1,4 +1,4 @@
-//! Every table against a model that is too simple to be wrong: a list of bindings, each of which is asked.
+//! Every table against a naive model: a list of bindings that are tried one by one.
 
 mod graph;
 mod hashed;

@@ -57,7 +57,7 @@ impl Twice {
         self.list.push((pattern, target));
     }
 
-    /// Removes the binding that stands at a place of the list, counted round and round.
+    /// Removes the binding at an index of the list, modulo its length.
     pub(crate) fn unbind(&mut self, at: usize) {
         if self.list.is_empty() {
             return;
@@ -66,7 +66,7 @@ impl Twice {
         assert!(self.router.unbind(EXCHANGE, &pattern, &Hop::Target(target)));
     }
 
-    /// Asks both, and gives what both say.
+    /// Routes by both, compares the results, and returns them.
     pub(crate) fn route(&self, message: &Given, matches: impl Fn(&Pattern) -> bool) -> Vec<u32> {
         let mut expected: Vec<u32> = self
             .list
@@ -90,7 +90,7 @@ pub(crate) fn routed(router: &Router<u32>, exchange: &str, message: &Given) -> V
     found.targets().to_vec()
 }
 
-/// Whether a pattern of words matches a key: straight from the definition of `*` and `#`.
+/// Returns true if a pattern of words matches a key: directly from the definition of `*` and `#`.
 pub(crate) fn words_match(pattern: &[&[u8]], key: &[&[u8]]) -> bool {
     let Some((first, behind)) = pattern.split_first() else {
         return key.is_empty();

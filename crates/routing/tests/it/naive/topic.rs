@@ -67,7 +67,7 @@ proptest! {
     }
 }
 
-/// One way after the other would be more ways than there are atoms.
+/// Trying one way after the other would take exponentially many steps.
 #[test]
 fn a_pattern_made_to_take_long_takes_no_longer() {
     let mut table = Twice::new(Kind::Topic);
@@ -77,7 +77,7 @@ fn a_pattern_made_to_take_long_takes_no_longer() {
     for words in [59, 60, 120] {
         let given = vec!["a"; words].join(".");
         let found = table.route(&key(given.as_bytes()), |pattern| {
-            // The model is one of those that would take long.
+            // The model would take that long.
             words
                 >= super::model::words(&pattern.key)
                     .iter()

@@ -1,7 +1,7 @@
-//! The same answers as RabbitMQ 4.0.5 gives, case by case. `ask.py` got them from it and made `answers.txt`.
+//! Comparison with the answers of RabbitMQ 4.0.5, case by case. `ask.py` wrote `answers.txt` from them.
 //!
-//! What is a front end's to do is done here as it has to be there: which header names count in which mode,
-//! and which types of values are one.
+//! The tasks of a front end are done here: selecting the header names that count in each mode, and mapping
+//! types of values to variants.
 
 use bytes::Bytes;
 use stafett_routing::{
@@ -40,7 +40,7 @@ fn arrives(kind: Kind, pattern: &Pattern, message: &Message) -> bool {
     !found.is_nowhere()
 }
 
-/// A value that was bound or, where it makes a difference, published.
+/// Builds a header value; published and bound values differ for some types.
 fn value(text: &str, is_published: bool) -> HeaderValue {
     let (kind, value) = text.rsplit_once(' ').unwrap_or((text, ""));
     let text = Bytes::copy_from_slice(value.as_bytes());
