@@ -1,8 +1,8 @@
 //! The table of settings.
 //!
-//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it, where
-//! range, flag and whether it can be changed while the program runs may be absent. Rows stand in the table of
-//! the file in which they are looked up; the first has no name.
+//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it. The
+//! range, the flag and `reloads` are optional. Rows are grouped by their table in the file; the first group
+//! has no table.
 
 use std::net::SocketAddr;
 
@@ -251,7 +251,7 @@ settings! {
 }
 
 impl Settings {
-    /// What a single setting cannot say about itself.
+    /// Checks relations between settings.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let kafka = &self.kafka;
         let max = ByteBudget::new(self.budget()).reservation_max() as u64;
@@ -289,7 +289,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that have other values in `other`.
+    /// Returns the settings whose values differ in `other`.
     pub(crate) fn differences(&self, other: &Self) -> Vec<&'static Definition> {
         let pairs = self.shown().into_iter().zip(other.shown());
         pairs
@@ -298,14 +298,15 @@ impl Settings {
             .collect()
     }
 
-    /// The bound on requests in memory.
+    /// Returns the bound on request bytes in memory.
     pub(crate) fn budget(&self) -> BudgetSettings {
         BudgetSettings {
             bytes: usize::try_from(self.request_memory_bytes).unwrap_or(usize::MAX),
         }
     }
 
-    /// Refuses addresses that others can reach, unless that is allowed. `key` is the setting that gave them.
+    /// Refuses addresses reachable from other machines, unless that is allowed. `key` is the setting of the
+    /// addresses.
     pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
         let open = addresses
             .iter()
