@@ -32,7 +32,7 @@ settings! {
 
         /// When a write is acknowledged, for topics that say nothing else. `memory`: accepted; `os`: written
         /// to the operating system, survives a killed process; `interval:RECORDS,MILLISECONDS`: like `os`,
-        /// and synced at the latest after so many records or milliseconds; `sync`: synced to the disk,
+        /// and synced at the latest after that many records or milliseconds; `sync`: synced to the disk,
         /// survives a power loss.
         durability: Level = "sync", flag "durability";
 
@@ -100,7 +100,7 @@ settings! {
         /// Size of the largest message body.
         message_bytes_max: Bytes = "16MiB", in KIB..=GIB / 2;
 
-        /// Whether a virtual host is made by whoever connects to it first.
+        /// Whether a connection creates its virtual host if that does not exist.
         create_virtual_hosts: Switch = "false";
     }
     groups: Groups {
@@ -197,7 +197,7 @@ settings! {
         /// A connection from which nothing comes for this long, not even the answer to a ping, is closed.
         idle_timeout_ms: Time = "1m", in SECOND..=DAY;
 
-        /// What is delivered only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to
+        /// Messages to deliver only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to
         /// the same topic, whose name begins with the prefix, and with the same payload, those after the
         /// first are dropped until none has come for as long as the window. Behind a comma: `fixed` counts
         /// the window from the first; `field:NAME` compares a field of the payload, and `id` the publisher's
@@ -208,7 +208,7 @@ settings! {
         /// Messages that the filter of duplicates remembers, about 40 bytes each.
         duplicates_max: Count = "1000000", in 1..=1_000_000_000, reloads true;
 
-        /// What is stored. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`:
+        /// Topics to keep. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`:
         /// live topics whose names begin with the prefix are kept in that stored topic, which is created if
         /// it is absent, and whose retention is set like that of any other. `%20` is a space. Such as
         /// `charts/=charts,4`.
@@ -241,7 +241,7 @@ settings! {
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
     log: Log {
-        /// What is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
+        /// Logging levels: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
         /// `info,stafett_net=debug`.
         level: LogFilter = "info", flag "log-level", reloads true;
 
