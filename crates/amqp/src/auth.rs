@@ -87,7 +87,7 @@ fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Refu
     Ok(ByteString::from_static(GUEST))
 }
 
-/// `[authorization] NUL user NUL password` (RFC 4616).
+/// Parses `[authorization] NUL user NUL password` (RFC 4616).
 fn plain(response: &[u8]) -> Option<Credentials<'_>> {
     let mut parts = response.splitn(3, |byte| *byte == 0);
     let _authorization = parts.next()?;
@@ -96,7 +96,7 @@ fn plain(response: &[u8]) -> Option<Credentials<'_>> {
     Some(Credentials { user, password })
 }
 
-/// A table without its length, with `LOGIN` and `PASSWORD`.
+/// Parses a table without its length, with `LOGIN` and `PASSWORD`.
 fn amqplain(response: &[u8]) -> Option<(bytes::Bytes, bytes::Bytes)> {
     let table = Table::decode(bytes::Bytes::copy_from_slice(response)).ok()?;
     let text = |name| match table.get(name) {

@@ -119,7 +119,7 @@ pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
     }
 }
 
-/// `None` if the queue is already gone: deleting it is no error then.
+/// Maps an error; `None` if the queue is already gone, because deleting it is no error then.
 pub(crate) fn delete(error: &DeleteQueueError, what: &str) -> Option<Exception> {
     match error {
         DeleteQueueError::NoSuchQueue => None,

@@ -29,13 +29,13 @@ impl Shutdown {
         self.abort.cancel();
     }
 
-    /// Cancelled once draining has begun.
+    /// Returns the token that is cancelled when draining begins.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
         &self.drain
     }
 
-    /// Cancelled once remaining work is dropped.
+    /// Returns the token that is cancelled when remaining work is dropped.
     #[must_use]
     pub fn aborting(&self) -> &CancellationToken {
         &self.abort

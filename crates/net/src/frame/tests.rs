@@ -57,7 +57,7 @@ impl Peer {
         Ok((status, frames))
     }
 
-    /// Another connection with the same budget.
+    /// Creates another connection with the same budget.
     fn another(&self) -> Self {
         let (near, far) = duplex(4 * MIB);
         let (budget, metrics) = (Arc::clone(&self.budget), Arc::clone(&self.metrics));
@@ -505,7 +505,7 @@ async fn draining_ends_the_wait_for_a_frame() {
     assert_eq!(peer.next().await.unwrap().0, Status::Draining);
 }
 
-/// Naive model of a stream: its frames, and the kind of error that ends it.
+/// Parses a stream naively: its frames, and the kind of error that ends it.
 fn naive(mut bytes: &[u8], max: u32) -> (Vec<Vec<u8>>, Option<&'static str>) {
     let mut frames = Vec::new();
     while !bytes.is_empty() {

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 const YES: &str = "yes";
 
-/// Option that skips the confirmation.
+/// Returns the option that skips the confirmation.
 pub(super) fn yes() -> Arg {
     Arg::new(YES)
         .long(YES)
