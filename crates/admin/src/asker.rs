@@ -1,5 +1,5 @@
-//! Rejects requests that a web page made a browser send: any `Origin`, a `Sec-Fetch-Site`
-//! other than `none`, or a `Host` that is neither an address nor `localhost` (DNS rebinding).
+//! Rejects requests that a web page made a browser send: any `Origin`, a `Sec-Fetch-Site` other than `none`,
+//! or a `Host` that is absent or neither an address nor `localhost` (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -23,8 +23,8 @@ fn refusal(headers: &HeaderMap) -> Option<&'static str> {
         return Some("not from a web page");
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    // A foreign name may resolve to this machine; to a browser, the pages of its owner are then of one origin
-    // with ours.
+    // A foreign name may resolve to this machine; to a browser, pages under that name then have the same
+    // origin as this server.
     if host.is_some_and(is_a_machine) {
         None
     } else {
@@ -32,7 +32,7 @@ fn refusal(headers: &HeaderMap) -> Option<&'static str> {
     }
 }
 
-/// An address or `localhost`, with or without a port.
+/// Returns true for an address or `localhost`, with or without a port.
 fn is_a_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Where the broker is, while it serves.
+//! Shared handle to the broker while it serves.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use stafett_model::SharedLock;
 
 use crate::{Refusal, refuse};
 
-/// The broker, from when what is stored was read until the process ends; clones see the same one.
+/// Holds the broker from the end of recovery until shutdown; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct AdminFront(Arc<SharedLock<Option<Arc<Broker>>>>);
 
 impl AdminFront {
-    /// From now on it answers.
+    /// Makes the routes use `broker`.
     pub fn open(&self, broker: Arc<Broker>) {
         *self.0.write() = Some(broker);
     }
 
-    /// From now on it does not.
+    /// Makes the routes answer with 503.
     pub fn close(&self) {
         *self.0.write() = None;
     }

@@ -1,24 +1,24 @@
-//! Queues and namespaces over HTTP: listed, browsed, purged, moved, created and deleted.
+//! Queues and namespaces over HTTP: list, browse, purge, move, create and delete.
 //!
-//! Answers are JSON; refusals are a line of text. It must not know how queues are kept, nor any message
-//! protocol.
+//! Responses are JSON; refusals are a line of text. This crate must not know how queues are stored, nor any
+//! message protocol.
 //!
-//! | request | does |
+//! | request | effect |
 //! |---|---|
-//! | `GET /namespaces` | lists them |
-//! | `PUT`, `DELETE /namespaces?namespace=N` | makes one; deletes one with all that is in it |
-//! | `GET /queues[?namespace=N][&count=…][&after_namespace=…&after=…]` | lists queues with what waits in them, in pages |
-//! | `DELETE /queues?queue=Q[&if_unused=true][&if_empty=true]` | deletes one |
-//! | `GET /queues/messages?queue=Q[&count=…][&priority=…][&header.NAME=…]` | looks at messages that wait, without any effect |
-//! | `POST /queues/purge?queue=Q` | settles all that wait |
+//! | `GET /namespaces` | lists the namespaces |
+//! | `PUT`, `DELETE /namespaces?namespace=N` | creates a namespace; deletes one with everything in it |
+//! | `GET /queues[?namespace=N][&count=…][&after_namespace=…&after=…]` | lists queues and counts, in pages |
+//! | `DELETE /queues?queue=Q[&if_unused=true][&if_empty=true]` | deletes a queue |
+//! | `GET /queues/messages?queue=Q[&count=…][&priority=…][&header.NAME=…]` | shows ready messages |
+//! | `POST /queues/purge?queue=Q` | settles all ready messages |
 //! | `POST /queues/move?queue=Q&to=R[&count=…]` | moves messages from the front to another queue |
 //!
-//! Of a queue, `namespace=N` may be said too; without it that is `/`.
+//! Requests about a queue may also have `namespace=N`; the default is `/`.
 //!
-//! - [`front`]: where the broker is, once there is one
-//! - `asker`: who may ask
-//! - `query`: what a request says
-//! - `queues`, `messages`, `namespaces`: the answers
+//! - [`front`]: handle to the broker
+//! - `asker`: rejects requests from web pages
+//! - `query`: parameters of a request
+//! - `queues`, `messages`, `namespaces`: the handlers
 
 mod asker;
 pub mod front;
@@ -38,10 +38,10 @@ use serde_json::Value;
 
 pub use front::AdminFront;
 
-/// Why a request is not answered, in the words of the answer.
+/// Status and text of a refused request.
 type Refusal = (StatusCode, String);
 
-/// The routes. What `front` has no broker for yet is answered with 503.
+/// Returns the routes. They answer with 503 while `front` has no broker.
 pub fn router(front: AdminFront) -> Router {
     Router::new()
         .route(

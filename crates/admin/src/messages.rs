@@ -1,4 +1,4 @@
-//! Messages that wait: looked at, without any effect on them.
+//! Shows the ready messages of a queue without any effect on them.
 
 use std::ops::ControlFlow;
 
@@ -16,18 +16,18 @@ use crate::query::Query;
 use crate::queues::find;
 use crate::{Refusal, answer_text};
 
-/// Messages of one answer, and what they are where nothing is said.
+/// Maximum and default of `count`.
 const COUNT_MAX: u64 = 1000;
 const COUNT: u64 = 10;
-/// Messages that are looked at for one answer, and bytes of them.
+/// Limits on the messages examined for one response, and on their bytes.
 const LOOKED_AT_MAX: u64 = 100_000;
 const LOOKED_AT_BYTES_MAX: usize = 256 << 20;
-/// Bytes of an answer: the last message may go beyond.
+/// Bytes of a response after which no further message is added.
 const BYTES_MAX: usize = 4 << 20;
-/// Bytes of one value, one key, and of all headers of a message that are shown.
+/// Limit on the shown bytes of a value, of a key, and of all headers of a message.
 const SHOWN_BYTES_MAX: usize = 256 << 10;
 
-/// What an answer gathers: of a message no more than is shown, as text.
+/// Response being built. Messages are kept as JSON text, and only their shown parts.
 struct Answer {
     text: Vec<u8>,
     messages: u64,
@@ -67,7 +67,7 @@ pub(crate) async fn peek(
 }
 
 impl Answer {
-    /// Shows a message if it is to be shown; then says whether there is to be more.
+    /// Adds a message if it is to be shown, then decides whether to continue.
     fn visit(&mut self, count: u64, shown: Option<DeliveryId>, message: &StoredMessage) -> ControlFlow<()> {
         self.looked_at += 1;
         self.looked_at_bytes += message.bytes();
@@ -76,7 +76,7 @@ impl Answer {
                 self.text.push(b',');
             }
             self.messages += 1;
-            // Neither writing to memory nor a value of ours fails.
+            // Neither writing to memory nor serializing such a value fails.
             let _ = serde_json::to_writer(&mut self.text, &told(id, message));
         }
         let is_enough = self.messages >= count
@@ -128,7 +128,7 @@ fn front_of(bytes: &[u8]) -> &[u8] {
     bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes)
 }
 
-/// Text as it is, other bytes in base64 within an object that says so.
+/// Returns text as it is, and other bytes as an object with the key `base64`.
 fn shown(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),

@@ -1,4 +1,4 @@
-//! Namespaces: listed, made, deleted.
+//! Lists, creates and deletes namespaces.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;

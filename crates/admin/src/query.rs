@@ -1,21 +1,21 @@
-//! The query of a request: keys and values, percent-encoded. An unknown key is refused, as its effect would
-//! be missing.
+//! Query of a request: percent-encoded keys and values. An unknown key is refused, because ignoring it would
+//! lose its effect.
 
 use axum::http::StatusCode;
 use stafett_model::Namespace;
 
 use crate::{Refusal, refuse};
 
-/// What begins the keys that name a header of messages.
+/// Prefix of keys that name a message header.
 const HEADER: &str = "header.";
 
-/// The pairs of a query.
+/// Key-value pairs of a query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query, of which only some keys are `known`; those that begin with `header.` where that is
-    /// among them.
+    /// Reads a query whose keys must be `known`. If `header.` is among these, keys that begin with it are
+    /// accepted.
     pub(crate) fn read(text: Option<String>, known: &[&str]) -> Result<Self, Refusal> {
         let mut pairs = Vec::new();
         let text = text.unwrap_or_default();
@@ -47,13 +47,13 @@ impl Query {
             .ok_or_else(|| bad(format!("{key}=… is missing")))
     }
 
-    /// The namespace that is said, or the one that is always there.
+    /// Returns the given namespace, or the default one.
     pub(crate) fn namespace(&self) -> Namespace {
         self.get("namespace")
             .map_or_else(Namespace::default, Namespace::new)
     }
 
-    /// A number that is said, of at most `max`.
+    /// Returns the given number, at most `max`. `None` if the key is absent.
     pub(crate) fn number(&self, key: &str, max: u64) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.get(key) else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Query {
         }
     }
 
-    /// Names and values of the headers that messages are to have.
+    /// Returns the names and values of headers that messages must have.
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let pairs = self.0.iter();
         let of_headers = pairs.filter_map(|(key, value)| Some((key.strip_prefix(HEADER)?, value)));
@@ -86,7 +86,7 @@ fn bad(why: String) -> Refusal {
     refuse(StatusCode::BAD_REQUEST, why)
 }
 
-/// Undoes percent-encoding; `None` if it is malformed.
+/// Undoes percent-encoding. `None` if it is malformed.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,4 +1,4 @@
-//! Queues: listed, emptied, moved, deleted.
+//! Lists, purges, moves and deletes queues.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::front::AdminFront;
 use crate::query::Query;
 use crate::{Refusal, answer, refuse};
 
-/// Queues of one answer.
+/// Maximum number of queues in one response.
 const LISTED_MAX: u64 = 10_000;
-/// Messages that one request moves.
+/// Maximum number of messages that one request moves.
 const MOVED_MAX: u64 = 1_000_000_000;
 
-/// Lists a page, by namespace and name; `next` in the answer says what asks for the one behind it.
+/// Lists a page of queues by namespace and name; `next` in the response has the parameters of the next page.
 pub(crate) async fn list(
     State(front): State<AdminFront>,
     RawQuery(query): RawQuery,
@@ -32,7 +32,7 @@ pub(crate) async fn list(
     let after = match (query.get("after_namespace"), query.get("after")) {
         (None, None) => None,
         (Some(namespace), after) => Some((Namespace::new(namespace), after.unwrap_or_default())),
-        // In the only namespace that is listed, or in the one that is always there.
+        // In the only namespace that is listed, or in the default one.
         (None, Some(after)) => Some((only.clone().unwrap_or_default(), after)),
     };
     let after = after.as_ref().map(|(namespace, name)| (namespace, *name));
@@ -74,7 +74,7 @@ pub(crate) async fn delete(
     let broker = front.broker()?;
     let queue = find(&broker, &query, "queue")?;
     let (if_unused, if_empty) = (query.flag("if_unused")?, query.flag("if_empty")?);
-    // Whoever has it for himself loses it as well.
+    // An exclusive queue is deleted as if by its owner.
     let owner = queue
         .exclusive
         .unwrap_or_else(|| broker.messaging().queues().new_owner());
@@ -129,7 +129,7 @@ pub(crate) async fn move_messages(
     }
 }
 
-/// The queue that a request names.
+/// Returns the queue that a request names.
 pub(crate) fn find(broker: &Broker, query: &Query, key: &str) -> Result<Arc<Queue>, Refusal> {
     let (namespace, name) = (query.namespace(), query.wanted(key)?);
     broker.messaging().queues().get(&namespace, name).ok_or_else(|| {

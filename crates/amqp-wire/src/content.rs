@@ -1,14 +1,14 @@
-//! Content headers: how long a body is, and the properties of its message.
+//! Content headers: the length of a body, and the properties of its message.
 //!
 //! ```text
 //! 0       2        4           12      14
 //! +-------+--------+-----------+-------+----------------------------+
-//! | class | weight | body size | flags | properties that flags name |
+//! | class | weight | body size | flags | properties set in flags   |
 //! +-------+--------+-----------+-------+----------------------------+
 //! ```
 //!
-//! Properties are kept as they came (flags and all) and go back out unchanged. They are checked once when
-//! they are read; single ones are looked up in the bytes.
+//! Properties are kept as received (including the flags) and go back out unchanged. They are checked once
+//! when they are read; single properties are looked up in the bytes.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use bytestring::ByteString;
@@ -25,13 +25,13 @@ pub struct ContentHeader {
     pub properties: Properties,
 }
 
-/// Flags and properties of a message, as they were sent: two bytes at least.
+/// Flags and properties of a message, as received: at least two bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties(Bytes);
 
 macro_rules! properties {
     ($($bit:literal $name:ident $field:ident: $type:ident;)*) => {
-        /// The properties that a message has.
+        /// Properties of a message, as separate fields.
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct PropertiesBuilder {
             $( pub $field: Option<properties!(@type $type)>, )*
@@ -40,7 +40,7 @@ macro_rules! properties {
         $( const $name: u16 = 1 << $bit; )*
 
         impl Properties {
-            /// All of them, looked up once.
+            /// Reads all properties.
             #[must_use]
             pub fn read(&self) -> PropertiesBuilder {
                 let mut found = PropertiesBuilder::default();
@@ -103,12 +103,12 @@ properties! {
     2 CLUSTER_ID cluster_id: short;
 }
 
-/// More flags would follow; bit 1 means nothing.
+/// Bit 0: another word of flags follows. Bit 1 has no meaning.
 const BEYOND: u16 = 0b11;
 
 impl ContentHeader {
     /// # Errors
-    /// If the payload is no content header of the class `basic`.
+    /// Fails if the payload is not a content header of the class `basic`.
     pub fn decode(payload: Bytes) -> Result<Self, DecodeError> {
         let mut d = Decoder::new(payload);
         let class = d.u16()?;
@@ -138,7 +138,7 @@ impl Properties {
     pub const NONE: Self = Self(Bytes::from_static(&[0, 0]));
 
     /// # Errors
-    /// If the bytes are no flags and properties.
+    /// Fails if the bytes are not valid flags and properties.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         let mut d = Decoder::new(bytes.clone());
         let flags = d.u16()?;
@@ -167,19 +167,19 @@ impl Properties {
         self.flags() == 0
     }
 
-    /// Whether there is nothing but, perhaps, a delivery mode.
+    /// Returns true if there is no property except, perhaps, a delivery mode.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.flags() & !DELIVERY_MODE == 0
     }
 
-    /// Whether an answer is wanted somewhere.
+    /// Returns true if the publisher asks for a reply.
     #[must_use]
     pub fn has_reply_to(&self) -> bool {
         self.flags() & REPLY_TO != 0
     }
 
-    /// The delivery mode of plain properties.
+    /// Returns the delivery mode if it is the only property.
     #[must_use]
     pub fn plain_delivery_mode(&self) -> Option<u8> {
         if self.flags() == DELIVERY_MODE {

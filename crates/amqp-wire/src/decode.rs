@@ -1,12 +1,12 @@
-//! Reading primitives out of a payload. Everything is bounded by the payload: a length that points beyond it
-//! is an error before anything is taken.
+//! Decoding of primitives. Everything is bounded by the payload: a length that points beyond it is an error
+//! before any memory is taken.
 
 use bytes::{Buf, Bytes};
 use bytestring::ByteString;
 
 use crate::table::Table;
 
-/// Why a payload cannot be read.
+/// Reasons why a payload cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("it ends too early")]
@@ -27,7 +27,7 @@ pub enum DecodeError {
     UnknownProperty,
 }
 
-/// Reads one payload from its beginning to its end.
+/// Reads one payload from beginning to end.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     rest: Bytes,
@@ -45,14 +45,14 @@ impl Decoder {
         }
     }
 
-    /// What has not been read.
+    /// Returns the number of bytes not yet read.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
     /// # Errors
-    /// If anything is left.
+    /// Fails if bytes are left.
     pub fn finish(self) -> Result<(), DecodeError> {
         match self.rest.len() {
             0 => Ok(()),
@@ -80,7 +80,7 @@ impl Decoder {
         self.rest.try_get_u64().map_err(|_| DecodeError::TooShort)
     }
 
-    /// One of up to eight bits in a row, which share a byte.
+    /// Reads one bit. Up to eight consecutive bits share a byte.
     pub fn bit(&mut self) -> Result<bool, DecodeError> {
         if self.bits_left == 0 {
             self.bits = self.u8()?;
@@ -102,7 +102,7 @@ impl Decoder {
         self.bytes(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// A table, checked.
+    /// Reads a table and checks it.
     pub fn table(&mut self) -> Result<Table, DecodeError> {
         Table::decode(self.long_string()?)
     }

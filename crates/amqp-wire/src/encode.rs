@@ -1,14 +1,14 @@
-//! Writing primitives and frames, straight into one buffer.
+//! Encoding of primitives and frames, straight into one buffer.
 
 use bytes::{BufMut, BytesMut};
 
 use crate::frame::{FRAME_END, FrameKind};
 use crate::table::Table;
 
-/// The longest short string.
+/// Bytes of the longest short string.
 pub const SHORT_STRING_BYTES_MAX: usize = 255;
 
-/// Writes at the end of a buffer.
+/// Appends to a buffer.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     out: &'a mut BytesMut,
@@ -25,7 +25,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Writes a frame around what `write` writes.
+    /// Writes a frame whose payload is written by `write`.
     pub fn frame(out: &mut BytesMut, kind: FrameKind, channel: u16, write: impl FnOnce(&mut Encoder<'_>)) {
         out.put_u8(kind as u8);
         out.put_u16(channel);
@@ -61,7 +61,7 @@ impl<'a> Encoder<'a> {
         self.out.put_u64(value);
     }
 
-    /// One of up to eight bits in a row, which share a byte.
+    /// Writes one bit. Up to eight consecutive bits share a byte.
     pub fn bit(&mut self, value: bool) {
         if self.bits_used == 8 {
             self.flush_bits();
@@ -70,8 +70,8 @@ impl<'a> Encoder<'a> {
         self.bits_used += 1;
     }
 
-    /// A short string. What is longer than one can be is cut at the end of a character: only texts of our own
-    /// making, such as reasons, can be.
+    /// Writes a short string. Longer text is cut at the end of a character: this concerns only texts of our
+    /// own making, such as reply texts.
     pub fn short_string(&mut self, text: &str) {
         let text = text
             .get(..text.floor_char_boundary(SHORT_STRING_BYTES_MAX))
@@ -89,13 +89,13 @@ impl<'a> Encoder<'a> {
         self.long_string(table.as_bytes());
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.flush_bits();
         self.out.put_slice(bytes);
     }
 
-    /// Lets `write` add bytes as they are.
+    /// Lets `write` append bytes unchanged.
     pub fn with(&mut self, write: impl FnOnce(&mut BytesMut)) {
         self.flush_bits();
         write(self.out);

@@ -11,21 +11,21 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// What a frame has beside its payload.
+/// Bytes of a frame without its payload.
 pub const FRAME_OVERHEAD: usize = 8;
 const HEAD_BYTES: usize = 7;
 /// The last byte of every frame.
 pub const FRAME_END: u8 = 0xCE;
-/// The least `frame_max` that a peer may ask for.
+/// Smallest `frame_max` that a peer may ask for.
 pub const FRAME_MAX_MIN: u32 = 4096;
 
-/// What a client sends first: the protocol and its version.
+/// First bytes from a client: the protocol and its version.
 pub const PROTOCOL_HEADER: [u8; 8] = *b"AMQP\0\0\x09\x01";
-/// The same, as AMQP 0-9 clients send it and RabbitMQ accepts it.
+/// Accepted headers: 0-9-1, and those of AMQP 0-9 and 0-8, which RabbitMQ accepts as well.
 const PROTOCOL_HEADERS_ACCEPTED: [[u8; 8]; 3] =
     [PROTOCOL_HEADER, *b"AMQP\x01\x01\0\x09", *b"AMQP\x01\x01\x08\0"];
 
-/// What a frame carries.
+/// Kind of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -48,30 +48,30 @@ impl FrameKind {
     }
 }
 
-/// One frame, without what is around its payload.
+/// One frame, without the bytes around its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// As it came: what is no kind is an error that depends on where it came.
+    /// As received. An unknown kind is an error that depends on the state of the connection.
     pub kind: u8,
     pub channel: u16,
     pub payload: Bytes,
 }
 
 impl Frame {
-    /// Writes what is in front of a payload that is written from where it lies.
+    /// Writes the head of a frame whose payload is sent from its own buffer.
     pub fn put_head(out: &mut BytesMut, kind: FrameKind, channel: u16, size: usize) {
         out.put_u8(kind as u8);
         out.put_u16(channel);
         out.put_u32(u32::try_from(size).unwrap_or(u32::MAX));
     }
 
-    /// Writes what is behind it.
+    /// Writes the end of such a frame.
     pub fn put_end(out: &mut BytesMut) {
         out.put_u8(FRAME_END);
     }
 }
 
-/// Why what came is no frame.
+/// Reasons why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("a frame of {size} bytes is larger than the {max} that were agreed on")]
@@ -85,29 +85,30 @@ pub enum FrameError {
     BadEnd { kind: u8, channel: u16, found: u8 },
 }
 
-/// A frame where it lies.
+/// One frame, borrowed from the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRef<'a> {
-    /// As it came: what is no kind is an error that depends on where it came.
+    /// As received. An unknown kind is an error that depends on the state of the connection.
     pub kind: u8,
     pub channel: u16,
     pub payload: &'a [u8],
 }
 
 impl FrameRef<'_> {
-    /// With what is around its payload.
+    /// Returns the length of the frame, payload included.
     #[must_use]
     pub fn whole_bytes(&self) -> usize {
         self.payload.len() + FRAME_OVERHEAD
     }
 }
 
-/// The first frame of `buffer`, if all of it is there. `frame_max` counts the whole frame; 0 is no limit.
+/// Returns the first frame of `buffer`. `None` if it is incomplete. `frame_max` limits the whole frame; 0
+/// means no limit.
 ///
-/// A frame that is too large is refused as soon as its head is there.
+/// A frame that is too large is refused as soon as its head has arrived.
 ///
 /// # Errors
-/// After an error nothing that follows can be understood.
+/// After an error, the bytes that follow cannot be decoded.
 pub fn first(buffer: &[u8], frame_max: u32) -> Result<Option<FrameRef<'_>>, FrameError> {
     let Some((&[kind, channel_high, channel_low, s0, s1, s2, s3], behind)) =
         buffer.split_first_chunk::<HEAD_BYTES>()
@@ -143,16 +144,16 @@ pub fn first(buffer: &[u8], frame_max: u32) -> Result<Option<FrameRef<'_>>, Fram
     }))
 }
 
-/// Takes the first frame out of `buffer`, if all of it is there: see [`first`].
+/// Removes the first frame from `buffer`. `None` if it is incomplete: see [`first`].
 ///
 /// # Errors
-/// After an error nothing that follows can be understood.
+/// After an error, the bytes that follow cannot be decoded.
 pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, FrameError> {
     let Some(found) = first(buffer, frame_max)? else {
         return Ok(None);
     };
     let (kind, channel, size) = (found.kind, found.channel, found.payload.len());
-    // One reference to the buffer, and none for what is around the payload.
+    // The payload alone holds a reference to the buffer.
     buffer.advance(HEAD_BYTES);
     let payload = buffer.split_to(size).freeze();
     buffer.advance(FRAME_OVERHEAD - HEAD_BYTES);
@@ -163,7 +164,7 @@ pub fn split(buffer: &mut BytesMut, frame_max: u32) -> Result<Option<Frame>, Fra
     }))
 }
 
-/// Bytes of the frame that `buffer` begins with, once its head is there.
+/// Returns the length of the frame at the front of `buffer`. `None` if its head is incomplete.
 #[must_use]
 pub fn announced(buffer: &[u8]) -> Option<usize> {
     let (&[_, _, _, s0, s1, s2, s3], _) = buffer.split_first_chunk::<HEAD_BYTES>()?;
@@ -171,14 +172,14 @@ pub fn announced(buffer: &[u8]) -> Option<usize> {
     size.checked_add(FRAME_OVERHEAD)
 }
 
-/// The payload of the frame that `buffer` begins with, as far as it is there.
+/// Returns the payload of the frame at the front of `buffer`, as far as it has arrived.
 #[must_use]
 pub fn payload_of(buffer: &[u8]) -> &[u8] {
     let end = announced(buffer).map_or(HEAD_BYTES, |bytes| bytes - 1);
     buffer.get(HEAD_BYTES..end.min(buffer.len())).unwrap_or_default()
 }
 
-/// Takes the protocol header, once all of it is there: whether it is one that is spoken.
+/// Removes the protocol header and returns true if it is accepted. `None` if it is incomplete.
 pub fn split_protocol_header(buffer: &mut BytesMut) -> Option<bool> {
     let header: [u8; 8] = *buffer.first_chunk::<8>()?;
     let _ = buffer.split_to(8);

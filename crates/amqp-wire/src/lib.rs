@@ -3,21 +3,21 @@
 //! ```text
 //! bytes ─ frame::split ─▶ Frame { kind, channel, payload }
 //!            method ────▶ Method::decode ──▶ one struct per method
-//!            header ────▶ ContentHeader::decode ──▶ Properties, still as they came
+//!            header ────▶ ContentHeader::decode ──▶ Properties, still encoded
 //!            body ──────▶ the payload itself
 //! ```
 //!
-//! What is read are slices of what came in: strings, tables and bodies are never copied. Tables are checked
-//! once when they are read, with bounded nesting and without recursion, and walked afterwards. What is
-//! written goes straight into one buffer.
+//! Decoded values are slices of the received bytes: strings, tables and bodies are never copied. Tables are
+//! checked once when they are read, with bounded nesting and without recursion, and walked afterwards.
+//! Encoding goes straight into one buffer.
 //!
-//! - [`frame`]: frames, and the protocol header that a connection begins with
-//! - [`methods`]: every method there is, generated from one table
+//! - [`frame`]: frames, and the protocol header at the start of a connection
+//! - [`methods`]: all methods, generated from one table
 //! - [`content`]: content headers and their properties
-//! - [`publication`]: a message on its way in, where it lies
-//! - [`table`], [`value`]: tables and arrays, with the field types that RabbitMQ knows
+//! - [`publication`]: a complete published message, borrowed from the receive buffer
+//! - [`table`], [`value`]: tables and arrays, with the field types that RabbitMQ supports
 //! - [`decode`], [`encode`]: the primitives
-//! - [`reply_code`]: why a channel or a connection ends
+//! - [`reply_code`]: reasons for closing a channel or a connection
 //!
 //! This crate must not know the broker, connections or time.
 

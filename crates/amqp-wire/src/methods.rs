@@ -1,8 +1,8 @@
-//! Every method there is, from one table.
+//! All methods, from one table.
 //!
 //! A row is `Name index { field: type, … }` under its class. Types are those of AMQP: `bit`, `octet`,
-//! `short`, `long`, `longlong`, `shortstr`, `longstr`, `table`. Fields named `reserved_…` are read, and
-//! written as zero.
+//! `short`, `long`, `longlong`, `shortstr`, `longstr`, `table`. Fields named `reserved_…` are read and
+//! written like others; their default is zero or empty.
 //!
 //! Sources: AMQP 0-9-1 XML, and RabbitMQ's extensions to it (confirm, `basic.nack`, `exchange.bind`,
 //! `connection.blocked`, `connection.update-secret`, and the class `access` of AMQP 0-8).
@@ -29,7 +29,7 @@ macro_rules! methods {
         $name:ident $index:literal $text:literal { $( $field:ident: $type:ident ),* $(,)? }
     )* } )*) => {
         $(
-            /// The methods of one class.
+            /// Methods of one class.
             pub mod $class {
                 use super::*;
                 $(
@@ -102,7 +102,7 @@ macro_rules! classes {
     ($( $class:ident $class_constant:ident { $( $name:ident $index:literal $text:literal )* } )*) => {
         impl Method {
             /// # Errors
-            /// If there is no such method, or its fields are not what they have to be.
+            /// Fails if the method is unknown or a field is invalid.
             pub fn decode(payload: Bytes) -> Result<Self, DecodeError> {
                 let mut d = Decoder::new(payload);
                 let class = d.u16()?;
@@ -116,7 +116,7 @@ macro_rules! classes {
             }
         }
 
-        /// The name of a method by its numbers, as in `queue.declare`.
+        /// Returns the name of a method by its numbers, as in `queue.declare`.
         #[must_use]
         pub fn name_of(class: u16, method: u16) -> Option<&'static str> {
             match (class, method) {
@@ -125,7 +125,7 @@ macro_rules! classes {
             }
         }
 
-        /// All methods by their numbers.
+        /// The numbers of all methods.
         pub const ALL: &[(u16, u16)] = &[ $( $( ($class_constant, $index), )* )* ];
     };
 }
@@ -139,7 +139,7 @@ macro_rules! class_enum {
         }
 
         $(
-            /// The methods of one class.
+            /// Methods of one class.
             #[derive(Debug, Clone, PartialEq, Eq)]
             pub enum $enum { $( $name($class::$name), )* }
 
@@ -159,7 +159,7 @@ macro_rules! class_enum {
                 match self { $( Self::$enum(method) => method.write(e), )* }
             }
 
-            /// Its class and its number in it.
+            /// Returns the class and the method's number in it.
             #[must_use]
             pub fn id(&self) -> (u16, u16) {
                 match self { $( Self::$enum(method) => ($class_constant, method.index()), )* }
@@ -311,12 +311,12 @@ methods! {
 }
 
 impl Method {
-    /// Writes it as a frame.
+    /// Writes the method as a frame.
     pub fn encode(&self, channel: u16, out: &mut BytesMut) {
         Encoder::frame(out, FrameKind::Method, channel, |e| self.write(e));
     }
 
-    /// As in `queue.declare`.
+    /// Returns the name, as in `queue.declare`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         let (class, method) = self.id();

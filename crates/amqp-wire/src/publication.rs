@@ -1,6 +1,6 @@
-//! A message on its way in, where it lies: `basic.publish`, its content header and its body, one frame each,
-//! one behind the other. That is what publishers send again and again, and nothing of it has to be taken
-//! apart to see that it is the same as before.
+//! A complete published message, borrowed from the receive buffer: `basic.publish`, its content header and
+//! its body, in one frame each, back to back. Publishers send this shape again and again; borrowing it allows
+//! a comparison with the previous message without decoding.
 
 use std::ops::Range;
 
@@ -10,25 +10,25 @@ use crate::frame::{self, FRAME_OVERHEAD, FrameKind};
 use crate::methods::BASIC;
 
 const PUBLISH: u16 = 40;
-/// Of a frame, in front of its payload and behind it.
+/// Bytes of a frame in front of its payload and behind it.
 const BEFORE: usize = 7;
 const BEHIND: usize = FRAME_OVERHEAD - BEFORE;
 
-/// What lies there of a message; texts are not checked.
+/// Fields of the message; texts are not checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicationRef<'a> {
     pub channel: u16,
     pub exchange: &'a [u8],
     pub routing_key: &'a [u8],
     pub mandatory: bool,
-    /// Flags and properties, as they are.
+    /// Flags and properties, still encoded.
     pub properties: &'a [u8],
     body: Range<usize>,
 }
 
 impl<'a> PublicationRef<'a> {
-    /// The message that `buffer` begins with. `None` if anything else lies there, or not all of it, or in
-    /// other frames, or damaged: then it is to be read frame by frame.
+    /// Reads the message at the front of `buffer`. `None` if the buffer begins with anything else, or if the
+    /// message is incomplete, in other frames or damaged: then read it frame by frame.
     #[must_use]
     pub fn first(buffer: &'a [u8], frame_max: u32) -> Option<Self> {
         let method = frame::first(buffer, frame_max).ok()??;
@@ -39,7 +39,7 @@ impl<'a> PublicationRef<'a> {
         let _reserved = is_publish.then(|| number(&mut fields))??;
         let exchange = short(&mut fields)?;
         let routing_key = short(&mut fields)?;
-        // Mandatory, and immediate, which is refused elsewhere.
+        // `mandatory`; a message with `immediate` is refused elsewhere.
         let &[bits @ (0 | 1)] = fields else { return None };
 
         let behind = method.whole_bytes();
@@ -67,21 +67,20 @@ impl<'a> PublicationRef<'a> {
         })
     }
 
-    /// How long its body is, in bytes.
+    /// Returns the length of the body in bytes.
     #[must_use]
     pub fn body_bytes(&self) -> usize {
         self.body.len()
     }
 
-    /// Where its body lies.
+    /// Returns the range of the body in the buffer.
     #[must_use]
     pub fn body(&self) -> Range<usize> {
         self.body.clone()
     }
 }
 
-/// Takes a message out of `buffer`, which begins with one whose body lies at `body`: the body, which is not
-/// copied.
+/// Removes the first message from `buffer` and returns its body without copying. `body` is the body's range.
 #[must_use]
 pub fn take(buffer: &mut BytesMut, body: &Range<usize>) -> Bytes {
     buffer.advance(body.start.min(buffer.len()));
@@ -160,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Whatever single byte is changed, what is seen is either nothing or another message of the same shape.
+    /// If any single byte is changed, the result is either `None` or another message of the same shape.
     #[test]
     fn a_changed_byte_is_another_message_or_none() {
         let whole = message(1, b"hello");

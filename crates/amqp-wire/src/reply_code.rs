@@ -1,4 +1,4 @@
-//! Why a channel or a connection ends, as AMQP 0-9-1 numbers it.
+//! Reasons for closing a channel or a connection, as AMQP 0-9-1 numbers them.
 //!
 //! Source: the constants of the AMQP 0-9-1 XML.
 
@@ -28,8 +28,8 @@ pub enum ReplyCode {
 }
 
 impl ReplyCode {
-    /// Whether the connection ends, and not only the channel. RabbitMQ closes the channel where the
-    /// specification says so, and for everything else the connection.
+    /// Returns true if the connection is closed, and not only the channel. RabbitMQ closes the channel for
+    /// the soft errors of the specification, and the connection for all other errors.
     #[must_use]
     pub fn is_hard(self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl ReplyCode {
         self as u16
     }
 
-    /// How a reply text begins.
+    /// Returns the first word of the reply text.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

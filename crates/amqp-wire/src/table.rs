@@ -1,8 +1,8 @@
-//! Tables and arrays, as they were sent.
+//! Tables and arrays, still encoded.
 //!
-//! Both are the bytes behind their length, checked once: every length lies within, every type is known, names
-//! are UTF-8, and nesting is bounded. The check goes through the bytes without recursion and takes no memory
-//! that grows with them. Afterwards they are walked; nested ones are slices.
+//! Both hold the bytes behind their length, checked once: every length is within bounds, every type is known,
+//! names are UTF-8, and nesting is bounded. The check does not recurse, and its memory does not grow with the
+//! bytes. Nested tables and arrays are slices.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use smallvec::SmallVec;
 use crate::decode::DecodeError;
 use crate::value::{Shape, Value};
 
-/// How deep tables and arrays may lie in one another.
+/// Maximum nesting of tables and arrays.
 pub const DEPTH_MAX: usize = 64;
 
-/// Names and values in their order.
+/// Names and values, in order.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Table(Bytes);
 
-/// Values in their order.
+/// Values, in order.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Array(Bytes);
 
@@ -28,7 +28,7 @@ impl Table {
     /// Checks the bytes behind a table's length.
     ///
     /// # Errors
-    /// If they are no table.
+    /// Fails if they are not a valid table.
     pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
         check(&bytes)?;
         Ok(Self(bytes))
@@ -48,7 +48,7 @@ impl Table {
         &self.0
     }
 
-    /// The fields in their order.
+    /// Iterates over the fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (ByteString, Value)> + use<> {
         let mut rest = self.0.clone();
         std::iter::from_fn(move || {
@@ -61,7 +61,7 @@ impl Table {
         })
     }
 
-    /// The first field of a name.
+    /// Returns the first field with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
         self.iter()
@@ -71,7 +71,7 @@ impl Table {
 }
 
 impl Array {
-    /// The values in their order.
+    /// Iterates over the values in order.
     pub fn iter(&self) -> impl Iterator<Item = Value> + use<> {
         let mut rest = self.0.clone();
         std::iter::from_fn(move || Value::take(&mut rest))
@@ -109,7 +109,7 @@ impl fmt::Debug for Array {
     }
 }
 
-/// Makes a table.
+/// Builds a table.
 #[derive(Debug, Default)]
 pub struct TableBuilder(BytesMut);
 
@@ -146,13 +146,13 @@ impl From<Table> for Value {
     }
 }
 
-/// An enclosing table or array: what is left of it behind the current one, and which of both it is.
+/// An enclosing table or array: its bytes behind the current one, and which of the two it is.
 struct Outer {
     left: usize,
     is_table: bool,
 }
 
-/// Goes through a table.
+/// Checks the fields of a table, nested ones included.
 fn check(bytes: &[u8]) -> Result<(), DecodeError> {
     let mut outers: SmallVec<[Outer; 8]> = SmallVec::new();
     let mut rest = bytes;

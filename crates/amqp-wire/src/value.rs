@@ -1,4 +1,4 @@
-//! The values of table fields.
+//! Values of table fields.
 //!
 //! Source: RabbitMQ's errata to AMQP 0-9-1, section 3 ("Field types"): these letters, not those of the
 //! specification.
@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::table::{Array, Table};
 
-/// A value as it was sent.
+/// A decoded value; the letter is its type on the wire.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `t`
@@ -30,9 +30,9 @@ pub enum Value {
     F32(f32),
     /// `d`
     F64(f64),
-    /// `D`: digits behind the point, and all digits.
+    /// `D`: number of decimal places, and all digits.
     Decimal(u8, u32),
-    /// `S`: text by custom; any bytes in fact.
+    /// `S`: text by convention, but any bytes are valid.
     LongString(Bytes),
     /// `A`
     Array(Array),
@@ -46,11 +46,11 @@ pub enum Value {
     Bytes(Bytes),
 }
 
-/// What follows a type's letter.
+/// Encoding behind a type's letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Fixed(usize),
-    /// A length of four bytes and as many.
+    /// A length of four bytes, then that many bytes.
     Sized,
     Table,
     Array,
@@ -74,7 +74,7 @@ impl Shape {
 }
 
 impl Value {
-    /// The number, if it is a whole one.
+    /// Returns the value of an integer or timestamp. `None` for other types.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self {
@@ -98,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text of a long string. `None` if it is not UTF-8 or another type.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         if let Self::LongString(bytes) = self {
@@ -108,7 +108,7 @@ impl Value {
         }
     }
 
-    /// The name that RabbitMQ's messages have for its type.
+    /// Returns the type's name in RabbitMQ's error messages.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl Value {
         }
     }
 
-    /// Takes a value, letter first, out of what was checked; nothing if there is none.
+    /// Takes a value, letter first, from checked bytes. `None` if there is none.
     pub(crate) fn take(rest: &mut Bytes) -> Option<Self> {
         let letter = rest.try_get_u8().ok()?;
         Some(match letter {
@@ -157,7 +157,7 @@ impl Value {
         })
     }
 
-    /// Writes it, letter first.
+    /// Writes the value, letter first.
     pub(crate) fn put(&self, out: &mut BytesMut) {
         match self {
             Self::Bool(value) => out.put_slice(&[b't', u8::from(*value)]),

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State shared by all connections.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;
 use crate::{connection, exchange_kinds};
 
-/// The front end: what a listener serves.
+/// The front end, served by a listener.
 #[derive(Debug)]
 pub struct Amqp {
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
 }
 
 impl Amqp {
-    /// The front end of `broker`. Its metrics are made visible in `registry`.
+    /// Creates the front end of `broker` and registers its metrics in `registry`.
     pub fn new(broker: Arc<Broker>, settings: AmqpSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         broker
@@ -57,12 +57,12 @@ impl Protocol for Amqp {
 }
 
 impl Shared {
-    /// What kind of queue was declared.
+    /// Returns the type with which a queue was declared.
     pub(crate) fn queue_type(queue: &Queue) -> QueueType {
         QueueType::of(&Table::decode(queue.arguments.clone()).unwrap_or_default())
     }
 
-    /// Whether there is such a virtual host, or may be.
+    /// Returns true if the virtual host exists or could be created. Also predeclares its exchanges.
     pub(crate) fn open_virtual_host(&self, name: &str) -> bool {
         let namespace = Namespace::new(name);
         let exchanges = self.broker.messaging().exchanges();

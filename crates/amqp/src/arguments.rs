@@ -1,5 +1,5 @@
-//! Arguments of queues and exchanges: from tables to the settings of the core, and what is to be said of
-//! those that make no sense.
+//! Arguments of queues and exchanges: from tables to the settings of the core, and the exceptions for invalid
+//! arguments.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -10,17 +10,17 @@ use stafett_model::Durability;
 use crate::exception::Exception;
 use crate::known_arguments;
 
-/// Priorities above this one are not what RabbitMQ's clients expect to be possible.
+/// Largest `x-max-priority` of RabbitMQ.
 const PRIORITY_MAX: i64 = 255;
-/// The longest time that RabbitMQ takes, of messages and of queues: ten years.
+/// Longest time that RabbitMQ accepts, for messages and for queues: ten years.
 pub(crate) const TIME_MS_MAX: i64 = 315_360_000_000;
-/// RabbitMQ's redelivery limit of quorum queues that say nothing else.
+/// RabbitMQ's default redelivery limit of quorum queues.
 const QUORUM_DELIVERY_LIMIT: u32 = 20;
 
-/// The stored topic that a queue lies over, and from where it takes messages: our own arguments.
+/// Our own arguments: the stored topic that a queue consumes, and where it begins.
 const TOPIC: &str = "x-stafett-topic";
 const FROM: &str = "x-stafett-from";
-/// What a queue that keeps no messages of its own cannot promise.
+/// Arguments that a queue over a topic cannot honour, because it stores no messages of its own.
 const NOT_OVER_TOPICS: [&str; 4] = [
     "x-max-length",
     "x-max-length-bytes",
@@ -28,7 +28,7 @@ const NOT_OVER_TOPICS: [&str; 4] = [
     "x-max-priority",
 ];
 
-/// What kind of queue was asked for.
+/// Type of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum QueueType {
     #[default]
@@ -58,7 +58,7 @@ impl QueueType {
     }
 }
 
-/// The settings that the arguments of a queue stand for. `what` names the queue in what is said.
+/// Returns the settings that the arguments of a queue stand for. `what` names the queue in exceptions.
 pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType, QueueSettings), Exception> {
     let mut settings = QueueSettings::default();
     let mut dead_letter_exchange = None;
@@ -88,7 +88,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
             "x-stafett-durability" => settings.durability = Some(argument.level()?),
             "x-single-active-consumer" => settings.single_active_consumer = argument.switch()?,
             TOPIC => {
-                // It is looked up by who knows topics.
+                // Checked for its type only; the session looks up the topic.
                 argument.text()?;
             }
             FROM => {
@@ -100,7 +100,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
         }
     }
     if kind == QueueType::Quorum && settings.overflow == Overflow::RejectPublishDeadLetter {
-        // RabbitMQ takes it, warns in its log, and drops the oldest.
+        // RabbitMQ accepts it, logs a warning, and drops the oldest messages instead.
         settings.overflow = Overflow::DropHead;
     }
     settings.active_yields = kind == QueueType::Quorum && settings.single_active_consumer;
@@ -121,7 +121,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
     Ok((kind, settings))
 }
 
-/// The topic that a queue is to lie over, and whether it begins behind what is there.
+/// Returns the topic of a queue over a topic, and true if the queue begins at the topic's end.
 pub(crate) fn over_topic(arguments: &Table, what: &str) -> Result<Option<(ByteString, bool)>, Exception> {
     let text = |name| {
         arguments
@@ -166,7 +166,7 @@ fn queue_type(arguments: &Table, what: &str) -> Result<QueueType, Exception> {
     }
 }
 
-/// An argument, and whose it is.
+/// An argument, and the name of its owner for exceptions.
 pub(crate) struct Argument<'a> {
     pub name: &'a str,
     pub value: &'a Value,
@@ -188,7 +188,7 @@ impl Argument<'_> {
         self.wrong(&format!("\"expected {wanted}, got {}\"", self.value.type_name()))
     }
 
-    /// What RabbitMQ checks, and what has no effect here.
+    /// Checks arguments that RabbitMQ checks and that have no effect here.
     pub(crate) fn check_without_effect(&self) -> Result<(), Exception> {
         match self.name {
             "x-queue-mode" => match self.mode()? {
@@ -240,7 +240,7 @@ impl Argument<'_> {
         u64::try_from(number).map_err(|_| self.unacceptable())
     }
 
-    /// A time in ms.
+    /// Returns a time in ms.
     fn time(&self, min: i64) -> Result<u64, Exception> {
         let number = self.number(min)?;
         if number > TIME_MS_MAX.unsigned_abs() {
@@ -266,7 +266,7 @@ impl Argument<'_> {
         u8::try_from(self.number(0)?).map_err(|_| self.unacceptable())
     }
 
-    /// Our own argument: the level that a persistent message has when it is confirmed.
+    /// Reads our own argument: the durability that a persistent message has when it is confirmed.
     fn level(&self) -> Result<Durability, Exception> {
         let text = self.value.text().ok_or_else(|| self.unexpected("longstr"))?;
         text.parse::<Durability>()
@@ -288,7 +288,7 @@ impl Argument<'_> {
             .ok_or_else(|| self.unacceptable())
     }
 
-    /// The name of an exchange.
+    /// Returns the name of an exchange.
     fn exchange(&self) -> Result<ByteString, Exception> {
         let Self { name, value, what } = self;
         value.text().map(ByteString::from).ok_or_else(|| {
@@ -307,7 +307,8 @@ impl Argument<'_> {
     }
 }
 
-/// Arguments in an order that makes equal ones have equal bytes: RabbitMQ does not mind it.
+/// Returns the arguments in a canonical order, so that equal ones have equal bytes: RabbitMQ ignores the
+/// order.
 pub(crate) fn canonical(arguments: &Table) -> Bytes {
     let mut fields: Vec<_> = arguments.iter().collect();
     fields.sort_by(|(left, _), (right, _)| left.cmp(right));

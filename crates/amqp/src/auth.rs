@@ -1,14 +1,14 @@
-//! Who a client is: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS.
+//! Authentication of clients: the SASL mechanisms PLAIN, AMQPLAIN and ANONYMOUS.
 //!
-//! There are no users yet but `guest` with the password `guest`, who may come from this machine only. An
-//! anonymous client is `guest`.
+//! The only user is `guest` with the password `guest`, and only from this machine. An anonymous client is
+//! `guest`.
 
 use std::net::IpAddr;
 
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, Value};
 
-/// The mechanisms that a client is told of, in the order of preference.
+/// Returns the offered mechanisms in the order of preference.
 pub(crate) fn mechanisms(peer: IpAddr) -> &'static str {
     if is_here(peer) {
         "PLAIN AMQPLAIN ANONYMOUS"
@@ -19,27 +19,27 @@ pub(crate) fn mechanisms(peer: IpAddr) -> &'static str {
 
 const GUEST: &str = "guest";
 
-/// Why nobody was let in.
+/// Reasons why a client is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// No mechanism of this name.
+    /// The mechanism is unknown.
     UnknownMechanism,
-    /// The response is none of the mechanism.
+    /// The response does not fit the mechanism.
     Malformed,
-    /// Name or password are wrong.
+    /// Wrong user name or password.
     WrongCredentials { user: String },
-    /// The user may come from this machine only.
+    /// The user may connect from this machine only.
     NotFromHere { user: String },
 }
 
-/// Name and password, as they were sent.
+/// User name and password, as received.
 #[derive(PartialEq, Eq)]
 struct Credentials<'a> {
     user: &'a str,
     password: &'a [u8],
 }
 
-/// The user that a response stands for.
+/// Returns the user that a response authenticates.
 pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Result<ByteString, Refused> {
     match mechanism {
         "PLAIN" => plain(response)
@@ -56,7 +56,7 @@ pub(crate) fn authenticate(mechanism: &str, response: &[u8], peer: IpAddr) -> Re
                 peer,
             )
         }
-        // The response is a trace for the log (RFC 4505), and means nothing.
+        // The response is trace information for the log (RFC 4505) and has no meaning.
         "ANONYMOUS" => check(
             &Credentials {
                 user: GUEST,
@@ -87,7 +87,7 @@ fn check(credentials: &Credentials<'_>, peer: IpAddr) -> Result<ByteString, Refu
     Ok(ByteString::from_static(GUEST))
 }
 
-/// `[authorization] NUL user NUL password` (RFC 4616).
+/// Parses `[authorization] NUL user NUL password` (RFC 4616).
 fn plain(response: &[u8]) -> Option<Credentials<'_>> {
     let mut parts = response.splitn(3, |byte| *byte == 0);
     let _authorization = parts.next()?;
@@ -96,7 +96,7 @@ fn plain(response: &[u8]) -> Option<Credentials<'_>> {
     Some(Credentials { user, password })
 }
 
-/// A table without its length, with `LOGIN` and `PASSWORD`.
+/// Parses a table without its length, with `LOGIN` and `PASSWORD`.
 fn amqplain(response: &[u8]) -> Option<(bytes::Bytes, bytes::Bytes)> {
     let table = Table::decode(bytes::Bytes::copy_from_slice(response)).ok()?;
     let text = |name| match table.get(name) {

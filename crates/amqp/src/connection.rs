@@ -1,7 +1,8 @@
-//! The asynchronous shell of a connection: reads what is there, has it executed, writes what follows.
+//! The asynchronous shell of a connection: reads, feeds the session, writes the results.
 //!
-//! While a client does not read, its deliveries stay in the queues: the outbox is emptied only when little
-//! waits to be written. While much waits, or much is not stored yet, its requests are not read.
+//! While a client does not read, its deliveries stay in the queues: the outbox is emptied only while few
+//! bytes wait to be written. While many bytes wait, or many messages are not stored yet, no requests are
+//! read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,19 +23,19 @@ use crate::input::{Input, InputError};
 use crate::output::Output;
 use crate::session::{End, Session};
 
-/// Deliveries are taken out of the outbox while less than this waits to be written.
+/// The outbox is emptied while fewer bytes than this wait to be written.
 const DELIVER_BELOW: usize = 256 * 1024;
-/// Requests are read while less than this waits to be written.
+/// Requests are read while fewer bytes than this wait to be written.
 const READ_BELOW: usize = 4 << 20;
-/// How long a client has to answer when the connection is closed from here.
+/// Time for a client to answer when the connection is closed by the server.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
-/// Looks at a connection per interval of heartbeats: after two looks without a byte a heartbeat goes out, so
-/// half an interval of silence is the most, wherever in it the last byte went.
+/// Checks of a connection per heartbeat interval. A heartbeat is sent if nothing was written between two
+/// checks, so the server is silent for half an interval at most.
 const LOOKS: u32 = 4;
-/// Looks in which nothing may come from a client: two intervals.
+/// Consecutive checks that a client may be silent: two intervals.
 const MISSED_MAX: u32 = 2 * LOOKS;
 
-/// Why serving stopped.
+/// Reasons why serving ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
@@ -92,7 +93,7 @@ async fn run(shared: &Arc<Shared>, connection: &mut Connection) -> Ended {
     ended
 }
 
-/// A connection on which nobody has said yet who it is.
+/// A connection that is not authenticated and opened yet.
 struct Opening {
     input: Input,
     output: Output,
@@ -169,7 +170,7 @@ impl Opening {
         Ok(agreed)
     }
 
-    /// Tells why, and that is the end.
+    /// Sends the exception, then ends the connection.
     async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
         self.output.send(0, exception.close());
         match self.flush(write).await {
@@ -190,7 +191,7 @@ struct Open {
     session: Session,
     input: Input,
     is_reading: bool,
-    /// Looks between which nothing came.
+    /// Consecutive checks without received bytes.
     missed: u32,
 }
 
@@ -203,11 +204,11 @@ enum Event {
     NamespaceClosed,
     Tick,
     Drain,
-    /// A moment has come: that of the deadline, or the session's.
+    /// The deadline of closing or the session's next check of arrivals has come.
     Due,
 }
 
-/// The connection's two halves, and what belongs to them.
+/// The two halves of the connection, and related state.
 struct Wire<'a> {
     read: ReadHalf<'a>,
     write: WriteHalf<'a>,
@@ -216,9 +217,9 @@ struct Wire<'a> {
     metrics: Arc<ListenerMetrics>,
     space: Space,
     namespace_closed: CancellationToken,
-    /// Bytes that are counted as sent.
+    /// Bytes already counted in the metrics.
     sent: u64,
-    /// Since when something waits to be written.
+    /// Time at which the oldest unwritten bytes were queued.
     writing_since: Option<Instant>,
 }
 
@@ -267,7 +268,7 @@ impl Open {
         let mut written_before = 0;
         let mut deadline: Option<Instant> = None;
         let mut tick = Box::pin(sleep(between_looks));
-        // What came together with the last frame of the opening.
+        // Frames that arrived together with the last frame of the opening.
         if let Err(ended) = self.execute().await {
             return ended;
         }
@@ -323,7 +324,7 @@ impl Open {
         executed
     }
 
-    /// Tells of what is stored, delivers what there is room for, and keeps no more than is needed.
+    /// Sends confirms of stored messages, delivers as far as there is room, and frees unneeded memory.
     fn after_event(&mut self) -> Result<(), Ended> {
         self.session.resolve_ready()?;
         if self.session.out.len() < DELIVER_BELOW {
@@ -363,7 +364,7 @@ impl Open {
         let (groups, out, outbox, replies) = session.parts();
         let waiting = !out.is_empty();
         let begun = Instant::now();
-        // In no fixed order: a stream of deliveries must not keep settlements from being read.
+        // In random order: a stream of deliveries must not keep settlements from being read.
         tokio::select! {
             written = out.write(&mut wire.write), if waiting => {
                 written?;
@@ -381,7 +382,7 @@ impl Open {
         }
     }
 
-    /// Executes everything that was read; the rest later, if the connection has to wait for space.
+    /// Executes all received frames. The rest is executed later if the connection has to wait for space.
     async fn execute(&mut self) -> Result<(), Ended> {
         while !self.session.is_blocked() {
             self.session.publish_again(&mut self.input.buffer);
@@ -389,7 +390,7 @@ impl Open {
                 Ok(Some(frame)) => self.session.on_frame(frame).await?,
                 Ok(None) => break,
                 Err(error) => {
-                    // Nothing behind it can be understood.
+                    // The bytes that follow cannot be decoded.
                     self.is_reading = false;
                     self.session.fail(0, bad_frame(error, &self.input.buffer))?;
                     break;
@@ -401,7 +402,7 @@ impl Open {
     }
 
     fn on_tick(&mut self, written_before: &mut u64) -> Result<(), Ended> {
-        // Of who is blocked nothing is read.
+        // Nothing is read from a blocked client, so it does not count as silent.
         self.missed = if self.session.is_blocked() {
             0
         } else {
@@ -418,7 +419,7 @@ impl Open {
         Ok(())
     }
 
-    /// Writes what is left, for a client that has said goodbye.
+    /// Writes the remaining bytes, for a client that has closed the connection.
     async fn last_words(&mut self, write: &mut WriteHalf<'_>) -> Ended {
         let write_all = async {
             while !self.session.out.is_empty() {

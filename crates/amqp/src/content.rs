@@ -1,9 +1,8 @@
-//! A message of AMQP as a message of the core, and back.
+//! Conversion between messages of AMQP and messages of the core.
 //!
-//! What the core acts on is taken out of the properties; the properties themselves travel as they came in one
-//! header of our own, unless the message says the same without them. For readers of other protocols,
-//! properties and simple headers are there a second time as ordinary headers; `docs/conversions.md` has the
-//! table.
+//! Properties that the core acts on are extracted. The properties themselves are kept unchanged in one header
+//! of our own, unless they can be derived from the message. For readers of other protocols, properties and
+//! simple headers are repeated as ordinary headers; the table is in `docs/conversions.md`.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
@@ -14,14 +13,14 @@ use crate::arguments::TIME_MS_MAX;
 use crate::exception::Exception;
 use crate::session::assembly::Content;
 
-/// The header that holds the properties as they came.
+/// Header with the original properties.
 pub(crate) const PROPERTIES: &str = "stafett.amqp";
-/// The name that a record's key has among the headers of AMQP.
+/// Name of the AMQP header for a record's key.
 pub(crate) const KEY: &str = "stafett-key";
-/// Where in a stream a message is.
+/// Header for the offset of a message in a stream.
 const STREAM_OFFSET: &str = "x-stream-offset";
 const PARTITION: &str = "x-stafett-partition";
-/// RabbitMQ's name for a time in milliseconds.
+/// RabbitMQ's header for a time in milliseconds.
 const TIME_MS: &str = "timestamp_in_ms";
 const PERSISTENT: u8 = 2;
 
@@ -34,17 +33,17 @@ const TYPE: &str = "type";
 const USER_ID: &str = "user-id";
 const APP_ID: &str = "app-id";
 
-/// What was published, ready for the core, and what decides its way beside it.
+/// A published message, converted for the core, and properties that decide its route.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub message: Message,
     pub properties: Properties,
-    /// Further routing keys.
+    /// Further routing keys, from `CC` and `BCC`.
     pub more_keys: Vec<ByteString>,
 }
 
 impl Incoming {
-    /// Where an answer is wanted.
+    /// Returns the address for replies. `None` if there is none.
     pub(crate) fn reply_to(&self) -> Option<ByteString> {
         if self.properties.is_plain() {
             None
@@ -53,7 +52,7 @@ impl Incoming {
         }
     }
 
-    /// Puts another place for answers in.
+    /// Replaces the address for replies.
     pub(crate) fn set_reply_to(&mut self, address: ByteString) {
         let mut read = self.properties.read();
         for (name, value) in &mut self.message.headers {
@@ -71,14 +70,14 @@ impl Incoming {
     }
 }
 
-/// Who publishes, and when.
+/// The user that publishes, and the time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Publisher<'a> {
     pub user: &'a str,
     pub now_ms: i64,
 }
 
-/// Makes a message of what was received.
+/// Converts a received message.
 pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Incoming, Exception> {
     let Content {
         publish,
@@ -147,20 +146,20 @@ pub(crate) fn receive(content: Content, publisher: Publisher<'_>) -> Result<Inco
     })
 }
 
-/// The further routing keys that headers name, as far as they are well-formed.
+/// Returns the further routing keys in the headers; none if a header is malformed.
 pub(crate) fn carbon_keys(headers: &Table) -> Vec<ByteString> {
     Carbon::read(headers)
         .map(|carbon| carbon.keys)
         .unwrap_or_default()
 }
 
-/// What headers say that decides where a message goes.
+/// Values of headers that decide the route of a message.
 #[derive(Default)]
 struct Carbon {
     keys: Vec<ByteString>,
     delay_ms: Option<u64>,
     key: Option<Bytes>,
-    /// The headers without `BCC`, if it was there.
+    /// The headers without `BCC`. `None` if `BCC` was absent.
     without_blind: Option<Table>,
 }
 
@@ -232,7 +231,7 @@ fn expiration(text: &str) -> Result<u64, Exception> {
     )))
 }
 
-/// Adds what readers of other protocols see.
+/// Adds headers for readers of other protocols.
 fn for_others(read: &PropertiesBuilder, message: &mut Message) {
     let texts = [
         (CONTENT_TYPE, &read.content_type),
@@ -261,8 +260,8 @@ fn for_others(read: &PropertiesBuilder, message: &mut Message) {
     }
 }
 
-/// A value as the bytes of a header: texts as they are, numbers in decimal. What is void, tables and arrays
-/// have none.
+/// Converts a value to the bytes of a header: texts unchanged, numbers in decimal. `None` for void, decimals,
+/// tables and arrays.
 fn simple(value: &Value) -> Option<Bytes> {
     Some(match value {
         Value::LongString(bytes) | Value::Bytes(bytes) => bytes.clone(),
@@ -281,7 +280,7 @@ fn simple(value: &Value) -> Option<Bytes> {
     })
 }
 
-/// The properties of a message that was received here.
+/// Returns the properties of a message that is returned to its publisher.
 pub(crate) fn properties_of(message: &Message) -> Properties {
     let came = message.headers.iter().find(|(name, _)| name == PROPERTIES);
     if let Some((_, Some(came))) = came {
@@ -294,14 +293,14 @@ pub(crate) fn properties_of(message: &Message) -> Properties {
     .finish()
 }
 
-/// What a delivery adds to the properties of a message.
+/// Headers that a delivery adds to a message.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Additions {
-    /// How often it came back, where the kind of queue says so.
+    /// Number of times the message was returned. `None` if it is 0 or the queue type does not report it.
     pub delivery_count: Option<u32>,
-    /// Its offset, where a stream is read.
+    /// Offset in the stream. `None` if the source is a queue.
     pub stream_offset: Option<u64>,
-    /// Its partition, where a stream has several.
+    /// Partition of the stream. `None` if it has only one.
     pub partition: Option<u32>,
 }
 
@@ -341,12 +340,13 @@ pub(crate) fn write_properties(message: &StoredMessage, additions: Additions, ou
     out.extend_from_slice(read.finish().as_bytes());
 }
 
-/// Whether it was published through an exchange: a record that a log's client wrote has neither name.
+/// Returns true if the message was published through an exchange: a record written by a log client has
+/// neither name.
 fn is_ours(message: &StoredMessage) -> bool {
     !message.exchange().is_empty() || !message.routing_key().is_empty()
 }
 
-/// The properties of a message that another protocol published.
+/// Builds the properties of a message that another protocol published.
 fn from_others(message: &StoredMessage) -> PropertiesBuilder {
     let mut read = PropertiesBuilder {
         delivery_mode: message.persistent().then_some(PERSISTENT),
@@ -376,7 +376,8 @@ fn from_others(message: &StoredMessage) -> PropertiesBuilder {
     read
 }
 
-/// Puts a header where AMQP has a property for it.
+/// Sets the property that a header stands for. Returns false if there is none, it is set already, or the
+/// value is not a short string.
 fn property(read: &mut PropertiesBuilder, name: &str, value: Option<&[u8]>) -> bool {
     let place = match name {
         CONTENT_TYPE => &mut read.content_type,
@@ -407,7 +408,7 @@ fn typed(value: Option<&[u8]>) -> Value {
     }
 }
 
-/// Names of the headers that tell where a message has died.
+/// Headers about the deaths of a message.
 const DEATH_HEADERS: [&str; 7] = [
     "x-death",
     "x-first-death-exchange",
@@ -438,8 +439,8 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
             .find(|death| death.is_first)
             .or_else(|| deaths.last());
         let more_keys = came.as_ref().map(carbon_keys).unwrap_or_default();
-        // A queue's own key for its dead letters replaces all keys that a message came with. Older versions
-        // stored no more than the key.
+        // A queue's own dead-letter routing key replaces all keys of a message. Older versions did not store
+        // that this happened, so the keys are compared too.
         let keys_of = |death: &Death| match first {
             Some(first) if !death.keys_were_lost && first.routing_key == death.routing_key => {
                 more_keys.as_slice()
@@ -454,7 +455,7 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
             headers.push(&format!("{prefix}-queue"), &death.queue.clone().into());
             headers.push(&format!("{prefix}-reason"), &reason(death.reason).into());
         }
-        // An expired message has lost its time to live, or it would expire again.
+        // An expired message has no time to live any more; otherwise it would expire again.
         read.expiration = message.ttl_ms().map(|ms| ms.to_string().into());
     }
     if let Some(count) = additions.delivery_count {
@@ -475,7 +476,7 @@ fn add(read: &mut PropertiesBuilder, message: &StoredMessage, deaths: &[Death], 
     }
 }
 
-/// One entry of `x-death`.
+/// Encodes one entry of `x-death`.
 fn told(death: &Death, more_keys: &[ByteString]) -> Value {
     let keys = std::iter::once(&death.routing_key).chain(more_keys);
     let keys = keys.map(|key| Value::from(key.clone())).collect();

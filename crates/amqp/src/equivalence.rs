@@ -1,4 +1,4 @@
-//! Whether a declaration means the queue that is there: by its arguments, in any order.
+//! Compares the arguments of a declaration with those of the existing queue, in any order.
 
 use bytestring::ByteString;
 use stafett_amqp_wire::{Table, Value};
@@ -6,7 +6,7 @@ use stafett_amqp_wire::{Table, Value};
 use crate::arguments::QueueType;
 use crate::known_arguments;
 
-/// Whole numbers are equal whatever their width.
+/// Compares two values; integers are equal regardless of their width.
 fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
     left == right
         || match (left.and_then(Value::integer), right.and_then(Value::integer)) {
@@ -15,8 +15,8 @@ fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
         }
 }
 
-/// The first argument that differs between what a declaration of a queue says and what is there, in
-/// RabbitMQ's words. What has no meaning for the type is not compared.
+/// Returns the first argument that differs between a declaration and the existing queue, with both values in
+/// RabbitMQ's words. Arguments without a meaning for the queue type are not compared.
 pub(crate) fn difference(
     received: &Table,
     current: &Table,

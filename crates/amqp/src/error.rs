@@ -1,4 +1,4 @@
-//! From every error of the core to what AMQP says, and to what ends.
+//! Maps every error of the core to an AMQP exception.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -11,12 +11,12 @@ use crate::arguments::QueueType;
 use crate::equivalence;
 use crate::exception::Exception;
 
-/// A queue as RabbitMQ's messages name it.
+/// Returns the queue's name as in RabbitMQ's error messages.
 pub(crate) fn queue_in(name: &str, namespace: &Namespace) -> String {
     format!("queue '{name}' in vhost '{namespace}'")
 }
 
-/// An exchange as RabbitMQ's messages name it.
+/// Returns the exchange's name as in RabbitMQ's error messages.
 pub(crate) fn exchange_in(name: &str, namespace: &Namespace) -> String {
     format!("exchange '{name}' in vhost '{namespace}'")
 }
@@ -25,7 +25,7 @@ pub(crate) fn no_namespace(namespace: &Namespace) -> Exception {
     Exception::not_allowed(format!("vhost '{namespace}' not found"))
 }
 
-/// The queue belongs to another connection.
+/// Refuses access to a queue that is exclusive to another connection.
 pub(crate) fn locked(what: &str) -> Exception {
     let text = format!(
         "cannot obtain exclusive access to locked {what}. It could be originally declared on another connection or the \
@@ -34,7 +34,7 @@ pub(crate) fn locked(what: &str) -> Exception {
     Exception::new(ReplyCode::ResourceLocked, text)
 }
 
-/// Somebody asks for a message of a queue that gives them to one consumer.
+/// Refuses `basic.get` from a quorum queue with a single active consumer.
 pub(crate) fn only_for_the_active_consumer(what: &str) -> Exception {
     let text = format!(
         "cannot obtain access to locked {what}. basic.get operations are not supported by quorum queues with single active \
@@ -43,7 +43,7 @@ pub(crate) fn only_for_the_active_consumer(what: &str) -> Exception {
     Exception::new(ReplyCode::ResourceLocked, text)
 }
 
-/// Consumers of queues of some types do not share what they may have.
+/// Refuses `basic.qos` with `global` for queue types without a shared limit.
 pub(crate) fn no_global_qos(what: &str) -> Exception {
     Exception::new(
         ReplyCode::NotImplemented,
@@ -51,7 +51,7 @@ pub(crate) fn no_global_qos(what: &str) -> Exception {
     )
 }
 
-/// Somebody wants a queue of a type to go that does not look at itself first.
+/// Refuses a conditional deletion, which the queue type does not support.
 pub(crate) fn no_conditional_deletion(flag: &str, what: &str) -> Exception {
     let text = format!(
         "cannot delete {what}. queue.delete operations with {flag} flag set are not supported by quorum queues"
@@ -59,7 +59,7 @@ pub(crate) fn no_conditional_deletion(flag: &str, what: &str) -> Exception {
     Exception::new(ReplyCode::NotImplemented, text)
 }
 
-/// An argument differs: its name, what was received, what is current.
+/// Reports an argument that differs: its name, the received and the current value.
 pub(crate) fn inequivalent(
     (argument, received, current): &(ByteString, String, String),
     what: &str,
@@ -69,7 +69,8 @@ pub(crate) fn inequivalent(
     ))
 }
 
-/// Arguments of a declaration have to be those of what is there; of the kinds of queues that is said first.
+/// Checks that a declaration has the arguments of the existing queue. A different queue type is reported
+/// first.
 pub(crate) fn check_arguments(received: &Table, current: &Bytes, what: &str) -> Result<(), Exception> {
     let there = Table::decode(current.clone()).unwrap_or_default();
     let (new, old) = (QueueType::of(received), QueueType::of(&there));
@@ -87,7 +88,7 @@ pub(crate) fn check_arguments(received: &Table, current: &Bytes, what: &str) -> 
     }
 }
 
-/// A change is not stored: the disk is full, or the journal has failed.
+/// Reports that a change is not stored: the disk is full, or the journal has failed.
 pub(crate) fn not_stored(error: &NotStored, what: &str) -> Exception {
     Exception::new(
         ReplyCode::InternalError,
@@ -107,7 +108,7 @@ pub(crate) fn consume(error: ConsumeError, what: &str) -> Exception {
 
 pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
     match error {
-        // What a client can see was compared before: it can only be the rest.
+        // Properties that clients can see were compared before; this is a difference of the rest.
         DeclareError::Differs { what: part } => {
             Exception::precondition(format!("inequivalent {part} for {what}"))
         }
@@ -118,7 +119,7 @@ pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
     }
 }
 
-/// Nothing where the queue had gone already: to delete it is no mistake then.
+/// Maps an error; `None` if the queue is already gone, because deleting it is no error then.
 pub(crate) fn delete(error: &DeleteQueueError, what: &str) -> Option<Exception> {
     match error {
         DeleteQueueError::NoSuchQueue => None,

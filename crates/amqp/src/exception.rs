@@ -1,19 +1,19 @@
-//! What goes wrong in the words of AMQP: a code, a text, the method that caused it, and what ends.
+//! AMQP exceptions: a code, a text, the method that caused it, and its scope.
 
 use stafett_amqp_wire::methods::{channel, connection};
 use stafett_amqp_wire::{DecodeError, Method, ReplyCode};
 
-/// A method by its numbers; zeros are none.
+/// Class and number of a method; zeros mean no method.
 pub(crate) type MethodId = (u16, u16);
 
-/// What ends.
+/// Scope of an exception: closed with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Channel,
     Connection,
 }
 
-/// The end of a channel or of a connection, with its reason.
+/// Reason for closing a channel or a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Exception {
     pub code: ReplyCode,
@@ -23,7 +23,7 @@ pub(crate) struct Exception {
 }
 
 impl Exception {
-    /// What ends is what RabbitMQ ends for the code.
+    /// Creates an exception with the scope that RabbitMQ uses for the code.
     pub(crate) fn new(code: ReplyCode, text: impl Into<String>) -> Self {
         let scope = if code.is_hard() {
             Scope::Connection
@@ -66,7 +66,7 @@ impl Exception {
         self
     }
 
-    /// The text that a client gets: the code's name and what was wrong.
+    /// Returns the text for the client: the code's name and the reason.
     pub(crate) fn reply_text(&self) -> String {
         if self.text.is_empty() {
             self.code.name().to_owned()
@@ -75,7 +75,7 @@ impl Exception {
         }
     }
 
-    /// The method that tells the client.
+    /// Returns the method that closes the channel or connection.
     pub(crate) fn close(&self) -> Method {
         let reply_text = cut(self.reply_text()).into();
         let (class_id, method_id) = self.method;
@@ -98,7 +98,7 @@ impl Exception {
     }
 }
 
-/// The beginning of a payload as RabbitMQ shows it: text if it can be, else numbers.
+/// Returns the beginning of a payload as RabbitMQ shows it: as text if printable, else as numbers.
 pub(crate) fn octets(payload: &[u8]) -> String {
     const SHOWN_MAX: usize = 48;
     let shown = payload.get(..payload.len().min(SHOWN_MAX)).unwrap_or_default();
@@ -112,7 +112,7 @@ pub(crate) fn octets(payload: &[u8]) -> String {
     format!("<<{}>>", numbers.join(","))
 }
 
-/// A reply text has 255 bytes at most; RabbitMQ ends longer ones with three dots.
+/// Limits a reply text to 255 bytes; RabbitMQ ends longer texts with three dots.
 fn cut(mut text: String) -> String {
     if text.len() > 255 {
         text.truncate(text.floor_char_boundary(252));

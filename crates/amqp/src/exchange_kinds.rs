@@ -1,5 +1,4 @@
-//! Exchanges as AMQP names them: types, arguments, the predeclared ones, and what bindings of headers ask
-//! for.
+//! Exchange types, arguments and predeclared exchanges of AMQP, and the arguments of headers bindings.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ const DELAYED_TYPE: &str = "x-delayed-type";
 const HASH: &str = "x-consistent-hash";
 const ALTERNATE: &str = "alternate-exchange";
 
-/// What every virtual host has.
+/// Exchanges of every virtual host: name, kind, internal.
 const PREDECLARED: [(&str, Kind, bool); 7] = [
     ("amq.direct", Kind::Direct, false),
     ("amq.fanout", Kind::FanOut, false),
@@ -31,7 +30,7 @@ const PREDECLARED: [(&str, Kind, bool); 7] = [
     ("amq.rabbitmq.log", Kind::Topic, true),
 ];
 
-/// Makes the exchanges that clients expect to be there.
+/// Declares the exchanges that clients expect to exist.
 pub(crate) fn predeclare(broker: &Broker, namespace: &Namespace) {
     for (name, kind, internal) in PREDECLARED {
         if broker.messaging().exchanges().get(namespace, name).is_some() {
@@ -42,7 +41,7 @@ pub(crate) fn predeclare(broker: &Broker, namespace: &Namespace) {
             arguments: arguments::canonical(&Table::default()),
             ..NewExchange::new(kind)
         };
-        // Whoever declares one finds it; if it cannot be stored, nothing can.
+        // Not awaited: later declarations find the exchange, and if it cannot be stored, nothing can.
         match broker.messaging().exchanges().declare(namespace, name, new) {
             Ok((_, stored)) => drop(stored),
             Err(error) => tracing::warn!(%error, name, "an exchange cannot be predeclared"),
@@ -50,7 +49,7 @@ pub(crate) fn predeclare(broker: &Broker, namespace: &Namespace) {
     }
 }
 
-/// What a declaration asks for.
+/// Converts a declaration.
 pub(crate) fn new_exchange(method: &exchange::Declare, what: &str) -> Result<NewExchange, Exception> {
     let delays = method.kind == DELAYED;
     let kind = if delays {
@@ -127,7 +126,7 @@ fn hash_on(arguments: &Table) -> Result<HashOn, Exception> {
     }
 }
 
-/// The name of an exchange's type.
+/// Returns the name of an exchange's type.
 fn type_name(is: &NewExchange) -> &'static str {
     if is.delays {
         return DELAYED;
@@ -141,15 +140,15 @@ fn type_name(is: &NewExchange) -> &'static str {
     }
 }
 
-/// Of the arguments, RabbitMQ compares the alternate exchange only when an exchange is declared again: the
-/// others are those of the exchange that is there.
+/// Takes the arguments of the existing exchange: on a repeated declaration, RabbitMQ compares the alternate
+/// exchange only.
 pub(crate) fn adopt_arguments(new: &mut NewExchange, existing: &NewExchange) {
     if type_name(new) == type_name(existing) {
         new.kind = existing.kind.clone();
     }
 }
 
-/// In what a declaration differs from what is there: the argument, what was received, what is current.
+/// Returns the argument in which a declaration differs, the received value and the current value.
 pub(crate) fn difference(
     method: &exchange::Declare,
     exchange: &Exchange,
@@ -183,7 +182,7 @@ pub(crate) fn difference(
     (name, received, current)
 }
 
-/// What a binding to an exchange of headers asks for.
+/// Converts the arguments of a binding to a headers exchange.
 pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> {
     let kind = arguments.get("x-match");
     let (mode, with_x) = match kind.as_ref().map(|value| value.text()) {
@@ -208,7 +207,7 @@ pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> 
     Ok(HeaderMatch { mode, pairs })
 }
 
-/// A value as routing compares it: whole numbers of all widths are one kind, and so are the two kinds of
+/// Converts a value for comparison in routing: integers of all widths are one kind, and so are both kinds of
 /// floats.
 pub(crate) fn header_value(value: &Value) -> HeaderValue {
     match value {

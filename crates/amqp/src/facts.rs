@@ -1,5 +1,5 @@
-//! What of our properties decides where a message goes, for messages that are routed again: dead letters,
-//! delayed ones, and all after a restart.
+//! Routing facts from stored properties, for messages that are routed again: dead letters, delayed messages,
+//! and all messages after a restart.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -10,7 +10,7 @@ use stafett_routing::{HeaderValue, Property};
 use crate::content::{self, PROPERTIES};
 use crate::exchange_kinds::header_value;
 
-/// Reads the properties that [`content`] keeps.
+/// Reads the properties that [`content`] stores.
 #[derive(Debug)]
 pub(crate) struct KeptProperties;
 
@@ -28,7 +28,7 @@ impl ReadFacts for KeptProperties {
     fn headers(&self, kept: &[u8], visit: &mut dyn FnMut(&[u8], HeaderValue)) {
         let headers = read(kept).headers.unwrap_or_default();
         for (name, value) in headers.iter() {
-            // RabbitMQ compares times of messages in milliseconds, those of bindings in seconds.
+            // RabbitMQ compares times in messages in milliseconds, times in bindings in seconds.
             let value = if let Value::Timestamp(seconds) = value {
                 HeaderValue::Integer(i128::from(seconds) * 1000)
             } else {

@@ -1,18 +1,18 @@
-//! How a connection begins, as a state machine without I/O.
+//! Opening of a connection, as a state machine without I/O.
 //!
 //! ```text
 //! client                                     server
 //!   AMQP 0 0 9 1          ─────────────▶  Header
 //!                         ◀─────────────    connection.start        ▶ Start
-//!   connection.start-ok   ─────────────▶    who it is
+//!   connection.start-ok   ─────────────▶    credentials
 //!                         ◀─────────────    connection.tune         ▶ Tune
-//!   connection.tune-ok    ─────────────▶    what was agreed on      ▶ Open
-//!   connection.open       ─────────────▶    which virtual host
+//!   connection.tune-ok    ─────────────▶    agreed limits           ▶ Open
+//!   connection.open       ─────────────▶    virtual host
 //!                         ◀─────────────    connection.open-ok      ▶ done
 //! ```
 //!
-//! Before a client has said who it is, RabbitMQ ends the connection without a word where it cannot trust it;
-//! so is it here: [`Step::End`] with nothing to say.
+//! Before authentication, RabbitMQ closes the connection silently if it cannot trust the client; so does this
+//! handshake: [`Step::End`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -27,25 +27,25 @@ use crate::auth::{self, Refused};
 use crate::exception::{Exception, Scope};
 use crate::settings::AmqpSettings;
 
-/// The broker, and its version, whose behaviour is followed: clients decide by them which features they use.
+/// Broker and version whose behaviour is followed: clients choose features by them.
 const FOLLOWED: (&str, &str) = ("RabbitMQ", "4.0.5");
 
-/// Largest frame of a client that has not logged in.
+/// Largest frame before the connection is open.
 pub(crate) const FRAME_BYTES_BEFORE: u32 = 64 * 1024;
 
-/// What client and server have agreed on.
+/// Limits and properties agreed between client and server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub user: ByteString,
     pub client: ClientProperties,
     pub channels_max: u16,
     pub frame_bytes_max: u32,
-    /// Zero: no heartbeats.
+    /// Zero means no heartbeats.
     pub heartbeat: Duration,
     pub virtual_host: ByteString,
 }
 
-/// What a client says it can do.
+/// Capabilities of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClientProperties {
     pub table: Table,
@@ -72,25 +72,25 @@ enum State {
     Open,
 }
 
-/// What follows from a frame.
+/// Result of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Send(Method),
-    /// Answer with `connection.open-ok` if there is such a virtual host.
+    /// Answer with `connection.open-ok` if the virtual host exists.
     Open(Agreed),
-    /// Tell the client, then end.
+    /// Send the exception, then end the connection.
     Close(Exception),
-    /// End without a word.
+    /// End the connection without an answer.
     End {
         why: String,
     },
-    /// Nothing: a heartbeat.
+    /// No answer is needed, as after a heartbeat.
     Nothing,
-    /// The client closes.
+    /// The client closes the connection.
     Closed,
 }
 
-/// What the server says of itself.
+/// Builds `connection.start`, with the properties of the server.
 pub(crate) fn start(peer: IpAddr) -> Method {
     let capable = [
         "publisher_confirms",
@@ -247,7 +247,7 @@ fn end(why: impl Into<String>) -> Step {
     Step::End { why: why.into() }
 }
 
-/// What a client wants against what it was offered; 0 is no limit.
+/// Checks a client's value against the offered one; 0 means no limit.
 fn check(what: &str, min: u32, wanted: u32, offered: u32) -> Result<(), Exception> {
     let problem = if wanted != 0 && wanted < min {
         Some(("lower", "minimum", min))

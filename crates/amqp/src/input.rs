@@ -1,5 +1,5 @@
-//! What a connection has read and not understood yet. An idle connection has no buffer: memory is taken when
-//! there is something to read.
+//! Received bytes that are not decoded yet. An idle connection has no buffer: memory is taken when there are
+//! bytes to read.
 
 use std::io;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
 use tokio::time::{Instant, sleep_until};
 
-/// One read takes so much at least, and at most.
+/// Limits on the bytes of one read.
 const READ_BYTES_MIN: usize = 4 * 1024;
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Input {
     pub buffer: BytesMut,
-    /// How much the next read takes: twice as much after a read that filled it.
+    /// Bytes of the next read; doubled after a read that filled its buffer.
     read_bytes: usize,
     moderation: Moderation,
-    /// There may be something that the runtime did not hear of.
+    /// There may be bytes that the runtime was not notified of.
     is_unsure: bool,
 }
 
-/// Why nothing was read.
+/// Reasons why a read fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
     #[error(transparent)]
@@ -47,7 +47,7 @@ impl Input {
         }
     }
 
-    /// Reads what is there, with the memory taken for it before; nothing at the end of the stream. Safe to
+    /// Reads the available bytes, with memory reserved before. `None` at the end of the stream. Safe to
     /// cancel.
     pub(crate) async fn read(
         &mut self,
@@ -57,7 +57,7 @@ impl Input {
         loop {
             match self.moderation.due() {
                 Some(due) => {
-                    // What the runtime has heard of is old.
+                    // Clears the runtime's readiness, which is out of date.
                     let socket: &TcpStream = stream.as_ref();
                     let _ = socket.try_io(Interest::READABLE, || -> io::Result<()> {
                         Err(io::ErrorKind::WouldBlock.into())
@@ -74,7 +74,7 @@ impl Input {
             let mut permit = budget.reserve(wanted).await?;
             self.buffer.reserve(wanted);
             let mut limited = self.buffer.split_off(self.buffer.len());
-            // Of what comes while reads are put off, the runtime hears nothing.
+            // The runtime is not notified of bytes that arrive while reads are delayed.
             let read = if self.is_unsure || self.moderation.due().is_some() {
                 recv_now(stream, &mut limited, wanted)
             } else {
@@ -103,7 +103,7 @@ impl Input {
         }
     }
 
-    /// Notes what came of a read: see [`Moderation`].
+    /// Records the result of a read: see [`Moderation`].
     pub(crate) fn moderate(&mut self, stream: &ReadHalf<'_>, bytes: usize, is_waited_for: bool) {
         let socket: &TcpStream = stream.as_ref();
         match self.moderation.on_read(Instant::now(), bytes, is_waited_for) {
@@ -116,14 +116,14 @@ impl Input {
         }
     }
 
-    /// As much as was read the last time, or what is missing of a frame that has begun.
+    /// Returns the bytes to read: about the size of the last read, or the rest of the frame that has begun.
     fn wanted(&self) -> usize {
         let missing =
             frame::announced(&self.buffer).map_or(0, |bytes| bytes.saturating_sub(self.buffer.len()));
         missing.clamp(self.read_bytes, READ_BYTES_MAX)
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees the buffer if it is empty.
     pub(crate) fn shrink(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
@@ -131,7 +131,7 @@ impl Input {
     }
 }
 
-/// Reads what is there, whatever the runtime has heard of it.
+/// Reads the available bytes regardless of the runtime's readiness.
 fn recv_now(stream: &ReadHalf<'_>, into: &mut BytesMut, most: usize) -> io::Result<usize> {
     let socket: &TcpStream = stream.as_ref();
     into.resize(most, 0);

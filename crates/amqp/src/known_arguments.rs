@@ -1,5 +1,6 @@
-//! Which arguments of queues have a meaning for which type, as RabbitMQ 4.0.5 knows them (the capabilities of
-//! its queue types). Those of another type are refused; those of none are kept, shown, and have no effect.
+//! Arguments of queues and the queue types that support them, as in RabbitMQ 4.0.5 (the capabilities of its
+//! queue types). Arguments of another type are refused; unknown arguments are kept and shown, and have no
+//! effect.
 
 use stafett_amqp_wire::Table;
 
@@ -36,7 +37,7 @@ const KNOWN: [(&str, &[QueueType]); 22] = [
     ("x-single-active-consumer", OF_QUEUES),
     ("x-stream-max-segment-size-bytes", OF_STREAMS),
 ];
-/// Our own begin with it, and those of one type are refused elsewhere.
+/// Prefix of our own arguments. Those of one queue type are refused elsewhere.
 const OWN: &str = "x-stafett-";
 
 fn types(name: &str) -> Option<&'static [QueueType]> {
@@ -44,12 +45,12 @@ fn types(name: &str) -> Option<&'static [QueueType]> {
     known.map(|(_, types)| *types)
 }
 
-/// Whether an argument says something of a queue of a type.
+/// Returns true if an argument has a meaning for a queue type.
 pub(crate) fn has_meaning(name: &str, kind: QueueType) -> bool {
     name.starts_with(OWN) || types(name).is_some_and(|types| types.contains(&kind))
 }
 
-/// Refuses what has a meaning, and none for this type.
+/// Refuses known arguments that this queue type does not support.
 pub(crate) fn check(arguments: &Table, kind: QueueType, what: &str) -> Result<(), Exception> {
     for (name, _) in arguments.iter() {
         if types(&name).is_some_and(|types| !types.contains(&kind)) {
@@ -59,7 +60,7 @@ pub(crate) fn check(arguments: &Table, kind: QueueType, what: &str) -> Result<()
     Ok(())
 }
 
-/// An argument that a queue of this type does not have.
+/// Reports an argument that this queue type does not support.
 pub(crate) fn of_another_type(name: &str, kind: QueueType, what: &str) -> Exception {
     let kind = kind.name();
     Exception::precondition(format!(

@@ -1,29 +1,29 @@
-//! RabbitMQ's clients as a front end of the broker: AMQP 0-9-1.
+//! AMQP 0-9-1, as RabbitMQ's clients speak it: a front end of the broker.
 //!
-//! [`Amqp`] is what a listener serves.
+//! [`Amqp`] is served by a listener.
 //!
 //! ```text
-//! socket ─ input ─▶ frames ─ handshake ─▶ session ──▶ one publish per exchange for all that was read together
+//! socket ─ input ─▶ frames ─ handshake ─▶ session ──▶ one publish per exchange and batch of frames
 //!                                          │  ▲             │ tickets ─▶ confirms
 //!                                          │  └ outbox ◀────┴ queues
 //!                                          ▼
-//!                                        output ──▶ one vectored write for all that is ready
+//!                                        output ──▶ one vectored write for many frames
 //! ```
 //!
 //! - `connection`: the asynchronous shell: reads, waits, writes
-//! - `input`, `output`: bytes that came and bytes that go
-//! - `handshake`, `auth`: how a connection begins
-//! - `session`: what an open connection does; one file per class of methods
-//! - `content`: messages of AMQP as messages of the core, and back
+//! - `input`, `output`: received bytes and bytes to send
+//! - `handshake`, `auth`: opening of a connection
+//! - `session`: an open connection; one file per class of methods
+//! - `content`: conversion between messages of AMQP and messages of the core
 //! - `arguments`, `stream_arguments`, `exchange_kinds`: queues, streams and exchanges as AMQP describes them;
-//!   `known_arguments`: which argument is for which type; `equivalence`: whether a declaration means what is
-//!   there
-//! - `facts`: what of a message decides its way when it is routed again
-//! - `exception`: what ends a channel or a connection; `error`: from every error of the core to that
+//!   `known_arguments`: arguments per queue type; `equivalence`: comparison with the existing queue
+//! - `facts`: properties that decide the route of a message when it is routed again
+//! - `exception`: reasons for closing a channel or a connection; `error`: from errors of the core to
+//!   exceptions
 //! - `metrics`, `settings`
 //!
-//! This crate must not know files, other protocols or how the broker stores anything. It keeps no state of
-//! its own beyond connections and the addresses of direct replies: all else is the broker's.
+//! This crate must not know files, other protocols or how the broker stores anything. It keeps no state
+//! beyond connections and the addresses of direct replies: everything else is in the broker.
 
 mod amqp;
 mod arguments;

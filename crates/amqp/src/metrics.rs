@@ -1,4 +1,4 @@
-//! What is counted. Handles are resolved once and then only incremented, per batch where there are many.
+//! Metrics. Handles are resolved once and then only incremented, per batch on hot paths.
 
 use std::time::Duration;
 
@@ -94,23 +94,23 @@ impl Metrics {
         self.exceptions.get_or_create(&labels).inc();
     }
 
-    /// Frames that were read together were executed.
+    /// Records the time to execute the frames of one read.
     pub(crate) fn on_executed(&self, took: Duration) {
         self.read.observe(took.as_secs_f64());
     }
 
-    /// An outbox was emptied.
+    /// Records the time to empty the outbox.
     pub(crate) fn on_delivered(&self, took: Duration) {
         self.deliver.observe(took.as_secs_f64());
     }
 
-    /// Something was written.
+    /// Records the time until all waiting bytes were written.
     pub(crate) fn on_written(&self, took: Duration) {
         self.write.observe(took.as_secs_f64());
     }
 }
 
-/// A metric at zero, that the registry shows from now on.
+/// Registers a metric, which starts at zero.
 fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());

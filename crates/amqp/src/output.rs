@@ -1,5 +1,5 @@
-//! What a connection has to write: small things are gathered in one buffer, large bodies stay where they are,
-//! and all of it leaves with few vectored writes.
+//! Bytes to be written: small frames are gathered in one buffer, large bodies are referenced, and few
+//! vectored writes send all of it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,15 +11,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use stafett_amqp_wire::{Frame, FrameKind, Method};
 use tokio::io::AsyncWrite;
 
-/// Bodies from here on are written from where they lie; smaller ones are copied, which is cheaper than a
-/// piece.
+/// Bodies from this size on are written from their own buffer; copying a smaller one is cheaper than a slice.
 pub(crate) const SHARED_BYTES_MIN: usize = 2048;
-/// Pieces per system call.
+/// Slices per system call.
 const SLICES_MAX: usize = 64;
-/// What an idle connection keeps.
+/// Bytes of buffer that an idle connection keeps.
 const KEPT_BYTES: usize = 1024;
 
-/// Frames that wait to be written.
+/// Frames waiting to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     chunks: VecDeque<Bytes>,
@@ -29,7 +28,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Bytes that wait.
+    /// Returns the number of bytes waiting.
     pub(crate) fn len(&self) -> usize {
         self.chunk_bytes + self.tail.len()
     }
@@ -38,12 +37,12 @@ impl Output {
         self.len() == 0
     }
 
-    /// Bytes that have been written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Where small things are put.
+    /// Returns the buffer for small frames.
     pub(crate) fn tail(&mut self) -> &mut BytesMut {
         &mut self.tail
     }
@@ -56,7 +55,7 @@ impl Output {
         stafett_amqp_wire::Encoder::frame(&mut self.tail, FrameKind::Heartbeat, 0, |_| ());
     }
 
-    /// A body, in as many frames as it takes.
+    /// Appends a body, in as many frames as needed.
     pub(crate) fn body(&mut self, channel: u16, mut body: Bytes, frame_bytes_max: u32) {
         let whole = usize::try_from(frame_bytes_max).unwrap_or(usize::MAX);
         let payload_max = if whole == 0 {
@@ -92,7 +91,7 @@ impl Output {
         }
     }
 
-    /// Writes some of what waits. Safe to cancel.
+    /// Writes some of the waiting bytes. Safe to cancel.
     pub(crate) async fn write<W: AsyncWrite + Unpin>(&mut self, stream: &mut W) -> io::Result<()> {
         self.seal();
         let written = poll_fn(|cx| self.poll_write(stream, cx)).await?;
@@ -130,7 +129,7 @@ impl Output {
         }
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(crate) fn shrink(&mut self) {
         if self.is_empty() && self.tail.capacity() > KEPT_BYTES {
             self.tail = BytesMut::new();

@@ -1,20 +1,20 @@
-//! What can be set on the front end.
+//! Settings of the front end.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmqpSettings {
-    /// Bytes of the largest frame, as clients are told.
+    /// Maximum bytes of a frame, offered to clients.
     pub frame_bytes_max: u32,
-    /// Channels of one connection, as clients are told.
+    /// Maximum number of channels of a connection, offered to clients.
     pub channels_max: u16,
-    /// How often both sides show that they are there, as clients are told. 0: never.
+    /// Interval of heartbeats, offered to clients. 0 means none.
     pub heartbeat: Duration,
-    /// Bytes of the largest body.
+    /// Maximum bytes of a body.
     pub message_bytes_max: u64,
-    /// How long a client may take from connecting to an opened connection.
+    /// Time limit from connecting to an open connection.
     pub handshake_timeout: Duration,
-    /// Whether a virtual host is there as soon as somebody connects to it.
+    /// True if a connection creates its virtual host if that does not exist.
     pub create_virtual_hosts: bool,
 }
 

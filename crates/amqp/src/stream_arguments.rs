@@ -1,4 +1,4 @@
-//! Arguments of streams: of their declaration, and of their consumers.
+//! Arguments of stream declarations and of stream consumers.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::arguments::{Argument, QueueType};
 use crate::exception::Exception;
 use crate::{error, known_arguments};
 
-/// The largest segment that RabbitMQ lets one ask for.
+/// Largest segment size that RabbitMQ accepts.
 const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
-/// The sizes that RabbitMQ lets one ask for of the filter that it keeps per chunk.
+/// Sizes that RabbitMQ accepts for its filter per chunk.
 const FILTER_BYTES: std::ops::RangeInclusive<u64> = 16..=255;
-/// The header by which consumers choose.
+/// Header that consumers filter by.
 const FILTER_VALUE: &str = "x-stream-filter-value";
 
-/// The settings of the topic that a stream is. What says nothing keeps everything.
+/// Returns the settings of a stream's topic. Without limits, everything is retained.
 pub(crate) fn settings(arguments: &Table, what: &str) -> Result<TopicSettings, Exception> {
     known_arguments::check(arguments, QueueType::Stream, what)?;
     let mut settings = TopicSettings {
@@ -53,7 +53,7 @@ fn check_segments(argument: &Argument<'_>) -> Result<(), Exception> {
     Err(Exception::precondition(text))
 }
 
-/// Messages are compared one by one, so there is no filter whose size could matter.
+/// Checks the filter size. It has no effect, because messages are compared one by one.
 fn check_filter(argument: &Argument<'_>) -> Result<(), Exception> {
     if FILTER_BYTES.contains(&argument.number(0)?) {
         return Ok(());
@@ -66,7 +66,7 @@ fn not_of_streams(argument: &str, what: &str) -> Exception {
     known_arguments::of_another_type(argument, QueueType::Stream, what)
 }
 
-/// What a stream cannot be.
+/// Refuses properties that streams do not support.
 pub(crate) fn check_properties(method: &queue::Declare, what: &str) -> Result<(), Exception> {
     let wrong = [
         ("auto-delete", method.auto_delete),
@@ -81,7 +81,7 @@ pub(crate) fn check_properties(method: &queue::Declare, what: &str) -> Result<()
     }
 }
 
-/// What a declaration says of a topic that was made elsewhere has to be so.
+/// Checks the limits of a declaration against those of a topic that was not created by a declaration.
 pub(crate) fn check_retention(
     said: &TopicSettings,
     kept: stafett_topics::Retention,
@@ -98,7 +98,7 @@ pub(crate) fn check_retention(
             bytes(kept.bytes),
         ),
     ];
-    // What is not said is as it is.
+    // Limits that are not given always match.
     let wrong = pairs
         .into_iter()
         .find(|(_, said, kept)| said.is_some() && said != kept);
@@ -108,7 +108,7 @@ pub(crate) fn check_retention(
     }
 }
 
-/// Where a consumer begins.
+/// Returns the position at which a consumer begins.
 pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<Start, Exception> {
     if arguments.get("x-priority").is_some() {
         return Err(not_of_streams("x-priority", what));
@@ -148,9 +148,9 @@ pub(crate) fn start(arguments: &Table, now_ms: i64, what: &str) -> Result<Start,
     }
 }
 
-/// Which messages a consumer wants. What is no text is passed over, as RabbitMQ does it.
+/// Returns the filter of a consumer. Values other than texts are ignored, as in RabbitMQ.
 pub(crate) fn wanted(arguments: &Table) -> Option<Wanted> {
-    // They stay longer than what they came with.
+    // Copied, because they outlive the frame that they arrived in.
     let text = |value: Value| {
         let Value::LongString(text) = value else {
             return None;
@@ -167,7 +167,7 @@ pub(crate) fn wanted(arguments: &Table) -> Option<Wanted> {
     Some(Wanted::new(FILTER_VALUE, values, also_without))
 }
 
-/// The one partition that is wanted, where it is said.
+/// Returns the requested partition. `None` if none is given.
 pub(crate) fn partition(arguments: &Table, partitions: u32, what: &str) -> Result<Option<u32>, Exception> {
     let Some(value) = arguments.get("x-stafett-partition") else {
         return Ok(None);
@@ -192,7 +192,7 @@ fn age(argument: &Argument<'_>) -> Result<Duration, Exception> {
     interval(text).ok_or_else(|| argument.wrong("invalid_max_age"))
 }
 
-/// A time with RabbitMQ's units: a year has 365 days, a month 30.
+/// Parses a time with RabbitMQ's units: a year has 365 days, a month 30.
 fn interval(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);

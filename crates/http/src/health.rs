@@ -1,4 +1,4 @@
-//! The state of the process, for whoever decides whether to send it work.
+//! State of the process, for load balancers and supervisors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -7,22 +7,22 @@ use axum::extract;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 
-/// The states; a process only goes forward through them.
+/// States of the process; it only goes forward through them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
-    /// Reading settings, opening listeners.
+    /// Reads settings and opens listeners.
     Starting,
-    /// Reading what is stored.
+    /// Reads stored data.
     Recovering,
-    /// Serving.
+    /// Serves clients.
     Ready,
-    /// Finishing what was begun; nothing new is accepted.
+    /// Finishes work in progress; nothing new is accepted.
     Draining,
 }
 
 impl State {
-    /// As it is said in the answer.
+    /// Returns the word for the state in responses.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// The state, shared; clones see the same one.
+/// Shared state; clones see the same one.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<AtomicU8>);
 
@@ -45,7 +45,7 @@ impl Health {
         Self::default()
     }
 
-    /// Goes on to `state`; going back is not possible and does nothing.
+    /// Goes on to `state`. An earlier state than the current one is ignored.
     pub fn set(&self, state: State) {
         self.0.fetch_max(state as u8, Ordering::AcqRel);
     }
@@ -61,7 +61,7 @@ impl Health {
     }
 }
 
-/// `GET /health`: 200 when ready, else 503; either way the state as JSON.
+/// `GET /health`: 200 when ready, else 503, with the state as JSON in both cases.
 pub(crate) async fn get(extract::State(health): extract::State<Health>) -> impl IntoResponse {
     let (status, body) = match health.state() {
         State::Ready => (StatusCode::OK, "{\"status\":\"ok\"}\n"),

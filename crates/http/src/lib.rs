@@ -1,13 +1,11 @@
-//! The HTTP listener: `/health`, `/metrics`, a page that says what this is, and whatever routers are merged
-//! in.
+//! The HTTP listener: `/health`, `/metrics`, a page that describes the process, and merged routers.
 //!
-//! It must not know what is behind those routers, nor any message protocol. Accepting, the number of
-//! connections and the graceful end are the business of `stafett-net`; here are the limits that HTTP itself
-//! needs.
+//! It must not know the merged routers' purpose, nor any message protocol. Accepting, the connection limit
+//! and graceful shutdown belong to `stafett-net`; this crate has the limits that HTTP itself needs.
 //!
 //! - [`health`]: the state of the process, as one word
 //! - [`metrics`]: the registry as text
-//! - [`router`]: the routes that are always there
+//! - [`router`]: the routes that are always present
 //! - [`server`]: one connection
 
 pub mod health;

@@ -1,4 +1,4 @@
-//! The registry as text, in the form that Prometheus scrapes.
+//! The registry as text, in the format that Prometheus scrapes.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// Of the text, as the `OpenMetrics` specification (1.0, "Overall Structure") gives it.
+/// Content type of the `OpenMetrics` specification (1.0, "Overall Structure").
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /metrics`.

@@ -1,4 +1,4 @@
-//! The routes that are always there.
+//! The routes that are always present.
 
 use std::sync::{Arc, RwLock};
 
@@ -19,17 +19,17 @@ const PAGE: &str = concat!(
     "<p>What it counts: <a href=\"/metrics\">/metrics</a>\n",
 );
 
-/// A line of the page.
+/// Link on the page.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     pub about: &'static str,
     pub path: &'static str,
 }
 
-/// The page, `/health` and `/metrics`; others are added with [`Router::merge`]. Metrics may be
+/// Returns the page, `/health` and `/metrics`; others are added with [`Router::merge`]. Metrics may be
 /// registered at any time.
 ///
-/// `links` are added to the page as they are.
+/// `links` are added to the page without escaping.
 pub fn router(health: Health, registry: Arc<RwLock<Registry>>, links: &[Link]) -> Router {
     let line = |link: &Link| format!("<p>{}: <a href=\"{1}\">{1}</a>\n", link.about, link.path);
     let page = PAGE.to_owned() + &links.iter().map(line).collect::<String>();

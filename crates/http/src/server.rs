@@ -1,4 +1,4 @@
-//! One HTTP connection: limits on headers and on time, and a graceful end.
+//! One HTTP connection: limits on headers and time, and graceful shutdown.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -17,15 +17,15 @@ use stafett_net::stall::StallGuard;
 use stafett_net::{ByteBudget, Connection, Handover, Protocol};
 use tokio::io::AsyncWriteExt;
 
-/// Bytes that a request line with its headers may have.
+/// Bytes of a request line with its headers.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
-/// For the headers of a request to come, counted from the connection's start or from the answer before.
+/// Time limit for a request's headers, from the start of the connection or from the response before.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// For a peer that does not read.
+/// Time limit for a peer that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves a router.
+/// Serves a router to connections.
 #[derive(Debug, Clone)]
 pub struct HttpServer {
     router: Router,
@@ -76,7 +76,7 @@ impl Protocol for HttpServer {
         }
         let parts = served.into_parts();
         let (received, mut stream) = (parts.read_buf, parts.io.into_inner());
-        // What HTTP needed is given back before the connection goes on.
+        // Frees the memory of HTTP before the connection continues under another protocol.
         drop(parts.service);
         let Some(next) = handover.take() else {
             // The peer may be gone.
@@ -96,8 +96,7 @@ impl Protocol for HttpServer {
     }
 }
 
-/// The routes, whose handlers see where to leave what the connection goes on as, and what bounds the bodies
-/// that they read.
+/// The routes. Their handlers get the slot for the next protocol and the budget for request bodies.
 struct Routes {
     inner: TowerToHyperService<Router>,
     handover: Handover,

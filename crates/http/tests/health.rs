@@ -1,4 +1,4 @@
-//! What `/health` says in each state, through a real socket.
+//! Responses of `/health` in each state, through a real socket.
 
 use std::sync::{Arc, RwLock};
 

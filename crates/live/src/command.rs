@@ -1,7 +1,7 @@
-//! Commands, out of JSON.
+//! Parses commands from JSON.
 //!
-//! All have `command` and `client_id`, and may have `id`, which comes back in the answer. Fields that a
-//! command does not know are passed over. What is wrong is said with the name of the field.
+//! Every command has `command` and `client_id`, and may have `id`, which is repeated in the answer. Unknown
+//! fields are ignored. Errors name the invalid field.
 
 use std::borrow::Cow;
 
@@ -13,23 +13,23 @@ use stafett_live_topics::{
 
 use crate::fault::Fault;
 
-/// Bytes of an `id`.
+/// Maximum bytes of an `id`.
 const ID_BYTES_MAX: usize = 256;
-/// Items of a page, unless a client wants fewer or more.
+/// Default number of items in a page.
 const PAGE_DEFAULT: usize = 1000;
 const PAGE_MAX: usize = 10_000;
 
-/// What bounds commands.
+/// Limits on commands.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub topic_bytes_max: usize,
     pub outbox_bytes_max: usize,
 }
 
-/// One command, of one client.
+/// One command of one client.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// As it was given: JSON.
+    /// As given: JSON.
     pub id: Option<&'a str>,
     pub client: ClientName,
     pub command: Command<'a>,
@@ -43,7 +43,7 @@ pub enum Command<'a> {
     },
     Leave,
     Subscribe(Names),
-    /// Beginning somewhere: only topics.
+    /// Subscription from a position in the log; topics only.
     SubscribeFrom(NameList, From),
     Unsubscribe(Option<Names>),
     Publish {
@@ -55,7 +55,7 @@ pub enum Command<'a> {
     Ping,
 }
 
-/// Whose presence is asked for.
+/// Subject of a presence request.
 #[derive(Debug)]
 pub enum PresenceOf<'a> {
     Clients,
@@ -83,7 +83,7 @@ pub struct Publish<'a> {
     pub payload: Content<'a>,
     pub timestamp: Option<i64>,
     pub message_id: Option<Cow<'a, str>>,
-    /// If the broker has begun to look for the topic.
+    /// Hash of the topic's name, if its lookup has begun.
     pub foreseen: Option<TopicHash>,
 }
 
@@ -93,7 +93,7 @@ pub enum Content<'a> {
     Bytes(Vec<u8>),
 }
 
-/// Every field of every command, unread.
+/// Fields of all commands, unparsed.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Fields<'a> {
@@ -118,12 +118,12 @@ struct Fields<'a> {
     overflow: Option<&'a RawValue>,
 }
 
-/// A value that may be `null` and is there all the same.
+/// Reads a field so that an explicit `null` counts as present.
 fn any<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Reads a command; what is wrong comes with the `id` to answer it with.
+/// Parses a command. An error comes with the `id` for the answer.
 pub fn read(text: &str, bounds: Bounds) -> Result<Request<'_>, (Option<&str>, Fault)> {
     let fields = Fields::read(text).map_err(|fault| (None, fault))?;
     let id = fields.id.map(RawValue::get);
@@ -147,7 +147,7 @@ pub fn read(text: &str, bounds: Bounds) -> Result<Request<'_>, (Option<&str>, Fa
     read().map_err(|fault| (id, fault))
 }
 
-/// Reads messages to publish that come without a command around them: one, or a list.
+/// Parses messages to publish that have no command around them: one, or a list.
 pub fn read_messages(text: &str, bounds: Bounds) -> Result<Vec<Publish<'_>>, Fault> {
     if text.trim_start().starts_with('[') {
         let items: Vec<&RawValue> =
@@ -165,7 +165,7 @@ pub fn read_messages(text: &str, bounds: Bounds) -> Result<Vec<Publish<'_>>, Fau
 }
 
 impl<'a> Fields<'a> {
-    /// A list would do for serde, too: as the fields in their order.
+    /// Parses an object. Serde would also accept a list, as the fields in their order.
     fn read(text: &'a str) -> Result<Self, Fault> {
         if text.trim_start().starts_with('[') {
             return Err(Fault::NotJson("expected an object, found a list".to_owned()));
@@ -332,7 +332,7 @@ fn messages_of(list: &RawValue, bounds: Bounds) -> Result<Vec<Publish<'_>>, Faul
         .collect()
 }
 
-/// A whole number or a text; the number 1 and the text "1" are two clients.
+/// Parses a whole number or a text; the number 1 and the text "1" are two clients.
 pub(crate) fn client_of(raw: &RawValue) -> Result<ClientName, Fault> {
     let expected = "a whole number, or a text of at most 256 bytes";
     let wrong = Fault::Value {
@@ -351,7 +351,7 @@ pub(crate) fn client_of(raw: &RawValue) -> Result<ClientName, Fault> {
 
 fn text_of<'a>(key: &'static str, raw: &'a RawValue) -> Result<Cow<'a, str>, Fault> {
     let json = raw.get();
-    // Most texts have nothing escaped in them.
+    // Fast path: most texts contain no escapes.
     let plain = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
     if let Some(plain) = plain
         && !plain.contains('\\')
@@ -363,7 +363,7 @@ fn text_of<'a>(key: &'static str, raw: &'a RawValue) -> Result<Cow<'a, str>, Fau
     text.map(Cow::Owned).map_err(|_| Fault::Value { key, expected })
 }
 
-/// The name of a topic, or a pattern.
+/// Parses the name of a topic, or a pattern.
 fn name_of<'a>(key: &'static str, raw: &'a RawValue, bounds: Bounds) -> Result<Cow<'a, str>, Fault> {
     let name = text_of(key, raw)?;
     check_name(key, &name, bounds)?;
@@ -378,7 +378,7 @@ fn check_name(key: &'static str, name: &str, bounds: Bounds) -> Result<(), Fault
     Ok(())
 }
 
-/// Visits one name, or those of a list.
+/// Visits one name, or each name of a list.
 fn each_name(
     key: &'static str,
     raw: &RawValue,
@@ -474,7 +474,7 @@ mod tests {
         read(text, BOUNDS).unwrap_err().1.to_string()
     }
 
-    /// What is wrong, and what the answer says.
+    /// Invalid commands, and a part of the error text.
     const FAULTS: &[(&str, &str)] = &[
         (
             r#"{"command":"subscribe","client_id":1,"topic":"a","from":"then"}"#,

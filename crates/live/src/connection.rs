@@ -1,10 +1,10 @@
-//! A WebSocket connection: reads, feeds its session, does the work that it gathered, writes.
+//! One WebSocket connection: reads, feeds its session, runs the gathered work, writes.
 //!
-//! - What is received is read into a buffer of the thread; a connection owns one only for a frame that is not
-//!   whole, and takes that frame's bytes from the budget first.
-//! - It reads nothing while work is under way or while its peer does not read the answers: so a peer's haste
-//!   stays in its socket.
-//! - What is sent to its clients waits in the outbox, within its bound, until the socket takes it.
+//! - Bytes are read into a buffer of the thread; a connection owns a buffer only for an incomplete frame,
+//!   whose bytes it reserves from the budget first.
+//! - It reads nothing while work is in progress or while its peer does not read the answers: the socket holds
+//!   back a fast peer.
+//! - Messages to its clients wait in the outbox, within its bound, until the socket takes them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,36 +25,36 @@ use tokio_util::sync::CancellationToken;
 use crate::session::{Done, FORESEEN, Session, Step};
 use stafett_ws::frame::{self, Decoded, Decoder, Event, FrameError};
 
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
-/// Room for the next read of a message that is not whole.
+/// Room for the next read of an incomplete message.
 const PARTIAL_READ_BYTES: usize = 4096;
-/// The bit of a frame's first byte that says that it is the last of its message.
+/// Bit in the first byte of the last frame of a message.
 const FIN: u8 = 0x80;
-/// Bytes that are taken from the outbox at once.
+/// Bytes taken from the outbox at once.
 const SEND_BYTES: usize = 64 << 10;
-/// Unsent answers beyond which nothing more is read.
+/// Bytes of unsent answers at which reading pauses.
 const UNSENT_MAX: usize = 256 << 10;
-/// Room that an idle connection keeps for messages on their way.
+/// Capacity for messages that an idle connection keeps.
 const KEPT_MESSAGES: usize = 16;
-/// How slowly a message may come.
+/// Minimum speed of a message.
 const PACE: Pace = Pace {
     grace: Duration::from_secs(30),
     bytes_per_second_min: 64 << 10,
 };
-/// For a peer to end its side of a connection that was closed.
+/// Time for the peer to close its side after the connection was closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 thread_local! {
     static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// Ends of the process as this connection sees them.
+/// Shutdown of the process, as seen by a connection.
 #[derive(Debug, Clone)]
 pub struct Ending {
-    /// Say goodbye.
+    /// Send a close frame and finish.
     pub drain: CancellationToken,
-    /// Be gone.
+    /// End at once.
     pub abort: CancellationToken,
 }
 
@@ -71,26 +71,26 @@ struct Running {
     connection: Connection,
     session: Session,
     decoder: Decoder,
-    /// What was received and not looked at: the beginning of a frame, or what is behind work.
+    /// Received bytes not yet processed: the beginning of a frame, or frames that wait for work.
     inbound: BytesMut,
-    /// What the message that is not whole takes of the budget.
+    /// Budget share of the incomplete message.
     memory: Option<Arrival>,
     message_bytes_max: usize,
-    /// Messages that have to wait for work, or for the peer to read answers.
+    /// Messages that wait for work, or for the peer to read answers.
     held: VecDeque<Box<str>>,
     working: Option<Working>,
     outbound: BytesMut,
     sent: Sent,
     silence: Silence,
-    /// Since the last tick.
+    /// True if bytes were written since the last tick.
     wrote: bool,
-    /// Since when a message is there that is not whole.
+    /// Time of the first tick that saw the incomplete message.
     partial_since: Option<Instant>,
-    /// When the last tick saw unsent bytes of which none were taken.
+    /// Time of the first tick that saw unsent bytes without progress.
     stalled_since: Option<Instant>,
-    /// Nothing more is read; once all is sent the connection ends.
+    /// Nothing more is read; the connection ends once everything is sent.
     closing: bool,
-    /// Of what was received, more is whole: it waits until the peer has read answers.
+    /// Complete messages wait until the peer has read answers.
     is_behind: bool,
 }
 
@@ -105,7 +105,7 @@ pub async fn run(
     ending: Ending,
 ) {
     let inbound = BytesMut::from(&received[..]);
-    // However little of it there is: it keeps the buffer of the protocol before.
+    // Even a short slice keeps the buffer of the HTTP connection alive.
     drop(received);
     let mut running = Running {
         live,
@@ -139,7 +139,7 @@ pub async fn run(
     }
 }
 
-/// How long nothing has come, in ticks.
+/// Time without received bytes, in ticks.
 #[derive(Debug, Clone, Copy)]
 enum Silence {
     Heard,
@@ -147,7 +147,7 @@ enum Silence {
     Pinged,
 }
 
-/// Why a connection ended early.
+/// Reasons why a connection ends early.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error("nothing came from it for too long")]
@@ -177,7 +177,7 @@ impl Ended {
     }
 }
 
-/// What woke a connection.
+/// Event that woke the connection.
 enum Woken {
     Drain,
     Done(Done),
@@ -195,7 +195,7 @@ impl Running {
             self.send()?;
             if self.is_behind && self.working.is_none() && self.outbound.len() < UNSENT_MAX {
                 self.process();
-                // Others on this thread have their turn.
+                // Gives other tasks on this thread a turn.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -249,7 +249,7 @@ impl Running {
         }
     }
 
-    /// Reads once and does what it says: so many bytes were read; none if the peer is gone.
+    /// Reads once and processes the bytes. Returns their number, or `None` if the peer has closed its side.
     fn read(&mut self) -> Result<Option<usize>, Ended> {
         let read = if self.inbound.is_empty() {
             READ.with_borrow_mut(|buffer| {
@@ -282,7 +282,7 @@ impl Running {
         }
     }
 
-    /// Goes on with what was received already.
+    /// Continues with bytes and messages received earlier.
     fn process(&mut self) {
         self.is_behind = false;
         while let Some(text) = self.held.pop_front() {
@@ -313,12 +313,12 @@ impl Running {
         self.inbound = inbound;
     }
 
-    /// Looks at the frames in `bytes`, one by one; says how many bytes are done with.
+    /// Processes the frames in `bytes` one by one; returns the number of bytes used.
     fn look_at(&mut self, mut bytes: &mut [u8]) -> usize {
         let mut used = 0;
         self.is_behind = false;
         while !self.closing && self.held.is_empty() && !bytes.is_empty() {
-            // Answers may be far larger than what they answer.
+            // Answers may be far larger than their commands.
             if self.outbound.len() >= UNSENT_MAX {
                 self.is_behind = true;
                 break;
@@ -339,7 +339,7 @@ impl Running {
                     break;
                 }
             };
-            // Control frames may come between the parts of a message, and do not make it any faster.
+            // Control frames between fragments do not extend the time allowed for a message.
             let is_whole = matches!(event, Event::Text(_) | Event::Binary(_));
             match event {
                 Event::Text(text) => {
@@ -371,8 +371,7 @@ impl Running {
         used
     }
 
-    /// Looks at messages that lie behind each other, several at once; gives how many bytes are done with, and
-    /// the rest.
+    /// Processes several unfragmented text messages at once. Returns the number of bytes used, and the rest.
     fn look_at_texts<'a>(&mut self, bytes: &'a mut [u8]) -> (usize, &'a mut [u8]) {
         let mut texts = Vec::with_capacity(FORESEEN);
         let taken = self.decoder.texts(bytes, FORESEEN, &mut texts);
@@ -394,7 +393,7 @@ impl Running {
         self.close(error.close_code(), &error.to_string());
     }
 
-    /// Begins the work that was gathered.
+    /// Starts the gathered work.
     fn work(&mut self) {
         if self.working.is_none()
             && let Some(work) = self.session.take_work()
@@ -407,7 +406,7 @@ impl Running {
         !self.inbound.is_empty() || self.decoder.is_in_message()
     }
 
-    /// Takes what the rest of a message needs from the budget, before it is read.
+    /// Reserves memory for the rest of an incomplete message before it is read.
     async fn reserve(&mut self) -> Result<(), Ended> {
         if self.working.is_some() || self.closing || self.is_behind || !self.is_partial() {
             return Ok(());
@@ -415,7 +414,7 @@ impl Running {
         let Some(frame_bytes) = self.decoder.frame_bytes(&self.inbound) else {
             return Ok(());
         };
-        // Of a message in several frames it is not known before.
+        // The size of a fragmented message is not known in advance.
         let is_one_frame =
             !self.decoder.is_in_message() && self.inbound.first().is_some_and(|byte| byte & FIN != 0);
         let expected = if is_one_frame {
@@ -443,7 +442,7 @@ impl Running {
         Ok(())
     }
 
-    /// When to look at the message that is not whole, if there is one; else `never`.
+    /// Returns the time for the next look at the incomplete message. `never` if there is none.
     fn window_end(&mut self, never: Instant) -> Instant {
         let received = self.inbound.len() + self.decoder.held_bytes();
         self.memory
@@ -451,7 +450,7 @@ impl Running {
             .map_or(never, |memory| memory.window_end(Instant::now(), received))
     }
 
-    /// Ends the connection if its message does not come while others wait for memory.
+    /// Ends the connection if its message makes no progress while others wait for memory.
     fn look_at_arrival(&mut self) -> Result<(), Ended> {
         let received = self.inbound.len() + self.decoder.held_bytes();
         let memory = self.memory.as_mut();
@@ -461,8 +460,8 @@ impl Running {
         Ok(())
     }
 
-    /// Sends what there is, as far as the socket takes it. One round is enough: the outbox rings again if it
-    /// has more.
+    /// Sends as much as the socket takes. One round suffices: the outbox wakes the connection again if it has
+    /// more.
     fn send(&mut self) -> Result<(), Ended> {
         if self.outbound.is_empty()
             && !self.closing
@@ -499,7 +498,7 @@ impl Running {
         Ok(())
     }
 
-    /// Half of the idle time is over.
+    /// Checks the time limits; runs twice per idle timeout.
     fn tick(&mut self, write_timeout: Duration) -> Result<(), Ended> {
         let now = Instant::now();
         if self.outbound.is_empty() || std::mem::take(&mut self.wrote) {
@@ -518,7 +517,7 @@ impl Running {
         self.silence = match self.silence {
             Silence::Heard => Silence::Quiet,
             Silence::Pinged => return Err(Ended::Idle),
-            // Whoever does not read, or waits for us, has its own limit.
+            // A peer that does not read, or that waits for our work, has its own limit.
             Silence::Quiet if self.working.is_some() || !self.outbound.is_empty() => Silence::Quiet,
             Silence::Quiet => {
                 frame::put_ping(&mut self.outbound);
@@ -535,10 +534,11 @@ impl Running {
         }
     }
 
-    /// All is sent: waits a little for the peer to end its side, so that it gets the rest.
+    /// Ends the connection after everything is sent. Waits briefly for the peer to close its side, so that it
+    /// gets the rest.
     async fn end(&mut self) -> Result<(), Ended> {
         self.connection.stream.shutdown().await?;
-        // Whether it did in time makes no difference any more.
+        // The outcome does not matter any more.
         drop(timeout(CLOSE_TIMEOUT, read_to_end(&mut self.connection.stream)).await);
         Ok(())
     }

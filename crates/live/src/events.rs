@@ -1,9 +1,9 @@
-//! Server-sent events: what a client gets, as a stream of text that a browser's `EventSource` reads.
+//! Server-sent events: a client's messages as a text stream for a browser's `EventSource`.
 //!
-//! `GET /live/events?client_id=ID&topic=NAME&topic=NAME&pattern=TEXT` subscribes to what it names, stored as
-//! any subscription, and listens until the connection ends. The id is a text, or a number if it looks like
-//! one and is not in quotes. With `from`, topics that have a log begin there: a browser that connects again
-//! asks for the same, and `resume` brings it what it has missed.
+//! `GET /live/events?client_id=ID&topic=NAME&topic=NAME&pattern=TEXT` subscribes to the given topics and
+//! patterns, stored like any subscription, and listens until the connection ends. The id is a text, or a
+//! number if it looks like one and is not in quotes. With `from`, topics that have a log begin there: a
+//! browser that reconnects repeats the request, and `resume` delivers the messages it has missed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ use crate::front::LiveFront;
 use crate::router::{allow, not_ready, refused_origin, status_of};
 use crate::{json, origin, query};
 
-/// A comment is sent after this silence, so that whoever is in between sees that it lives.
+/// Silence after which a comment is sent, so that proxies keep the connection open.
 const COMMENT_AFTER: Duration = Duration::from_secs(15);
 const SEND_BYTES: usize = 64 << 10;
 
-/// A broadcast as the data of an event.
+/// Encodes a broadcast as the data of an event.
 #[derive(Debug)]
 pub struct EventFormat;
 
@@ -52,7 +52,7 @@ impl Format for EventFormat {
 
 static EVENTS: EventFormat = EventFormat;
 
-/// One event. A payload that was written over several lines takes a line of data for each.
+/// Appends one event. Each line of a payload with several lines becomes a `data` line.
 fn put_event(name: Option<&str>, data: &[u8], out: &mut BytesMut) {
     if let Some(name) = name {
         out.extend_from_slice(b"event: ");
@@ -67,7 +67,7 @@ fn put_event(name: Option<&str>, data: &[u8], out: &mut BytesMut) {
     out.extend_from_slice(b"\n");
 }
 
-/// What a query asks for.
+/// Parameters of the query.
 #[derive(Debug, Default)]
 struct Wanted {
     client: Option<ClientName>,
@@ -164,7 +164,7 @@ impl Wanted {
 
 type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Listening)>> + Send>>;
 
-/// The events of one connection.
+/// Event stream of one connection.
 struct Events {
     next: Next,
 }
@@ -182,7 +182,7 @@ impl Stream for Events {
     }
 }
 
-/// A client that listens; no longer once this is dropped.
+/// A listening client; dropping it ends the listening.
 struct Listening {
     live: Arc<Live>,
     number: ClientNumber,
@@ -193,20 +193,20 @@ struct Listening {
 }
 
 impl Listening {
-    /// The next piece of the stream, and what comes behind it.
+    /// Returns the next piece of the stream, and the state for the piece after it.
     async fn next(mut self) -> Option<(Bytes, Self)> {
         if self.is_over {
             return None;
         }
         if std::mem::take(&mut self.is_first) {
-            // The headers go out at once.
+            // Makes the HTTP server send the headers at once.
             return Some((Bytes::from_static(b": listening\n\n"), self));
         }
         let mut out = BytesMut::new();
         let mut sent = Sent::default();
         loop {
             self.outbox.take(SEND_BYTES, &mut sent);
-            // It is the HTTP server's business from here on, and cannot be taken back.
+            // The messages now belong to the HTTP server and cannot be withdrawn.
             self.outbox.on_all_sent();
             if sent.dropped > 0 {
                 let more = [("count", Value::from(sent.dropped))];

@@ -1,8 +1,8 @@
-//! What a client is told when something is wrong: the one place where errors get their words on the wire.
+//! Errors of commands: the only place that maps errors to texts on the wire.
 
 use stafett_live_topics::{ChangeError, TooManyClients};
 
-/// What was wrong with a command.
+/// Error of a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("not a JSON object: {0}")]
@@ -35,7 +35,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The kind of error, as one word.
+    /// Returns the kind of error, as one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotJson(_) | Self::Binary => "bad_message",
@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// In words, for people.
+    /// Returns the error in words, for people.
     pub fn message(&self) -> &'static str {
         match self {
             Self::NotJson(_) | Self::Binary => "The message could not be read",

@@ -1,4 +1,4 @@
-//! What the routes share: the broker's live topics once they are there, the settings, the end.
+//! State shared by the routes: the broker's live topics once they are available, the settings, the shutdown.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use crate::connection::Ending;
 use crate::settings::LiveFrontSettings;
 
-/// The front end of live topics. Clones are the same one.
+/// Front end of live topics. Clones share it.
 #[derive(Debug, Clone)]
 pub struct LiveFront(Arc<Shared>);
 
@@ -18,12 +18,12 @@ struct Shared {
     live: OnceLock<Arc<Live>>,
     settings: LiveFrontSettings,
     shutdown: Shutdown,
-    /// Connections that are waited for when the front ends drain, although HTTP goes on.
+    /// Connections to wait for when the front ends drain, although HTTP continues.
     connections: TaskTracker,
 }
 
 impl LiveFront {
-    /// Its connections end with `shutdown`, and `connections` knows when they have.
+    /// Creates the front end. Its connections end with `shutdown` and are tracked in `connections`.
     pub fn new(settings: LiveFrontSettings, shutdown: Shutdown, connections: TaskTracker) -> Self {
         Self(Arc::new(Shared {
             live: OnceLock::new(),
@@ -33,13 +33,13 @@ impl LiveFront {
         }))
     }
 
-    /// Begins to serve; requests before are answered that it is too early.
+    /// Begins to serve. Earlier requests are answered with 503.
     pub fn open(&self, live: Arc<Live>) {
-        // Opened twice it stays as it was.
+        // Only the first call has an effect.
         drop(self.0.live.set(live));
     }
 
-    /// The live topics, unless it is too early or too late for them.
+    /// Returns the live topics. `None` before [`Self::open`] and while draining.
     pub(crate) fn live(&self) -> Option<&Arc<Live>> {
         self.0
             .live
@@ -55,7 +55,7 @@ impl LiveFront {
         &self.0.connections
     }
 
-    /// For one connection.
+    /// Returns the shutdown tokens for one connection.
     pub(crate) fn ending(&self) -> Ending {
         Ending {
             drain: self.0.shutdown.draining().child_token(),

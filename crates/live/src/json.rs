@@ -1,4 +1,4 @@
-//! What is sent, as JSON: answers, errors, broadcasts, notices.
+//! Encodes answers, errors, broadcasts and notices as JSON.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use stafett_live_topics::{ClientName, Format, Message, Missed, MissedWhy, Payloa
 use crate::fault::Fault;
 use stafett_ws::frame::text_frame;
 
-/// `{"key": topic, "broadcast": payload}`, in a text frame.
+/// Encodes a broadcast, `{"key": topic, "broadcast": payload}`, in a text frame.
 #[derive(Debug)]
 pub struct JsonFormat;
 
@@ -25,15 +25,15 @@ impl Format for JsonFormat {
     }
 }
 
-/// `{"key": topic, "broadcast": payload}`; with `broadcast_base64` for bytes, and with `offset` and
-/// `timestamp` where there is a log behind the topic.
+/// Encodes a broadcast: `{"key": topic, "broadcast": payload}`, with `broadcast_base64` for bytes, and with
+/// `offset` and `timestamp` if the topic has a log.
 pub fn broadcast(message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(most_of(message));
     put_broadcast(message, &mut out);
     out
 }
 
-/// Bytes that a broadcast takes, about: most take no more.
+/// Estimates the bytes of a broadcast; most are no longer.
 fn most_of(message: &Message<'_>) -> usize {
     let payload = match message.payload {
         Payload::Json(json) => json.len(),
@@ -58,7 +58,7 @@ fn put_broadcast(message: &Message<'_>, out: &mut Vec<u8>) {
         }
     }
     if let Some(offset) = message.offset {
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = write!(out, ",\"offset\":{offset}");
         if let Some(timestamp) = message.timestamp {
             let _ = write!(out, ",\"timestamp\":{timestamp}");
@@ -68,11 +68,11 @@ fn put_broadcast(message: &Message<'_>, out: &mut Vec<u8>) {
 }
 
 fn put_text(text: &str, out: &mut Vec<u8>) {
-    // A text is always JSON.
+    // A text can always be encoded.
     drop(serde_json::to_writer(out, text));
 }
 
-/// The beginning of an answer: with the `id` of its command, if it had one.
+/// Begins an answer, with the `id` of its command if there is one.
 fn begin(id: Option<&str>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.push(b'{');
@@ -84,7 +84,7 @@ fn begin(id: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// `{"result": "success"}`, and more fields.
+/// Encodes `{"result": "success"}` with more fields.
 pub fn success(id: Option<&str>, more: &[(&str, Value)]) -> Vec<u8> {
     let mut out = begin(id);
     out.extend_from_slice(b"\"result\":\"success\"");
@@ -92,7 +92,7 @@ pub fn success(id: Option<&str>, more: &[(&str, Value)]) -> Vec<u8> {
     out
 }
 
-/// `{"error": kind, "message": …, "info": …}`.
+/// Encodes `{"error": kind, "message": …, "info": …}`.
 pub fn error(id: Option<&str>, fault: &Fault) -> Vec<u8> {
     let mut out = begin(id);
     out.extend_from_slice(b"\"error\":");
@@ -107,7 +107,7 @@ pub fn error(id: Option<&str>, fault: &Fault) -> Vec<u8> {
     out
 }
 
-/// What a client is told that it did not ask for.
+/// Encodes a notice: a message that the client did not ask for.
 pub fn notice(kind: &str, more: &[(&str, Value)]) -> Vec<u8> {
     let mut out = b"{\"notice\":".to_vec();
     put_text(kind, &mut out);
@@ -115,7 +115,7 @@ pub fn notice(kind: &str, more: &[(&str, Value)]) -> Vec<u8> {
     out
 }
 
-/// A client is told what it does not get of a log.
+/// Encodes the notice that a client misses a part of a log.
 pub fn missed(missed: &Missed) -> Vec<u8> {
     let why = match missed.why {
         MissedWhy::Expired => "expired",
@@ -143,7 +143,7 @@ fn put_fields(fields: &[(&str, Value)], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A client's id as the client wrote it.
+/// Returns a client's id as the client wrote it.
 pub fn client_id(client: &ClientName) -> Value {
     match client {
         ClientName::Number(number) => (*number).into(),

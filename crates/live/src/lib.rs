@@ -1,21 +1,21 @@
 //! Live topics for browsers and scripts: JSON over WebSocket at `/live`, and the same over HTTP.
 //!
 //! The protocol is described for its users in `docs/live.md`. This crate turns it into calls of the broker's
-//! live topics; it must not know how those are kept, nor any other front end.
+//! live topics; it must not know how those are stored, nor any other front end.
 //!
-//! - [`command`]: commands, out of JSON
-//! - [`json`]: answers, errors and broadcasts, into JSON
+//! - [`command`]: parses commands from JSON
+//! - [`json`]: encodes answers, errors and broadcasts as JSON
 //! - [`msgpack`]: the same in MessagePack
-//! - [`fault`]: errors and their words
-//! - [`session`]: what commands do
-//! - [`presence`]: who is there, and who subscribes to what
+//! - [`fault`]: errors and their texts
+//! - [`session`]: executes commands
+//! - [`presence`]: clients, topics and subscriptions, as fields of answers
 //! - [`connection`]: one WebSocket
 //! - [`events`]: one stream of server-sent events
-//! - `lists`: what is asked for with `GET`
-//! - `posted`: bodies of requests, within bounds
-//! - [`query`]: what a request asks for behind its `?`
+//! - `lists`: `GET` routes for presence and subscriptions
+//! - `posted`: request bodies, within limits
+//! - [`query`]: parameters after the `?` of a request
 //! - [`router`]: the routes
-//! - [`front`], [`origin`], [`settings`]: what they share
+//! - [`front`], [`origin`], [`settings`]: shared by the routes
 
 pub mod command;
 pub mod connection;

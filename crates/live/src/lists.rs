@@ -1,4 +1,4 @@
-//! What is asked for with `GET`: presence, and what a client subscribes to.
+//! `GET` routes for presence and for a client's subscriptions.
 
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -11,12 +11,12 @@ use crate::front::LiveFront;
 use crate::router::{allow, not_ready, refused_origin, status_of};
 use crate::{json, origin, presence, query};
 
-/// `GET /live/presence`: as the command `presence`.
+/// `GET /live/presence`: same answer as the command `presence`.
 pub(crate) async fn presence(front: State<LiveFront>, query: RawQuery, headers: HeaderMap) -> Response {
     answer("presence", &front, &query, &headers)
 }
 
-/// `GET /live/subscriptions`: as the command `list`.
+/// `GET /live/subscriptions`: same answer as the command `list`.
 pub(crate) async fn subscriptions(front: State<LiveFront>, query: RawQuery, headers: HeaderMap) -> Response {
     answer("list", &front, &query, &headers)
 }

@@ -1,8 +1,8 @@
-//! MessagePack in binary frames, for those who ask for the subprotocol `stafett.live.msgpack`.
+//! MessagePack in binary frames, for clients that request the subprotocol `stafett.live.msgpack`.
 //!
-//! Messages have the fields that they have in JSON. Bytes in a field `payload` or `broadcast` stand for what
-//! JSON calls `payload_base64` and `broadcast_base64`. What comes in is turned into JSON, so that there is
-//! one reader of commands.
+//! Messages have the same fields as in JSON. Bytes in a field `payload` or `broadcast` take the place of
+//! `payload_base64` and `broadcast_base64` of JSON. Received messages are turned into JSON, so that there is
+//! one parser of commands.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ use stafett_live_topics::{Format, Message, Payload};
 
 use stafett_ws::frame::{message_frame, put_binary};
 
-/// Levels of lists and maps in each other, about as in JSON.
+/// Maximum nesting of lists and maps, about as in JSON.
 const DEPTH_MAX: usize = 128;
 
-/// A command as JSON; what is wrong with it as a text.
+/// Converts a command to JSON. The error is a text.
 pub fn to_json(bytes: &[u8]) -> Result<String, String> {
     let mut rest = bytes;
     let mut reader = rmp_serde::Deserializer::new(&mut rest);
@@ -33,7 +33,7 @@ pub fn to_json(bytes: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Writes whatever comes as JSON; says whether it was bytes.
+/// Writes any value as JSON; the result is true for bytes.
 struct Json<'a>(&'a mut String);
 
 impl<'de> DeserializeSeed<'de> for Json<'_> {
@@ -45,7 +45,7 @@ impl<'de> DeserializeSeed<'de> for Json<'_> {
 }
 
 impl Json<'_> {
-    /// Writes a plain value, which is not bytes.
+    /// Writes a plain value; returns false, because it is not bytes.
     fn put(self, value: impl Into<Value>) -> bool {
         self.0.push_str(&value.into().to_string());
         false
@@ -132,18 +132,18 @@ impl<'de> Visitor<'de> for Json<'_> {
     }
 }
 
-/// Puts a message, which is JSON, into a binary frame.
+/// Appends a message, given as JSON, in a binary frame.
 pub fn put_packed(json: &[u8], out: &mut BytesMut) {
     let value: Value = serde_json::from_slice(json).unwrap_or_default();
     put_binary(&packed(&value), out);
 }
 
-/// Writing into memory does not fail.
+/// Encodes a value. Writing to memory does not fail.
 fn packed(value: &impl Serialize) -> Vec<u8> {
     rmp_serde::to_vec_named(value).unwrap_or_default()
 }
 
-/// A broadcast as a map in a binary frame.
+/// Encodes a broadcast as a map in a binary frame.
 #[derive(Debug)]
 pub struct MsgpackFormat;
 
@@ -178,7 +178,7 @@ impl Format for MsgpackFormat {
 
     fn encode(&self, message: &Message<'_>) -> Bytes {
         let broadcast = match message.payload {
-            // What no number of MessagePack can hold is told as it is written.
+            // JSON that does not fit MessagePack's numbers is sent as text.
             Payload::Json(json) => Content::Value(serde_json::from_str(json).unwrap_or_else(|_| json.into())),
             Payload::Bytes(bytes) => Content::Bytes(bytes),
         };

@@ -1,10 +1,12 @@
-//! Whether a web page may use live topics. Whoever is no browser says nothing of a page, and may.
+//! Decides whether a web page may use live topics. Clients other than browsers send no `Origin` and are
+//! allowed.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
 use crate::settings::Origins;
 
-/// The page's site if it may, to be said in the answer; an error if it may not.
+/// Returns the allowed origin for the response headers. `None` without an `Origin` header; an error if it is
+/// not allowed.
 pub fn check(headers: &HeaderMap, allowed: &Origins) -> Result<Option<HeaderValue>, Refused> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(None);
@@ -22,11 +24,11 @@ pub fn check(headers: &HeaderMap, allowed: &Origins) -> Result<Option<HeaderValu
     }
 }
 
-/// A page of a site that was not allowed.
+/// The origin is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused;
 
-/// From a file, from this machine, or from where the request itself goes.
+/// Returns true for a page from a file, from this machine, or from the host that the request addresses.
 fn is_near(origin: &str, host: Option<&str>) -> bool {
     if origin == "null" || origin.starts_with("file:") {
         return true;

@@ -1,5 +1,5 @@
-//! The body of a request, within the bounds that hold for a message: its bytes are taken from the budget of
-//! the process before they are kept, and it has to come in time.
+//! The body of a request, within the limits of a message: its bytes are reserved from the process's budget
+//! before they are kept, and it must arrive in time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,13 +14,13 @@ use futures_core::Stream;
 use stafett_net::{Arrival, ByteBudget, Permit};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// For all of a body.
+/// Time limit for the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Of a body that is refused, so much is read at most, and for so long.
+/// Bytes of a refused body that are still read, at most.
 const DISCARDED_MAX: usize = 4 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A body, and what it takes of the budget.
+/// A body and its share of the budget.
 pub(crate) struct Posted {
     body: Bytes,
     _permit: Option<Permit>,
@@ -32,7 +32,7 @@ impl Posted {
     }
 }
 
-/// Why a body was not read, for its sender.
+/// Status and text for the sender of a refused body.
 type Refused = (StatusCode, &'static str);
 
 const TOO_LARGE: Refused = (
@@ -44,7 +44,7 @@ const SLOW: Refused = (StatusCode::REQUEST_TIMEOUT, "the body took too long to c
 
 /// Reads a body of at most `max` bytes.
 pub(crate) async fn read(request: Request, max: usize) -> Result<Posted, Refused> {
-    // Of one in chunks it is not known before.
+    // The size of a chunked body is not known in advance.
     let announced = announced(request.headers()).unwrap_or(max);
     let budget = request.extensions().get::<Arc<ByteBudget>>().cloned();
     let mut body = request.into_body().into_data_stream();
@@ -90,7 +90,8 @@ async fn collect(
     Ok(whole.freeze())
 }
 
-/// The next part of a body, of which `received` bytes have come. It gives way while others wait for memory.
+/// Returns the next part of a body of which `received` bytes have arrived. Fails if the body makes no
+/// progress while others wait for memory.
 async fn next_in_time(
     body: &mut BodyDataStream,
     memory: Option<&mut Arrival>,
@@ -114,8 +115,8 @@ async fn next_in_time(
     }
 }
 
-/// Reads on for a while: who sends too much is still sending, and would not see the answer on a connection
-/// that is reset.
+/// Reads on for a while: a client that sends too much is still sending, and would not see the response on a
+/// connection that is reset.
 async fn discard(body: &mut BodyDataStream) {
     let all = async {
         let mut left = DISCARDED_MAX;
@@ -147,7 +148,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// A body of which nothing more comes.
+    /// A body that never continues.
     struct Silent(Option<Bytes>);
 
     impl Stream for Silent {

@@ -1,4 +1,4 @@
-//! Who is there, and who subscribes to what, as fields of answers.
+//! Clients, topics and subscriptions, as fields of answers.
 
 use serde_json::{Value, json};
 use stafett_live_topics::{Audience, ClientName, Live, Page, Present, Subscribed, Subscription};
@@ -8,7 +8,7 @@ use crate::json;
 
 type Fields = Vec<(&'static str, Value)>;
 
-/// What a client subscribes to.
+/// Lists a client's subscriptions.
 pub fn list(live: &Live, client: &ClientName, page: PageWanted) -> Fields {
     let page = live.subscriptions(client, page.from, page.count);
     let (mut topics, mut patterns) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a request asks for behind its `?`: pairs of a key and a value, percent-encoded.
+//! Parameters after the `?` of a request: percent-encoded pairs of key and value.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::fault::Fault;
 
-/// Undoes the encoding of a value; `None` if it is malformed.
+/// Undoes percent-encoding. `None` if it is malformed.
 pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -25,7 +25,7 @@ pub fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Visits the pairs whose keys are known.
+/// Visits the pairs with known keys; other pairs are ignored.
 pub fn each(
     query: &str,
     known: &[&'static str],
@@ -42,7 +42,7 @@ pub fn each(
     Ok(())
 }
 
-/// As it is if it is a number or a text in JSON, else as a text.
+/// Returns JSON numbers and JSON texts unchanged, and anything else as a JSON text.
 pub fn number_or_text(value: String) -> Result<Box<RawValue>, Fault> {
     let json = match serde_json::from_str::<&RawValue>(&value) {
         Ok(raw)
@@ -57,12 +57,12 @@ pub fn number_or_text(value: String) -> Result<Box<RawValue>, Fault> {
     RawValue::from_string(json).map_err(|error| Fault::NotJson(error.to_string()))
 }
 
-/// A command with what a query names, as JSON: so there is one reader of both.
+/// Builds the JSON of a command from a query, so that there is one parser for both.
 pub fn command(name: &str, query: &str) -> Result<String, Fault> {
     let mut fields: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
     fields.insert("command", text(name)?);
     if name == "presence" {
-        // Of all clients, whoever asks.
+        // `presence` is the same for all clients.
         fields.insert("client_id", text("")?);
     }
     let known = ["client_id", "topic", "pattern", "of", "from", "count"];

@@ -1,4 +1,4 @@
-//! The routes: `/live` for WebSocket, and those below it for the same over HTTP.
+//! The routes: `/live` for WebSocket, and routes below it for the same over HTTP.
 
 use axum::Router;
 use axum::body::Body;
@@ -19,7 +19,7 @@ use crate::{events, lists, origin, posted};
 use stafett_ws::frame::put_text;
 use stafett_ws::handshake;
 
-/// The name of the protocol in JSON, for those who ask for one by name.
+/// Subprotocol name of JSON, which is also the default.
 const JSON_PROTOCOL: &str = "stafett.live.json";
 const MSGPACK_PROTOCOL: &str = "stafett.live.msgpack";
 
@@ -34,10 +34,10 @@ static MSGPACK: Dialect = Dialect {
     read_binary: Some(msgpack::to_json),
 };
 
-/// The example page, as it also works from a file.
+/// The example page, which also works from a file.
 const PAGE: &str = include_str!("../../../examples/live/wishlist.html");
 
-/// Merged into the routes of the HTTP listener.
+/// Returns the routes to merge into the HTTP listener.
 pub fn router(front: LiveFront) -> Router {
     Router::new()
         .route("/live", get(websocket))
@@ -52,7 +52,7 @@ pub fn router(front: LiveFront) -> Router {
         .with_state(front)
 }
 
-/// `GET /live`: goes on as a WebSocket.
+/// `GET /live`: continues as a WebSocket.
 async fn websocket(State(front): State<LiveFront>, request: Request) -> Response {
     let headers = request.headers();
     let accept = match handshake::accept(request.method(), headers) {
@@ -104,7 +104,7 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Response
     response
 }
 
-/// `POST /live/publish`: one message, or a list of them.
+/// `POST /live/publish`: one message, or a list of messages.
 async fn publish(State(front): State<LiveFront>, request: Request) -> Response {
     let Ok(origin) = origin::check(request.headers(), &front.settings().origins) else {
         return refused_origin();
@@ -133,7 +133,7 @@ async fn publish(State(front): State<LiveFront>, request: Request) -> Response {
     response
 }
 
-/// What a browser asks before a page of another site may publish.
+/// Answers the CORS preflight of a page on another site.
 async fn preflight(State(front): State<LiveFront>, headers: HeaderMap) -> Response {
     let Ok(origin) = origin::check(&headers, &front.settings().origins) else {
         return refused_origin();
@@ -147,7 +147,7 @@ async fn preflight(State(front): State<LiveFront>, headers: HeaderMap) -> Respon
     response
 }
 
-/// Lets a page of another site see the answer.
+/// Lets a page on another site read the response.
 pub(crate) fn allow(origin: Option<HeaderValue>, headers: &mut HeaderMap) {
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

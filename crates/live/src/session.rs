@@ -1,9 +1,8 @@
-//! What a connection's commands do: a synchronous machine. It is fed messages and gives answers; what has to
-//! be stored first, it gathers as [`Work`] for the connection to do.
+//! Commands of a connection, as a synchronous state machine. It is fed messages and produces answers;
+//! whatever must be stored first is gathered as [`Work`] for the connection to run.
 //!
-//! Answers come in the order of the commands. Commands behind work that is gathered wait for it, but for
-//! those that are done together with it: further changes behind changes, and further messages behind
-//! messages.
+//! Answers are in the order of the commands. Commands behind gathered work wait for it, except commands that
+//! join it: further changes behind changes, and further messages behind messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,25 +19,25 @@ use crate::fault::Fault;
 use crate::settings::LiveFrontSettings;
 use crate::{command, json, presence};
 
-/// Messages whose topics are looked for together: enough to hide the wait for memory.
+/// Messages whose topics are looked up together: enough to hide the memory latency.
 pub const FORESEEN: usize = 16;
-/// Clients that listen on one connection.
+/// Maximum number of clients that listen on one connection.
 const CLIENTS_MAX: usize = 65_536;
-/// Changes, or answers to messages, that are gathered.
+/// Maximum number of gathered changes, or of gathered answers to messages.
 const GATHERED_MAX: usize = 4096;
-/// Bytes of messages that are gathered.
+/// Bytes at which no further message is gathered.
 const STAGED_BYTES_MAX: usize = 1 << 20;
 
-/// What makes JSON of a binary message, or says what is wrong with it.
+/// Converts a binary message to JSON. The error is a text.
 pub type ReadBinary = fn(&[u8]) -> Result<String, String>;
 
-/// How a client speaks.
+/// Encoding of a client's messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialect {
     pub format: &'static dyn Format,
-    /// How answers, which are JSON, are put into frames.
+    /// Puts an answer, given as JSON, into a frame.
     pub frame: fn(&[u8], &mut BytesMut),
-    /// How a command in a binary frame becomes JSON, if it may come in one.
+    /// Converts a command in a binary frame to JSON. `None` if binary frames are not accepted.
     pub read_binary: Option<ReadBinary>,
 }
 
@@ -49,19 +48,19 @@ pub struct Session {
     bound: OutboxBound,
     dialect: Dialect,
     outbox: Option<Arc<Outbox>>,
-    /// Who listens here.
+    /// Clients that listen on this connection.
     clients: HashMap<ClientName, ClientNumber>,
     work: Work,
-    /// What to answer each change with.
+    /// The `id` of each gathered change, for its answer.
     ids: Vec<Option<Box<str>>>,
-    /// What to answer messages with that are being stored.
+    /// The `id` and counts for the answers to messages that are being stored.
     acks: Vec<(Option<Box<str>>, Counts)>,
-    /// Something of logs was taken out of the outbox and is not sent yet.
+    /// Messages of logs were taken out of the outbox and are not completely sent.
     unsent: bool,
     is_publishing: bool,
 }
 
-/// What has to be stored.
+/// Changes and messages that must be stored.
 #[derive(Debug, Default)]
 pub struct Work {
     messages: Staged,
@@ -69,7 +68,7 @@ pub struct Work {
     from: Option<(ClientName, NameList, From, Arc<Outbox>)>,
 }
 
-/// What became of it.
+/// Outcome of [`Work`].
 #[derive(Debug)]
 pub struct Done {
     messages_stored: bool,
@@ -85,7 +84,7 @@ impl Work {
         !self.changes.is_empty() || self.from.is_some()
     }
 
-    /// Does it. The messages are on their way when this returns.
+    /// Starts the work. The messages are appended before this returns.
     pub fn begin(self, live: Arc<Live>) -> impl Future<Output = Done> + Send {
         let stored = live.store(self.messages);
         async move {
@@ -115,7 +114,7 @@ async fn all_stored(ticket: Ticket) -> bool {
         .all(|outcome| matches!(outcome, Outcome::Committed(_)))
 }
 
-/// What became of messages.
+/// Counts of published messages, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     receivers: usize,
@@ -124,7 +123,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// For the answer.
+    /// Returns the fields of the answer.
     pub fn fields(self) -> Vec<(&'static str, Value)> {
         let mut fields = vec![
             ("receivers", self.receivers.into()),
@@ -137,11 +136,11 @@ impl Counts {
     }
 }
 
-/// What a session says of a message.
+/// Result of feeding a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// It has to be given again when the work gathered so far is done.
+    /// Feed the message again when the work gathered so far is done.
     AfterWork,
 }
 
@@ -162,7 +161,7 @@ impl Session {
         }
     }
 
-    /// A command in a binary frame as JSON.
+    /// Converts a command in a binary frame to JSON.
     pub fn read_binary(&self, bytes: &[u8]) -> Result<String, Fault> {
         match self.dialect.read_binary {
             Some(read) => read(bytes).map_err(Fault::NotJson),
@@ -170,13 +169,13 @@ impl Session {
         }
     }
 
-    /// Does what a message says; answers go into `out`.
+    /// Executes a message; answers are appended to `out`.
     pub fn on_text(&mut self, text: &str, out: &mut BytesMut) -> Step {
         self.on_read(command::read(text, self.bounds), out)
     }
 
-    /// Does what messages say that came together, and says how many of them are done with: the others have to
-    /// be given again, when the work gathered so far is done or `out` has become shorter than `out_max`.
+    /// Executes messages that arrived together and returns the number executed. Feed the others again when
+    /// the work gathered so far is done or `out` has become shorter than `out_max`.
     pub fn on_texts(&mut self, texts: &[&str], out_max: usize, out: &mut BytesMut) -> usize {
         let mut requests: Vec<_> = texts
             .iter()
@@ -211,7 +210,7 @@ impl Session {
         texts.len()
     }
 
-    /// Whether it pays to give it several messages at once: the last one was published.
+    /// Returns true if [`Self::on_texts`] is worthwhile: the last message was a `publish`.
     pub fn is_publishing(&self) -> bool {
         self.is_publishing
     }
@@ -341,17 +340,17 @@ impl Session {
         self.ids.push(id.map(Into::into));
     }
 
-    /// Whether somebody waits for what is gathered.
+    /// Returns true if an answer waits for the gathered work.
     fn answers_later(&self) -> bool {
         !self.ids.is_empty() || !self.acks.is_empty()
     }
 
-    /// The work that was gathered, to be done.
+    /// Takes the gathered work. `None` if there is none.
     pub fn take_work(&mut self) -> Option<Work> {
         (!self.work.is_empty()).then(|| std::mem::take(&mut self.work))
     }
 
-    /// Answers what waited for the work that was taken.
+    /// Appends the answers that waited for the work.
     pub fn on_done(&mut self, done: Done, out: &mut BytesMut) {
         for (id, counts) in std::mem::take(&mut self.acks) {
             let answer = if done.messages_stored {
@@ -372,7 +371,7 @@ impl Session {
         }
     }
 
-    /// All that was put out so far is sent.
+    /// Records that everything put into `out` so far is sent.
     pub fn on_all_sent(&mut self) {
         if std::mem::take(&mut self.unsent)
             && let Some(outbox) = &self.outbox
@@ -385,8 +384,8 @@ impl Session {
         self.outbox.as_ref()
     }
 
-    /// Puts what was sent to this connection's clients into `out`; false if the connection has to end because
-    /// there was more than it may keep.
+    /// Appends the messages to this connection's clients to `out`. Returns false if the connection must end
+    /// because its outbox overflowed.
     pub fn on_sent(&mut self, sent: &mut Sent, out: &mut BytesMut) -> bool {
         for client in sent.taken_over.drain(..) {
             self.clients.remove(&client);
@@ -412,8 +411,8 @@ impl Session {
         !sent.overflowed
     }
 
-    /// Writes once of what was put out. What was taken of logs may have been taken back meanwhile; all else
-    /// is as it was put.
+    /// Writes once from `out`. Messages of logs may have been withdrawn meanwhile; all other bytes are
+    /// unchanged.
     pub fn write<E>(
         &self,
         out: &mut BytesMut,
@@ -442,7 +441,7 @@ impl Drop for Session {
     }
 }
 
-/// Publishes messages, and says what became of them; those whose topics have a log are staged.
+/// Publishes messages and counts the outcomes; messages whose topics have a log are staged.
 fn publish(live: &Live, messages: &[Publish<'_>], staged: &mut Staged) -> Counts {
     let mut counts = Counts::default();
     let mut foreseen = Vec::new();
@@ -487,7 +486,7 @@ fn publish_one(
     }
 }
 
-/// Publishes messages; those that are to be stored are when this returns.
+/// Publishes messages; those for a log are stored when the future resolves.
 pub async fn publish_and_store(live: &Live, messages: &[Publish<'_>]) -> Result<Counts, Fault> {
     let mut staged = Staged::default();
     let counts = publish(live, messages, &mut staged);

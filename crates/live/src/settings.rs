@@ -1,4 +1,4 @@
-//! What can be set on the front end.
+//! Settings of the front end.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use crate::command::Bounds;
 
 #[derive(Debug, Clone)]
 pub struct LiveFrontSettings {
-    /// Bytes of one message that a client sends, with a command or a list of them.
+    /// Maximum bytes of one message from a client: a command or a list of commands.
     pub message_bytes_max: usize,
-    /// Bytes of a topic's name or of a pattern.
+    /// Maximum bytes of a topic's name or of a pattern.
     pub topic_bytes_max: usize,
-    /// What may wait for one connection, unless a client wants less or more.
+    /// Default bound of a connection's outbox, in bytes.
     pub outbox_bytes: usize,
-    /// The most that a client may want.
+    /// Largest outbox bound that a client may request.
     pub outbox_bytes_max: usize,
-    /// A connection from which nothing comes for as long, not even an answer to a ping, is closed.
+    /// A connection that receives nothing for this long, not even a pong, is closed.
     pub idle_timeout: Duration,
-    /// How long a client may read nothing of what is sent to it.
+    /// Time that a client may go without reading any of the bytes sent to it.
     pub write_timeout: Duration,
     pub origins: Origins,
 }
 
-/// Web pages of which sites may use live topics.
+/// Sites whose web pages may use live topics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Origins {
-    /// Pages from this machine, from files, and from where the request itself goes.
+    /// Pages from this machine, from files, and from the host that the request addresses.
     #[default]
     Near,
-    /// Those, and pages of these sites.
+    /// As `Near`, and pages of these sites.
     Listed(Vec<String>),
     Any,
 }

@@ -1,8 +1,8 @@
-//! What an idle connection costs in memory:
+//! Measures the memory of an idle connection:
 //! `cargo run --release -p stafett-net --example idle_connections [COUNT]`.
 //!
-//! Each connection first sends and gets back one frame, so that what is measured has been in use. The peers
-//! are in the same process, as bare sockets that take no memory of it.
+//! Each connection first sends and gets back one frame, so that the measured connections have been in use.
+//! The peers are in the same process, as bare sockets that take no memory of it.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,8 +1,7 @@
 //! The accept loop.
 //!
-//! It never ends before it is told to: errors of a single connection are skipped, and when the process has
-//! run out of descriptors or the machine out of memory, it waits and tries again, longer each time. It is
-//! never busy doing so.
+//! It runs until the process drains. Errors of a single connection are skipped. If the process is out of
+//! descriptors or the machine out of memory, it waits and retries, longer each time, without a busy loop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +23,7 @@ use crate::shutdown::Shutdown;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What the listeners of one process share.
+/// State shared by the listeners of one process.
 #[derive(Debug, Clone)]
 pub struct Shared {
     pub shutdown: Shutdown,
@@ -44,7 +43,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// The same, with an end of its own.
+    /// Returns a copy with its own shutdown.
     #[must_use]
     pub fn ending_with(&self, shutdown: Shutdown) -> Self {
         Self {
@@ -54,16 +53,16 @@ impl Shared {
     }
 }
 
-/// Accepts connections and serves each in a task of its own, until the process drains; then waits for those
-/// tasks, which end by themselves or are dropped when the process aborts.
+/// Accepts connections and serves each in its own task until the process drains. Then waits for those tasks,
+/// which end by themselves or are dropped when the process aborts.
 pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Shared) {
     let Listener {
         socket,
         settings,
         metrics,
     } = listener;
-    // Not a token in every connection's task: that would be polled, and its lock taken, with each of their
-    // wake-ups.
+    // The tasks hold no abort token: it would be polled, and its lock taken, at every wake-up of every
+    // connection.
     let mut tasks = JoinSet::new();
     let mut pause = Pause::default();
     let mut draining = pin!(shared.shutdown.draining().cancelled());
@@ -138,7 +137,7 @@ fn admit<P: Protocol>(
     });
 }
 
-/// Counts an open connection, also when its task panics.
+/// Counts an open connection, correct even if its task panics.
 struct Open(Arc<ListenerMetrics>);
 
 impl Open {
@@ -154,7 +153,7 @@ impl Drop for Open {
     }
 }
 
-/// How long to wait after an error.
+/// Back-off after accept errors.
 #[derive(Debug, Default)]
 struct Pause(Duration);
 
@@ -163,7 +162,7 @@ impl Pause {
         self.0 = Duration::ZERO;
     }
 
-    /// Nothing for errors that concern only the connection that was about to be accepted.
+    /// Returns the time to wait. `None` for errors that concern only the connection being accepted.
     fn after(&mut self, error: &io::Error) -> Option<Duration> {
         let own_fault = matches!(
             error.kind(),

@@ -1,12 +1,12 @@
-//! The memory of one request while it arrives.
+//! Memory of one request while it arrives.
 //!
 //! ```text
 //! announced ─▶ all of it, if it is small or medium
 //!           └▶ large: 1 MiB ─▶ as much again, when that has arrived ─▶ … ─▶ all of it
 //! ```
 //!
-//! A request thus holds no more than 1 MiB, or twice what has arrived of it. While others wait for memory of
-//! the same pool, a request that does not make progress gives way: its connection is ended.
+//! A large request thus holds at most 1 MiB, or twice the bytes that have arrived of it. While others wait
+//! for memory of the same pool, a request without progress gives way: its connection is ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,27 @@ use tokio::time::Instant;
 
 use crate::budget::{BudgetError, ByteBudget, Class, Permit};
 
-/// The first step of a large request.
+/// First step of a large request.
 const STEP_BYTES: usize = 1024 * 1024;
-/// How long a request may be without progress while others wait.
+/// Time that a request may be without progress while others wait.
 pub const WINDOW: Duration = Duration::from_secs(2);
-/// What counts as progress in that time.
+/// Bytes that count as progress in that time.
 pub const WINDOW_BYTES_MIN: usize = 64 * 1024;
 
-/// Reserved memory that grows with what has arrived of a request.
+/// Reserved memory that grows with the bytes that have arrived of a request.
 #[derive(Debug)]
 pub struct Arrival {
     permit: Permit,
     class: Class,
     expected: usize,
     window_end: Option<Instant>,
-    /// What had arrived when the window began.
+    /// Bytes that had arrived when the window began.
     received_before: usize,
 }
 
 impl Arrival {
-    /// Reserves the first step of a request of `expected` bytes if it is free and nobody waits for it.
+    /// Reserves the first step of a request of `expected` bytes if it is free and no request waits for it.
+    /// `None` otherwise.
     #[must_use]
     pub fn try_begin(budget: &Arc<ByteBudget>, expected: usize) -> Option<Self> {
         let class = budget.class(expected);
@@ -45,11 +46,11 @@ impl Arrival {
         Some(Self::new(permit, class, expected))
     }
 
-    /// Waits for the first step of a request of `expected` bytes. Safe to cancel. The caller may hold bytes
-    /// of the small pool, therefore nothing is taken from there.
+    /// Waits for the first step of a request of `expected` bytes. Safe to cancel. Takes nothing from the
+    /// small pool, because the caller may already hold bytes of it.
     ///
     /// # Errors
-    /// Fails at once if there will never be as much.
+    /// Fails at once if the budget can never hold `expected` bytes.
     pub async fn begin(budget: &Arc<ByteBudget>, expected: usize) -> Result<Self, BudgetError> {
         let class = match budget.class(expected) {
             Class::Small => Class::Medium,
@@ -69,25 +70,25 @@ impl Arrival {
         }
     }
 
-    /// How large the request will be.
+    /// Returns the size of the complete request.
     #[must_use]
     pub fn expected(&self) -> usize {
         self.expected
     }
 
-    /// How many bytes of the request may be in memory now.
+    /// Returns how many bytes of the request may be in memory now.
     #[must_use]
     pub fn room(&self) -> usize {
         self.permit.bytes()
     }
 
-    /// Whether all of the request may be in memory.
+    /// Returns true if all of the request may be in memory.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.room() >= self.expected
     }
 
-    /// Reserves the next step if it is free and nobody waits for it.
+    /// Reserves the next step if it is free and no request waits for it.
     pub fn try_grow(&mut self) -> bool {
         let more = self.permit.budget().try_take(self.class, self.step());
         more.map(|more| self.permit.merge(more)).is_some()
@@ -109,22 +110,23 @@ impl Arrival {
         self.room().min(self.expected.saturating_sub(self.room()))
     }
 
-    /// When to ask [`Self::gives_way`] next, `received` bytes having arrived.
+    /// Returns the time for the next [`Self::gives_way`], given that `received` bytes have arrived.
     pub fn window_end(&mut self, now: Instant, received: usize) -> Instant {
         match self.window_end {
             Some(end) if now < end => end,
-            // Either it begins, or nobody was waiting for the peer when it ended.
+            // No window yet, or it ended while the connection was not reading.
             _ => self.begin_window(now, received),
         }
     }
 
-    /// Whether a window has begun and ended.
+    /// Returns true if a window has begun and ended.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         self.window_end.is_some_and(|end| end <= now)
     }
 
-    /// Whether, at the end of a window, the request is to be ended: others wait, and it made no progress.
+    /// Returns true if the request is to be ended at the end of a window: others wait, and it made no
+    /// progress.
     #[must_use]
     pub fn gives_way(&mut self, now: Instant, received: usize) -> bool {
         let progress = received.saturating_sub(self.received_before);
@@ -139,7 +141,7 @@ impl Arrival {
         end
     }
 
-    /// The memory of a request that has arrived.
+    /// Returns the memory of a request that has arrived.
     #[must_use]
     pub fn into_permit(self) -> Permit {
         self.permit

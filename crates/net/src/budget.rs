@@ -1,8 +1,8 @@
-//! The bound on bytes of requests in memory, for the whole process.
+//! Bound on request bytes in memory, for the whole process.
 //!
-//! Bytes are reserved *before* they are read, so that what peers announce never becomes memory that is not
-//! there. There are three pools, each first come, first served, by the size of the request. None queues
-//! behind larger ones, and none is starved by a stream of smaller ones:
+//! Bytes are reserved *before* they are read, so that announced sizes never allocate memory beyond the bound.
+//! There are three pools, by the size of the request, each first come, first served. No request queues behind
+//! larger ones or is starved by a stream of smaller ones:
 //!
 //! | pool | requests | share | reserved |
 //! |---|---|---|---|
@@ -10,14 +10,14 @@
 //! | medium | up to [`MEDIUM_BYTES_MAX`] | a quarter | whole |
 //! | large | beyond | half | in steps, as bytes arrive ([`crate::Arrival`]) |
 //!
-//! The first bytes of requests that wait for their memory are in the small pool; if these fill it, small
+//! The first bytes of requests that wait for their memory are in the small pool. If these fill it, small
 //! requests wait as well, until the others make progress.
 //!
 //! **No deadlock.** Holders of bytes of the medium pool wait for no more. Holders of bytes of the large pool
-//! wait for the next step of the same request only, and of those one at a time has the *overdraft*: it takes
-//! all that it lacks beyond the pool, so it waits for nothing but its peer. Holders of bytes of the small
-//! pool may wait for the other pools, and for nothing else. A request that its peer does not finish is ended
-//! by deadlines, which are short while others wait ([`crate::Arrival::gives_way`]).
+//! wait for the next step of the same request only. One of them at a time has the *overdraft*: all that it
+//! lacks, beyond the pool, so it waits only for its peer. Holders of bytes of the small pool may wait for the
+//! other pools, and for nothing else. A request that its peer does not finish is ended by deadlines, which
+//! are short while others wait ([`crate::Arrival::gives_way`]).
 
 use std::mem;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ pub const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// Reservations up to this size, or the size of the medium pool, come from the medium pool.
 pub const MEDIUM_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// How much there is.
+/// Size of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetSettings {
-    /// All of it, apart from the overdraft. At least 1 MiB is used.
+    /// Total without the overdraft; at least 1 MiB is used.
     pub bytes: usize,
 }
 
-/// Why nothing was reserved.
+/// Reasons why a reservation fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     #[error("a request needs {asked} bytes of memory, more than the {max} that there are for one")]
@@ -48,21 +48,21 @@ pub enum BudgetError {
     Closed,
 }
 
-/// The budget; shared by all listeners.
+/// Shared by all listeners.
 #[derive(Debug)]
 pub struct ByteBudget {
     small: Pool,
     medium: Pool,
     large: Pool,
-    /// A single permit: the right to take bytes beyond the large pool.
+    /// Single permit: the right to take bytes beyond the large pool.
     overdraft: Semaphore,
-    /// Bytes beyond the large pool, all of one request.
+    /// Bytes taken beyond the large pool, all by one request.
     overdrawn: AtomicUsize,
     in_use: Gauge,
     waiting: Gauge,
 }
 
-/// Bytes for requests of one class of sizes.
+/// Bytes for requests of one size class.
 #[derive(Debug)]
 struct Pool {
     free: Semaphore,
@@ -70,7 +70,7 @@ struct Pool {
     waiting: AtomicUsize,
 }
 
-/// The class of a request, by its size.
+/// Size class of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Small,
@@ -93,8 +93,8 @@ impl Pool {
 }
 
 impl ByteBudget {
-    /// A quarter of the bytes, and never less than eight small reservations, is for small requests; a third
-    /// of the rest for medium ones.
+    /// Gives a quarter of the bytes, at least eight small reservations, to small requests, and a third of the
+    /// rest to medium ones.
     #[must_use]
     pub fn new(settings: BudgetSettings) -> Arc<Self> {
         let bytes = settings.bytes.clamp(1024 * 1024, Semaphore::MAX_PERMITS);
@@ -111,7 +111,7 @@ impl ByteBudget {
         })
     }
 
-    /// Makes the gauges visible.
+    /// Registers the gauges.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "request_memory_bytes",
@@ -132,14 +132,14 @@ impl ByteBudget {
         );
     }
 
-    /// The largest reservation that can succeed at all.
+    /// Returns the largest reservation that can ever succeed.
     #[must_use]
     pub fn reservation_max(&self) -> usize {
         // The semaphore takes at most u32::MAX at once.
         (self.medium.bytes + self.large.bytes).min(u32::MAX as usize)
     }
 
-    /// Bytes that are reserved now.
+    /// Returns the bytes that are reserved now.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.small.in_use()
@@ -151,7 +151,7 @@ impl ByteBudget {
     /// Reserves `bytes`, after earlier callers of the same class. Safe to cancel.
     ///
     /// # Errors
-    /// Fails at once if there will never be as much.
+    /// Fails at once if the budget can never hold `bytes`.
     pub async fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Permit, BudgetError> {
         match self.try_reserve(bytes) {
             Some(permit) => Ok(permit),
@@ -159,7 +159,7 @@ impl ByteBudget {
         }
     }
 
-    /// Reserves `bytes` if they are free and nobody waits for them.
+    /// Reserves `bytes` if they are free and no request waits for them.
     #[must_use]
     pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Permit> {
         self.try_take(self.class(bytes), bytes)
@@ -232,7 +232,7 @@ impl ByteBudget {
         }
     }
 
-    /// Takes bytes of the overdraft back. With the last of them another request may have it.
+    /// Returns bytes of the overdraft. With the last of them it is free for another request.
     fn repay(&self, bytes: usize) {
         if self.overdrawn.fetch_sub(bytes, Ordering::AcqRel) == bytes {
             self.overdraft.add_permits(1);
@@ -240,7 +240,7 @@ impl ByteBudget {
     }
 }
 
-/// Counts a waiting request, also when the wait is cancelled.
+/// Counts a waiting request, correct even if the wait is cancelled.
 struct Waiting<'a> {
     all: &'a Gauge,
     of_pool: &'a AtomicUsize,
@@ -261,7 +261,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Bytes that were reserved; given back on drop. Splitting and merging are plain arithmetic.
+/// Reserved bytes, released on drop. Splitting and merging are plain arithmetic.
 #[derive(Debug)]
 pub struct Permit {
     budget: Arc<ByteBudget>,
@@ -281,7 +281,7 @@ impl Permit {
         &self.budget
     }
 
-    /// Takes `bytes` (or all that there are, if less) out of this permit into one of their own.
+    /// Moves `bytes` (or all, if there are fewer) from this permit into a new one.
     #[must_use]
     pub fn split(&mut self, bytes: usize) -> Self {
         let mut left = bytes;
@@ -312,7 +312,7 @@ impl Permit {
         self.overdrawn += mem::take(&mut other.overdrawn);
     }
 
-    /// Gives back what is beyond `bytes`.
+    /// Releases the bytes beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let over = self.bytes().saturating_sub(bytes);
         drop(self.split(over));

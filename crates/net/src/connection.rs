@@ -1,4 +1,4 @@
-//! What a protocol is given for each connection, and what it has to offer.
+//! One accepted connection, and the trait that protocols implement.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Unique among all connections of all listeners of the process.
     pub id: u64,
-    /// Cancelled when the process drains: finish what was begun, read nothing more, end. This token is the
-    /// connection's own child of the process's, so that waiting on it again and again contends with nobody.
+    /// Cancelled when the process drains: finish work in progress, read nothing more, end. Each connection
+    /// has its own child token, so that repeated waits on it do not contend.
     pub drain: CancellationToken,
-    /// The process's bound on bytes of requests in memory.
+    /// The process's bound on request bytes in memory.
     pub budget: Arc<ByteBudget>,
     pub metrics: Arc<ListenerMetrics>,
 }
 
-/// What a listener does with its connections.
+/// Handler of a listener's connections.
 pub trait Protocol: Send + Sync + 'static {
-    /// Serves one connection until it ends. When draining takes too long the future is dropped, at whatever
-    /// point it waits; the same happens to the memory of a connection as to its future, so keep it small.
+    /// Serves one connection until it ends. If draining takes too long the future is dropped at any await
+    /// point. The future is held in memory as long as the connection is open, so keep it small.
     fn connection(&self, connection: Connection) -> impl Future<Output = ()> + Send;
 }

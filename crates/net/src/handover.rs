@@ -1,8 +1,8 @@
-//! A connection that goes on under another protocol than the one that its listener speaks.
+//! Switching a connection to another protocol than that of its listener.
 //!
-//! The first protocol lets its requests see a [`Handover`]; who answers a request may leave in it what the
-//! connection goes on as. When that answer is sent, the first protocol gives the connection away, in the same
-//! task: so it is still counted, drained and dropped like any other.
+//! The first protocol attaches a [`Handover`] to its requests; the handler of a request may put the next
+//! protocol into it. After the response is sent, the first protocol gives the connection away within the same
+//! task, so the connection is still counted, drained and dropped like any other.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use crate::connection::Connection;
 
-/// What a connection goes on as.
+/// Runs the next protocol on a connection.
 pub type Next = Box<dyn FnOnce(Connection, Bytes) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// Where the next protocol of a connection is left. Clones share it.
+/// Slot for the next protocol of a connection. Clones share it.
 #[derive(Clone, Default)]
 pub struct Handover(Arc<Mutex<Option<Next>>>);
 
@@ -24,12 +24,12 @@ impl Handover {
         Self::default()
     }
 
-    /// Lets the connection go on as `next`, which is also given what was received already.
+    /// Makes the connection continue as `next`, which also gets the bytes that were received already.
     pub fn give(&self, next: Next) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
     }
 
-    /// What the connection goes on as, if it does.
+    /// Takes the next protocol. `None` if the connection does not switch.
     pub fn take(&self) -> Option<Next> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

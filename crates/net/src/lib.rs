@@ -1,23 +1,23 @@
-//! What every listener shares: accepting connections, their limits, the bytes of requests in memory, framing
-//! by length, writing, and a graceful end.
+//! Parts that every listener shares: accepting connections, their limits, the bound on request bytes in
+//! memory, length-prefixed framing, writing, and graceful shutdown.
 //!
-//! This crate knows sockets, time and bytes. It must not know any protocol, not even by name: what a frame
-//! means is the business of the [`Protocol`] that a listener is given.
+//! This crate knows sockets, time and bytes. It must not know any protocol, not even by name: frames are
+//! interpreted by the [`Protocol`] that a listener is given.
 //!
 //! - [`listener`]: binding, and the settings of one listening socket
-//! - [`accept`]: the accept loop: limits, backing off, one task per connection
-//! - [`connection`]: what a protocol is given per connection
-//! - [`handover`]: a connection that goes on under another protocol
+//! - [`accept`]: the accept loop: limits, back-off, one task per connection
+//! - [`connection`]: one accepted connection and the trait that protocols implement
+//! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
-//! - [`budget`]: the bound on bytes of requests in memory, taken before they are read
-//! - [`arrival`]: the memory of a request while it arrives, taken in steps
-//! - [`frame`]: length-prefixed frames, read in a way that costs idle connections nothing
-//! - [`write`]: vectored writes with a limit for peers that do not read
-//! - [`stall`]: the same limit for streams that a library writes to
-//! - [`moderation`]: reading less often from who writes all the time in small pieces
-//! - [`pace`]: how long a peer may take for a number of bytes
-//! - [`turn`]: letting others have their turn on the thread
-//! - [`metrics`]: what is counted
+//! - [`budget`]: the bound on request bytes in memory, reserved before they are read
+//! - [`arrival`]: the memory of a request while it arrives, reserved in steps
+//! - [`frame`]: length-prefixed frames; idle connections own no read buffer
+//! - [`write`]: vectored writes with a time limit for peers that do not read
+//! - [`stall`]: the same limit around streams that a library writes to
+//! - [`moderation`]: less frequent reads from peers that send many small pieces
+//! - [`pace`]: time limits for transfers
+//! - [`turn`]: cooperative yielding after a number of bytes
+//! - [`metrics`]: counters and gauges of connections
 
 pub mod accept;
 pub mod arrival;

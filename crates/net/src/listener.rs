@@ -1,4 +1,4 @@
-//! One listening socket, and what is set on the connections that come out of it.
+//! One listening socket, and the socket options of its connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,15 +13,14 @@ use crate::metrics::{ListenerMetrics, NetMetrics};
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// What a listener allows.
+/// Settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerSettings {
-    /// In metrics and in logs.
+    /// Name in metrics and logs.
     pub name: &'static str,
-    /// Beyond so many, a connection is closed as soon as it is accepted.
+    /// Maximum open connections. Further ones are closed as soon as they are accepted.
     pub connections_max: usize,
-    /// A silent peer is asked after this time whether it is still there, and given up after a third of it
-    /// more.
+    /// Idle time after which the peer is probed. A silent peer is given up after another third of it.
     pub keepalive: Duration,
 }
 
@@ -36,7 +35,7 @@ impl ListenerSettings {
     }
 }
 
-/// Why there is no listener.
+/// Reasons why a listener cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("{address:?} is no address to listen on: {source}")]
@@ -58,7 +57,7 @@ fn plainly(error: &io::Error) -> String {
     }
 }
 
-/// The addresses that `HOST:PORT` stands for; at least one.
+/// Resolves `HOST:PORT` to at least one address.
 pub async fn resolve(address: &str) -> Result<Vec<SocketAddr>, BindError> {
     let resolved = lookup_host(address).await.map_err(|source| BindError::Resolve {
         address: address.to_owned(),
@@ -73,8 +72,8 @@ pub async fn resolve(address: &str) -> Result<Vec<SocketAddr>, BindError> {
     Ok(resolved)
 }
 
-/// A bound listener, to be handed to [`crate::serve`]. Its socket is open until the last clone is dropped;
-/// connections that nobody accepts wait in it.
+/// Bound listener, to be passed to [`crate::serve`]. The socket is open until the last clone is dropped;
+/// connections that are not accepted wait in it.
 #[derive(Debug, Clone)]
 pub struct Listener {
     pub(crate) socket: Arc<TcpListener>,
@@ -83,7 +82,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on the first of `addresses` (see [`resolve`]) that can be had.
+    /// Listens on the first of `addresses` (see [`resolve`]) that can be bound.
     pub fn bind(
         addresses: &[SocketAddr],
         settings: ListenerSettings,
@@ -113,7 +112,7 @@ impl Listener {
         Err(failed)
     }
 
-    /// The same socket, counted in other metrics.
+    /// Returns the same socket, counted in other metrics.
     #[must_use]
     pub fn counted_in(&self, metrics: &NetMetrics) -> Self {
         Self {
@@ -122,7 +121,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the real port.
+    /// Returns the listening address, with the real port.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -139,7 +138,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// What every accepted connection gets: answers leave at once, and peers that vanished are noticed.
+/// Sets the options of an accepted connection: answers are sent at once (no Nagle delay), and dead peers are
+/// detected.
 pub(crate) fn prepare(stream: &TcpStream, settings: &ListenerSettings) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

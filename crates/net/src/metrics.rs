@@ -1,4 +1,4 @@
-//! What is counted about connections. Handles are resolved once per listener and then only incremented.
+//! Metrics of connections. Handles are resolved once per listener and then only incremented.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ struct ErrorLabels {
     kind: &'static str,
 }
 
-/// The families that all listeners share.
+/// Metric families that all listeners share.
 #[derive(Debug)]
 pub struct NetMetrics {
     open: Family<ListenerLabel, Gauge>,
@@ -47,7 +47,7 @@ impl Default for NetMetrics {
 }
 
 impl NetMetrics {
-    /// Creates the families and makes them visible in `registry`.
+    /// Creates the families and registers them in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let it = Self::default();
         registry.register(
@@ -88,7 +88,7 @@ impl NetMetrics {
         it
     }
 
-    /// The handles of one listener.
+    /// Returns the handles of one listener.
     #[must_use]
     pub fn listener(&self, name: &'static str) -> Arc<ListenerMetrics> {
         let label = ListenerLabel { listener: name };
@@ -105,7 +105,7 @@ impl NetMetrics {
     }
 }
 
-/// 10 µs to 10 s.
+/// Buckets from 10 µs to 10 s.
 fn receive_seconds() -> Histogram {
     Histogram::new(exponential_buckets(1e-5, 4.0, 11))
 }
@@ -139,7 +139,7 @@ impl Default for ListenerMetrics {
 }
 
 impl ListenerMetrics {
-    /// The listener's name, as in the label.
+    /// Returns the listener's name, as in the label.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -155,7 +155,7 @@ impl ListenerMetrics {
             .inc();
     }
 
-    /// How often [`Self::error`] was told of `kind`.
+    /// Returns how often [`Self::error`] was called with `kind`.
     #[must_use]
     pub fn errors(&self, kind: &'static str) -> u64 {
         self.errors

@@ -1,51 +1,51 @@
-//! Reading less often from a peer that writes all the time in small pieces, as network cards moderate their
-//! interrupts.
+//! Reads less often from a peer that sends many small pieces, as network cards moderate their interrupts.
 //!
-//! A peer that writes each message by itself makes the system wake a reader for nearly every one of them, and
-//! waking costs more than the message. So a reader that was woken again and again for little, and whom nobody
-//! waits for, has the system wake it only when some messages are there (`SO_RCVLOWAT`), and looks every
-//! millisecond whether there are fewer.
+//! A peer that sends each message by itself makes the system wake a reader for nearly every message, and a
+//! wake-up costs more than the message. A reader that was woken repeatedly for few bytes, and on which no
+//! client waits, asks the system to wake it only when several messages have arrived (`SO_RCVLOWAT`), and
+//! checks every millisecond for fewer.
 //!
 //! ```text
 //!           16 small reads within 4 ms
-//! woken ──────────────────────────────────▶ put off
+//! woken ──────────────────────────────────▶ delayed
 //!   ◀──────────────────────────────────────
-//!     little comes, or half as much as before, or very much, or somebody waits for an answer
+//!     few bytes, half the previous rate, very many bytes, or a client waits for an answer
 //! ```
 //!
-//! Whoever sends less because it is read later was waiting for something after all: it is left alone for
-//! twice as many reads each time, so that a client that asks and waits loses next to nothing.
+//! A peer that sends less because it is read later was waiting for answers. After each such case, twice as
+//! many small reads are needed before reads are delayed again, so a client that asks and waits loses next to
+//! nothing.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many reads, …
+/// Consecutive reads that have to be small and close together before reads are delayed.
 const READS: u32 = 16;
 const READS_MAX: u32 = 4096;
-/// … with less time between them in the mean …
+/// Mean time between such reads, at most.
 const BETWEEN: Duration = Duration::from_micros(250);
-/// … and less than this in each, are worth putting off.
+/// Mean bytes of such a read, less than this.
 const SMALL_BYTES: u64 = 4 << 10;
-/// The system wakes a reader whose reads are put off for this much. More, and the acknowledgements that go
-/// out with reads would come too late for the sender.
+/// Bytes at which the system wakes a reader whose reads are delayed. With more, the acknowledgements sent
+/// along with reads would be too late for the sender.
 const WAKE_BYTES: libc::c_int = 2 << 10;
-/// A read is put off by this at most. Timers are no finer.
+/// Maximum delay of a read. Timers are no finer.
 const PUT_OFF: Duration = Duration::from_millis(1);
-/// Less than this, twice in a row: the peer has become quiet.
+/// Fewer bytes than this, twice in a row, mean that the peer has become quiet.
 const QUIET_BYTES: usize = 1 << 10;
-/// More than this at once could hold the peer up, and is worth a read of its own.
+/// More bytes than this at once could stall the peer: reads are no longer delayed.
 const MUCH_BYTES: usize = 32 << 10;
-/// After so many reads that were put off it is seen whether the peer sends as much as before.
+/// Delayed reads after which the rate is compared with the previous rate.
 const LOOKED_AT: u32 = 8;
 
-/// What one reader knows of its peer's habits.
+/// Reading mode of one connection, and the recent reads that decide about it.
 #[derive(Debug)]
 pub struct Moderation {
-    /// Reads that are looked at together.
+    /// Reads counted together.
     window: Option<Window>,
-    /// So many reads are needed before they are put off.
+    /// Small reads needed before reads are delayed; [`READS`] to [`READS_MAX`].
     needed: u32,
     put_off: Option<PutOff>,
 }
@@ -60,7 +60,7 @@ struct Window {
 #[derive(Debug, Clone, Copy)]
 struct PutOff {
     due: Instant,
-    /// Bytes per second before.
+    /// Previous rate, in bytes per second.
     rate: u64,
     was_quiet: bool,
 }
@@ -76,14 +76,14 @@ impl Default for Moderation {
 }
 
 impl Moderation {
-    /// When the next read is due, if they are put off; it is due earlier when the system says that something
-    /// is there.
+    /// Returns the time of the next read if reads are delayed. It is due earlier if the system reports bytes
+    /// to read.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.put_off.map(|put_off| put_off.due)
     }
 
-    /// Notes that `bytes` were read, and whether the peer or another one may wait for what follows from them.
+    /// Records a read of `bytes`. `is_waited_for` is true if a client may be waiting for its results.
     pub fn on_read(&mut self, now: Instant, bytes: usize, is_waited_for: bool) -> Change {
         if is_waited_for {
             return self.end(true);
@@ -160,30 +160,30 @@ impl Window {
         self.bytes += bytes as u64;
     }
 
-    /// Bytes per second.
+    /// Returns the bytes per second.
     fn rate(&self, now: Instant) -> u64 {
         let us = now.duration_since(self.since).as_micros().max(1);
         u64::try_from(u128::from(self.bytes) * 1_000_000 / us).unwrap_or(u64::MAX)
     }
 }
 
-/// What became of how a peer is read.
+/// Change of the reading mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     None,
-    /// From now on reads are put off: see [`wake_late`].
+    /// Reads are delayed from now on: see [`wake_late`].
     On,
-    /// They no longer are: see [`wake_early`].
+    /// Reads are no longer delayed: see [`wake_early`].
     Off,
 }
 
-/// The system wakes a reader of `socket` only when [`WAKE_BYTES`] are there. Where it cannot, it goes on
-/// waking it.
+/// Makes the system wake a reader of `socket` only when [`WAKE_BYTES`] have arrived. If that fails, every
+/// byte still wakes it.
 pub fn wake_late(socket: &impl AsFd) {
     set_low_water(socket, WAKE_BYTES);
 }
 
-/// The system wakes a reader of `socket` for every byte, at once if some are there.
+/// Makes the system wake a reader of `socket` for every byte, at once if some are there.
 pub fn wake_early(socket: &impl AsFd) {
     set_low_water(socket, 1);
 }
@@ -209,7 +209,8 @@ fn set_low_water(socket: &impl AsFd, bytes: libc::c_int) {
 mod tests {
     use super::*;
 
-    /// Reads of so many bytes, so many µs apart, until something changes; how many it took.
+    /// Repeats reads of `bytes`, `apart_us` µs apart, until a change; returns the number of reads and the
+    /// change.
     fn until_change(moderation: &mut Moderation, bytes: usize, apart_us: u64) -> Option<(u32, Change)> {
         let mut now = Instant::now();
         for count in 1..=10_000 {
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn a_peer_that_sends_less_for_being_read_later_is_left_alone_longer_each_time() {
         let mut moderation = put_off();
-        // 2.8 MB/s before, 1.2 MB/s now: it waits for answers.
+        // 2.8 MB/s before, 1.2 MB/s now: the peer waits for answers.
         let mut now = Instant::now();
         let mut change = Change::None;
         for _ in 0..=LOOKED_AT {
@@ -315,7 +316,7 @@ mod tests {
         while rustix::net::recv(&socket, &mut into[..], flags).is_err() {
             tokio::task::yield_now().await;
         }
-        // The runtime has had occasion to hear of it, and has not.
+        // The runtime could have been notified by now, and was not.
         tokio::task::yield_now().await;
         assert!(socket.try_read(&mut into).is_err());
         wake_early(&socket);

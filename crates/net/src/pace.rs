@@ -1,18 +1,18 @@
-//! How long a peer may take for a number of bytes: a grace for anything, and a least rate for what is large.
+//! Time limits for transfers: a grace period for any size, and a minimum rate for large ones.
 
 use std::time::Duration;
 
-/// A grace period and a least rate.
+/// A grace period and a minimum rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// What even the smallest transfer may take.
+    /// Time that even the smallest transfer may take.
     pub grace: Duration,
-    /// Beyond the grace, the transfer may take as long as this rate needs. At least 1.
+    /// Minimum rate beyond the grace period; at least 1.
     pub bytes_per_second_min: u32,
 }
 
 impl Pace {
-    /// The time that a transfer of `bytes` may take in all.
+    /// Returns the time that a transfer of `bytes` may take in all.
     #[must_use]
     pub fn allowance(&self, bytes: usize) -> Duration {
         let rate = u64::from(self.bytes_per_second_min.max(1));

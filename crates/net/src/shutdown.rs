@@ -1,11 +1,11 @@
-//! The end of a process in two steps: *drain*, in which nothing new is accepted and what was begun is
-//! finished, and *abort*, in which whatever is left is dropped.
+//! Shutdown of a process in two steps: *drain*, in which nothing new is accepted and work in progress is
+//! finished, and *abort*, in which all remaining work is dropped.
 //!
-//! Both steps only go forward. Who decides when is not the business of this crate.
+//! Both steps only go forward. When they happen is decided outside this crate.
 
 use tokio_util::sync::CancellationToken;
 
-/// A handle on the two steps; clones share them.
+/// Handle to the two steps; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     drain: CancellationToken,
@@ -23,19 +23,19 @@ impl Shutdown {
         self.drain.cancel();
     }
 
-    /// Drops what is left. Implies that draining has begun.
+    /// Drops all remaining work. Also begins to drain.
     pub fn abort(&self) {
         self.drain.cancel();
         self.abort.cancel();
     }
 
-    /// Cancelled once draining has begun.
+    /// Returns the token that is cancelled when draining begins.
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
         &self.drain
     }
 
-    /// Cancelled once what is left is dropped.
+    /// Returns the token that is cancelled when remaining work is dropped.
     #[must_use]
     pub fn aborting(&self) -> &CancellationToken {
         &self.abort

@@ -1,4 +1,5 @@
-//! Around a stream that a library reads and writes: a limit for peers that do not read, and counted bytes.
+//! Wrapper of a stream that a library reads and writes: limits writes to peers that do not read, and counts
+//! bytes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,8 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::metrics::ListenerMetrics;
 
-/// Fails a write with `TimedOut` when it has made no progress for the given time. The timer exists only while
-/// a write waits.
+/// Fails a write with `TimedOut` if it has made no progress for the given time. The timer exists only while a
+/// write waits.
 #[derive(Debug)]
 pub struct StallGuard<S> {
     stream: S,
@@ -32,7 +33,7 @@ impl<S> StallGuard<S> {
         }
     }
 
-    /// The stream itself.
+    /// Returns the wrapped stream.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.stream

@@ -1,16 +1,16 @@
-//! The share of its thread that a connection takes before others have their turn.
+//! Limits how long a connection keeps its thread before other tasks run.
 //!
-//! Reads that are tried when a socket is said to be ready take nothing from the runtime's cooperative budget.
-//! A peer that sends faster than its bytes are dealt with would keep the thread for as long as it likes, and
-//! with it the timers and all other connections of that thread.
+//! Reads tried on a socket that is reported as ready take nothing from the runtime's cooperative budget. A
+//! peer that sends faster than its bytes are processed would keep the thread, and with it the timers and all
+//! other connections of that thread.
 
 use tokio::task::consume_budget;
 
-/// What is worth one of the 128 units of which a task may take in a row.
+/// Bytes that cost one of the 128 units that a task may use in a row.
 const UNIT_BYTES: usize = 4 * 1024;
 
-/// To be called after so many bytes were read and dealt with: returns at once, or after others had their turn
-/// if this task has dealt with half a mebibyte without waiting for anything.
+/// Yields if needed after `bytes` were read and processed: returns at once, or after other tasks ran if this
+/// task has processed half a mebibyte without waiting.
 pub async fn after(bytes: usize) {
     for _ in 0..=bytes / UNIT_BYTES {
         consume_budget().await;

@@ -1,5 +1,5 @@
-//! Writing what is ready: many pieces with one system call, nothing allocated per piece, and an end for peers
-//! that do not read.
+//! Writes prepared chunks: many per system call, without an allocation per chunk, and with a time limit for
+//! peers that do not read.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,11 +16,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::metrics::ListenerMetrics;
 use crate::pace::Pace;
 
-/// Pieces per system call.
+/// Chunks per system call.
 const SLICES_MAX: usize = 64;
 
-/// How long a peer may take to read what it is sent: `grace` without any progress, and in all what its least
-/// rate gives.
+/// Time limits for a peer to read: at most `grace` without any progress, and in all the allowance of `pace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteLimits {
     pub pace: Pace,
@@ -37,7 +36,7 @@ impl Default for WriteLimits {
     }
 }
 
-/// Why writing ended. Each of these ends the connection.
+/// Reasons why a write fails. Each of them ends the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     #[error("the peer did not read the {left} bytes that were left for it")]
@@ -47,7 +46,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// One word of a fixed set, for metrics.
+    /// Returns the error's label in metrics: one of a fixed set of words.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -57,7 +56,7 @@ impl WriteError {
     }
 }
 
-/// Writes for one connection.
+/// Writer of one connection.
 #[derive(Debug)]
 pub struct FrameWriter {
     limits: WriteLimits,
@@ -70,8 +69,8 @@ impl FrameWriter {
         Self { limits, metrics }
     }
 
-    /// Writes all of `chunks`, in order, and leaves them empty. When it is cancelled, `chunks` holds what was
-    /// not written.
+    /// Writes all of `chunks`, in order, and leaves them empty. If the future is dropped, `chunks` keeps the
+    /// unwritten bytes.
     ///
     /// # Errors
     /// Any error ends the connection. It is counted under its kind.

@@ -1,4 +1,4 @@
-//! Out of descriptors. Alone in its process, as the limit is the process's.
+//! Behaviour without free descriptors. Alone in its process, because the limit is the process's.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ async fn a_process_out_of_descriptors_accepts_again_once_it_has_some() {
     let metrics = families.listener("greeting");
     let shutdown = Shutdown::new();
     let shared = Shared::new(shutdown.clone(), ByteBudget::new(BudgetSettings { bytes: 0 }));
-    // Made before there are none left.
+    // Made before the descriptors run out.
     let socket = TcpSocket::new_v4().unwrap();
 
     let before = getrlimit(Resource::Nofile);

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-/// For what is expected to happen at once.
+/// Time limit for events that are expected at once.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Sends frames back, without their length; each needs a permit of `answers` first.
@@ -121,7 +121,7 @@ async fn answer(stream: &mut TcpStream, bytes: usize) -> Vec<u8> {
     answer
 }
 
-/// Whether the peer has ended the connection.
+/// Returns true if the peer has closed the connection.
 async fn is_ended(stream: &mut TcpStream) -> bool {
     !matches!(timeout(SOON, stream.read(&mut [0])).await.unwrap(), Ok(1..))
 }
@@ -141,7 +141,7 @@ async fn connections_beyond_the_limit_are_closed_at_once_and_counted() {
     assert_eq!((server.metrics.open.get(), server.metrics.refused.get()), (2, 1));
 
     drop(first);
-    // The place is free when the server has noticed: until then it refuses.
+    // The place is free once the server has noticed the end: until then it refuses.
     let fourth = async {
         loop {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -234,7 +234,7 @@ async fn half_a_request(server: &Server, announced: usize, sent: usize) -> TcpSt
     stream
 }
 
-/// Waits until so many bytes in all came in.
+/// Waits until `bytes` in all were received.
 async fn received(server: &Server, bytes: usize) {
     let all = async {
         while server.metrics.received_bytes.get() < bytes as u64 {
@@ -262,7 +262,7 @@ async fn a_hundred_half_requests_of_100_mb_do_not_hold_up_a_produce_of_900_kb() 
     );
 }
 
-/// Lets time pass faster than it does, while the sockets have theirs.
+/// Lets paused time pass faster than real time, while the sockets work in real time.
 async fn fast_forward(most: Duration) {
     let start = Instant::now();
     while start.elapsed() < most {
@@ -275,7 +275,7 @@ async fn fast_forward(most: Duration) {
 
 #[tokio::test]
 async fn half_requests_that_fill_the_memory_make_way_within_seconds() {
-    // There is memory for eight silent ones of each kind.
+    // There is memory for eight silent connections of each kind.
     for (announced, bytes, budget_bytes) in
         [(1_000_000, 900_000, 32 << 20), (11_000_000, 5_000_000, 16 << 20)]
     {

@@ -1,19 +1,19 @@
-//! What is said on standard output: where the listeners are, that everything is ready, and what to try.
+//! Lines on standard output: the addresses of the listeners, `ready`, and commands to try.
 //!
-//! The lines are read by programs; their form is a promise.
+//! Programs read these lines; their format is stable.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Where the commands look for a broker, if they are not told.
+/// Default server of the commands.
 const DEFAULT_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9092);
 
-/// Says where a listener is: `NAME listening on ADDR`.
+/// Prints the address of a listener: `NAME listening on ADDR`.
 pub(crate) fn listening(name: &str, address: SocketAddr) {
     say(&format!("{name} listening on {address}"));
 }
 
-/// Says `ready`, and three lines to try: with this program, as it was called.
+/// Prints `ready` and three lines to try, with this program as it was called.
 pub(crate) fn ready(kafka: SocketAddr, http: SocketAddr) {
     let http = reachable(http);
     let kafka = reachable(kafka);
@@ -29,7 +29,7 @@ pub(crate) fn ready(kafka: SocketAddr, http: SocketAddr) {
     ));
 }
 
-/// An address to reach a listener by from the same machine.
+/// Returns an address to reach a listener from the same machine.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! What is behind the front ends: the journal and the broker on it.
+//! The journal and the broker on it, without the front ends.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::live;
 use crate::serve::Process;
 
-/// How often the journal is asked whether it still works.
+/// Interval of checks for a failed journal.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// The stored part of the process.
@@ -27,7 +27,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Reads what is stored.
+    /// Opens the journal and recovers the broker.
     pub(crate) async fn open(process: &Process) -> Result<Self, Failure> {
         let settings = &process.settings;
         let metrics = Metrics::new();
@@ -62,7 +62,7 @@ impl Core {
         })
     }
 
-    /// Opens the listeners of the message protocols; returns where Kafka's is.
+    /// Opens the listeners of the message protocols; returns the address of Kafka's.
     pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<SocketAddr, Failure> {
         let kafka = crate::front_ends::open(&self.broker, process).await?;
         let opened = self.broker.open_live_logs().await;
@@ -72,19 +72,19 @@ impl Core {
         Ok(kafka)
     }
 
-    /// Puts the rules of `settings` in force about what is stored behind live topics.
+    /// Applies the rules of `settings` for logs behind live topics.
     pub(crate) async fn change_live_logs(&self, settings: &Settings) -> anyhow::Result<()> {
         let changed = self.broker.change_live_logs(&settings.live.logs).await;
         changed.context("a log behind live topics cannot be opened")
     }
 
-    /// Puts the rules of `settings` in force about duplicates.
+    /// Applies the rules of `settings` for duplicates.
     pub(crate) fn change_duplicates(&self, settings: &Settings) {
         let live::DuplicateSettings { rules, max } = live::duplicate_settings(settings);
         self.broker.live_topics().change_duplicates(rules, max);
     }
 
-    /// Returns when the journal has failed, with the reason: everything has to start again.
+    /// Waits until the journal has failed and returns the reason. The process then has to recover.
     pub(crate) async fn failed(&self) -> String {
         loop {
             if let Some(reason) = self.journal.failure() {
@@ -94,7 +94,7 @@ impl Core {
         }
     }
 
-    /// Writes what is staged and stops. Called when no front end is left.
+    /// Writes staged data and stops. Called after all front ends have ended.
     pub(crate) async fn close(self) {
         self.broker.stop().await;
         let journal = self.journal;

@@ -1,4 +1,4 @@
-//! Why the process ends with an error: one sentence, and an exit code.
+//! Errors that end the process: one sentence and an exit code.
 
 use std::fmt;
 use std::io;
@@ -6,17 +6,17 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 
-/// Exit code 2 is for what the settings or the command line say, 1 for everything else.
+/// Exit code 2 is for errors in settings or on the command line, 1 for all others.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Config(ConfigError),
     Start(anyhow::Error),
-    /// What was given on the command line does not go together.
+    /// Arguments of the command line that exclude each other.
     Usage(String),
 }
 
 impl Failure {
-    /// Whether standard output was closed by whoever read it.
+    /// Returns true if the reader of standard output has closed it.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         let Self::Start(error) = self else { return false };
         let causes = error
@@ -40,7 +40,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Config(error) => write!(f, "{error}"),
             Self::Usage(text) => f.write_str(text),
-            // With its causes, in one line.
+            // The error with its causes, in one line.
             Self::Start(error) => write!(f, "{error:#}"),
         }
     }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::serve::Process;
 
-/// Opens them; returns where Kafka's is.
+/// Opens the listeners; returns the address of Kafka's.
 pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<SocketAddr, Failure> {
     let kafka = open_kafka(broker, process).await?;
     open_amqp(broker, process).await?;
@@ -80,7 +80,7 @@ fn kafka_settings(settings: &crate::config::Settings, address: SocketAddr) -> Ka
     }
 }
 
-/// A folder as others are told of it.
+/// Returns the absolute path of a folder, as reported to clients.
 fn absolute(folder: &Path) -> String {
     std::path::absolute(folder)
         .unwrap_or_else(|_| folder.to_owned())

@@ -1,4 +1,4 @@
-//! What can be asked of a running journal over HTTP: a backup.
+//! HTTP routes of a running journal: a backup.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ pub(crate) fn router(journal: JournalSlot) -> Router {
         .with_state(journal)
 }
 
-/// `POST /journal/backup?target=DIR`: the path as it is, or percent-encoded; absolute, and not there yet.
+/// `POST /journal/backup?target=DIR`: the path, plain or percent-encoded, must be absolute and not exist yet.
 async fn backup(
     State(journal): State<JournalSlot>,
     RawQuery(query): RawQuery,
@@ -52,7 +52,7 @@ async fn backup(
     }
 }
 
-/// Undoes percent-encoding; `None` if it is malformed.
+/// Undoes percent-encoding. `None` if it is malformed.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

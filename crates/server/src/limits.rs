@@ -1,11 +1,11 @@
-//! What the operating system allows.
+//! Limits of the operating system.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that are not for connections: files of the journal, the runtime, listeners.
+/// Descriptors reserved for files of the journal, the runtime and listeners.
 const DESCRIPTORS_RESERVED: u64 = 512;
 
-/// Raises the limit of open descriptors as far as this user may, and says where it is then.
+/// Raises the limit of open descriptors as far as this user may, and returns it.
 pub(crate) fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -20,7 +20,7 @@ pub(crate) fn raise_descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many connections there can be of the `wanted`.
+/// Returns how many of the `wanted` connections are possible.
 pub(crate) fn connections_max(wanted: u64, descriptors: u64) -> usize {
     let possible = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(16);
     if possible < wanted {

@@ -1,4 +1,4 @@
-//! Live topics: what the settings say of them.
+//! Settings of live topics.
 
 use stafett_live::LiveFrontSettings;
 use stafett_live_topics::{DuplicateRule, LiveSettings};
@@ -9,7 +9,7 @@ fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// For the broker.
+/// Returns the settings of the broker.
 pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
     let live = &settings.live;
     let duplicates = duplicate_settings(settings);
@@ -23,7 +23,7 @@ pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
     }
 }
 
-/// What is filtered, and how much is remembered.
+/// Rules for duplicates, and the number of messages to remember.
 pub(crate) struct DuplicateSettings {
     pub(crate) rules: Vec<DuplicateRule>,
     pub(crate) max: usize,
@@ -36,7 +36,7 @@ pub(crate) fn duplicate_settings(settings: &Settings) -> DuplicateSettings {
     }
 }
 
-/// For the front end.
+/// Returns the settings of the front end.
 pub(crate) fn front_settings(settings: &Settings) -> LiveFrontSettings {
     let live = &settings.live;
     LiveFrontSettings {

@@ -1,4 +1,4 @@
-//! Structured logs, to standard error: standard output carries only what [`crate::announce`] says.
+//! Structured logs, to standard error: standard output carries only the lines of [`crate::announce`].
 
 use std::io::{self, IsTerminal};
 use std::panic;
@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat};
 
-/// What is logged, to be changed.
+/// Handle to change the log filter.
 #[derive(Debug)]
 pub(crate) struct LogLevel(reload::Handle<Targets, Registry>);
 

@@ -1,20 +1,20 @@
 //! The binary `stafett`.
 //!
-//! This crate reads settings, starts and stops the process, and is the only place where front ends and core
-//! are put together. What they do is not its business.
+//! This crate reads settings, starts and stops the process, and is the only place that connects front ends
+//! and core. It must not implement either of them.
 //!
 //! - [`commands`]: one file per command of the command line
-//! - [`config`]: the settings: one table, from which everything about them is made
-//! - [`serve`]: the process, from its start to its end
-//! - [`client`]: what the commands that talk to a broker share
-//! - [`announce`]: what is said on standard output
-//! - [`failure`]: why the process ends with an error, and with which code
-//! - [`core`], [`front_ends`], [`journal_routes`]: what the process is put together from
-//! - [`limits`]: what the operating system allows
+//! - [`config`]: the settings: one table, from which everything about them is generated
+//! - [`serve`]: the process, from start to end
+//! - [`client`]: shared parts of the commands that talk to a broker
+//! - [`announce`]: lines on standard output
+//! - [`failure`]: errors that end the process, and their exit codes
+//! - [`core`], [`front_ends`], [`journal_routes`]: parts of the process
+//! - [`limits`]: limits of the operating system
 //! - [`logging`]: structured logs, to standard error
-//! - [`reload`]: settings that are changed while the broker runs
-//! - [`signals`]: when to stop
-//! - [`usage`]: metrics of what the process takes
+//! - [`reload`]: settings that change while the broker runs
+//! - [`signals`]: signals that stop the process or reload settings
+//! - [`usage`]: metrics of the process's resources
 
 mod announce;
 mod client;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     match commands::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // With standard error closed there is nobody left to tell.
+            // If standard error is closed, the message is lost.
             let _ = writeln!(io::stderr(), "stafett: {failure}");
             failure.exit_code()
         }

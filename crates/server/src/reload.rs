@@ -1,7 +1,6 @@
-//! Settings that are changed while the broker runs: on SIGHUP the file is read again.
+//! Settings that change while the broker runs: on SIGHUP the file is read again.
 //!
-//! What cannot be changed while it runs is said in the log, and stays as it was. A file with a mistake
-//! changes nothing.
+//! Settings that need a restart keep their values and are logged. A file with an error changes nothing.
 
 use std::io;
 
@@ -12,12 +11,12 @@ use crate::core::Core;
 use crate::logging::LogLevel;
 use crate::signals;
 
-/// The settings in force, and where they are read again.
+/// The settings in force, and everything needed to read them again.
 pub(crate) struct Reload {
     settings: Settings,
     flags: Flags,
     level: LogLevel,
-    /// Taken over if there is a file.
+    /// `None` if there is no file.
     hangup: Option<Signal>,
 }
 
@@ -36,17 +35,17 @@ impl Reload {
         })
     }
 
-    /// Whether SIGHUP is a reason to read again.
+    /// Returns true if SIGHUP makes the process read the settings again.
     pub(crate) fn has_file(&self) -> bool {
         self.hangup.is_some()
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Reads again whenever it is told to, and never returns.
+    /// Reads the settings again at every SIGHUP; never returns.
     pub(crate) async fn run(&mut self, core: &Core) {
         loop {
             match &mut self.hangup {
@@ -96,7 +95,7 @@ impl Reload {
             }
             changed(definition);
         }
-        // What was said so far is said at the level before.
+        // Last, so that earlier lines are logged at the previous level.
         if let Some(definition) = has("log.level") {
             changed(definition);
             match self.level.set(&new.log.level) {

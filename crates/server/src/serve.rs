@@ -1,20 +1,21 @@
-//! The process, from its start to its end.
+//! The process, from start to end.
 //!
 //! ```text
 //! settings → logs → runtime → metrics → HTTP (/health says 503)
-//!   → core: what is stored is read     recovering
+//!   → core: stored data is read        recovering
 //!   → front ends: listeners open       ready
 //!   → SIGHUP                           the settings are read again
-//!   → SIGTERM or SIGINT                draining: no new connections, what was begun is finished
+//!   → SIGTERM or SIGINT                draining: no new connections, work in progress is finished
 //!   → core is closed → HTTP ends → exit code 0
-//!   → the journal failed               the same, and then everything from the beginning, on the same sockets:
-//!                                      what was acknowledged is recovered, and what was under way is unknown to its clients
+//!   → the journal failed               the same, and then a restart on the same sockets: acknowledged
+//!                                      writes are recovered; clients do not know the outcome of writes
+//!                                      in progress
 //! ```
 //!
 //! Listening sockets outlive a failure: clients that connect meanwhile wait, and no other program gets the
-//! port. HTTP says how things are until shortly before the next start.
+//! port. HTTP reports the state until shortly before the next start.
 //!
-//! All of the end takes [`END_MAX`] at most; a second signal cuts the draining short.
+//! Shutdown takes at most [`END_MAX`] and [`BACKGROUND_END_MAX`]; a second signal ends the draining early.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -48,42 +49,42 @@ use crate::reload::Reload;
 use crate::signals::StopSignals;
 use crate::usage;
 
-/// From the first signal to the exit, whatever happens.
+/// Time limit from the first signal to the end of the run, enforced by [`ExitGuard`].
 const END_MAX: Duration = Duration::from_millis(9500);
-/// Of that, what connections have to finish what they have begun.
+/// Part of [`END_MAX`] for connections to finish work in progress.
 const DRAIN_MAX: Duration = Duration::from_secs(7);
-/// Of that, what the HTTP listener has, and then whatever else is left.
+/// Part of [`END_MAX`] for the HTTP listener.
 const HTTP_END_MAX: Duration = Duration::from_millis(500);
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
-/// How often in a row recovery is tried after the journal has failed.
+/// Maximum number of consecutive failed recoveries after the journal has failed.
 const RECOVERIES_MAX: u32 = 5;
-/// Half of the pause before the first new start; each later one is twice as long, up to a bound, unless there
-/// was no failure for a while.
+/// Half of the pause before the first restart. The pause doubles with each restart, up to a bound, and is
+/// reset after a time without failures.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(3);
 const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 
-/// What the first page leads to, beside what is always there.
+/// Links on the first page, in addition to the standard ones.
 const LINKS: &[Link] = &[Link {
     about: "Live topics in a browser, to try",
     path: "/live/try",
 }];
 
-/// How a run of the process ended.
+/// Outcome of a run of the process.
 enum End {
     Stopped,
-    /// The journal takes nothing any more.
+    /// The journal accepts no more appends.
     Failed {
         reason: String,
     },
 }
 
-/// The listening sockets, by the settings that say where they are: opened by the first run that needs them,
-/// used by all, closed when the process is about to end.
+/// Listening sockets by the setting of their address: opened by the first run that needs them, shared by all
+/// runs, closed when the process is about to end.
 type Sockets = Mutex<HashMap<&'static str, Listener>>;
 
-/// Runs the broker until it is told to stop. The flags are those that the settings were read with.
+/// Runs the broker until it is told to stop. `flags` are those that `settings` were loaded with.
 pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
     let level = logging::start(&settings.log)?;
     let descriptors = limits::raise_descriptors();
@@ -96,15 +97,15 @@ pub(crate) fn run(settings: Settings, flags: Flags) -> Result<(), Failure> {
     ended
 }
 
-/// Runs, and starts again when the journal has failed: what failed once, a full queue of a network disk or a
-/// device that came back, may work again; what does not is told when it cannot be recovered several times in
-/// a row.
+/// Runs the process, and restarts it after the journal has failed: the cause may be gone, for example a full
+/// queue of a network disk or a device that came back. A persistent failure is returned after several
+/// recoveries in a row have failed.
 async fn run_again(mut reload: Reload, descriptors: u64) -> Result<(), Failure> {
     let signals = StopSignals::listen();
     let signals = if reload.has_file() {
         signals
     } else {
-        // There is nothing to read again.
+        // Without a file to read again, SIGHUP stops the process.
         signals.and_then(StopSignals::and_hangup)
     };
     let mut signals = signals.context("signals cannot be taken over")?;
@@ -153,23 +154,23 @@ fn runtime(settings: &Settings) -> io::Result<Runtime> {
     builder.thread_name("stafett").enable_all().build()
 }
 
-/// What the parts of the process share.
+/// State shared by the parts of the process.
 pub(crate) struct Process {
     pub(crate) settings: Settings,
-    /// How many files and sockets the process may have open.
+    /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
     pub(crate) registry: Arc<RwLock<Registry>>,
-    /// For those who answer before it is open.
+    /// For routes that answer before the journal is open.
     pub(crate) journal: JournalSlot,
     net: NetMetrics,
     health: Health,
-    /// Queues and namespaces over HTTP, as long as the broker serves.
+    /// Queues and namespaces over HTTP, available while the broker serves.
     pub(crate) admin: AdminFront,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
     pub(crate) front_ends: Listeners,
-    /// The one that answers until all others are done.
+    /// The HTTP listener, which answers until all others have ended.
     http: Listeners,
     sockets: Arc<Sockets>,
 }
@@ -188,7 +189,7 @@ impl Listeners {
         }
     }
 
-    /// Serves a protocol on a listener, until these listeners drain.
+    /// Serves a protocol on a listener until these listeners drain.
     pub(crate) fn serve<P: Protocol>(&self, listener: Listener, protocol: P) {
         self.tasks.spawn(stafett_net::serve(
             listener,
@@ -197,7 +198,7 @@ impl Listeners {
         ));
     }
 
-    /// Ends them: at their own pace, up to the limit, or until `hurry` is done.
+    /// Drains the listeners, and aborts them after `limit` or when `hurry` is done.
     async fn end(&self, limit: Duration, hurry: impl Future<Output = ()>) {
         self.shared.shutdown.drain();
         self.tasks.close();
@@ -242,7 +243,7 @@ impl Process {
         }
     }
 
-    /// Runs from the start to the end. After a failure HTTP still answers.
+    /// Runs from start to end. After a failure, HTTP still answers.
     async fn run(&self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         self.health.set(State::Recovering);
@@ -274,7 +275,7 @@ impl Process {
             () = reload.run(&core) => None,
         };
         if failure.is_none() {
-            // Nobody is to wait for a process that ends.
+            // No client is to wait for a process that ends.
             self.sockets().clear();
         }
         let _guard = ExitGuard::after(END_MAX);
@@ -297,7 +298,7 @@ impl Process {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts what answers from the beginning to the end.
+    /// Starts the HTTP listener, which answers from the beginning to the end.
     async fn serve_http(&self) -> Result<SocketAddr, Failure> {
         let settings = &self.settings.http;
         let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
@@ -311,8 +312,8 @@ impl Process {
         Ok(address)
     }
 
-    /// Opens a listener on the address of the setting `key`, unless a run before has, and says where. It
-    /// checks that it may be there.
+    /// Returns a listener on the address of the setting `key`, and its address. Opens it unless an earlier
+    /// run did, and checks that the address is allowed.
     pub(crate) async fn bind(
         &self,
         key: &'static str,
@@ -346,7 +347,7 @@ impl Process {
     }
 }
 
-/// Guards the end against whatever may hang in it, until this is dropped.
+/// Ends the process if shutdown hangs; disarmed when it is dropped.
 struct ExitGuard {
     _alive: mpsc::SyncSender<()>,
 }

@@ -1,20 +1,20 @@
-//! When to stop: SIGTERM and SIGINT mean the same. When to read the settings again: SIGHUP.
+//! Signals: SIGTERM and SIGINT stop the process; SIGHUP reloads the settings.
 
 use std::future::pending;
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Those that stop, taken over from the moment this exists.
+/// Signals that stop the process, handled from the moment this exists.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
-    /// It stops where there is nothing to read again.
+    /// SIGHUP, if there is no file to read again.
     hangup: Option<Signal>,
 }
 
-/// SIGHUP, taken over from the moment this exists.
+/// Handles SIGHUP from now on.
 pub(crate) fn hangup() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
@@ -28,7 +28,7 @@ impl StopSignals {
         })
     }
 
-    /// SIGHUP stops, too.
+    /// Makes SIGHUP stop the process too.
     pub(crate) fn and_hangup(self) -> io::Result<Self> {
         Ok(Self {
             hangup: Some(hangup()?),
@@ -36,7 +36,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next one and gives its name.
+    /// Waits for the next signal and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,5 +1,5 @@
-//! Metrics of what the process takes from the machine, read from `/proc` when they are asked for. Where that
-//! is absent (proc(5) is Linux's), so are they.
+//! Metrics of the process's resources, read from `/proc` when they are scraped. They are absent without
+//! `/proc`, which is specific to Linux (proc(5)).
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Makes them visible.
+/// Registers the metrics.
 pub(crate) fn register(registry: &mut Registry) {
     registry.register_collector(Box::new(Usage));
 }
@@ -61,7 +61,7 @@ fn resident_bytes() -> Option<i64> {
 
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, which is in parentheses, may hold spaces; behind it, user and system time are
+    // The name of the program is in parentheses and may contain spaces; behind it, user and system time are
     // the 12th and 13th field.
     let fields = stat.get(stat.rfind(')')? + 1..)?;
     let ticks: Option<u64> = fields

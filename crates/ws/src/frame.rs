@@ -7,18 +7,18 @@
 //! └─────┴─────┴────────┴──────┴─────────┴────────────────────┴─────────┴─────────┘
 //! ```
 //!
-//! What a client sends is masked, what a server sends is not. A message may come in fragments, with control
-//! frames in between, which are whole and have at most 125 bytes.
+//! Frames from a client are masked, frames from a server are not. A message may be fragmented, with control
+//! frames in between. Control frames are never fragmented and have at most 125 bytes of payload.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Bytes of the longest head.
 pub const HEAD_BYTES_MAX: usize = 14;
-/// Of a frame without a mask.
+/// Bytes of the longest head without a mask.
 const SENT_HEAD_BYTES_MAX: usize = 10;
 const CONTROL_BYTES_MAX: u64 = 125;
 
-/// Why a connection cannot go on. Each has a close code (RFC 6455, section 7.4.1).
+/// Reasons why a connection cannot continue. Each has a close code (RFC 6455, section 7.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("a frame uses bits that no extension was agreed on for")]
@@ -54,23 +54,23 @@ impl FrameError {
     }
 }
 
-/// What a frame, or the last one of several, says.
+/// Meaning of a frame; for the last fragment, that of the whole message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     Text(&'a str),
     Binary(&'a [u8]),
     Ping(&'a [u8]),
     Pong,
-    /// With its code, if it gives one.
+    /// With the close code, if there is one.
     Close(Option<u16>),
-    /// A message that goes on.
+    /// A fragment of a message that is not complete yet.
     Fragment,
 }
 
-/// What is at the front of the bytes.
+/// Result of decoding the front of a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// Not a whole frame: so many bytes are needed at least.
+    /// No complete frame yet: at least this many bytes are needed in all.
     Incomplete(usize),
     Frame {
         bytes: usize,
@@ -78,28 +78,28 @@ pub enum Decoded<'a> {
     },
 }
 
-/// What was taken of several frames.
+/// Text messages taken from the front of a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Texts<'a> {
-    /// That they took.
+    /// Bytes of the frames taken.
     pub bytes: usize,
-    /// What follows.
+    /// Bytes behind these frames.
     pub rest: &'a mut [u8],
-    /// What is wrong with the last one.
+    /// Error of the last frame taken, if it is invalid.
     pub error: Option<FrameError>,
 }
 
-/// Takes frames out of bytes.
+/// Decodes frames.
 #[derive(Debug)]
 pub struct Decoder {
     message_bytes_max: usize,
-    /// The message whose fragments are coming, and whether it is text.
+    /// Message whose fragments are arriving; true if it is text.
     partial: Option<(bool, BytesMut)>,
-    /// A message that came in fragments, for as long as it is looked at.
+    /// Last message assembled from fragments; the decoded event borrows it.
     whole: BytesMut,
 }
 
-/// What the frame of a text message that has only one begins with.
+/// First byte of the frame of an unfragmented text message.
 pub const WHOLE_TEXT: u8 = 0x81;
 
 const TEXT: u8 = 1;
@@ -112,7 +112,7 @@ struct Head {
     is_last: bool,
     opcode: u8,
     mask: [u8; 4],
-    /// Where the payload begins and ends.
+    /// Range of the payload.
     start: usize,
     end: usize,
 }
@@ -126,17 +126,18 @@ impl Decoder {
         }
     }
 
-    /// Whether a message has begun and not ended.
+    /// Returns true if a fragmented message has begun and not ended.
     pub fn is_in_message(&self) -> bool {
         self.partial.is_some()
     }
 
-    /// Bytes that it keeps.
+    /// Returns the bytes kept of a fragmented message.
     pub fn held_bytes(&self) -> usize {
         self.partial.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 
-    /// How many bytes the frame at the front of `bytes` has in all, as far as that is known and it is sound.
+    /// Returns the length of the frame at the front of `bytes`, or, while its head is incomplete, the bytes
+    /// that the head needs. `None` if the head is invalid.
     pub fn frame_bytes(&self, bytes: &[u8]) -> Option<usize> {
         match self.head(bytes) {
             Ok(Ok(head)) => Some(head.end),
@@ -145,7 +146,7 @@ impl Decoder {
         }
     }
 
-    /// Reads the frame at the front of `bytes`, whose payload is unmasked in place: call it once per frame.
+    /// Decodes the frame at the front of `bytes`. Unmasks the payload in place: call it once per frame.
     pub fn decode<'a>(&'a mut self, bytes: &'a mut [u8]) -> Result<Decoded<'a>, FrameError> {
         self.whole = BytesMut::new();
         let head = match self.head(bytes)? {
@@ -168,8 +169,8 @@ impl Decoder {
         })
     }
 
-    /// Takes up to `max` whole text messages in a frame each from the front of `bytes`, as far as there are
-    /// some; each is unmasked in place. What follows them is for [`Decoder::decode`].
+    /// Takes up to `max` unfragmented text messages from the front of `bytes` and unmasks each in place.
+    /// Stops at the first other or incomplete frame, which is left to [`Decoder::decode`].
     pub fn texts<'a>(&self, bytes: &'a mut [u8], max: usize, texts: &mut Vec<&'a str>) -> Texts<'a> {
         let mut taken = Texts {
             bytes: 0,
@@ -218,7 +219,7 @@ impl Decoder {
         message(is_text, &self.whole)
     }
 
-    /// The head at the front of `bytes`, or how many bytes it needs.
+    /// Reads the head at the front of `bytes`. `Ok(Err(needed))` if it needs `needed` bytes.
     fn head(&self, bytes: &[u8]) -> Result<Result<Head, usize>, FrameError> {
         let &[first, second, ref rest @ ..] = bytes else {
             return Ok(Err(2));
@@ -308,7 +309,7 @@ fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// A message's frame, as a server sends it.
+/// Builds the frame of a message, without a mask.
 pub fn message_frame(is_text: bool, payload: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(HEAD_BYTES_MAX + payload.len());
     put_head(if is_text { TEXT } else { BINARY }, payload.len(), &mut frame);
@@ -316,11 +317,11 @@ pub fn message_frame(is_text: bool, payload: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// A text message's frame, as a server sends it; `put` adds the payload, of about `bytes` bytes, behind what
-/// is there.
+/// Builds the frame of a text message, without a mask. `put` appends the payload, of about `bytes` bytes, to
+/// the buffer.
 pub fn text_frame(bytes: usize, put: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    // The head's length depends on the payload's, and is not known before: it is put in front, up to the
-    // payload.
+    // The length of the head depends on that of the payload: the head is written last, directly in front of
+    // the payload.
     let mut frame = Vec::with_capacity(SENT_HEAD_BYTES_MAX + bytes);
     frame.resize(SENT_HEAD_BYTES_MAX, 0);
     put(&mut frame);
@@ -336,13 +337,13 @@ pub fn text_frame(bytes: usize, put: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     Bytes::from(frame).slice(start..)
 }
 
-/// Adds a text message's frame to `out`.
+/// Appends the frame of a text message to `out`.
 pub fn put_text(payload: &[u8], out: &mut BytesMut) {
     put_head(TEXT, payload.len(), out);
     out.extend_from_slice(payload);
 }
 
-/// Adds a binary message's frame to `out`.
+/// Appends the frame of a binary message to `out`.
 pub fn put_binary(payload: &[u8], out: &mut BytesMut) {
     put_head(BINARY, payload.len(), out);
     out.extend_from_slice(payload);
@@ -352,13 +353,13 @@ pub fn put_ping(out: &mut BytesMut) {
     put_head(PING, 0, out);
 }
 
-/// Answers a ping, whose payload has at most 125 bytes.
+/// Appends the answer to a ping, whose payload has at most 125 bytes.
 pub fn put_pong(payload: &[u8], out: &mut BytesMut) {
     put_head(PONG, payload.len(), out);
     out.extend_from_slice(payload);
 }
 
-/// Ends the connection: a code, and a reason of at most 123 bytes.
+/// Appends a close frame: a code, and a reason of at most 123 bytes (the rest is cut).
 pub fn put_close(code: u16, reason: &str, out: &mut BytesMut) {
     let reason = reason.get(..123).unwrap_or(reason);
     let reason = if reason.len() > 123 { "" } else { reason };
@@ -388,7 +389,7 @@ mod tests {
 
     use super::*;
 
-    /// As a client sends it.
+    /// Encodes a frame as a client sends it.
     fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
         let mut head = BytesMut::new();
         put_head(0, payload.len(), &mut head);

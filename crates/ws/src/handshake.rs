@@ -5,13 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use sha1::{Digest, Sha1};
 
-/// Of RFC 6455, section 1.3.
+/// From RFC 6455, section 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why a request does not open a WebSocket.
+/// Reasons why a request does not open a WebSocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// It does not ask for one.
+    /// The request does not ask for a WebSocket.
     #[error("this is a WebSocket: connect to it with ws://")]
     NotAsked,
     #[error("only version 13 of WebSocket is spoken here")]
@@ -20,7 +20,7 @@ pub enum HandshakeError {
     Key,
 }
 
-/// The value that proves that a request was understood.
+/// Returns the value of `Sec-WebSocket-Accept` for a valid handshake request.
 pub fn accept(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, HandshakeError> {
     let is_asked = method == Method::GET
         && has_token(headers, &header::CONNECTION, "upgrade")
@@ -44,7 +44,7 @@ pub fn accept(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, Hands
     HeaderValue::try_from(STANDARD.encode(hash.finalize())).map_err(|_| HandshakeError::Key)
 }
 
-/// The first of the protocols that a client would speak which is among `known`.
+/// Returns the first protocol offered by the client that is among `known`.
 pub fn subprotocol(headers: &HeaderMap, known: &[&'static str]) -> Option<&'static str> {
     tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL)
         .find_map(|wanted| known.iter().find(|known| **known == wanted))

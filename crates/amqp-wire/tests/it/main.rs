@@ -1,4 +1,4 @@
-//! The codec as others use it, against itself and against another implementation.
+//! The public API of the codec, tested against itself and against another implementation.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

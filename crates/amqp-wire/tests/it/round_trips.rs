@@ -1,4 +1,5 @@
-//! What is written is read, and what is no frame, method or table is an error and nothing else.
+//! Encoded values are decoded again, and bytes that are no frame, method or table give an error, never a
+//! panic.
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -109,7 +110,7 @@ fn every_method_has_a_name_and_empty_ones_come_back() {
     for &(class, method) in ALL {
         assert!(name_of(class, method).is_some_and(|name| name.contains('.')));
         let mut payload = [class.to_be_bytes(), method.to_be_bytes()].concat();
-        // Zeros are zero numbers, empty strings and empty tables: enough of them are any method.
+        // Zeros are zero numbers, empty strings and empty tables: enough of them decode as any method.
         let read = (0..64).find_map(|_| {
             let read = Method::decode(Bytes::copy_from_slice(&payload)).ok();
             payload.push(0);

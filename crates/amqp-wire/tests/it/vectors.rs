@@ -1,4 +1,4 @@
-//! What another implementation writes is read as it was meant, and written with the same bytes:
+//! Bytes of another implementation are decoded with their meaning, and encoded to the same bytes:
 //! `vectors/pamqp.tsv`, made by `vectors/write.py`.
 
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ fn bytes_of(hex: &str) -> Bytes {
         .collect()
 }
 
-/// The fields of a value as Rust shows it, without the names around them.
+/// Returns the fields of a value as Rust's `Debug` shows it, without the names around them.
 fn fields(shown: &str) -> &str {
     let inner = shown.split_once("{ ").map_or("", |(_, fields)| fields);
     inner.trim_end_matches(')').trim_end_matches(" }")
 }
 
-/// As in `Queue.DeclareOk`.
+/// Returns the name as in `Queue.DeclareOk`.
 fn written_name(name: &str) -> String {
     let word = |word: &str| {
         let (first, rest) = word.split_at(1);
@@ -96,6 +96,6 @@ fn what_another_implementation_writes_is_read_and_written_alike() {
         .filter_map(|&(class, method)| name_of(class, method))
         .filter(|name| !names.contains(&written_name(name)))
         .collect();
-    // It does not know a class of AMQP 0-8 that some clients still use.
+    // The other implementation lacks a class of AMQP 0-8 that some clients still use.
     assert_eq!(missing, ["access.request", "access.request-ok"]);
 }

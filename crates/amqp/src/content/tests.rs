@@ -1,4 +1,4 @@
-//! What goes in comes out, and what other protocols see of it.
+//! Round trips of messages, and their form in other protocols.
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::methods::basic;

@@ -1,9 +1,9 @@
-//! Messages that differ from the one before in nothing but their bodies, which is most of what publishers
-//! send: they are seen where they lie, and nothing of them is decoded, checked or looked up anew.
+//! Fast path for messages that differ from the previous one only in their bodies, which are most of a
+//! publisher's messages: they are recognized in the receive buffer, without decoding, checks or lookups.
 //!
-//! What was checked for the message before holds for them while it is still gathered: whatever could change
-//! the answer (a channel that closes, an exchange that goes, a new turn) hands what was gathered to the
-//! broker first.
+//! The checks of the previous message hold while that message is still gathered: any event that could change
+//! their result (a closed channel, a deleted exchange, a new turn) first hands the gathered messages to the
+//! broker.
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::publication::{self, PublicationRef};
@@ -14,12 +14,12 @@ use super::channel::Mode;
 use super::confirms::Entry;
 use super::{LARGE_BODY_BYTES, Session};
 
-/// The last message that was gathered, as far as it does not say it itself.
+/// Facts about the last gathered message that the message itself does not hold.
 #[derive(Debug)]
 pub(super) struct Again {
     pub channel: u16,
     pub mandatory: bool,
-    /// As they came.
+    /// As received.
     pub properties: Bytes,
 }
 
@@ -34,7 +34,7 @@ impl Again {
 }
 
 impl Session {
-    /// Takes as many messages like the last one as lie at the beginning of `buffer`.
+    /// Takes all messages at the beginning of `buffer` that are like the last one.
     pub(crate) fn publish_again(&mut self, buffer: &mut BytesMut) {
         let Some(again) = &self.again else { return };
         if self.closing || !self.bound.is_empty() || self.space.is_short() {

@@ -1,7 +1,7 @@
 //! The memory of large bodies while they arrive.
 //!
-//! A connection that waits for memory has none of another large body, or two connections could wait for each
-//! other.
+//! A connection that waits for memory holds none for another large body; otherwise two connections could wait
+//! for each other.
 
 use stafett_amqp_wire::ReplyCode;
 use stafett_net::Arrival;
@@ -11,7 +11,7 @@ use super::{Session, Trouble};
 use crate::exception::Exception;
 
 impl Session {
-    /// Takes memory for the beginning of a body.
+    /// Reserves memory for the beginning of a body.
     pub(super) async fn begin_arrival(&mut self, number: u16, bytes: u64) -> Result<Arrival, Trouble> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut memory = if let Some(memory) = Arrival::try_begin(&self.budget, bytes) {
@@ -27,7 +27,7 @@ impl Session {
         Ok(memory)
     }
 
-    /// Takes memory for `bytes` more of a body.
+    /// Reserves memory for `bytes` more of a body.
     pub(super) async fn grow_arrival(&mut self, number: u16, bytes: usize) -> Result<(), Trouble> {
         while self.channel(number)?.assembly.lacks_memory(bytes) {
             let Some(memory) = self.channel(number)?.assembly.memory() else {
@@ -55,7 +55,7 @@ impl Session {
         Ok(())
     }
 
-    /// The time of the next [`Self::look_at_arrivals`].
+    /// Returns the time of the next [`Self::look_at_arrivals`].
     pub(crate) fn arrivals_due(&self) -> Option<Instant> {
         self.arrivals_due
     }

@@ -1,5 +1,5 @@
-//! A message on its way in: `basic.publish`, then its content header, then its body in as many frames as the
-//! client likes.
+//! Assembly of a published message: `basic.publish`, its content header, then its body in any number of
+//! frames.
 //!
 //! ```text
 //! Idle ── publish ──▶ Header ── header ──▶ Body ── the last byte ──▶ a message, and Idle
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::exception::Exception;
 
-/// Memory for a body is not taken before its bytes come, but for so many.
+/// Maximum buffer that is allocated before the bytes of a body have arrived.
 const BODY_BYTES_AHEAD: usize = 256 * 1024;
 
-/// What a channel is about to receive.
+/// State of a channel's assembly.
 #[derive(Debug, Default)]
 pub(crate) enum Assembly {
     #[default]
@@ -34,7 +34,7 @@ pub(crate) struct Body {
     memory: Option<Arrival>,
 }
 
-/// A message as it was published.
+/// A complete published message.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub publish: basic::Publish,
@@ -44,12 +44,12 @@ pub(crate) struct Content {
 }
 
 impl Assembly {
-    /// Whether something other than a method is expected.
+    /// Returns true if a frame other than a method is expected.
     pub(crate) fn is_busy(&self) -> bool {
         !matches!(self, Self::Idle)
     }
 
-    /// What is expected, and did not come, in RabbitMQ's words.
+    /// Returns RabbitMQ's error text for an unexpected frame.
     pub(crate) fn expected(&self) -> &'static str {
         match self {
             Self::Idle => "expected method frame, got non method frame instead",
@@ -58,7 +58,7 @@ impl Assembly {
         }
     }
 
-    /// The memory of a large body that is not whole.
+    /// Returns the memory of an incomplete large body.
     pub(crate) fn memory(&mut self) -> Option<&mut Arrival> {
         match self {
             Self::Body(body) => body.memory.as_mut(),
@@ -66,7 +66,7 @@ impl Assembly {
         }
     }
 
-    /// Whether memory is to be taken before so many more bytes of the body are kept.
+    /// Returns true if memory must be reserved before `bytes` more of the body are kept.
     pub(crate) fn lacks_memory(&self, bytes: usize) -> bool {
         let Self::Body(body) = self else {
             return false;
@@ -75,8 +75,8 @@ impl Assembly {
         body.memory.as_ref().is_some_and(|memory| memory.room() < needed)
     }
 
-    /// Whether the body is to give way to others that wait for memory (see [`Arrival::gives_way`]), and when
-    /// to ask again.
+    /// Returns true if the body gives way to others that wait for memory (see [`Arrival::gives_way`]), and
+    /// the time for the next call.
     pub(crate) fn gives_way(&mut self, now: Instant) -> (bool, Option<Instant>) {
         let Self::Body(body) = self else {
             return (false, None);
@@ -93,7 +93,7 @@ impl Assembly {
         *self = Self::Header(publish);
     }
 
-    /// The header came, and memory was taken for the body. A message without a body is complete.
+    /// Takes the content header, and the memory for the body. Returns the message if it has no body.
     pub(crate) fn on_header(&mut self, header: ContentHeader, memory: Option<Arrival>) -> Option<Content> {
         let Self::Header(publish) = std::mem::take(self) else {
             return None;
@@ -117,7 +117,7 @@ impl Assembly {
         None
     }
 
-    /// A piece of the body came.
+    /// Takes a piece of the body. Returns the message once it is complete.
     pub(crate) fn on_body(&mut self, piece: Bytes) -> Result<Option<Content>, Exception> {
         let Self::Body(body) = self else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Assembly {
             .caused_by((60, 40)));
         }
         let whole = if body.received.is_empty() && piece.len() == body.bytes {
-            // All in one frame: it stays where it is.
+            // The body is one frame: it is not copied.
             piece
         } else {
             if body.received.is_empty() {

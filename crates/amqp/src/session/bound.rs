@@ -1,6 +1,6 @@
-//! Bindings that are made and not told of yet. A client that binds much at once does not wait for each
-//! answer, and so neither does the connection: it waits for all that came together, once, before it does
-//! anything else.
+//! Bindings that are in force but not answered yet. A client that binds many queues at once does not wait for
+//! each answer; so the connection waits for all bindings that arrived together, once, before it executes any
+//! other method.
 
 use stafett_amqp_wire::methods::{exchange, queue};
 use stafett_amqp_wire::{Frame, FrameKind};
@@ -12,7 +12,7 @@ use crate::error;
 const QUEUE_BIND: (u16, u16) = (50, 20);
 const EXCHANGE_BIND: (u16, u16) = (40, 30);
 
-/// A binding that is in force, and whose client is told once it is stored.
+/// A binding that is in force; its client is answered once it is stored.
 #[derive(Debug)]
 pub(super) struct Bound {
     channel: u16,
@@ -20,7 +20,7 @@ pub(super) struct Bound {
     answer: Answer,
 }
 
-/// What the client is told.
+/// The method that answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
     QueueBound,
@@ -36,7 +36,7 @@ impl Session {
         });
     }
 
-    /// Waits for all bindings, and tells their clients.
+    /// Waits until all bindings are stored, and answers their clients.
     pub(super) async fn tell_bound(&mut self) -> Result<(), End> {
         if self.bound.is_empty() {
             return Ok(());
@@ -61,7 +61,7 @@ impl Session {
 }
 
 impl Answer {
-    /// The method that it answers.
+    /// Returns the method that is answered.
     fn to(self) -> (u16, u16) {
         match self {
             Self::QueueBound => QUEUE_BIND,
@@ -70,7 +70,7 @@ impl Answer {
     }
 }
 
-/// Whether a frame adds to what is waited for together.
+/// Returns true if a frame is a further binding.
 pub(super) fn is_bind(frame: &Frame) -> bool {
     FrameKind::of(frame.kind) == Some(FrameKind::Method)
         && matches!(method_id(&frame.payload), QUEUE_BIND | EXCHANGE_BIND)

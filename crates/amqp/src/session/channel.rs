@@ -1,4 +1,4 @@
-//! What a channel remembers.
+//! State of a channel.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::unacked::Unacked;
 /// A channel that its client has opened.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
-    /// We have closed it, and the client does not know yet: all it sends is ignored.
+    /// Closed by the server; until the client confirms that, everything it sends is ignored.
     pub closing: bool,
     pub assembly: Assembly,
-    /// The queue that was declared last: what an empty name stands for.
+    /// Name of the queue declared last, used for an empty queue name.
     pub last_queue: ByteString,
     pub consumers: HashMap<ByteString, Tagged>,
     pub unacked: Unacked<Unsettled>,
@@ -27,16 +27,16 @@ pub(crate) struct Channel {
     pub replies: Option<Replies>,
 }
 
-/// How many deliveries a client may have in hand.
+/// Limits on unsettled deliveries of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetch {
-    /// Each consumer that comes from now on.
+    /// Limit of each consumer created from now on.
     pub each: Option<u32>,
-    /// All consumers of the channel together.
+    /// Limit shared by all consumers of the channel.
     pub shared: Option<Arc<Credit>>,
 }
 
-/// What publishing on a channel means.
+/// Mode of publishing on a channel.
 #[derive(Debug, Default)]
 pub(crate) enum Mode {
     #[default]
@@ -47,11 +47,11 @@ pub(crate) enum Mode {
     Transactions(Transaction),
 }
 
-/// What waits for a commit.
+/// Messages and settlements that wait for a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub contents: Vec<Content>,
-    /// Deliveries that it settles, by tag.
+    /// Deliveries that it settles, with their tags.
     pub settlements: Vec<(u64, Unsettled, How)>,
     pub bytes: usize,
 }
@@ -75,11 +75,11 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Tagged {
     pub token: u64,
-    /// Nothing for those that consume neither a queue nor a stream.
+    /// Source of the deliveries; always `Some`.
     pub consumer: Option<Taking>,
 }
 
-/// What a consumer takes from; dropping it ends that.
+/// Source of a consumer; dropping it ends the consumption.
 #[derive(Debug)]
 pub(crate) enum Taking {
     Queue(Consumer),
@@ -88,7 +88,7 @@ pub(crate) enum Taking {
 }
 
 impl Channel {
-    /// Lets its consumers get nothing more.
+    /// Stops further deliveries to the channel's consumers.
     pub(crate) fn hold_consumers(&self) {
         for tagged in self.consumers.values() {
             if let Some(Taking::Queue(consumer)) = &tagged.consumer {
@@ -98,17 +98,17 @@ impl Channel {
     }
 }
 
-/// A delivery that is to be settled.
+/// A delivery that has to be settled.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     pub source: Source,
     pub id: DeliveryId,
-    /// The consumer that it is for, if it counts in what the consumers of its channel share.
+    /// Token of the consumer, if the delivery counts towards the limit shared by the channel.
     pub token: Option<u64>,
 }
 
 impl Channel {
-    /// All deliveries that the client has and that are not settled, those of a transaction among them.
+    /// Iterates over all unsettled deliveries of the client, including those held by a transaction.
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
         let settlements = match &self.mode {
             Mode::Transactions(transaction) => transaction.settlements.as_slice(),
@@ -118,7 +118,7 @@ impl Channel {
         self.unacked.iter().chain(held_back)
     }
 
-    /// Takes all of them out.
+    /// Removes and returns all unsettled deliveries.
     pub(crate) fn take_unsettled(&mut self) -> Vec<Unsettled> {
         let mut all = self.unacked.take_all();
         if let Mode::Transactions(transaction) = &mut self.mode {
@@ -132,6 +132,6 @@ impl Channel {
 #[derive(Debug)]
 pub(crate) struct Replies {
     pub tag: ByteString,
-    /// What requests of this channel are to be answered to.
+    /// Address for replies to requests of this channel.
     pub address: ByteString,
 }

@@ -1,7 +1,7 @@
-//! From what became of messages to what their publishers are told.
+//! From outcomes of published messages to confirms for their publishers.
 //!
-//! Messages that were handed to the broker in one call form a group. Groups are told in order, so an
-//! acknowledgement may always be for all before it as well.
+//! Messages handed to the broker in one call form a group. Groups are confirmed in order, so an
+//! acknowledgement may always cover all messages before it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,16 +17,16 @@ use super::channel::Mode;
 use super::{End, Session, Trouble};
 use crate::exception::Exception;
 
-/// The channel of a published message, and its number if it is to be confirmed.
+/// Channel of a published message, and its number if it is to be confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub channel: u16,
     pub number: Option<u64>,
-    /// It comes back if it leads nowhere.
+    /// Return the message if it is unroutable.
     pub mandatory: bool,
 }
 
-/// Messages that were handed over together.
+/// Messages handed to the broker together.
 #[derive(Debug)]
 pub(crate) struct Group {
     ticket: PublishTicket,
@@ -43,7 +43,7 @@ impl Group {
         }
     }
 
-    /// Gives back memory only when the messages are stored.
+    /// Keeps memory reserved until the messages are stored.
     pub(super) fn keep(&mut self, memory: Permit) {
         match &mut self.memory {
             Some(kept) => kept.merge(memory),
@@ -52,11 +52,11 @@ impl Group {
     }
 }
 
-/// Groups in the order in which they were handed over.
+/// Groups in the order in which they were handed to the broker.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     waiting: VecDeque<Group>,
-    /// What became of groups, and was not told yet.
+    /// Outcomes of groups that are not confirmed yet.
     done: VecDeque<(Vec<Entry>, Vec<Published>)>,
 }
 
@@ -65,7 +65,7 @@ impl Groups {
         self.waiting.push_back(group);
     }
 
-    /// Memory that the last group keeps; `memory` comes back where there is none.
+    /// Keeps `memory` with the last group; releases it if there is no group.
     pub(super) fn keep(&mut self, memory: Permit) {
         if let Some(group) = self.waiting.back_mut() {
             group.keep(memory);
@@ -80,7 +80,7 @@ impl Groups {
         self.len() == 0
     }
 
-    /// Returns when it is known what became of the oldest group. Safe to cancel.
+    /// Waits until the outcome of the oldest group is known. Safe to cancel.
     pub(crate) async fn ready(&mut self) {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await;
     }
@@ -101,7 +101,7 @@ impl Groups {
         Poll::Ready(())
     }
 
-    /// What became of the oldest group, if that is known now.
+    /// Returns the outcome of the oldest group, if it is known now.
     fn next_done(&mut self) -> Option<(Vec<Entry>, Vec<Published>)> {
         let mut context = Context::from_waker(Waker::noop());
         match self.poll_ready(&mut context) {
@@ -130,7 +130,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells of all groups at the front that are done now.
+    /// Confirms all groups at the front whose outcome is known.
     pub(crate) fn resolve_ready(&mut self) -> Result<(), End> {
         while let Some((entries, published)) = self.groups.next_done() {
             self.tell(&entries, &published)?;
@@ -138,7 +138,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until everything that was published on this connection is stored: what follows may ask for it.
+    /// Waits until everything published on this connection is stored, because the next method may depend on
+    /// it.
     pub(crate) async fn settle_published(&mut self) -> Result<(), End> {
         self.flush_published()?;
         while !self.groups.is_empty() {
@@ -149,7 +150,7 @@ impl Session {
     }
 
     fn tell(&mut self, entries: &[Entry], fates: &[Published]) -> Result<(), End> {
-        // The highest number to acknowledge, of one channel after the other.
+        // Channel, highest number and count of messages to acknowledge together.
         let mut acknowledged: Option<(u16, u64, u64)> = None;
         for (entry, fate) in entries.iter().zip(fates) {
             let is_good = match fate {
@@ -197,7 +198,7 @@ impl Session {
         self.confirm(channel, ack.into());
     }
 
-    /// Confirms a message that had nowhere to go.
+    /// Confirms a message that was not routed.
     pub(super) fn confirm_unrouted(&mut self, entry: Entry) {
         if let Some(number) = entry.number {
             self.acknowledge(Some((entry.channel, number, 1)));

@@ -13,15 +13,14 @@ impl Session {
         let method = Method::decode(payload).map_err(Exception::from)?;
         match method {
             Method::Connection(Connection::Close(_)) => {
-                // What was published before is stored before the client believes so.
+                // `close-ok` promises that earlier messages are stored.
                 self.settle_published().await?;
                 self.release();
                 self.out.send(0, connection::CloseOk {});
                 Err(End::Closed.into())
             }
             Method::Connection(Connection::UpdateSecret(_)) => {
-                // A user with a password has no secret that could expire: as in RabbitMQ, any is taken and
-                // none is kept.
+                // Passwords do not expire: as in RabbitMQ, any secret is accepted and none is kept.
                 self.out.send(0, connection::UpdateSecretOk {});
                 Ok(())
             }
@@ -54,7 +53,7 @@ impl Session {
         }
     }
 
-    /// We have closed the connection; only what ends it counts.
+    /// Executes a method while the server closes the connection: only closing methods count.
     pub(super) fn on_method_while_closing(&mut self, payload: Bytes) -> Result<(), Trouble> {
         match Method::decode(payload) {
             Ok(Method::Connection(Connection::CloseOk(_))) => Err(End::Closed.into()),
@@ -76,7 +75,7 @@ impl Session {
         }
     }
 
-    /// The virtual host was deleted: that ends the connection, as in RabbitMQ.
+    /// Closes the connection if its virtual host was deleted, as in RabbitMQ.
     pub(crate) fn end_without_namespace(&mut self) -> Result<(), End> {
         if !std::mem::take(&mut self.namespace_is_gone) {
             return Ok(());
@@ -85,13 +84,13 @@ impl Session {
         self.fail(0, Exception::new(ReplyCode::ConnectionForced, reason))
     }
 
-    /// The virtual host was deleted under a client that may be doing nothing.
+    /// Closes the connection of a possibly idle client whose virtual host was deleted.
     pub(crate) fn on_namespace_closed(&mut self) -> Result<(), End> {
         self.namespace_is_gone = true;
         self.end_without_namespace()
     }
 
-    /// The process stops: the client is told.
+    /// Closes the connection because the process stops.
     pub(crate) async fn stop(&mut self) -> Result<(), End> {
         self.settle_published().await?;
         let reason = "broker forced connection closure with reason 'shutdown'";

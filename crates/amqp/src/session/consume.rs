@@ -15,26 +15,26 @@ use crate::arguments::QueueType;
 use crate::error;
 use crate::exception::Exception;
 
-/// The consumer of a channel that has a token.
+/// A consumer by its token, with its channel.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder {
     pub channel: u16,
     pub tag: ByteString,
-    /// What it gets waits to be settled.
+    /// Its deliveries have to be settled.
     pub settles: bool,
-    /// Its queue tells how often a message came back.
+    /// Its deliveries have the return count of the message.
     pub counts_deliveries: bool,
-    /// What all consumers of the channel may have together binds it.
+    /// It shares the limit of the channel.
     pub shares_credit: bool,
-    /// What it reads, where that is a stream.
+    /// The stream. `None` if it consumes a queue.
     pub stream: Option<StreamHolder>,
 }
 
-/// What a consumer of a stream is told with each message.
+/// Properties of a stream that deliveries repeat.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamHolder {
     pub name: ByteString,
-    /// There are several, and each message tells whose it is.
+    /// The stream has several partitions, so each delivery has its partition.
     pub has_partitions: bool,
 }
 
@@ -53,7 +53,8 @@ impl Session {
             }
         } else {
             prefetch.each = (count > 0).then_some(count);
-            // It replaces the shared limit, as in RabbitMQ: a client that wants both sets that afterwards.
+            // It also removes the shared limit, as in RabbitMQ: a client that wants both sets the shared
+            // limit last.
             if let Some(credit) = &prefetch.shared {
                 credit.set_limit(0);
             }
@@ -62,10 +63,10 @@ impl Session {
         Ok(())
     }
 
-    /// Sets the shared credit of a channel's consumers, later ones too. Deliveries that consumers hold, ended
-    /// ones too, count.
+    /// Sets the shared credit of a channel's consumers, including later ones. Deliveries held for consumers
+    /// count, including ended ones.
     fn share_credit(&mut self, number: u16, count: u32) {
-        // What the client has settled does not count.
+        // Settled deliveries do not count.
         self.flush_settlements();
         let credit = Credit::new(count);
         let Some(channel) = self.channels.get_mut(&number) else {
@@ -100,7 +101,7 @@ impl Session {
             let text = format!("attempt to reuse consumer tag '{tag}'");
             return Err(Exception::not_allowed(text).into());
         }
-        // What was published before is there to be had, and what was given back is at its place.
+        // Earlier messages of this connection can be consumed, and requeued ones are at their places.
         self.flush_published()?;
         self.flush_settlements();
         let queue = match found {
@@ -173,7 +174,7 @@ impl Session {
         })
     }
 
-    /// Whether the consumers of a channel share what they may have.
+    /// Returns true if the consumers of a channel share a limit.
     pub(super) fn has_global_qos(&mut self, number: u16) -> Result<bool, Trouble> {
         let shared = &self.channel(number)?.prefetch.shared;
         Ok(shared.as_ref().is_some_and(|credit| credit.is_limited()))
@@ -187,7 +188,8 @@ impl Session {
         let channel = self.channel(number)?;
         if let Some(tagged) = channel.consumers.remove(&method.consumer_tag) {
             drop(tagged.consumer);
-            // What it was given and did not get yet goes back; what it has it still may settle.
+            // Deliveries in the outbox went back to the queue with the consumer, except those that need no
+            // settlement: these are sent now. Deliveries that the client has can still be settled.
             self.deliver();
             self.holders.remove(&tagged.token);
         } else {
@@ -200,7 +202,7 @@ impl Session {
         Ok(())
     }
 
-    /// The queue of a consumer is gone: clients that want to know are told.
+    /// Removes a consumer whose queue is gone, and notifies clients that have the capability.
     pub(super) fn on_consumer_gone(&mut self, token: u64) {
         let Some(holder) = self.holders.remove(&token) else {
             return;
@@ -224,7 +226,7 @@ impl Session {
         }
     }
 
-    /// A queue that this connection may use.
+    /// Returns a queue that this connection may use.
     pub(super) fn queue(&self, name: &str) -> Result<Arc<Queue>, Exception> {
         let vhost = &self.namespace;
         let Some(queue) = self.shared.broker.messaging().queues().get(vhost, name) else {

@@ -1,4 +1,4 @@
-//! From the outbox to the client.
+//! Deliveries from the outbox to the client.
 
 use bytes::BytesMut;
 use stafett_amqp_wire::methods::basic;
@@ -12,13 +12,13 @@ use super::consume::Holder;
 use crate::content::{self, Additions};
 use crate::output::SHARED_BYTES_MIN;
 
-/// What a delivery takes beside its body, about.
+/// Approximate bytes of a delivery without its body.
 const DELIVERY_BYTES: usize = 128;
-/// A body that is copied fits into one frame, whatever was agreed on.
+/// A copied body fits into one frame for any agreed frame size.
 const _: () = assert!(SHARED_BYTES_MIN <= frame::FRAME_MAX_MIN as usize - frame::FRAME_OVERHEAD);
 
 impl Session {
-    /// Writes what waits in the outbox; whether there was anything.
+    /// Writes the deliveries of the outbox. Returns true if there were any.
     pub(crate) fn deliver(&mut self) -> bool {
         let before = self.out.len();
         let (mut runs, mut events) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.events));
@@ -40,7 +40,7 @@ impl Session {
         let holder = self.holders.get(&run.token);
         let channel = holder.and_then(|holder| self.channels.get_mut(&holder.channel));
         let (Some(holder), Some(channel)) = (holder, channel) else {
-            // Its consumer has gone meanwhile.
+            // The consumer was removed meanwhile.
             for delivery in run.deliveries {
                 let unsettled = Unsettled {
                     source: run.source.clone(),
@@ -76,7 +76,7 @@ impl Session {
     }
 }
 
-/// What all frames of a delivery have in common.
+/// Values common to all frames of a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub channel: u16,
@@ -101,7 +101,7 @@ fn write_deliver(out: &mut BytesMut, head: Head, holder: &Holder, tag: u64, deli
         && exchange.is_empty()
         && routing_key.is_empty()
     {
-        // It was published by its name, as it were.
+        // Treat it as published to the queue name of the stream.
         routing_key = &stream.name;
     }
     Encoder::frame(out, FrameKind::Method, head.channel, |e| {
@@ -115,7 +115,7 @@ fn write_deliver(out: &mut BytesMut, head: Head, holder: &Holder, tag: u64, deli
     });
 }
 
-/// A message's content header and body.
+/// Writes a message's content header and body.
 pub(super) fn write_message(
     out: &mut crate::output::Output,
     head: Head,
@@ -138,7 +138,7 @@ pub(super) fn write_message(
     }
 }
 
-/// `basic.get-ok` and what belongs to it.
+/// Builds `basic.get-ok`.
 pub(super) fn get_ok(delivery: &Delivery, tag: u64, remaining: u64) -> basic::GetOk {
     basic::GetOk {
         delivery_tag: tag,

@@ -119,7 +119,7 @@ impl Session {
             .delete(vhost, name, method.if_unused)
         {
             Ok(stored) => self.stored(stored, method.no_wait).await?,
-            // Deleting what is not there is no mistake (RabbitMQ since 3.2).
+            // Deleting a missing exchange is no error (RabbitMQ since 3.2).
             Err(DeleteError::NoSuchExchange) => {}
             Err(DeleteError::InUse) => return Err(Exception::precondition(format!("{what} in use")).into()),
             Err(DeleteError::IsDefault) => {
@@ -136,7 +136,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until a change is durable, unless the client waits for no answer.
+    /// Waits until a change is durable. With `no_wait` the client expects no answer, and this returns at
+    /// once.
     pub(super) async fn stored(&mut self, stored: Stored, no_wait: bool) -> Result<(), Trouble> {
         if no_wait {
             drop(stored);
@@ -193,7 +194,7 @@ impl Session {
             .unbind(&self.namespace, &which)
         {
             Ok(stored) => self.stored(stored, no_wait).await,
-            // What is not bound is unbound (RabbitMQ since 3.2).
+            // Removing a missing binding is no error (RabbitMQ since 3.2).
             Err(UnbindError::NoSuchBinding | UnbindError::NoSuchExchange) => Ok(()),
             Err(UnbindError::NoSuchNamespace) => Err(error::no_namespace(&self.namespace).into()),
             Err(UnbindError::NotStored(not_stored)) => {
@@ -249,7 +250,7 @@ pub(super) struct BindingName {
     pub arguments: Table,
 }
 
-/// Names that begin with `amq.` are those that there are already.
+/// Refuses new names that begin with `amq.`.
 pub(super) fn check_name(name: &str, kind: &str, exists: bool) -> Result<(), Exception> {
     if name.is_empty() && kind == "exchange" {
         return Err(Exception::refused(

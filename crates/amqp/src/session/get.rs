@@ -1,4 +1,4 @@
-//! `basic.get`: one message, if there is one.
+//! `basic.get`: one message, if one is ready.
 
 use stafett_amqp_wire::methods::basic;
 use stafett_messaging::queues::Source;
@@ -29,8 +29,7 @@ impl Session {
         if queue.settings.single_active_consumer && Shared::queue_type(&queue) == QueueType::Quorum {
             return Err(error::only_for_the_active_consumer(&error::queue_in(&name, &self.namespace)).into());
         }
-        // What this connection has published before is to be found, and what it gave back or rejected as
-        // well.
+        // Messages that this connection has published, requeued or dead-lettered before can be got.
         self.settle_published().await?;
         self.settle_all().await;
         let Some((delivery, remaining)) = queue.take_one(!method.no_ack).await else {

@@ -1,15 +1,16 @@
-//! An open connection: its channels, and what follows from each frame.
+//! An open connection: its channels, and the execution of frames.
 //!
 //! ```text
 //!             ┌ method ── one file per class ──▶ the broker; answers go to the output
-//! frame ──────┼ header, body ── assembly ──▶ published, gathered until nothing more is there or something waits for it
+//! frame ──────┼ header, body ── assembly ──▶ published messages, which are gathered
 //!             └ heartbeat
 //! runs of the outbox ──▶ deliver ──▶ output
-//! tickets of what was published ──▶ confirms ──▶ output
+//! tickets of published messages ──▶ confirms ──▶ output
 //! ```
 //!
-//! A session does no I/O: it is given frames and fills an [`Output`]. Where a method needs the broker's
-//! answer, frames behind it wait.
+//! A session does no I/O: it is given frames and fills an [`Output`]. While a method waits for the broker,
+//! frames behind it wait too. Gathered messages go to the broker at the end of the turn, or before a method
+//! that depends on them.
 
 mod again;
 mod arriving;
@@ -55,13 +56,13 @@ use crate::exception::{Exception, Scope, octets};
 use crate::handshake::Agreed;
 use crate::output::Output;
 
-/// Bodies from here on take memory of their own before they come.
+/// Bodies larger than this reserve memory before they arrive.
 const LARGE_BODY_BYTES: u64 = 64 * 1024;
 
-/// Deliveries that wait for their connection.
+/// Bytes of deliveries that wait for their connection.
 const OUTBOX_BYTES: usize = 256 * 1024;
 
-/// Why a connection ends at once.
+/// Reasons for ending a connection at once.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum End {
     #[error("the client has closed the connection")]
@@ -72,7 +73,7 @@ pub(crate) enum End {
     Stopping,
 }
 
-/// What can come out of a frame.
+/// Error from executing a frame.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     Exception(Exception),
@@ -91,7 +92,7 @@ impl From<End> for Trouble {
     }
 }
 
-/// What is to be settled of one queue or stream.
+/// Settlements for one queue or stream.
 type Settlements = Vec<(DeliveryId, Settle)>;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -104,44 +105,44 @@ pub(crate) struct Session {
     pub(crate) out: Output,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) replies: Arc<replies::Inbox>,
-    /// Consumers by their tokens.
+    /// Consumers by token.
     holders: HashMap<u64, Holder>,
     last_token: u64,
-    /// An exchange that was there when the last message came, until the turn ends.
+    /// Exchange of the last message, which existed then. Valid until the end of the turn.
     checked_exchange: Option<ByteString>,
-    /// Received and not handed to the broker yet.
+    /// Messages received and not handed to the broker yet.
     gathered: Vec<Gathered>,
-    /// What the last of them was, if one like it need not be looked at.
+    /// The last of them, if messages like it can take the fast path.
     again: Option<Again>,
-    /// How many messages were in the first run of those gathered before.
+    /// Number of messages in the first run of the previous flush.
     gathered_before: usize,
-    /// The time of day at which messages of this turn came, once one has; ms since 1970.
+    /// Time at which the messages of this turn arrived, in ms since 1970; set by the first one.
     turn_ms: Option<i64>,
-    /// Handed to the broker, in order.
+    /// Groups handed to the broker, in order.
     groups: Groups,
-    /// Bindings whose clients are told once they are stored.
+    /// Bindings whose clients are answered once they are stored.
     bound: Vec<bound::Bound>,
-    /// Settled and not told to the queues yet.
+    /// Settlements not passed to the queues yet.
     settlements: Vec<(Source, Settlements)>,
-    /// Queues whose dead letters may still be on their way, as this connection has rejected them.
+    /// Queues that may still be dead-lettering messages that this connection has rejected.
     burying: Vec<Arc<Queue>>,
     runs: Vec<Run>,
     events: Vec<Event>,
-    /// Memory of what was read.
+    /// Memory of the received bytes.
     memory: Option<Permit>,
     budget: Arc<ByteBudget>,
-    /// When to look at the large bodies that are not whole.
+    /// Time of the next check of incomplete large bodies.
     arrivals_due: Option<tokio::time::Instant>,
     pub(crate) space: Space,
-    /// It published while space was short.
+    /// True if the connection published while space was short, and waits.
     blocked: bool,
-    /// The virtual host was deleted, and the client does not know yet.
+    /// The virtual host was deleted, and the client is not notified yet.
     namespace_is_gone: bool,
     /// Cancelled when the virtual host is deleted.
     pub(crate) namespace_closed: CancellationToken,
-    /// Something came for which the client, or another one, may wait: anything but messages without confirms.
+    /// A client may be waiting for the result of the frames: true for all but messages without confirms.
     pub(crate) is_waited_for: bool,
-    /// We have closed the connection, and wait for the client to say that it knows.
+    /// The server has closed the connection, and waits for `close-ok`.
     closing: bool,
 }
 
@@ -189,7 +190,7 @@ impl Session {
         self.closing
     }
 
-    /// Memory that was taken for bytes that frames are about to be made of.
+    /// Adds the memory reserved for bytes that are about to be decoded.
     pub(crate) fn add_memory(&mut self, permit: Permit) {
         match &mut self.memory {
             Some(memory) => memory.merge(permit),
@@ -197,23 +198,23 @@ impl Session {
         }
     }
 
-    /// Everything that was read is in: what was gathered goes to the broker.
+    /// Ends a turn, after all received frames are executed: hands the gathered messages to the broker.
     pub(crate) async fn finish_turn(&mut self) -> Result<(), End> {
         self.flush_published()?;
         self.tell_bound().await?;
         self.flush_settlements();
-        // What is not part of a message any more.
+        // Memory that is no longer part of a message.
         self.memory = None;
         self.turn_ms = None;
         Ok(())
     }
 
-    /// What a connection waits for, apart from the session.
+    /// Returns the parts that a connection waits for.
     pub(crate) fn parts(&mut self) -> (&mut Groups, &mut Output, &Outbox, &replies::Inbox) {
         (&mut self.groups, &mut self.out, &self.outbox, &self.replies)
     }
 
-    /// Takes a frame; what goes wrong ends a channel or the connection, and is told.
+    /// Executes a frame. An exception closes a channel or the connection, and is sent to the client.
     pub(crate) async fn on_frame(&mut self, frame: Frame) -> Result<(), End> {
         let channel = frame.channel;
         if !self.bound.is_empty() && !bound::is_bind(&frame) {
@@ -229,7 +230,7 @@ impl Session {
         }
     }
 
-    /// Ends what an exception ends.
+    /// Closes the channel or the connection, depending on the exception.
     pub(crate) fn fail(&mut self, channel: u16, exception: Exception) -> Result<(), End> {
         self.flush_published()?;
         self.shared
@@ -337,14 +338,14 @@ impl Session {
                     );
                     return Err(Exception::not_allowed(text).into());
                 }
-                // What a closed channel of this number is still owed is not for the new one.
+                // Outstanding confirms of a closed channel with this number must not go to the new channel.
                 self.settle_published().await?;
                 self.channels.insert(number, Channel::default());
                 self.shared.metrics.channels.inc();
                 self.out.send(number, channel_class::OpenOk::default());
                 Ok(())
             }
-            // It may still be under way when both sides have closed.
+            // It may still be in transit if both sides have closed the channel.
             Some(Method::Channel(ChannelMethod::CloseOk(_))) => Ok(()),
             _ => Err(Exception::new(ReplyCode::ChannelError, "expected 'channel.open'")
                 .caused_by(method.map_or((0, 0), |method| method.id()))
@@ -443,7 +444,7 @@ impl Session {
         }
     }
 
-    /// A content header: memory for a large body is taken before it comes, step by step.
+    /// Takes a content header. Memory for a large body is reserved in steps, before it arrives.
     async fn on_header(&mut self, number: u16, payload: Bytes) -> Result<(), Trouble> {
         let channel = self.channel(number)?;
         if !matches!(channel.assembly, assembly::Assembly::Header(_)) {
@@ -488,7 +489,8 @@ impl Session {
         }
     }
 
-    /// Gives back everything that a channel has. It stays, deaf, until the client knows that it is closed.
+    /// Releases everything that a channel holds. With `stays`, the channel ignores frames until the client
+    /// confirms that it is closed.
     fn release_channel(&mut self, number: u16, stays: bool) {
         let Some(channel) = self.channels.remove(&number) else {
             return;
@@ -506,7 +508,7 @@ impl Session {
         }
     }
 
-    /// Ends the consumers of a channel; its unsettled deliveries go back to their queues.
+    /// Ends the consumers of a channel and requeues its unsettled deliveries.
     fn let_go(&mut self, mut channel: Channel) {
         // Unsettled deliveries go back before those in the outbox: other consumers get all of them in order.
         channel.hold_consumers();
@@ -523,7 +525,7 @@ impl Session {
         }
     }
 
-    /// Gives back everything that the connection has: at its end, however it comes.
+    /// Releases everything that the connection holds, however it ends.
     pub(crate) fn release(&mut self) {
         self.forget_block();
         self.channels.values().for_each(Channel::hold_consumers);
@@ -538,14 +540,14 @@ impl Session {
         self.shared.broker.messaging().queues().close_owner(self.owner);
     }
 
-    /// The client has gone: what it published goes its way, all else is given back.
+    /// Ends a session whose client is gone: its messages are still published, everything else is released.
     pub(crate) fn abandon(&mut self) {
         // The outcome is unknown, and there is no client to tell.
         drop(self.flush_published());
         self.release();
     }
 
-    /// What an empty queue name stands for.
+    /// Returns the queue name, or for an empty name the queue declared last.
     fn queue_name(&mut self, number: u16, name: ByteString) -> Result<ByteString, Trouble> {
         if !name.is_empty() {
             return Ok(name);
@@ -559,13 +561,13 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// However a connection ends, it leaves nothing in flight.
+    /// Releases everything, so that nothing stays in flight however a connection ends.
     fn drop(&mut self) {
         self.release();
     }
 }
 
-/// A name without its line breaks, which RabbitMQ takes out of names that are declared, bound or deleted.
+/// Returns a name without line breaks, which RabbitMQ removes from names that are declared, bound or deleted.
 fn one_line(name: ByteString) -> ByteString {
     if name.contains(['\r', '\n']) {
         name.replace(['\r', '\n'], "").into()

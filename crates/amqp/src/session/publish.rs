@@ -1,5 +1,5 @@
-//! What a client publishes: gathered while frames come in, handed to the broker per exchange, and remembered
-//! until the broker says what became of it.
+//! Published messages: gathered while frames arrive, handed to the broker per exchange, and remembered until
+//! their outcome is known.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
@@ -18,12 +18,12 @@ use crate::clock::now_ms;
 use crate::content::{self, Incoming, Publisher};
 use crate::exception::Exception;
 
-/// Publishing stops for a moment when so much waits for the broker.
+/// Number of unconfirmed groups at which reading pauses.
 const GROUPS_MAX: usize = 256;
-/// Messages that room is made for before they come.
+/// Maximum number of messages for which room is allocated in advance.
 const GATHERED_AHEAD: usize = 1024;
 
-/// Messages to one exchange that were received one behind the other and not handed to the broker yet.
+/// Consecutive messages to one exchange that are not handed to the broker yet.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     exchange: ByteString,
@@ -36,7 +36,7 @@ impl Session {
         !self.groups.is_empty()
     }
 
-    /// Whether no more should be read before something is stored.
+    /// Returns true if nothing more should be read until earlier messages are stored.
     pub(crate) fn is_full(&self) -> bool {
         self.groups.len() >= GROUPS_MAX
     }
@@ -45,7 +45,7 @@ impl Session {
         let channel = self.channel(number)?;
         if let Mode::Transactions(transaction) = &mut channel.mode {
             transaction.bytes += content.body.len();
-            // Content that waits for a commit has a bound of its own: a holder of memory must not wait for
+            // Messages that wait for a commit have their own bound: a holder of memory must not wait for
             // more.
             transaction.contents.push(Content {
                 memory: None,
@@ -99,7 +99,7 @@ impl Session {
             number: confirm,
             mandatory,
         };
-        // Where an answer goes depends on more than what was sent.
+        // The route of a message with a reply address depends on more than the message.
         let is_as_it_came = incoming.more_keys.is_empty() && !incoming.properties.has_reply_to();
         self.again = is_as_it_came.then_some(Again {
             channel: number,
@@ -119,7 +119,7 @@ impl Session {
             .last()
             .is_none_or(|last| last.exchange != message.exchange)
         {
-            // As many as the last time, or few where the client goes from one exchange to another.
+            // Room for as many messages as in the last turn; none if the client switches between exchanges.
             let expected = if self.gathered.is_empty() {
                 self.gathered_before
             } else {
@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Hands what was gathered to the broker: one call for each run of messages to the same exchange.
+    /// Hands the gathered messages to the broker: one call for each run of messages to the same exchange.
     pub(crate) fn flush_published(&mut self) -> Result<(), End> {
         self.checked_exchange = None;
         self.again = None;
@@ -186,7 +186,7 @@ impl Session {
                 self.groups.push(Group::new(ticket, entries));
             }
             Err(PublishError::NoSuchNamespace) => self.namespace_is_gone = true,
-            // It was there when the messages came, and has gone with them.
+            // The exchange was deleted after the messages arrived; they were routed nowhere.
             Err(PublishError::NoSuchExchange | PublishError::Internal) => {
                 for entry in entries {
                     self.confirm_unrouted(entry);
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Gives a message back that leads nowhere.
+    /// Returns an unroutable message to its publisher.
     pub(super) fn return_message(&mut self, channel: u16, message: Message) {
         if self.channels.get(&channel).is_none_or(|channel| channel.closing) {
             return;
@@ -212,7 +212,7 @@ impl Session {
         self.write_content(channel, &properties, message.value);
     }
 
-    /// A content header and a body.
+    /// Writes a content header and a body.
     pub(super) fn write_content(&mut self, channel: u16, properties: &Properties, body: Bytes) {
         let header = ContentHeader {
             body_size: body.len() as u64,

@@ -112,7 +112,7 @@ impl Session {
             auto_delete: method.auto_delete,
             settings,
             over: self.over(&method.arguments, &what)?,
-            // Those of the queue where they mean the same.
+            // An equivalent declaration keeps the arguments of the queue.
             arguments: match &existing {
                 Some(existing) => existing.arguments.clone(),
                 None => arguments::canonical(&method.arguments),
@@ -127,7 +127,7 @@ impl Session {
         if method.no_wait
             && let Some(queue) = self.shared.broker.messaging().queues().get(&vhost, name)
         {
-            // It is there; what is published to it is stored behind it.
+            // The queue is usable at once; messages published to it are stored after its declaration.
             drop(declaring);
             return Ok(Found::Queue(queue));
         }
@@ -137,7 +137,7 @@ impl Session {
             .map_err(|error| error::declare(&error, &what))?)
     }
 
-    /// The stored topic that a queue is to lie over.
+    /// Returns the stored topic that a queue is to consume.
     fn over(&self, arguments: &Table, what: &str) -> Result<Option<Over>, Exception> {
         let Some((name, from_end)) = arguments::over_topic(arguments, what)? else {
             return Ok(None);
@@ -170,8 +170,8 @@ impl Session {
         Ok(())
     }
 
-    /// The queue that is bound or unbound, and the key: where both are empty, the key is the queue's name as
-    /// well.
+    /// Returns the queue to bind or unbind, and the routing key. If both are empty, the key is the name of
+    /// the queue declared last.
     fn bound_name(
         &mut self,
         number: u16,
@@ -184,8 +184,8 @@ impl Session {
         Ok((name, key))
     }
 
-    /// What a binding leads to: a queue that this connection may use, or a stored topic where the arguments
-    /// say so.
+    /// Returns the destination of a binding: a queue that this connection may use, a stream, or, with our own
+    /// argument, a stored topic.
     fn destination(&self, name: &str, arguments: &Table) -> Result<Destination, Exception> {
         if leads_to_topic(arguments) {
             return Ok(Destination::Topic(Arc::from(name)));
@@ -240,7 +240,7 @@ impl Session {
             let what = error::queue_in(&name, &vhost);
             self.delete_stream(&topic, &what).await?;
         }
-        // Deleting what is not there is no mistake (RabbitMQ since 3.2).
+        // Deleting a missing queue is no error (RabbitMQ since 3.2).
         if self
             .shared
             .broker
@@ -273,8 +273,8 @@ impl Session {
         Ok(())
     }
 
-    /// Declares the pseudo queue of direct replies, which is always there, or an address of replies, which is
-    /// there while its consumer is.
+    /// Declares the pseudo queue of direct replies, which always exists, or a reply address, which exists as
+    /// long as its consumer.
     fn on_declare_replies(&mut self, number: u16, method: &queue::Declare) -> Result<(), Trouble> {
         let is_there =
             method.queue == super::replies::PSEUDO_QUEUE || self.shared.replies.knows(&method.queue);
@@ -296,13 +296,13 @@ impl Session {
     }
 }
 
-/// Whether a binding is to lead to a stored topic: our own argument, as the protocol has no word for it.
+/// Returns true if a binding leads to a stored topic: our own argument, because the protocol has none.
 fn leads_to_topic(arguments: &Table) -> bool {
     let destination = arguments.get("x-destination");
     destination.as_ref().and_then(Value::text) == Some("topic")
 }
 
-/// A quorum queue is deleted or not, whatever is in it.
+/// Refuses conditional deletion, which quorum queues do not support.
 fn check_unconditional(method: &queue::Delete, what: &str) -> Result<(), Exception> {
     if method.if_unused {
         return Err(error::no_conditional_deletion("if-unused", what));
@@ -313,7 +313,7 @@ fn check_unconditional(method: &queue::Delete, what: &str) -> Result<(), Excepti
     Ok(())
 }
 
-/// What kinds of queues cannot be.
+/// Refuses properties that the queue type does not support.
 fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<(), Exception> {
     let wrong = |property| {
         Err(Exception::precondition(format!(
@@ -337,7 +337,7 @@ fn check_kind(kind: QueueType, method: &queue::Declare, what: &str) -> Result<()
     }
 }
 
-/// Checks that a declaration says the same as the one that made the queue.
+/// Checks that a declaration is equivalent to that of the existing queue.
 fn check_equivalence(queue: &Queue, method: &queue::Declare, what: &str) -> Result<(), Exception> {
     let properties = [
         ("durable", method.durable, queue.durable),

@@ -1,9 +1,9 @@
-//! Direct replies: a client consumes from the pseudo queue `amq.rabbitmq.reply-to`, publishes requests with
-//! that as `reply-to`, and the responder publishes to the address that it was given in its place. The answer
-//! goes straight to the client's connection, through no queue.
+//! Direct replies: a client consumes from the pseudo queue `amq.rabbitmq.reply-to` and publishes requests
+//! with that name as `reply-to`. The responder gets an address in its place and publishes to that. The reply
+//! goes directly to the client's connection, not through a queue.
 //!
-//! An address is drawn anew for each consumer, too long to be guessed. Replies that are not taken are bounded
-//! and then dropped, like a message that leads nowhere.
+//! Each consumer has a new random address, too long to be guessed. Replies waiting for a connection are
+//! bounded; beyond the bound they are dropped, like unroutable messages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -24,10 +24,10 @@ use crate::exception::Exception;
 pub(crate) const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
 const ADDRESS_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
-/// Bytes of answers that wait for one connection.
+/// Bytes at which no further reply waits for a connection.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Answers that wait for a connection.
+/// Replies waiting for a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Lock<Waiting>,
@@ -48,11 +48,11 @@ struct Reply {
     body: Bytes,
 }
 
-/// All addresses of the process.
+/// All reply addresses of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses(Lock<HashMap<ByteString, (u16, Weak<Inbox>)>>);
 
-/// Whether a message is an answer to a request, for a client that waits without a queue.
+/// Returns true if a message is a direct reply.
 pub(super) fn is_direct_reply(incoming: &Incoming) -> bool {
     incoming.message.exchange.is_empty() && incoming.message.routing_key.starts_with(ADDRESS_PREFIX)
 }
@@ -82,7 +82,7 @@ impl Addresses {
 }
 
 impl Inbox {
-    /// Returns when something was put in since it last returned.
+    /// Waits until a reply was added since the last call.
     pub(crate) async fn filled(&self) {
         self.wake.notified().await;
     }
@@ -139,7 +139,7 @@ impl Session {
         Ok(())
     }
 
-    /// A request that is to be answered directly gets the address of its channel.
+    /// Sets the channel's reply address in a request that asks for a direct reply.
     pub(super) fn fill_reply_address(&mut self, number: u16, incoming: &mut Incoming) -> Result<(), Trouble> {
         if incoming.reply_to().as_deref() == Some(PSEUDO_QUEUE) {
             let Some(replies) = &self.channel(number)?.replies else {
@@ -157,7 +157,7 @@ impl Session {
         mandatory: bool,
         incoming: Incoming,
     ) -> Result<(), Trouble> {
-        // Confirms keep their order.
+        // Keeps confirms in order.
         self.settle_published().await?;
         let address = incoming.message.routing_key.clone();
         let arrived = self

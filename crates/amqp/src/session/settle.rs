@@ -1,5 +1,5 @@
-//! `basic.ack`, `basic.nack`, `basic.reject`, `basic.recover`: gathered while frames come in, told to each
-//! queue once.
+//! `basic.ack`, `basic.nack`, `basic.reject`, `basic.recover`: settlements are gathered while frames arrive,
+//! and passed to each queue once.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use super::channel::{Channel, How, Mode, Settlement, Unsettled};
 use super::{Session, Trouble};
 use crate::exception::Exception;
 
-/// Without order among queues, a list is faster than a table up to about so many.
+/// Number of recent queues searched for an existing entry; up to about this many, a list is faster than a
+/// table. The order among queues does not matter.
 const QUEUES_MAX: usize = 64;
-/// Queues beyond which those whose dead letters have arrived are forgotten.
+/// Number of queues at which those whose dead letters have arrived are forgotten.
 const BURYING_MAX: usize = 16;
 
 pub(super) fn ack(method: &basic::Ack) -> Settlement {
@@ -76,7 +77,7 @@ impl Session {
         Ok(())
     }
 
-    /// Settles what a transaction has held back.
+    /// Settles the deliveries that a transaction has held back.
     pub(super) fn settle_held_back(&mut self, number: u16) -> Result<(), Trouble> {
         let Mode::Transactions(transaction) = &mut self.channel(number)?.mode else {
             return Ok(());
@@ -91,7 +92,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives back what deliveries have taken of the credit that the consumers of a channel share.
+    /// Releases the shared credit that deliveries of a channel have taken.
     fn give_credit_back<'a>(
         &mut self,
         number: u16,
@@ -104,7 +105,7 @@ impl Session {
         Ok(())
     }
 
-    /// Remembers that a delivery is settled, until the turn ends.
+    /// Gathers the settlement of a delivery until the end of the turn.
     pub(super) fn settle(&mut self, unsettled: Unsettled, how: How) {
         let how = match how {
             How::Complete => Settle::Complete,
@@ -124,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Tells the queues.
+    /// Passes the gathered settlements to their queues.
     pub(crate) fn flush_settlements(&mut self) {
         for (source, entries) in self.settlements.drain(..) {
             let Some(queue) = source.settle(&entries) else {
@@ -139,8 +140,8 @@ impl Session {
         }
     }
 
-    /// Tells the queues, and waits until what this connection has rejected is where dead letters go, so that
-    /// what comes behind finds it there.
+    /// Passes the settlements to their queues, and waits until messages rejected by this connection have been
+    /// dead-lettered, so that the next method finds them there.
     pub(super) async fn settle_all(&mut self) {
         self.flush_settlements();
         for queue in std::mem::take(&mut self.burying) {

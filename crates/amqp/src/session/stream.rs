@@ -1,5 +1,5 @@
 //! Stored topics as streams: declared, described, consumed. A stream is the stored topic that the virtual
-//! host has under its name ([`stafett_topics::names`]); a queue of that name goes first.
+//! host has under its name ([`stafett_topics::names`]); a queue of that name takes precedence.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::clock::now_ms;
 use crate::exception::Exception;
 use crate::{arguments, error, stream_arguments};
 
-/// Bytes that the properties of a message take at most, as they came and again for others.
+/// Limit on the bytes of a message's properties: the original ones and the headers for other protocols.
 const PROPERTIES_BYTES_MAX: u64 = 1 << 20;
 
-/// What a queue's name stands for.
+/// Meaning of a queue name.
 #[derive(Debug)]
 pub(super) enum Found {
     Queue(Arc<Queue>),
@@ -29,7 +29,7 @@ pub(super) enum Found {
 }
 
 impl Session {
-    /// The queue of a name, that this connection may use, or the stream.
+    /// Returns the stream of a name, or the queue if this connection may use it.
     pub(super) fn found(&self, name: &str) -> Result<Found, Exception> {
         match self.stream(name) {
             Some(topic) => Ok(Found::Stream(topic)),
@@ -37,7 +37,7 @@ impl Session {
         }
     }
 
-    /// The stream of a name, unless a queue has it.
+    /// Returns the stream of a name. `None` if a queue has the name.
     pub(super) fn stream(&self, name: &str) -> Option<Arc<Topic>> {
         let (broker, vhost) = (&self.shared.broker, &self.namespace);
         if broker.messaging().queues().get(vhost, name).is_some() {
@@ -80,7 +80,7 @@ impl Session {
             match broker.catalog().create(vec![new]).await.pop() {
                 Some(Ok(topic)) => return Ok(topic),
                 Some(Err(CreateError::Changing)) => broker.topics().settled(&topic).await,
-                // Another declaration was faster.
+                // A concurrent declaration was first.
                 Some(Err(CreateError::Exists)) if self.stream(name).is_some() => {}
                 Some(Err(CreateError::NotStored(cause))) => {
                     return Err(error::not_stored(&cause, &what).into());
@@ -99,13 +99,13 @@ impl Session {
         }
     }
 
-    /// Bytes that a message of this protocol takes at most in a topic.
+    /// Returns the limit on the bytes of a message of this protocol in a topic.
     fn message_bytes_max(&self) -> u32 {
         let body = self.shared.settings.message_bytes_max;
         u32::try_from(body.saturating_add(PROPERTIES_BYTES_MAX)).unwrap_or(u32::MAX)
     }
 
-    /// Whether a stream is what a declaration says.
+    /// Checks that a stream is equivalent to a declaration.
     pub(super) fn check_stream(
         &self,
         topic: &Topic,
@@ -126,14 +126,14 @@ impl Session {
             }
         }
         let Some(declared) = &topic.settings.declared else {
-            // It was made elsewhere: what is said of it has to be true.
+            // The topic was not declared as a stream: only the given limits must match.
             let kept = self.shared.broker.catalog().log_spec(topic).retention;
             return stream_arguments::check_retention(settings, kept, what);
         };
         error::check_arguments(&method.arguments, declared, what)
     }
 
-    /// Messages that a stream holds.
+    /// Returns the number of messages in a stream.
     pub(super) fn stream_length(&self, topic: &Topic) -> u64 {
         let length = |partition| {
             let bounds = self.shared.broker.catalog().bounds(topic.log(partition)?)?;
@@ -230,7 +230,7 @@ impl Session {
     }
 }
 
-/// What cannot be done with a stream.
+/// Refuses an operation that streams do not support.
 pub(super) fn not_for_streams(text: &str, what: &str) -> Exception {
     Exception::new(ReplyCode::NotImplemented, format!("{text} {what}"))
 }

@@ -7,7 +7,7 @@ use super::channel::{Mode, Transaction};
 use super::{Session, Trouble};
 use crate::exception::Exception;
 
-/// What one transaction may hold back.
+/// Limits on one transaction.
 const BYTES_MAX: usize = 64 << 20;
 const OPERATIONS_MAX: usize = 1_000_000;
 
@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// What a transaction holds back is bounded.
+    /// Closes the channel if its transaction exceeds the limits.
     pub(super) fn check_transaction(&mut self, number: u16) -> Result<(), Trouble> {
         let Mode::Transactions(transaction) = &self.channel(number)?.mode else {
             return Ok(());

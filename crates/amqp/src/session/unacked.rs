@@ -1,13 +1,13 @@
-//! What a channel has delivered and its client has not yet settled, by delivery tag.
+//! Deliveries of a channel that the client has not settled yet, by delivery tag.
 //!
-//! Tags only rise, so the list is sorted: one is found by halving, many are taken from the front.
+//! Tags only rise, so the list is sorted: one tag is found by binary search, many are taken from the front.
 
 use std::collections::VecDeque;
 
 /// Deliveries in the order of their tags.
 #[derive(Debug)]
 pub(crate) struct Unacked<T> {
-    /// What was settled in the middle leaves a gap until all before it is gone.
+    /// A delivery settled out of order leaves a gap until all deliveries before it are settled.
     entries: VecDeque<(u64, Option<T>)>,
     count: usize,
 }
@@ -21,12 +21,12 @@ impl<T> Default for Unacked<T> {
     }
 }
 
-/// No delivery that waits to be settled has the tag.
+/// No unsettled delivery has the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnknownTag;
 
 impl<T> Unacked<T> {
-    /// Adds a delivery; its tag is higher than all before.
+    /// Adds a delivery. Its tag must be higher than all tags before.
     pub(crate) fn push(&mut self, tag: u64, delivery: T) {
         self.entries.push_back((tag, Some(delivery)));
         self.count += 1;
@@ -41,7 +41,7 @@ impl<T> Unacked<T> {
         self.entries.iter().filter_map(|(_, delivery)| delivery.as_ref())
     }
 
-    /// Takes the delivery of a tag out; with `multiple` also all before it, and all at tag 0.
+    /// Removes the delivery with a tag. With `multiple`, also removes all before it; tag 0 then means all.
     pub(crate) fn take(
         &mut self,
         tag: u64,
@@ -84,7 +84,7 @@ impl<T> Unacked<T> {
         Ok(())
     }
 
-    /// Puts deliveries back that were taken out.
+    /// Puts removed deliveries back.
     pub(crate) fn put_back(&mut self, deliveries: impl IntoIterator<Item = (u64, T)>) {
         let kept = std::mem::take(&mut self.entries).into_iter();
         let back = deliveries
@@ -99,7 +99,7 @@ impl<T> Unacked<T> {
         self.entries = all.into();
     }
 
-    /// Takes all out.
+    /// Removes and returns all deliveries.
     pub(crate) fn take_all(&mut self) -> Vec<T> {
         self.count = 0;
         std::mem::take(&mut self.entries)

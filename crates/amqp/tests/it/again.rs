@@ -1,4 +1,4 @@
-//! Messages that come together and are like each other take a shorter way: nobody may be able to tell.
+//! Similar messages that arrive together take a fast path, with the same visible results.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::support::{Client, Server};
 
-/// A message as its publisher sends it.
+/// A message to send.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     exchange: &'static str,
@@ -21,7 +21,7 @@ struct Sent {
     body_bytes: usize,
 }
 
-/// All that a client can see of messages.
+/// Everything that a client can observe of the messages.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     returned: Vec<(String, Bytes, Bytes)>,
@@ -71,7 +71,7 @@ fn properties() -> Vec<Properties> {
     .collect()
 }
 
-/// Numbers that are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -85,7 +85,7 @@ impl Dice {
     }
 }
 
-/// Runs of like messages, and breaks of every kind between them.
+/// Builds runs of similar messages, with interruptions of every kind between them.
 fn script() -> Vec<Sent> {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     let mut sent = Sent {
@@ -132,7 +132,7 @@ fn write(sent: Sent, number: usize, properties: &[Properties], out: &mut BytesMu
 }
 
 impl Seen {
-    /// Takes what the server says until it answers the method that was sent last.
+    /// Records frames of the server until it answers the last method.
     async fn until(&mut self, client: &mut Client, is_answer: fn(&Method) -> bool) {
         loop {
             let method = client.method().await;
@@ -149,7 +149,7 @@ impl Seen {
         }
     }
 
-    /// Takes everything out of the queues.
+    /// Gets all messages from the queues.
     async fn get_all(&mut self, client: &mut Client) {
         for queue in ["q", "q2"] {
             loop {
@@ -225,7 +225,7 @@ async fn seen(together: bool, confirms: bool) -> Seen {
     Method::from(channel::Flow { active: true }).encode(1, &mut out);
     client.stream.write_all(&out).await.unwrap();
     seen.until(&mut client, flows).await;
-    // The answer of the queue comes behind all that was published before.
+    // The answer to the queue method is behind everything published before.
     client
         .send(
             1,

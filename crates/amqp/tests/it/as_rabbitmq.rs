@@ -1,4 +1,4 @@
-//! What clients of RabbitMQ rely on, beyond the letter of the protocol.
+//! Behaviour of RabbitMQ that clients rely on, beyond the text of the specification.
 
 use stafett_amqp_wire::methods::{
     Basic, Channel, Connection, Exchange, Queue, Tx, basic, connection, exchange, queue, tx,
@@ -139,7 +139,7 @@ async fn what_was_acknowledged_in_a_transaction_that_is_never_committed_comes_ag
     client.want_transactions().await;
     let first = client.get("q").await.unwrap();
     client.ack(first.delivery_tag).await;
-    // No second settlement of the same delivery.
+    // A second settlement of the same delivery is an error.
     client.ack(first.delivery_tag).await;
     let closed = client.method().await;
     assert!(matches!(closed, Method::Channel(Channel::Close(_))), "{closed:?}");
@@ -206,7 +206,7 @@ async fn names_that_are_declared_bound_or_deleted_lose_their_line_breaks() {
         panic!("{answer:?}");
     };
     assert_eq!(deleted.message_count, 1);
-    // Where a name is only looked for, it is taken as it is.
+    // A name that is only looked up is used unchanged.
     client.declare("q").await;
     let purge = queue::Purge {
         queue: "q\n".into(),

@@ -1,4 +1,4 @@
-//! Who publishes while space is short waits, and loses nothing.
+//! A client that publishes while space is short waits, and loses nothing.
 
 use stafett_amqp_wire::methods::{Basic, Connection, basic, connection};
 use stafett_amqp_wire::{Method, ReplyCode};
@@ -18,7 +18,7 @@ async fn who_publishes_while_space_is_short_is_told_waits_and_goes_on() {
     publisher.publish(&["one", "two", "three"]).await;
     publisher.is_blocked().await;
     publisher.publish(&["four"]).await;
-    // Who consumes goes on, and sees nothing of it.
+    // A consumer continues and is not notified.
     assert_eq!(consumer.waiting().await, 1);
     let get = basic::Get {
         queue: "q".into(),
@@ -47,7 +47,7 @@ async fn a_client_that_cannot_be_told_waits_as_well() {
     publisher.want_confirms().await;
     server.journal.set_space_short(true);
     publisher.publish(&["one"]).await;
-    // Nothing tells this test when it is blocked, but this: it is counted.
+    // The client is not notified of the block, so the test watches the metric.
     while server.blocked() == 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Who binds without waiting for each answer is answered for all that came together, once they are stored.
+//! A client that sends bindings without waiting for each answer gets all answers once they are stored.
 
 use stafett_amqp_wire::methods::{Channel, Connection, Queue, channel, queue};
 use stafett_amqp_wire::{Method, ReplyCode};
@@ -19,7 +19,7 @@ fn is_bound(method: &Method) -> bool {
     matches!(method, Method::Queue(Queue::BindOk(_)))
 }
 
-/// Lets the connection go on until so many changes wait to be stored.
+/// Lets the connection continue until `count` changes wait to be stored.
 async fn until_undecided(server: &Server, count: usize) {
     while server.journal.undecided() < count {
         tokio::task::yield_now().await;

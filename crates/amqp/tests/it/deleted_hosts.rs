@@ -1,4 +1,4 @@
-//! Who is in a virtual host that is deleted.
+//! Clients of a virtual host that is deleted.
 
 use stafett_amqp_wire::methods::{Basic, Connection, basic};
 use stafett_amqp_wire::{Method, ReplyCode};
@@ -8,7 +8,7 @@ use crate::support::{Client, Server};
 
 async fn is_ended(mut client: Client) {
     let mut last = client.method().await;
-    // A consumer loses its queue with that.
+    // A consumer first gets a cancel for its queue.
     while matches!(last, Method::Basic(Basic::Cancel(_))) {
         last = client.method().await;
     }
@@ -26,7 +26,7 @@ async fn a_client_that_does_nothing_and_wants_no_heartbeats_is_told_too() {
     assert_eq!(idle.waiting().await, 0);
     let shop = Namespace::new("shop");
     server.broker.delete_namespace(&shop).await.unwrap();
-    // It is the one that it was in that is gone, whether or not there is another by now.
+    // The client's own virtual host is gone, even if a new one has its name.
     let (_, stored) = server
         .broker
         .messaging()

@@ -7,10 +7,10 @@ use stafett_model::Namespace;
 
 use crate::support::{Client, PATIENCE, Server};
 
-/// Messages of which a client that does not read leaves many in the broker, wherever they can wait there.
+/// More messages than the broker hands out to a client that does not read.
 const MESSAGES: u64 = 2_000;
 const BODY_BYTES: usize = 16 << 10;
-/// As many wait in an outbox.
+/// Messages that fit into an outbox.
 const OUTBOX_MESSAGES: usize = (256 << 10) / BODY_BYTES;
 
 impl Server {
@@ -19,7 +19,7 @@ impl Server {
         queue.unwrap().counts()
     }
 
-    /// Messages that were taken out of outboxes.
+    /// Returns the number of messages taken out of outboxes.
     fn delivered(&self) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
@@ -29,7 +29,7 @@ impl Server {
         line.unwrap().parse().unwrap()
     }
 
-    /// Waits until counts of the queue are as wanted.
+    /// Waits until the counts of the queue match.
     async fn comes_to(&self, what: &str, is_wanted: impl Fn(&Counts) -> bool) {
         let wanted = async {
             while !is_wanted(&self.counts()) {
@@ -40,7 +40,7 @@ impl Server {
         assert!(came.is_ok(), "{what}: {:?}", self.counts());
     }
 
-    /// A queue with many messages.
+    /// Fills the queue with many messages.
     async fn filled(&self) {
         let mut publisher = self.client(true).await;
         publisher.waiting().await;
@@ -52,7 +52,7 @@ impl Server {
         publisher.confirmed(MESSAGES).await;
     }
 
-    /// A client that was given more than fits between it and the queue, and has read nothing of it.
+    /// Opens a client that was sent more than fits between it and the queue, and that reads nothing.
     async fn flooded(&self, consumers: usize) -> Client {
         let before = self.delivered();
         let mut client = self.client(true).await;
@@ -65,7 +65,7 @@ impl Server {
             };
             client.send(1, consume).await;
         }
-        // Nothing takes out of its outbox for long: as much as fits into that waits there.
+        // The outbox is no longer emptied, so it stays full.
         let is_full = |counts: &Counts| {
             let sent = usize::try_from(self.delivered() - before).unwrap();
             counts.in_flight >= sent + OUTBOX_MESSAGES
@@ -87,7 +87,7 @@ impl Server {
 }
 
 impl Client {
-    /// Reads methods until one is as wanted; how many deliveries came before.
+    /// Reads methods until one matches; returns the number of deliveries before it.
     async fn until(&mut self, is_wanted: impl Fn(&Method) -> bool) -> usize {
         let mut deliveries = 0;
         loop {

@@ -1,5 +1,5 @@
-//! A client that writes each message by itself, and waits for nothing, is read less often: it misses nothing
-//! by that. One that sends faster than its frames are dealt with does not keep others from their turn.
+//! A client that sends each message by itself, and waits for no answer, is read less often and loses nothing.
+//! A client that sends faster than its frames are processed does not starve others.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -65,7 +65,7 @@ async fn a_client_that_leaves_in_the_middle_of_a_flood_has_sent_what_it_sent() {
     // The beginning of a frame.
     client.stream.write_all(&[1, 0, 1]).await.unwrap();
     client.stream.shutdown().await.unwrap();
-    // The server ends the connection once it has read all of it.
+    // The server closes the connection once it has read everything.
     let mut rest = Vec::new();
     tokio::io::AsyncReadExt::read_to_end(&mut client.stream, &mut rest)
         .await
@@ -73,8 +73,7 @@ async fn a_client_that_leaves_in_the_middle_of_a_flood_has_sent_what_it_sent() {
     assert_eq!(purge(&mut other).await, FLOOD);
 }
 
-/// Sends the protocol's header and then one heartbeat after another, from a thread of its own, until nobody
-/// reads them.
+/// Sends the protocol header and then heartbeats without pause, from its own thread, until a write fails.
 fn flood_before_login(address: SocketAddr) -> JoinHandle<()> {
     const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
     std::thread::spawn(move || {
@@ -94,7 +93,7 @@ async fn who_sends_heartbeats_without_end_before_logging_in_is_sent_away_in_time
         ..AmqpSettings::default()
     })
     .await;
-    // Whoever is to be served has to log in in time, too.
+    // The other client has to log in in time, too.
     let mut other = server.client(false).await;
     other.waiting().await;
     let floods = [(); 4].map(|()| flood_before_login(server.address));
@@ -102,7 +101,7 @@ async fn who_sends_heartbeats_without_end_before_logging_in_is_sent_away_in_time
         other.publish(&["hello"]).await;
         assert_eq!(purge(&mut other).await, 1);
     }
-    // Their writes fail once they are sent away.
+    // Their writes fail once the server closes the connections.
     let floods = tokio::task::spawn_blocking(|| floods.map(JoinHandle::join));
     for flood in tokio::time::timeout(crate::support::PATIENCE, floods)
         .await

@@ -18,8 +18,8 @@ async fn limit(client: &mut Client, prefetch_count: u16) {
     assert!(matches!(answer, Method::Basic(Basic::QosOk(_))), "{answer:?}");
 }
 
-/// Limit 1, three consumers, and more for each than it gets: how many of the first 99 messages each of them
-/// has.
+/// With limit 1, three consumers and more messages than each gets: returns how many of the first 99 messages
+/// each consumer has.
 async fn shares(queues: [&'static str; 3]) -> BTreeMap<String, usize> {
     let server = Server::start().await;
     let mut client = server.client(false).await;

@@ -1,4 +1,4 @@
-//! Messages that are announced and do not come take no memory from others.
+//! Messages that are announced and do not arrive take no memory from others.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{Client, Server};
 
 const FRAME_BYTES: usize = 131_000;
 
-/// Announces a message of so many bytes and sends the first of them.
+/// Announces a message of `announced` bytes and sends the first `sent` of them.
 async fn send_part(client: &mut Client, announced: usize, sent: usize) {
     let mut out = BytesMut::new();
     let publish = basic::Publish {
@@ -31,7 +31,7 @@ async fn send_part(client: &mut Client, announced: usize, sent: usize) {
     client.stream.write_all(&out).await.unwrap();
 }
 
-/// Lets time pass faster than it does, while the sockets have theirs.
+/// Lets paused time pass faster than real time, while the sockets work in real time.
 async fn fast_forward(most: Duration) {
     let start = Instant::now();
     while start.elapsed() < most {

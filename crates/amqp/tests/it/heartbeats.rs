@@ -11,7 +11,7 @@ async fn two_heartbeats_go_out_per_interval_in_which_nothing_else_does() {
     let mut client = Client::open_with(server.address, false, "/", 60).await;
     tokio::time::pause();
     let mut heartbeats = 0;
-    // A client that is not heard for two intervals is given up.
+    // A client that is silent for two intervals is disconnected.
     while client.stream.read_buf(&mut client.buffer).await.unwrap() > 0 {
         while let Some(frame) = frame::split(&mut client.buffer, 0).unwrap() {
             assert_eq!(FrameKind::of(frame.kind), Some(FrameKind::Heartbeat));

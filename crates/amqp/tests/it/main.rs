@@ -1,4 +1,4 @@
-//! The front end over a broker, spoken to in frames.
+//! The front end over a broker, tested with frames.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What is rejected is where dead letters go when the answer to what comes behind it comes.
+//! A rejected message has been dead-lettered when a later method is answered.
 
 use stafett_amqp_wire::methods::{Basic, Queue, basic, queue};
 use stafett_amqp_wire::{Method, TableBuilder, Value};

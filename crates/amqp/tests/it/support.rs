@@ -1,4 +1,4 @@
-//! The front end on a journal that decides when it is told to, and a client that sends what it is told to.
+//! The front end on a journal that commits on command, and a client that sends given frames.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
-/// Nothing takes this long: a test that waits for longer hangs.
+/// Time limit of a test: no step takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
@@ -70,7 +70,7 @@ impl Server {
         }
     }
 
-    /// How many connections are blocked now.
+    /// Returns the number of blocked connections.
     pub(crate) fn blocked(&self) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
@@ -92,17 +92,17 @@ impl Server {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) buffer: BytesMut,
-    /// Deliveries that came before the answer to a method.
+    /// Deliveries that arrived before the answer to a method.
     pub(crate) delivered: Vec<basic::Deliver>,
 }
 
 impl Client {
-    /// An open connection with channel 1.
+    /// Opens a connection with channel 1.
     pub(crate) async fn open(address: SocketAddr, can_be_told: bool, virtual_host: &'static str) -> Self {
         Self::open_with(address, can_be_told, virtual_host, 0).await
     }
 
-    /// The same, with an interval of heartbeats in seconds.
+    /// Opens a connection with a heartbeat interval in seconds.
     pub(crate) async fn open_with(
         address: SocketAddr,
         can_be_told: bool,
@@ -165,7 +165,7 @@ impl Client {
         Method::decode(self.frame().await.payload).unwrap()
     }
 
-    /// Declares the queue `q`; how many messages wait in it.
+    /// Declares the queue `q`; returns the number of ready messages.
     pub(crate) async fn waiting(&mut self) -> u32 {
         self.declare("q").await.message_count
     }
@@ -176,7 +176,7 @@ impl Client {
         assert!(matches!(selected, Method::Confirm(_)), "{selected:?}");
     }
 
-    /// Publishes to `q`, all at once.
+    /// Publishes to `q` with one write.
     pub(crate) async fn publish(&mut self, bodies: &[&'static str]) {
         self.publish_all("", "q", bodies).await;
     }
@@ -195,7 +195,7 @@ impl Client {
         self.stream.write_all(&out).await.unwrap();
     }
 
-    /// Publishes to a queue and asks for the message, in one piece: it is not to be had.
+    /// Publishes to a queue and gets from it, with one write; expects no message.
     pub(crate) async fn publish_and_get(&mut self, name: &'static str) {
         let mut out = publications("", name, &["x"]);
         let get = basic::Get {
@@ -208,7 +208,7 @@ impl Client {
         assert!(matches!(got, Method::Basic(Basic::GetEmpty(_))), "{got:?}");
     }
 
-    /// Waits until so many messages are confirmed.
+    /// Waits until `count` messages are confirmed.
     pub(crate) async fn confirmed(&mut self, count: u64) {
         let mut last = 0;
         while last < count {
@@ -238,7 +238,7 @@ impl Client {
 }
 
 impl Client {
-    /// Sends methods on channel 1, in one piece.
+    /// Sends methods on channel 1 with one write.
     pub(crate) async fn send_together(&mut self, methods: impl IntoIterator<Item = Method>) {
         let mut out = BytesMut::new();
         for method in methods {
@@ -248,7 +248,7 @@ impl Client {
     }
 }
 
-/// What tests look at of a channel with consumers: deliveries come between the answers to methods.
+/// Helpers for a channel with consumers: deliveries arrive between the answers to methods.
 impl Client {
     pub(crate) fn over(stream: TcpStream) -> Self {
         Self {
@@ -258,7 +258,7 @@ impl Client {
         }
     }
 
-    /// The answer to a method; deliveries before it are kept.
+    /// Returns the answer to a method; deliveries before it are kept.
     async fn answer(&mut self) -> Method {
         loop {
             let method = self.method().await;
@@ -270,13 +270,13 @@ impl Client {
         }
     }
 
-    /// Passes over a content header and a body.
+    /// Skips a content header and a body.
     async fn content(&mut self) {
         self.frame().await;
         self.frame().await;
     }
 
-    /// The next delivery.
+    /// Returns the next delivery.
     pub(crate) async fn delivery(&mut self) -> basic::Deliver {
         if !self.delivered.is_empty() {
             return self.delivered.remove(0);
@@ -347,7 +347,7 @@ impl Client {
         );
     }
 
-    /// Asks for a message that is to be settled.
+    /// Gets a message that has to be settled.
     pub(crate) async fn get(&mut self, name: &'static str) -> Option<basic::GetOk> {
         let get = basic::Get {
             queue: name.into(),
@@ -393,7 +393,7 @@ impl Client {
     }
 }
 
-/// Messages as their publisher sends them on channel 1.
+/// Encodes messages as a publisher sends them on channel 1.
 fn publications(exchange: &'static str, key: &'static str, bodies: &[&'static str]) -> BytesMut {
     let mut out = BytesMut::new();
     for body in bodies {

@@ -23,7 +23,7 @@ pub(crate) struct Writer {
 
 /// Connections from one address of the loopback network.
 const FROM_ONE_ADDRESS: usize = 20_000;
-/// The first port that is chosen here, where it is.
+/// First port chosen by this program.
 const FIRST_PORT: usize = 10_000;
 
 /// Connects. Beyond what the ports of one address allow, the next address of the loopback network is used.
@@ -55,8 +55,8 @@ pub(crate) async fn connect(address: &str, index: usize) -> (Reader, Writer) {
     )
 }
 
-/// Connects from another address than the first. Its port is named, as one that the system chooses may be
-/// none that has just been used.
+/// Connects from another address than the first. The port is chosen here, because the system might choose one
+/// that was just in use.
 async fn connect_from(to: SocketAddr, index: usize) -> TcpStream {
     let last = 1 + u8::try_from(index / FROM_ONE_ADDRESS).expect("as many addresses as there are");
     for port in index % FROM_ONE_ADDRESS.. {
@@ -74,7 +74,7 @@ async fn connect_from(to: SocketAddr, index: usize) -> TcpStream {
     unreachable!("ports end")
 }
 
-/// A text frame, under the mask of nothing but zeros.
+/// Encodes a text frame with a mask of zeros.
 pub(crate) fn put_frame(text: &str, out: &mut BytesMut) {
     out.extend_from_slice(&[0x81]);
     match text.len() {
@@ -93,12 +93,12 @@ pub(crate) fn put_frame(text: &str, out: &mut BytesMut) {
 }
 
 impl Writer {
-    /// Puts a message behind what waits to be written.
+    /// Appends a message to the bytes to be written.
     pub(crate) fn put(&mut self, text: &str) {
         put_frame(text, &mut self.buffer);
     }
 
-    /// Says that the client is there, as an answer to a ping would.
+    /// Appends a pong, as a sign of life.
     pub(crate) fn put_pong(&mut self) {
         self.buffer.extend_from_slice(&[0x8a, 0x80, 0, 0, 0, 0]);
     }
@@ -114,7 +114,7 @@ impl Writer {
 }
 
 impl Reader {
-    /// Visits the messages that come with the next read; false if the broker has ended the connection.
+    /// Visits the messages of the next read. False if the broker has closed the connection.
     pub(crate) async fn read(&mut self, mut visit: impl FnMut(&[u8])) -> bool {
         self.buffer.reserve(4096);
         if self.socket.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
@@ -132,7 +132,7 @@ impl Reader {
         true
     }
 
-    /// Reads until `count` answers have come, and checks that they say success.
+    /// Reads until `count` answers have arrived, and checks that they report success.
     pub(crate) async fn answers(&mut self, count: usize) {
         let mut left = count;
         while left > 0 {
@@ -151,7 +151,7 @@ impl Reader {
     }
 }
 
-/// Where the payload of the first frame begins and ends, if all of it is there.
+/// Returns the range of the first frame's payload. `None` if the frame is incomplete.
 fn frame(bytes: &[u8]) -> Option<(usize, usize)> {
     let (start, length) = match *bytes.get(1)? {
         126 => (

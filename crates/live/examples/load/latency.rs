@@ -25,7 +25,7 @@ impl Latencies {
         self.0.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
     }
 
-    /// Milliseconds below which that part of all lies.
+    /// Returns the milliseconds below which this part of all values lies.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let wanted = self.count() as f64 * part;
         let mut seen = 0.0;

@@ -3,17 +3,18 @@
 //! ```text
 //! cargo run --release -p stafett-live --example load -- HOST:PORT WHAT [KEY=VALUE]…
 //!
-//! topics   one client subscribes to topics=N, then messages=M are published to them in turn and delivered to it
-//! songs    connections=C of users=U each; stations=S, each with listeners=L who report what starts every song_s=240;
-//!          songs=N, each on the wish lists of wishes=W users; for seconds=T
+//! topics   one client subscribes to topics=N, then messages=M are published to them in turn and delivered
+//! songs    connections=C of users=U each; stations=S, each with listeners=L that report the song started
+//!          every song_s=240; songs=N, each on the wish lists of wishes=W users; for seconds=T
 //! fanout   connections=C subscribe to one topic; rounds=R messages to it, one after the other
 //! idle     connections=C listen, and do nothing for seconds=T
-//! churn    topics=N subscribed to and unsubscribed from by one client, while messages are published for seconds=T
-//! stored   messages=M are published to topics=N, then one client subscribes to them from the beginning; the broker needs a log
-//!          behind them, and nothing in it: live.logs = "topic=topics"
+//! churn    topics=N subscribed to and unsubscribed from by one client, while messages are published
+//!          for seconds=T
+//! stored   messages=M are published to topics=N, then one client subscribes to them from the beginning;
+//!          the topics need an empty log: live.logs = "topic=topics"
 //! filter   messages=M, each twice, to topics=N without a rule and then with one: live.duplicates = "once=1h"
 //! memory   topics=N with one subscription each, then subscriptions=S in all, per_client=P=1000
-//! restart  begun together with a broker: until it answers, with topics=N if they are named
+//! restart  started together with a broker: until it answers, with topics=N if they are given
 //! ```
 //!
 //! Each connection takes a descriptor here and one in the broker (`ulimit -n`).

@@ -13,18 +13,18 @@ use crate::Options;
 use crate::client::{Writer, connect};
 use crate::latency::Latencies;
 
-/// Connections that are being opened at once.
+/// Connections being opened at the same time.
 const OPENING: usize = 64;
 
-/// What receivers add up.
+/// Totals of all receivers.
 struct Seen {
     begun: Instant,
     latencies: Latencies,
     dropped: AtomicU64,
 }
 
-/// Opens connections whose clients listen, and subscribe to what `topics` says; received messages carry when
-/// they were due.
+/// Opens connections whose clients listen and subscribe to `topics`; each message carries the time at which
+/// it was due.
 async fn open(
     address: &str,
     connections: usize,
@@ -103,10 +103,10 @@ impl Seen {
     }
 }
 
-/// How often each connection says that it is there: the broker closes those that are silent for a minute.
+/// Interval of each connection's signs of life: the broker closes connections that are silent for a minute.
 const SIGN_OF_LIFE_S: f64 = 20.0;
 
-/// Numbers that look random and are the same in each run.
+/// Pseudorandom numbers, the same in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -127,7 +127,7 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let wishes = options.count("wishes", 100);
     let seconds = options.number("seconds", 30.0);
     let starts_per_second = stations as f64 / options.number("song_s", 240.0);
-    // Users wish for the songs in turn, so that each song is on as many lists.
+    // Users wish for the songs in turn, so that each song is on equally many lists.
     let per_user = (songs * wishes / all_users).max(1);
     let list_of = move |user: usize| {
         let wishes = user * per_user..(user + 1) * per_user;
@@ -138,7 +138,7 @@ pub(crate) async fn songs(address: &str, options: &Options) {
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let (begun, offset) = (Instant::now(), seen.now());
     let (mut starts, mut reports) = (0_u64, 0_u64);
-    // Nobody answers pings here: instead each connection says in turn that it is there.
+    // Pings are not answered here: each connection sends signs of life in turn instead.
     let starts_per_round = (starts_per_second * SIGN_OF_LIFE_S).max(1.0);
     let signs_per_start =
         (1..=connections).find(|signs| *signs as f64 * starts_per_round >= connections as f64);
@@ -215,7 +215,7 @@ pub(crate) async fn resident(address: &str) -> f64 {
     value.split([' ', ',']).next().unwrap().parse().unwrap()
 }
 
-/// The answer to a request, with its head.
+/// Returns the response to a request, with its head.
 pub(crate) async fn get(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: load\r\nConnection: close\r\n\r\n");
@@ -225,7 +225,7 @@ pub(crate) async fn get(address: &str, path: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// What the broker says of itself, in one line.
+/// Returns the broker's own metrics in one line.
 pub(crate) async fn metrics(address: &str) -> String {
     let text = get(address, "/metrics").await.unwrap();
     let wanted = [

@@ -12,7 +12,7 @@ use crate::client::{Reader, Writer, connect};
 pub(crate) const WRITE_BYTES: usize = 64 << 10;
 /// Topics of one `subscribe`.
 pub(crate) const LIST: usize = 1000;
-/// Messages under way between publisher and receiver at most: far below what the outbox holds.
+/// Maximum messages in flight between publisher and receiver: far below the bound of the outbox.
 pub(crate) const AHEAD: usize = 50_000;
 
 fn list(command: &str, from: usize, to: usize) -> String {
@@ -23,7 +23,7 @@ fn list(command: &str, from: usize, to: usize) -> String {
     )
 }
 
-/// Subscribes, or unsubscribes, with lists sent ahead; how many lists.
+/// Subscribes or unsubscribes with lists sent ahead; returns the number of lists.
 async fn change(command: &str, topics: usize, writer: &mut Writer) -> usize {
     let mut lists = 0;
     for from in (0..topics).step_by(LIST) {
@@ -43,7 +43,7 @@ async fn listen(reader: &mut Reader, writer: &mut Writer) {
     reader.answers(1).await;
 }
 
-/// Counts what is received, and lets the publisher know.
+/// Counts received messages, and notifies the publisher.
 pub(crate) fn receive(mut reader: Reader) -> (Arc<AtomicUsize>, Arc<Notify>) {
     let (received, moved) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let (count, ring) = (Arc::clone(&received), Arc::clone(&moved));
@@ -148,7 +148,7 @@ pub(crate) async fn churn(address: &str, options: &Options) {
     }
 }
 
-/// Another client subscribes and unsubscribes, a list at a time; how many changes.
+/// Subscribes and unsubscribes another client, a list at a time; returns the number of changes.
 async fn churn_until(address: String, topics: usize, over: Arc<AtomicBool>) -> usize {
     let (mut reader, mut writer) = connect(&address, 0).await;
     let mut changed = 0;
@@ -165,7 +165,7 @@ async fn churn_until(address: String, topics: usize, over: Arc<AtomicBool>) -> u
             tokio::join!(writer.flush(), reader.answers(count));
             changed += count * 100;
         }
-        // About 50,000 a second, as the measurement asks for.
+        // About 50,000 changes per second, as the measurement requires.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     changed

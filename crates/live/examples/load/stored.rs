@@ -8,7 +8,7 @@ use crate::client::{Reader, Writer, connect};
 use crate::many::{get, metrics, resident};
 use crate::one::{AHEAD, LIST, WRITE_BYTES, receive};
 
-/// Messages to `topics` in turn, then one that is answered once all of them are stored.
+/// Publishes messages to `topics` in turn; the last one is acknowledged once all are stored.
 async fn publish(reader: &mut Reader, writer: &mut Writer, prefix: &str, topics: usize, messages: usize) {
     for message in 0..messages {
         let ack = if message + 1 == messages {
@@ -27,7 +27,7 @@ async fn publish(reader: &mut Reader, writer: &mut Writer, prefix: &str, topics:
     tokio::join!(writer.flush(), reader.answers(1));
 }
 
-/// The order of the paper: publish first, then subscribe from the beginning and consume.
+/// Publishes first, then subscribes from the beginning and consumes, as in the paper.
 pub(crate) async fn stored(address: &str, options: &Options) {
     let topics = options.count("topics", 1000);
     let messages = options.count("messages", topics.max(1_000_000));
@@ -69,7 +69,7 @@ pub(crate) async fn stored(address: &str, options: &Options) {
     println!("broker: {}", metrics(address).await);
 }
 
-/// Every message twice, to topics without a rule, then to topics with one.
+/// Publishes every message twice: to topics without a rule for duplicates, then to topics with one.
 pub(crate) async fn filter(address: &str, options: &Options) {
     let topics = options.count("topics", 1000);
     let messages = options.count("messages", 1_000_000);
@@ -113,8 +113,8 @@ pub(crate) async fn filter(address: &str, options: &Options) {
     println!("broker: {}", metrics(address).await);
 }
 
-/// First every topic gets one subscription, then the rest are added: so a topic and a subscription are told
-/// apart.
+/// Gives every topic one subscription first and adds the rest later, to tell the memory of a topic from that
+/// of a subscription.
 pub(crate) async fn memory(address: &str, options: &Options) {
     let topics = options.count("topics", 1_000_000);
     let subscriptions = options.count("subscriptions", 10_000_000);
@@ -129,7 +129,7 @@ pub(crate) async fn memory(address: &str, options: &Options) {
         let first = done / per_client;
         let send = async {
             for client in first..first + lists {
-                // Those of one client lie far from each other.
+                // The topics of one client are far apart in memory.
                 let topic = |number: usize| (client * per_client + number) * 7919 % topics;
                 let list: Vec<String> = (0..per_client)
                     .map(|number| format!("\"topic {}\"", topic(number)))
@@ -157,7 +157,7 @@ pub(crate) async fn memory(address: &str, options: &Options) {
     }
 }
 
-/// How long the broker took from its start to its first answer; to be run when it is started.
+/// Measures the time from the broker's start to its first answer; start both at the same time.
 pub(crate) async fn restart(address: &str, options: &Options) {
     let begun = Instant::now();
     let topics = options.count("topics", 0);

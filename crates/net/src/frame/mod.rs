@@ -1,4 +1,4 @@
-//! Frames with a length before them:
+//! Frames with a length prefix:
 //!
 //! ```text
 //! ┌──────────────────────┬─────────────────┐
@@ -6,8 +6,8 @@
 //! └──────────────────────┴─────────────────┘
 //! ```
 //!
-//! - [`reader`]: takes frames out of a stream, within limits of bytes and time
-//! - `scratch`: the read buffers, of which there is one per thread and none per connection
+//! - [`reader`]: reads frames from a stream, within limits of bytes and time
+//! - `scratch`: the read buffers, one per thread and none per connection
 
 pub mod reader;
 mod scratch;
@@ -24,31 +24,31 @@ use crate::pace::Pace;
 
 pub use reader::FrameReader;
 
-/// Bytes of the length before each frame.
+/// Bytes of the length prefix of each frame.
 pub const HEADER_BYTES: usize = 4;
 
 /// One frame.
 #[derive(Debug)]
 pub struct Frame {
-    /// Without the length. Small frames that arrived together are slices of one buffer, which lives as long
-    /// as any of them: whoever keeps a small piece for long copies it.
+    /// Without the length prefix. Small frames that arrived together are slices of one buffer, which lives as
+    /// long as any of them: copy a small piece that is kept for long.
     pub payload: Bytes,
-    /// What the frame takes of the budget. Keep it as long as the request is worked on.
+    /// The frame's share of the budget. Keep it until the request is done.
     pub permit: Permit,
 }
 
-/// What a reader accepts.
+/// Limits of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// The shortest payload that means anything.
+    /// Shortest valid payload.
     pub frame_bytes_min: u32,
-    /// The longest payload. At most `i32::MAX` is meaningful.
+    /// Longest payload accepted, at most `i32::MAX`.
     pub frame_bytes_max: u32,
-    /// How many frames are returned together at most.
+    /// Maximum number of frames returned together.
     pub frames_max: usize,
-    /// A connection on which no frame begins for as long is closed.
+    /// A connection on which no frame begins for this long is closed.
     pub idle_timeout: Duration,
-    /// How long a frame may take from its first byte to its last.
+    /// Time limit of a frame, from its first byte to its last.
     pub pace: Pace,
 }
 
@@ -67,18 +67,18 @@ impl Default for FrameLimits {
     }
 }
 
-/// What came of reading.
+/// Outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// At least one frame was added.
     Frames,
-    /// The peer has ended its side, after a whole frame.
+    /// The peer has closed its side, after a whole frame.
     Closed,
-    /// The process drains: nothing more is read.
+    /// The process is draining: nothing more is read.
     Draining,
 }
 
-/// Why a connection cannot be read any further. Each of these ends the connection.
+/// Reasons why a connection cannot be read any further. Each of them ends the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     #[error("a frame announces {given} bytes; {min} to {max} are allowed")]
@@ -109,7 +109,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// One word of a fixed set, for metrics.
+    /// Returns the error's label in metrics: one of a fixed set of words.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

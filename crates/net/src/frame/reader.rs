@@ -1,12 +1,12 @@
-//! Takes frames out of a stream.
+//! Reads frames from a stream.
 //!
-//! What was received and not given out is either *unparsed* (whole frames that were too many for once, or the
-//! beginning of one behind those that were given out) or a *partial* frame, or both: a partial one that is
-//! complete, and what came behind it.
+//! Bytes that were received but not returned yet are *unparsed* (whole frames beyond `frames_max`, or the
+//! beginning of the next frame), a *partial* frame, or both: a partial frame that is now complete, and the
+//! bytes behind it.
 //!
 //! ```text
-//! parse ──▶ frames given out? ──yes──▶ return
-//!   ▲              │ no: what is unparsed is the beginning of one frame
+//! parse ──▶ frames returned? ──yes──▶ return
+//!   ▲              │ no: the unparsed bytes are the beginning of one frame
 //!   │              ▼
 //!   │         make room: reserve its bytes, move it into a buffer of its own size
 //!   │              ▼
@@ -14,9 +14,9 @@
 //! ```
 //!
 //! - A connection that waits for its next frame owns no buffer and none of the budget.
-//! - What is complete is never kept waiting for budget, and frames before a bad length are given out first.
-//! - A wait for the budget holds bytes of the small pool, or a frame of which the next step is waited for, or
-//!   none.
+//! - A complete frame never waits for the budget, and frames before an invalid length are returned first.
+//! - While a reader waits for the budget it holds bytes of the small pool, or a frame whose next step it
+//!   waits for, or none.
 //! - All state is in the reader: dropping the future of [`FrameReader::next_frames`] loses nothing.
 
 use std::future::poll_fn;
@@ -37,8 +37,8 @@ use crate::arrival::{Arrival, WINDOW};
 use crate::budget::{ByteBudget, Permit};
 use crate::metrics::ListenerMetrics;
 
-/// What a frame still lacks is read straight into its buffer from this size on; less is read together with
-/// whatever follows it.
+/// If a frame lacks at least this much, the rest is read straight into its buffer. Less is read together with
+/// the bytes that follow it.
 const DIRECT_BYTES_MIN: usize = 16 * 1024;
 
 /// Reads the frames of one connection.
@@ -50,23 +50,23 @@ pub struct FrameReader {
     drain: CancellationToken,
     unparsed: Option<Unparsed>,
     partial: Option<Box<Partial>>,
-    /// When the frame that is being received began.
+    /// Start of the time that the current frame may take; restarts after a wait for memory.
     since: Option<Instant>,
 }
 
-/// Bytes as they came; never empty.
+/// Bytes as received; never empty.
 #[derive(Debug)]
 struct Unparsed {
     bytes: Bytes,
     permit: Permit,
 }
 
-/// The beginning of a frame: of its length, as long as that is incomplete, and then of all of it.
+/// Beginning of a frame: the length prefix while that is incomplete, then the whole frame.
 #[derive(Debug)]
 struct Partial {
     /// Its capacity is what is reserved.
     buffer: Vec<u8>,
-    /// Size of the buffer when it is complete.
+    /// Size of the complete buffer.
     expected: usize,
     memory: Arrival,
 }
@@ -76,7 +76,7 @@ impl Partial {
         self.expected.saturating_sub(self.buffer.len())
     }
 
-    /// What may be read into the buffer now.
+    /// Returns the number of bytes that may be read into the buffer now.
     fn room(&self) -> usize {
         self.memory
             .room()
@@ -85,13 +85,13 @@ impl Partial {
     }
 }
 
-/// What one turn of reading did.
+/// Outcome of one read.
 #[derive(Debug, PartialEq, Eq)]
 enum Turn {
     Progress,
-    /// Nothing came for a while.
+    /// Nothing arrived for a while.
     Nothing,
-    /// Nothing was read, because its bytes could not be reserved without waiting.
+    /// Nothing was read: the bytes could not be reserved without waiting.
     NeedsBudget,
     Closed,
 }
@@ -115,13 +115,13 @@ impl FrameReader {
         }
     }
 
-    /// Changes the largest frame that is accepted from now on, as after a peer has authenticated.
+    /// Changes the largest accepted frame from now on, for example after authentication.
     pub fn set_frame_bytes_max(&mut self, bytes: u32) {
         self.limits.frame_bytes_max = bytes;
     }
 
-    /// Waits until at least one frame is complete and adds all that are there to `frames`, in order, but no
-    /// more than `frames_max` at once. Safe to cancel.
+    /// Waits until at least one frame is complete and appends all complete frames to `frames`, in order, at
+    /// most `frames_max` at once. Safe to cancel.
     ///
     /// # Errors
     /// Any error ends the connection. It is counted under its kind.
@@ -171,7 +171,7 @@ impl FrameReader {
         }
     }
 
-    /// Gives out the whole frames that are held.
+    /// Appends the complete frames to `frames`.
     fn parse(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         let held = frames.len();
         if let Some(partial) = self.partial.take_if(|partial| partial.missing() == 0) {
@@ -198,7 +198,7 @@ impl FrameReader {
         while frames.len() - held < self.limits.frames_max {
             let expected = match self.frame_size(&unparsed.bytes) {
                 Err(error) if frames.len() == held => return Err(error),
-                // Said again, and then returned, when the frames before it are done.
+                // Found again and returned after the frames before it.
                 Err(_) => break,
                 Ok(expected) => expected,
             };
@@ -214,13 +214,14 @@ impl FrameReader {
         if !unparsed.bytes.is_empty() {
             self.unparsed = Some(unparsed);
         } else if let Some(last) = frames.last_mut() {
-            // The shared buffer may be larger than what is in it.
+            // The shared buffer may be larger than its bytes.
             last.permit.merge(unparsed.permit);
         }
         Ok(())
     }
 
-    /// The size of the frame at the start of `bytes`, with its length, if that is there.
+    /// Returns the size of the frame at the start of `bytes`, length prefix included. `None` if the prefix is
+    /// incomplete.
     fn frame_size(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
         let Some(length) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -234,13 +235,13 @@ impl FrameReader {
         Ok(Some(HEADER_BYTES + length as usize))
     }
 
-    /// Moves the beginning of a frame into a buffer of its own, and gives a full buffer its next step, once
-    /// the bytes are reserved.
+    /// Moves the beginning of a frame into its own buffer, and grows a full buffer by its next step, after
+    /// reserving the bytes.
     async fn make_room(&mut self) -> Result<(), FrameError> {
         if let Some(partial) = &mut self.partial {
             if partial.room() == 0 && partial.missing() > 0 {
                 if !partial.memory.try_grow() {
-                    // Not the sender's fault: its time starts again.
+                    // Not the sender's fault: its time restarts.
                     self.since = None;
                     partial.memory.grow().await?;
                 }
@@ -296,7 +297,8 @@ impl FrameReader {
         }
     }
 
-    /// Decides about a peer of which nothing came: the window of a partial frame ended, or all of its time.
+    /// Decides what follows when nothing arrived until the window of a partial frame, or the peer's whole
+    /// time, ended.
     fn on_nothing(&mut self, allowed: Duration, is_early: bool) -> Result<Turn, FrameError> {
         let Some(partial) = &mut self.partial else {
             return Err(FrameError::Idle { after: allowed });
@@ -360,7 +362,7 @@ impl FrameReader {
         Poll::Ready(Ok(if count == 0 { Turn::Closed } else { Turn::Progress }))
     }
 
-    /// Completes the partial frame with what was read, and keeps the rest.
+    /// Completes the partial frame with the bytes read, and keeps the rest.
     fn take_in(&mut self, read: scratch::Read, mut permit: Permit) {
         let scratch::Read {
             mut bytes,
@@ -376,7 +378,7 @@ impl FrameReader {
         }
     }
 
-    /// The peer has ended its side.
+    /// Decides whether the end of the stream is an error: it is one inside a frame.
     fn closed(&self) -> Result<Status, FrameError> {
         match &self.partial {
             Some(partial) => Err(FrameError::Truncated {

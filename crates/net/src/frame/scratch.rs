@@ -1,8 +1,8 @@
-//! The read buffers. A thread reads for one connection at a time and never across a wait, so one buffer per
-//! thread serves any number of connections, and those that are idle own none.
+//! Read buffers. A thread reads for one connection at a time and never across a wait, so one buffer per
+//! thread serves any number of connections, and idle connections own none.
 //!
-//! What was read leaves the buffer at once: little is copied into memory of its own size; for much, the
-//! buffer itself is given away and the thread takes a new one.
+//! The bytes leave the buffer at once: few are copied into memory of their own size; with many, the buffer
+//! itself is given away and the thread takes a new one.
 
 use std::cell::Cell;
 use std::io;
@@ -13,24 +13,24 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
-/// How much one read takes at most, and what has to be reserved before it.
+/// Maximum bytes of one read; reserved before it.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
-/// From here on, giving the buffer away wastes less than copying costs.
+/// From this size on, giving the buffer away wastes less than copying costs.
 const GIVE_AWAY_BYTES: usize = READ_BYTES / 2;
 
 thread_local! {
     static BUFFER: Cell<Option<BytesMut>> = const { Cell::new(None) };
 }
 
-/// What one read brought.
+/// Bytes of one read.
 pub(super) struct Read {
     pub bytes: Bytes,
-    /// What the bytes take in memory: at least as many, at most [`READ_BYTES`].
+    /// Memory that the bytes occupy: at least their number, at most [`READ_BYTES`].
     pub memory_bytes: usize,
 }
 
-/// Reads what is there. No bytes mean that the peer has ended its side.
+/// Reads the available bytes. An empty result means that the peer has closed its side.
 pub(super) fn poll_read<R: AsyncRead + Unpin>(
     stream: &mut R,
     cx: &mut Context<'_>,

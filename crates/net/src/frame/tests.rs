@@ -57,7 +57,7 @@ impl Peer {
         Ok((status, frames))
     }
 
-    /// Another connection with the same budget.
+    /// Creates another connection with the same budget.
     fn another(&self) -> Self {
         let (near, far) = duplex(4 * MIB);
         let (budget, metrics) = (Arc::clone(&self.budget), Arc::clone(&self.metrics));
@@ -143,7 +143,7 @@ async fn frames_of_all_sizes_come_whole_whatever_the_pieces() {
             }
             let mut frames = Vec::new();
             let mut next = Box::pin(peer.reader.next_frames(&mut peer.near, &mut frames));
-            // One poll is enough for all that is there: what is dropped here must not lose anything.
+            // One poll returns all that is there: dropping it here must not lose anything.
             let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(next.as_mut().poll(cx))).await;
             drop(next);
             if let std::task::Poll::Ready(result) = polled {
@@ -431,7 +431,7 @@ async fn the_time_in_which_nobody_reads_is_no_fault_of_the_sender() {
         .await
         .unwrap();
     let rest = async {
-        // It is busy with what came before.
+        // The reader is busy with earlier frames.
         tokio::time::sleep(5 * WINDOW).await;
         let mut frames = Vec::new();
         let Peer {
@@ -505,7 +505,7 @@ async fn draining_ends_the_wait_for_a_frame() {
     assert_eq!(peer.next().await.unwrap().0, Status::Draining);
 }
 
-/// What a stream of bytes means: its frames, and the kind of error that ends it.
+/// Parses a stream naively: its frames, and the kind of error that ends it.
 fn naive(mut bytes: &[u8], max: u32) -> (Vec<Vec<u8>>, Option<&'static str>) {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
@@ -527,7 +527,7 @@ fn naive(mut bytes: &[u8], max: u32) -> (Vec<Vec<u8>>, Option<&'static str>) {
     (frames, None)
 }
 
-/// Frames, and now and then something else.
+/// Frames, and now and then other bytes.
 fn streams() -> impl Strategy<Value = Vec<u8>> {
     let whole = prop_oneof![4 => 1..100_usize, 1 => 1..100_000_usize]
         .prop_map(|size| encoded([&vec![size.to_le_bytes()[0]; size][..]]).to_vec());

@@ -1,9 +1,9 @@
-//! What to do about an error.
+//! Advice in error messages.
 
 use anyhow::anyhow;
 use stafett_kafka_client::ClientError;
 
-/// Names that differ in more than this share of their letters are not offered.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.6;
 
 pub(super) fn connect(error: ClientError) -> anyhow::Error {
@@ -15,7 +15,7 @@ pub(super) fn connect(error: ClientError) -> anyhow::Error {
     error.into()
 }
 
-/// The name among `names` that `name` was most likely meant to be.
+/// Returns the most similar of `names`. `None` if none is similar enough.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))

@@ -1,6 +1,6 @@
-//! `\n`, `\t`, `\0`, `\\` and `\xHH` in what is given on the command line.
+//! Escapes on the command line: `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
 
-/// The bytes that `text` stands for.
+/// Returns the bytes that `text` stands for.
 pub(crate) fn read(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What the commands share that look after queues and namespaces, over the broker's HTTP port.
+//! Shared parts of the commands that manage queues and namespaces over the broker's HTTP port.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
@@ -19,10 +19,10 @@ use super::{JSON, Session, server};
 use crate::failure::Failure;
 
 const HTTP: &str = "http";
-/// No answer is longer.
+/// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Adds the flags that all of these commands have.
+/// Adds the flags that all of these commands share.
 pub(crate) fn command(command: Command) -> Command {
     command
         .arg(
@@ -45,7 +45,7 @@ pub(crate) fn command(command: Command) -> Command {
         )
 }
 
-/// What is asked of the broker: a path, and what stands behind it.
+/// Request to the broker: a method, and a path with its query.
 #[derive(Debug)]
 pub(crate) struct Question {
     method: Method,
@@ -69,7 +69,7 @@ impl Question {
         self
     }
 
-    /// With what an option says, if it is there.
+    /// Adds the value of an option if it is given.
     pub(crate) fn with_option(self, matches: &ArgMatches, option: &str, name: &str) -> Self {
         match matches.get_one::<String>(option) {
             Some(value) => self.with(name, value),
@@ -78,7 +78,7 @@ impl Question {
     }
 }
 
-/// Asks, and waits for the answer.
+/// Sends a request and waits for the response.
 pub(crate) fn ask(matches: &ArgMatches, question: Question) -> Result<Value, Failure> {
     let address = matches
         .get_one::<String>(HTTP)
@@ -94,7 +94,7 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
     let stream = TcpStream::connect(address).await.with_context(|| {
         format!("{address} does not answer: is the broker running, and is that its HTTP port (--http)?")
     })?;
-    // By its address, whatever name led there: a name could be of somebody whose page a browser shows.
+    // The `Host` is the address instead of the name, because the broker refuses names (DNS rebinding).
     let host = host_of(stream.peer_addr()?);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::builder()
@@ -120,12 +120,12 @@ async fn answer(address: &str, question: Question) -> anyhow::Result<Value> {
         .map_err(|_| anyhow!("{address} is no broker's HTTP port: its answer is no JSON"))
 }
 
-/// An address as a host is named: without a scope, which means something on this machine only.
+/// Formats an address as a `Host`, without the scope, which has a meaning on this machine only.
 fn host_of(peer: SocketAddr) -> String {
     SocketAddr::new(peer.ip(), peer.port()).to_string()
 }
 
-/// Shows a list: as a table, or with `--json` an object a line.
+/// Shows a list: as a table, or with `--json` as one object per line.
 pub(crate) fn show(matches: &ArgMatches, list: &[Value], table: &Table, none: &str) -> anyhow::Result<()> {
     if matches.get_flag(JSON) {
         return list.iter().try_for_each(Session::object);
@@ -139,7 +139,7 @@ pub(crate) fn show(matches: &ArgMatches, list: &[Value], table: &Table, none: &s
     Ok(())
 }
 
-/// Shows what was done: to people in words.
+/// Shows the result of a change: in words, or with `--json` the response.
 pub(crate) fn done(matches: &ArgMatches, answer: &Value, words: &str) -> anyhow::Result<()> {
     if matches.get_flag(JSON) {
         return Session::object(answer);
@@ -148,7 +148,7 @@ pub(crate) fn done(matches: &ArgMatches, answer: &Value, words: &str) -> anyhow:
     Ok(())
 }
 
-/// As it may stand in a query (RFC 3986).
+/// Encodes a text for a query (RFC 3986).
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

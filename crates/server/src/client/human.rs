@@ -1,8 +1,8 @@
-//! Numbers, sizes and times as people write them.
+//! Formats numbers, sizes and times for people.
 
 use jiff::Timestamp;
 
-/// A count, its thousands apart: `1,234,567`.
+/// Formats a count with separated thousands: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -15,7 +15,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A size with three digits or so: `512 B`, `1.5 KiB`, `20.0 MiB`.
+/// Formats a size with about three digits: `512 B`, `1.5 KiB`, `20.0 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -24,7 +24,7 @@ pub(crate) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for next in UNITS {
-        // What would be shown as 1024.0 is one of the next unit.
+        // Values that would be rounded to 1024.0 get the next unit.
         if value < 1023.95 {
             break;
         }
@@ -34,13 +34,13 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
-/// A time, in UTC: `2026-11-21T14:00:00.123Z`.
+/// Formats a time in UTC: `2026-11-21T14:00:00.123Z`.
 pub(crate) fn time(milliseconds: i64) -> String {
     Timestamp::from_millisecond(milliseconds)
         .map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.3}"))
 }
 
-/// Partitions in runs: `0-3,5`.
+/// Formats partitions as ranges: `0-3,5`.
 pub(crate) fn runs(sorted: &[i32]) -> String {
     let mut runs: Vec<(i32, i32)> = Vec::new();
     for number in sorted {

@@ -1,13 +1,13 @@
-//! What the daily commands share: which server, how to talk, how to show.
+//! Shared parts of the daily commands: the server to use, connections and output.
 //!
-//! - [`session`]: a connected client, and where output goes
+//! - [`session`]: a connected client, and its output
 //! - [`table`]: aligned columns
 //! - [`escapes`]: `\n` and its like
-//! - [`human`]: numbers, sizes and times as people write them
-//! - [`http`]: the commands that look after queues and namespaces
+//! - [`human`]: numbers, sizes and times for people
+//! - [`http`]: requests of the commands that manage queues and namespaces
 //! - [`position`]: places in a topic, such as `earliest` or `10m ago`
-//! - [`advice`]: what to do about an error
-//! - [`partitions`]: topics with some of their partitions
+//! - [`advice`]: advice in error messages
+//! - [`partitions`]: a topic with some of its partitions
 
 pub(crate) mod advice;
 pub(crate) mod escapes;
@@ -27,12 +27,12 @@ use crate::config::kind::host_port;
 use crate::failure::Failure;
 pub(crate) use session::Session;
 
-/// The server, where no flag names one.
+/// Names the server if no flag does.
 pub(crate) const SERVER_VARIABLE: &str = "STAFETT_SERVER";
 const SERVER: &str = "server";
 const JSON: &str = "json";
 
-/// Adds the flags that all daily commands have. They may stand before or behind a subcommand.
+/// Adds the flags that all daily commands share. They may stand before or behind a subcommand.
 pub(crate) fn command(command: Command) -> Command {
     command
         .arg(
@@ -65,7 +65,7 @@ fn server(text: &str) -> Result<String, String> {
     }
 }
 
-/// Connects as the flags say and does `work`.
+/// Connects according to the flags and runs `work`.
 pub(crate) fn run<W, F>(matches: &ArgMatches, work: W) -> Result<(), Failure>
 where
     W: FnOnce(Session) -> F,
@@ -87,7 +87,7 @@ where
         let session = Session::open(&servers, json).await?;
         work(session).await
     });
-    // A thread may wait for standard input, which nobody needs any more.
+    // A thread may still be reading standard input, which is not needed any more.
     runtime.shutdown_background();
     done.map_err(Failure::from)
 }

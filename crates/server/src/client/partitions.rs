@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use stafett_kafka_client::Topic;
 use stafett_model::TopicName;
 
-/// A topic and which of its partitions; none means all.
+/// A topic and the chosen partitions; `None` means all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) topic: String,
     pub(crate) partitions: Option<BTreeSet<i32>>,
 }
 
-/// The most partitions that may be listed.
+/// Maximum number of partitions in a list.
 const LISTED_MAX: usize = 100_000;
 
 pub(crate) fn read(text: &str) -> Result<Chosen, String> {
@@ -46,7 +46,7 @@ fn numbers(list: &str) -> Option<BTreeSet<i32>> {
 }
 
 impl Chosen {
-    /// The topic with only the chosen partitions. One that is not there is an error.
+    /// Returns the topic with only the chosen partitions. Fails if one of them does not exist.
     pub(crate) fn of(&self, mut topic: Topic) -> anyhow::Result<Topic> {
         let Some(chosen) = &self.partitions else {
             return Ok(topic);

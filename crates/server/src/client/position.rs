@@ -1,4 +1,4 @@
-//! Places in a topic as the command line says them.
+//! Positions in a topic, as given on the command line.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use stafett_kafka_client::{Client, ClientError, Place, Topic};
 
 use crate::config::quantity;
 
-/// A place in each partition.
+/// A position in each partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Position {
     Earliest,
     Latest,
     Offset(i64),
-    /// The first record of that time (milliseconds since 1970) or later.
+    /// The first record with this timestamp (milliseconds since 1970) or a later one.
     Time(i64),
-    /// So many records before the end.
+    /// This many records before the end.
     BeforeEnd(i64),
 }
 
-/// What to write, in a few words.
+/// Short form of the syntax, for help texts.
 pub(crate) const SHAPE: &str = "earliest|latest|OFFSET|-N|TIME";
 
-/// Reads a position; `now` is in milliseconds since 1970.
+/// Parses a position; `now` is in milliseconds since 1970.
 pub(crate) fn read(text: &str, now: i64) -> Result<Position, String> {
     match text {
         "earliest" => return Ok(Position::Earliest),
@@ -45,7 +45,7 @@ pub(crate) fn read(text: &str, now: i64) -> Result<Position, String> {
     })
 }
 
-/// Milliseconds since 1970 of a time (RFC 3339, or a date in UTC) or an age.
+/// Returns a time (RFC 3339, or a date in UTC) or an age as milliseconds since 1970.
 pub(crate) fn time(text: &str, now: i64) -> Option<i64> {
     if text == "now" {
         return Some(now);
@@ -61,12 +61,12 @@ pub(crate) fn time(text: &str, now: i64) -> Option<i64> {
     Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// Where the partitions of a topic start and end, by their number.
+/// Start and end offsets of a topic's partitions, by partition.
 pub(crate) type Bounds = BTreeMap<i32, (i64, i64)>;
 
 pub(crate) async fn bounds(client: &Client, topic: &Topic) -> Result<Bounds, ClientError> {
@@ -78,7 +78,7 @@ pub(crate) async fn bounds(client: &Client, topic: &Topic) -> Result<Bounds, Cli
     Ok(numbers.zip(starts.zip(ends)).collect())
 }
 
-/// The offsets of `position` in the partitions of a topic, within their bounds.
+/// Returns the offsets of `position` in the partitions of a topic, within their bounds.
 pub(crate) async fn offsets(
     client: &Client,
     topic: &Topic,

@@ -1,4 +1,4 @@
-//! A connected client, and where output goes.
+//! A connected client, and its output.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -13,7 +13,7 @@ use super::advice;
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) json: bool,
-    /// Whether to colour what is shown.
+    /// True if output is coloured.
     pub(crate) colour: bool,
 }
 
@@ -30,13 +30,13 @@ impl Session {
         })
     }
 
-    /// Shows one JSON object, in a line.
+    /// Prints a JSON object in one line.
     pub(crate) fn object(value: &Value) -> anyhow::Result<()> {
         writeln!(io::stdout(), "{value}")?;
         Ok(())
     }
 
-    /// Shows text to people; nothing where JSON is wanted.
+    /// Prints text for people; nothing with `--json`.
     pub(crate) fn say(&self, text: &str) -> anyhow::Result<()> {
         if !self.json {
             writeln!(io::stdout(), "{text}")?;
@@ -44,7 +44,7 @@ impl Session {
         Ok(())
     }
 
-    /// A topic, or an error that names the nearest one and says how to create it.
+    /// Returns a topic. The error for a missing one names the nearest topic and how to create it.
     pub(crate) async fn topic(&self, name: &str) -> anyhow::Result<Topic> {
         let error = match self.client.topic(name).await {
             Ok(topic) => return Ok(topic),
@@ -53,7 +53,7 @@ impl Session {
         Err(self.explain_topic(name, error).await)
     }
 
-    /// An error about a topic, with what to do about it.
+    /// Adds advice to an error about a topic.
     pub(crate) async fn explain_topic(&self, name: &str, error: ClientError) -> anyhow::Error {
         if error.code() != Some(ErrorCode::UnknownTopicOrPartition) {
             return error.into();
@@ -62,7 +62,7 @@ impl Session {
         advice::unknown_topic(name, names.iter().map(|topic| topic.name.as_str()))
     }
 
-    /// An error about a group, with what to do about it.
+    /// Adds advice to an error about a group.
     pub(crate) async fn explain_group(&self, name: &str, error: ClientError) -> anyhow::Error {
         if error.code() != Some(ErrorCode::GroupIdNotFound) {
             return error.into();

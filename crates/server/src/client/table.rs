@@ -1,15 +1,15 @@
-//! Aligned columns with a heading, and nothing else.
+//! Aligned columns with a heading.
 
 use std::io::{self, Write};
 
-/// Which side of a column its cells stand on.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
     Right,
 }
 
-/// Rows that are shown together, so that their columns can be aligned.
+/// Rows shown together, so that their columns can be aligned.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Side)>,
@@ -28,8 +28,8 @@ impl Table {
         }
     }
 
-    /// Control characters are shown as `\u{1b}`: names that others have chosen must not reach the terminal as
-    /// commands.
+    /// Adds a row. Control characters are shown as `\u{1b}`: names chosen by others must not reach the
+    /// terminal as commands.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(printable).collect());
     }
@@ -38,7 +38,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Writes the heading and the rows. Lines have no blanks at their ends.
+    /// Writes the heading and the rows, without trailing blanks.
     pub(crate) fn write(&self, out: &mut impl Write, colour: bool) -> io::Result<()> {
         let width = |column: usize, heading: &str| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));

@@ -1,5 +1,5 @@
-//! `stafett command-docs`: prints the page about the commands, made of what `--help` says. Hidden: it is for
-//! those who change the commands.
+//! `stafett command-docs`: prints the page about the commands, generated from their help. Hidden: it is for
+//! changes to the commands.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ What `--help` says, command by command; made by `stafett command-docs`. The comm
 Exit codes: 0 it worked, 1 it failed, 2 the command line or a setting is wrong. Tables are for people and may change;
 programs read `--json`, whose names stay. Colour is used on terminals only, and not with `NO_COLOR`.
 ";
-/// Help is laid out for this many letters, whatever the terminal has.
+/// Width of the help texts, independent of the terminal.
 const WIDTH: usize = 110;
 
 pub(super) fn describe() -> Command {

@@ -1,4 +1,4 @@
-//! `stafett completions`: what a shell completes.
+//! `stafett completions`: prints completion scripts for shells.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! `stafett config-docs`: prints the page about the settings. Hidden: it is for those who change the table.
+//! `stafett config-docs`: prints the page about the settings. Hidden: it is for changes to the table.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The question before something is deleted.
+//! Confirmation of deletions.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 
 const YES: &str = "yes";
 
-/// The option that leaves the question out.
+/// Returns the option that skips the confirmation.
 pub(super) fn yes() -> Arg {
     Arg::new(YES)
         .long(YES)
@@ -20,7 +20,7 @@ pub(super) fn is_agreed(matches: &ArgMatches) -> bool {
     matches.get_flag(YES)
 }
 
-/// Asks, if there is somebody to ask; an error unless the answer is yes.
+/// Asks for confirmation on a terminal. Fails unless the answer is yes.
 pub(super) fn confirm(question: &str) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `stafett journal …`: looks into, backs up and restores data directories.
+//! `stafett journal …`: checks, dumps, backs up and restores data directories.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         _ => Ok(()),
     };
     match result {
-        // Whoever reads the output has seen enough.
+        // The reader of the output has closed it.
         Err(error)
             if error
                 .downcast_ref::<io::Error>()
@@ -174,7 +174,7 @@ fn show_json(out: &mut impl Write, frame: &DumpedFrame) -> io::Result<()> {
     )?;
     for (index, (name, value)) in frame.fields.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // Values are ASCII without control characters, which Rust and JSON quote alike.
+        // Values are ASCII without control characters; Rust and JSON quote these alike.
         write!(out, "{comma}[{},{}]", quoted(name), quoted(value))?;
     }
     writeln!(out, "]}}")

@@ -1,6 +1,6 @@
 //! `stafett lab`: replaces this process with `stafett-lab`, the program beside this one.
 //!
-//! Arguments, terminal, signals and exit code are those of that program; this one knows nothing of them.
+//! Arguments, terminal, signals and exit code are those of that program; this one does not interpret them.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 
 use crate::failure::Failure;
 
-/// The program, in the folder of this one.
+/// File name of the program, which is in the folder of this one.
 const PROGRAM: &str = "stafett-lab";
 /// Name of the program in its own usage lines.
 const NAME: &str = "stafett lab";
@@ -40,7 +40,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let own = env::current_exe().context("this program's own file is not known")?;
     let program = own.with_file_name(PROGRAM);
     let arguments = matches.get_many::<OsString>(ARGUMENTS).into_iter().flatten();
-    // Returns only if there is no such program.
+    // Returns only if the program cannot be run.
     let error = process::Command::new(&program).arg0(NAME).args(arguments).exec();
     let program = program.display();
     Err(Failure::Start(if error.kind() == io::ErrorKind::NotFound {

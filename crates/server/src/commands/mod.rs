@@ -1,5 +1,4 @@
-//! The command line: one file or folder per command. A new command is one of these and a line in
-//! [`COMMANDS`].
+//! The command line: one file or folder per command. A new command is a module and an entry in [`COMMANDS`].
 
 mod command_docs;
 mod completions;
@@ -19,7 +18,7 @@ use clap::{ArgMatches, Command};
 
 use crate::failure::Failure;
 
-/// One command: how it is described, and what it does.
+/// One command: its description and its function.
 struct Entry {
     describe: fn() -> Command,
     run: fn(&ArgMatches) -> Result<(), Failure>,
@@ -76,7 +75,7 @@ const COMMANDS: &[Entry] = &[
     },
 ];
 
-/// Reads the command line and does what it says. Mistakes in it end the process here, with exit code 2.
+/// Parses the command line and runs the command. A usage error ends the process here, with exit code 2.
 pub(crate) fn run() -> Result<(), Failure> {
     let matches = describe().get_matches();
     let Some((name, matches)) = matches.subcommand() else {
@@ -86,7 +85,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         .iter()
         .find(|entry| (entry.describe)().get_name() == name)
     {
-        // Whoever reads the output has seen enough.
+        // The reader of the output has closed it.
         Some(entry) => match (entry.run)(matches) {
             Err(failure) if failure.is_broken_pipe() => Ok(()),
             done => done,

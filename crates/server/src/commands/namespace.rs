@@ -1,4 +1,4 @@
-//! `stafett namespace …`: RabbitMQ's clients know namespaces as virtual hosts.
+//! `stafett namespace …`: manages namespaces, the virtual hosts of RabbitMQ's clients.
 
 use clap::{Arg, ArgMatches, Command};
 use hyper::Method;

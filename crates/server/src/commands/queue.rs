@@ -1,4 +1,4 @@
-//! `stafett queue …`: looks at queues and what waits in them, and clears up.
+//! `stafett queue …`: shows queues and their ready messages, purges, moves and deletes.
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -132,7 +132,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(http::show(matches, &queues, &table, "no queues")?)
 }
 
-/// All queues, page by page.
+/// Returns all queues, page by page.
 fn all(matches: &ArgMatches) -> Result<Vec<Value>, Failure> {
     let mut queues = Vec::new();
     let mut next: Option<(String, String)> = None;
@@ -150,7 +150,7 @@ fn all(matches: &ArgMatches) -> Result<Vec<Value>, Failure> {
             next.as_str().map(str::to_owned)
         };
         let behind = text("after_namespace").zip(text("after"));
-        // One that says the same again has no more.
+        // A broker that repeats the same position has no more pages.
         if behind.is_none() || behind == next {
             return Ok(queues);
         }

@@ -1,4 +1,4 @@
-//! `stafett serve`: starts the broker. Its flags are made from the table of settings.
+//! `stafett serve`: starts the broker. Its flags are generated from the table of settings.
 
 use std::path::PathBuf;
 

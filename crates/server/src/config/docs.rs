@@ -1,4 +1,4 @@
-//! `docs/configuration.md`, made from the table of settings.
+//! `docs/configuration.md`, generated from the table of settings.
 
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ mistake changes nothing, and the log says where the mistake is. What the environ
 a file there is nothing to read again, and `SIGHUP` ends the broker as `SIGTERM` does.
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     let mut group = None;

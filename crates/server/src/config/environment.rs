@@ -1,4 +1,4 @@
-//! The settings in the environment: `STAFETT_` and the key, with `_` for dots.
+//! Settings in the environment: `STAFETT_` and the key, with `_` for dots.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use super::definition::{Definition, PREFIX, nearest};
 use super::error::ConfigError;
 use super::settings::DEFINITIONS;
 
-/// Names the file, where no flag does.
+/// Names the file if no flag does.
 pub(crate) const FILE_VARIABLE: &str = "STAFETT_CONFIG";
 
-/// Names that are not settings: the server that the daily commands talk to, what the lab is told, and those
-/// that the tests take their own settings from, and pass on.
+/// Returns true for names that are not settings: the server of the daily commands, settings of the lab, and
+/// settings of the tests.
 fn is_for_others(name: &str) -> bool {
     name == crate::client::SERVER_VARIABLE
         || name == "STAFETT_BIN"
@@ -21,7 +21,7 @@ fn is_for_others(name: &str) -> bool {
 
 type Given = (Vec<(&'static Definition, String)>, Option<PathBuf>);
 
-/// The settings that the environment gives, and the file that it names.
+/// Returns the settings in the environment, and the file that it names.
 pub(crate) fn read(environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Given, ConfigError> {
     let mut given = Vec::new();
     let mut file = None;

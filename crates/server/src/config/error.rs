@@ -1,4 +1,4 @@
-//! What can be wrong with settings. Every message says where it was given and what would be right.
+//! Errors in settings. Each message says where the value was given and what would be right.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::definition;
 
-/// One mistake, in one sentence.
+/// One error, in one sentence.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("the settings in {} cannot be read: {source}", path.display())]
@@ -77,7 +77,7 @@ pub(crate) enum ConfigError {
 }
 
 impl ConfigError {
-    /// An unknown key, with the known one that is most like it.
+    /// Creates the error for an unknown key, with the most similar known one.
     pub(super) fn unknown_key(place: String, key: &str) -> Self {
         Self::UnknownKey {
             place,

@@ -1,4 +1,4 @@
-//! The settings in a TOML file. Keys may stand in their table or be written with dots.
+//! Settings in a TOML file. Keys may be in their table or be written with dots.
 
 use std::fs;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::definition;
 use super::error::ConfigError;
 use super::values::{Source, Values};
 
-/// Adds what the file gives to `values`.
+/// Adds the settings of a file to `values`.
 pub(crate) fn read(path: &Path, values: &mut Values) -> Result<(), ConfigError> {
     let text = fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path, values: &mut Values) -> Result<(), ConfigError> 
     read_text(&name, &text, values)
 }
 
-/// Like [`read`], for a text that was read from the file `name`.
+/// Adds the settings of `text`, which was read from the file `name`.
 pub(crate) fn read_text(name: &str, text: &str, values: &mut Values) -> Result<(), ConfigError> {
     let file = File { name, text };
     let table = DeTable::parse(text).map_err(|error| ConfigError::NotToml {
@@ -62,7 +62,7 @@ impl File<'_> {
     }
 }
 
-/// A value as it would be written in the environment.
+/// Returns a value as it would be written in the environment.
 fn plain(key: &str, place: &str, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigError> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),

@@ -1,4 +1,4 @@
-//! How text becomes a value. A kind of setting is a type here.
+//! Conversion of text to values. Each kind of setting is a type here.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,16 +15,16 @@ type Range = Option<(u64, u64)>;
 /// One kind of setting.
 pub(crate) trait Kind {
     type Value;
-    /// What values look like, in a few words.
+    /// Short description of valid values.
     const SHAPE: &'static str;
-    /// How a number of the range is written.
+    /// Formats a number of the range.
     const WRITE: fn(u64) -> String = |number| number.to_string();
 
-    /// The value, or what was expected instead.
+    /// Parses a value. The error says what was expected.
     fn read(text: &str, range: Range) -> Result<Self::Value, String>;
 }
 
-/// The number if it is within the range.
+/// Returns the number if it is within the range.
 fn within<K: Kind>(number: Option<u64>, range: Range) -> Result<u64, String> {
     let (min, max) = range.unwrap_or((0, u64::MAX));
     match number {
@@ -46,7 +46,7 @@ impl Kind for Switch {
     }
 }
 
-/// A number of things.
+/// A count.
 pub(crate) struct Count;
 
 impl Kind for Count {
@@ -58,7 +58,7 @@ impl Kind for Count {
     }
 }
 
-/// A number of things, or `auto`.
+/// A count, or `auto`.
 pub(crate) struct AutoCount;
 
 impl Kind for AutoCount {
@@ -104,7 +104,7 @@ impl Kind for BytesLimit {
     }
 }
 
-/// A time.
+/// A duration.
 pub(crate) struct Time;
 
 impl Kind for Time {
@@ -117,7 +117,7 @@ impl Kind for Time {
     }
 }
 
-/// A time, or -1 for no limit.
+/// A duration, or -1 for no limit.
 pub(crate) struct TimeLimit;
 
 impl Kind for TimeLimit {
@@ -164,7 +164,7 @@ impl Kind for Listen {
     }
 }
 
-/// `HOST:PORT` that clients connect to, or nothing.
+/// `HOST:PORT` for clients to connect to, or empty.
 pub(crate) struct Advertised;
 
 impl Kind for Advertised {
@@ -183,7 +183,7 @@ impl Kind for Advertised {
     }
 }
 
-/// The two parts; an IPv6 address loses its brackets.
+/// Splits `HOST:PORT`; an IPv6 address loses its brackets.
 pub(crate) fn host_port(text: &str) -> Result<(String, u16), String> {
     let expected = || "expected HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
@@ -210,7 +210,7 @@ impl Kind for Level {
     }
 }
 
-/// Which groups may move between protocols.
+/// Policy for groups that move between protocols.
 pub(crate) struct MigrationPolicy;
 
 impl Kind for MigrationPolicy {
@@ -223,7 +223,7 @@ impl Kind for MigrationPolicy {
     }
 }
 
-/// What is logged.
+/// Filter of log targets and levels.
 pub(crate) struct LogFilter;
 
 impl Kind for LogFilter {
@@ -231,7 +231,7 @@ impl Kind for LogFilter {
     const SHAPE: &'static str = "filter";
 
     fn read(text: &str, _: Range) -> Result<String, String> {
-        // A bare word that is no level would be taken for the name of a part.
+        // A bare word that is not a level would be taken for a log target.
         let known = |item: &str| item.contains('=') || LevelFilter::from_str(item.trim()).is_ok();
         if text.split(',').all(known) && Targets::from_str(text).is_ok() {
             Ok(text.to_owned())
@@ -244,7 +244,7 @@ impl Kind for LogFilter {
     }
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     Text,

@@ -1,4 +1,4 @@
-//! Kinds of settings that only live topics have.
+//! Kinds of settings used by live topics only.
 
 use stafett_live::Origins;
 use stafett_live_topics::{DuplicateRule, LogRule, SameBy};
@@ -6,7 +6,7 @@ use stafett_live_topics::{DuplicateRule, LogRule, SameBy};
 use super::kind::Kind;
 use super::quantity;
 
-/// `PREFIX=WINDOW[,fixed][,field:NAME|,id]`, several of them with spaces in between.
+/// Rules of the form `PREFIX=WINDOW[,fixed][,field:NAME|,id]`, separated by spaces.
 pub(crate) struct DuplicateRules;
 
 impl Kind for DuplicateRules {
@@ -44,7 +44,7 @@ fn rule(text: &str) -> Result<DuplicateRule, String> {
     Ok(rule)
 }
 
-/// `%20` stands for a space in a prefix, and so on.
+/// Decodes `%20` and the like in a prefix. `None` if it is malformed.
 fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -56,7 +56,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// `PREFIX=TOPIC[,PARTITIONS]`, several of them with spaces in between.
+/// Rules of the form `PREFIX=TOPIC[,PARTITIONS]`, separated by spaces.
 pub(crate) struct LogRules;
 
 impl Kind for LogRules {
@@ -85,7 +85,7 @@ fn log_rule(text: &str) -> Result<LogRule, String> {
     })
 }
 
-/// `near`, `any`, or sites.
+/// `near`, `any`, or a list of sites.
 pub(crate) struct OriginList;
 
 impl Kind for OriginList {

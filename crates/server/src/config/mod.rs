@@ -1,19 +1,19 @@
-//! The settings: a TOML file, over it the environment, over that the flags.
+//! The settings: a TOML file, overridden by the environment, overridden by flags.
 //!
-//! Everything about a setting is said once, in the table in [`settings`]; the typed struct, the names in file
-//! and environment, the flags and `docs/configuration.md` are made from it. All values are text with the
-//! place where it was given until they are read by their [`kind`], so that every source takes the same
-//! notations and every error names its place.
+//! Each setting is defined once, in the table in [`settings`]; the typed struct, the names in file and
+//! environment, the flags and `docs/configuration.md` are generated from it. Values are text with their
+//! source until their [`kind`] parses them, so that all sources accept the same notations and every error
+//! names its source.
 //!
 //! - [`settings`]: the table; [`table`]: the macro behind it
-//! - [`definition`]: one row of it
-//! - [`kind`]: how text becomes a value
+//! - [`definition`]: one row of the table
+//! - [`kind`]: conversion of text to values
 //! - [`live`]: kinds that only live topics have
 //! - [`quantity`]: sizes and durations with units
 //! - [`file`], [`environment`]: two of the sources
-//! - [`values`]: what was given, by key
-//! - [`error`]: what can be wrong
-//! - [`docs`]: the page about it all
+//! - [`values`]: the given values, by key
+//! - [`error`]: errors in settings
+//! - [`docs`]: the page about the settings
 
 pub(crate) mod definition;
 pub(crate) mod docs;
@@ -39,22 +39,22 @@ pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
 
 use values::{Source, Values};
 
-/// What the command line says.
+/// Settings on the command line.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Flags {
     pub(crate) file: Option<PathBuf>,
-    /// Settings that have a flag of their own.
+    /// Settings given by their own flag.
     pub(crate) given: Vec<(&'static Definition, String)>,
-    /// `KEY=VALUE`, as it was given.
+    /// `KEY=VALUE`, as given.
     pub(crate) set: Vec<String>,
 }
 
-/// Whether there is a file that can be read again.
+/// Returns true if there is a file that can be read again.
 pub(crate) fn has_file(flags: &Flags) -> bool {
     flags.file.is_some() || std::env::var_os(environment::FILE_VARIABLE).is_some()
 }
 
-/// All settings, checked. `environment` is that of the process.
+/// Loads and checks all settings. `environment` is that of the process.
 pub(crate) fn load(
     flags: Flags,
     environment: impl Iterator<Item = (OsString, OsString)>,

@@ -16,22 +16,22 @@ const TIMES: &[(&str, u64)] = &[
     ("ms", 1),
 ];
 
-/// Bytes: `1048576`, `1024KiB`, `1MiB`.
+/// Parses bytes: `1048576`, `1024KiB`, `1MiB`.
 pub(crate) fn size(text: &str) -> Option<u64> {
     with_unit(text, SIZES)
 }
 
-/// Milliseconds: `60000`, `60s`, `1m`.
+/// Parses milliseconds: `60000`, `60s`, `1m`.
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     with_unit(text, TIMES)
 }
 
-/// Bytes, in the largest unit that fits without a rest.
+/// Formats bytes in the largest unit without a remainder.
 pub(crate) fn write_size(bytes: u64) -> String {
     write(bytes, SIZES)
 }
 
-/// Milliseconds, in the largest unit that fits without a rest.
+/// Formats milliseconds in the largest unit without a remainder.
 pub(crate) fn write_milliseconds(millis: u64) -> String {
     write(millis, TIMES)
 }

@@ -1,8 +1,8 @@
 //! The table of settings.
 //!
-//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it, where
-//! range, flag and whether it can be changed while the program runs may be absent. Rows stand in the table of
-//! the file in which they are looked up; the first has no name.
+//! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it. The
+//! range, the flag and `reloads` are optional. Rows are grouped by their table in the file; the first group
+//! has no table.
 
 use std::net::SocketAddr;
 
@@ -32,7 +32,7 @@ settings! {
 
         /// When a write is acknowledged, for topics that say nothing else. `memory`: accepted; `os`: written
         /// to the operating system, survives a killed process; `interval:RECORDS,MILLISECONDS`: like `os`,
-        /// and synced at the latest after so many records or milliseconds; `sync`: synced to the disk,
+        /// and synced at the latest after that many records or milliseconds; `sync`: synced to the disk,
         /// survives a power loss.
         durability: Level = "sync", flag "durability";
 
@@ -100,7 +100,7 @@ settings! {
         /// Size of the largest message body.
         message_bytes_max: Bytes = "16MiB", in KIB..=GIB / 2;
 
-        /// Whether a virtual host is made by whoever connects to it first.
+        /// Whether a connection creates its virtual host if that does not exist.
         create_virtual_hosts: Switch = "false";
     }
     groups: Groups {
@@ -197,7 +197,7 @@ settings! {
         /// A connection from which nothing comes for this long, not even the answer to a ping, is closed.
         idle_timeout_ms: Time = "1m", in SECOND..=DAY;
 
-        /// What is delivered only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to
+        /// Messages to deliver only once. Rules with spaces in between, each `PREFIX=WINDOW`: of messages to
         /// the same topic, whose name begins with the prefix, and with the same payload, those after the
         /// first are dropped until none has come for as long as the window. Behind a comma: `fixed` counts
         /// the window from the first; `field:NAME` compares a field of the payload, and `id` the publisher's
@@ -208,7 +208,7 @@ settings! {
         /// Messages that the filter of duplicates remembers, about 40 bytes each.
         duplicates_max: Count = "1000000", in 1..=1_000_000_000, reloads true;
 
-        /// What is stored. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`:
+        /// Topics to keep. Rules with spaces in between, each `PREFIX=TOPIC` or `PREFIX=TOPIC,PARTITIONS`:
         /// live topics whose names begin with the prefix are kept in that stored topic, which is created if
         /// it is absent, and whose retention is set like that of any other. `%20` is a space. Such as
         /// `charts/=charts,4`.
@@ -241,7 +241,7 @@ settings! {
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
     log: Log {
-        /// What is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
+        /// Logging levels: `off`, `error`, `warn`, `info`, `debug` or `trace`, also per part, as in
         /// `info,stafett_net=debug`.
         level: LogFilter = "info", flag "log-level", reloads true;
 
@@ -251,7 +251,7 @@ settings! {
 }
 
 impl Settings {
-    /// What a single setting cannot say about itself.
+    /// Checks relations between settings.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let kafka = &self.kafka;
         let max = ByteBudget::new(self.budget()).reservation_max() as u64;
@@ -289,7 +289,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that have other values in `other`.
+    /// Returns the settings whose values differ in `other`.
     pub(crate) fn differences(&self, other: &Self) -> Vec<&'static Definition> {
         let pairs = self.shown().into_iter().zip(other.shown());
         pairs
@@ -298,14 +298,15 @@ impl Settings {
             .collect()
     }
 
-    /// The bound on requests in memory.
+    /// Returns the bound on request bytes in memory.
     pub(crate) fn budget(&self) -> BudgetSettings {
         BudgetSettings {
             bytes: usize::try_from(self.request_memory_bytes).unwrap_or(usize::MAX),
         }
     }
 
-    /// Refuses addresses that others can reach, unless that is allowed. `key` is the setting that gave them.
+    /// Refuses addresses reachable from other machines, unless that is allowed. `key` is the setting of the
+    /// addresses.
     pub(crate) fn check_reach(&self, key: &'static str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
         let open = addresses
             .iter()

@@ -1,6 +1,6 @@
-//! The macro that makes typed settings and their definitions out of a table.
+//! The macro that generates typed settings and their definitions from a table.
 
-/// See [`super::settings`] for the form of a table.
+/// See [`super::settings`] for the syntax of a table.
 macro_rules! settings {
     (
         $root:ident { $(
@@ -27,7 +27,7 @@ macro_rules! settings {
         $( settings!(@struct $type { $( $([$group_doc])+ $group_name: <$group_kind as Kind>::Value, )* }); )*
 
         impl $root {
-            /// All settings out of what was given.
+            /// Parses all settings from the given values.
             pub(super) fn read(values: &Values) -> Result<Self, ConfigError> {
                 Ok(Self {
                     $( $name: values.read::<$kind>(stringify!($name))?, )*
@@ -39,7 +39,7 @@ macro_rules! settings {
                 })
             }
 
-            /// The keys and values, in the order of the table.
+            /// Returns the keys and values, in the order of the table.
             fn shown(&self) -> Vec<(&'static str, String)> {
                 vec![
                     $( (stringify!($name), format!("{:?}", self.$name)), )*

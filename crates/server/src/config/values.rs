@@ -1,4 +1,4 @@
-//! What was given, by key: text, and where it came from.
+//! The given values, by key: text and its source.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::definition::{self, Definition};
 use super::error::ConfigError;
 use super::kind::Kind;
 
-/// Where a value was given.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `FILE:LINE`.
@@ -25,7 +25,7 @@ impl Values {
         self.0.insert(definition.key, (text, source));
     }
 
-    /// The value of the setting `key` as its kind reads it.
+    /// Returns the value of the setting `key`, parsed by its kind.
     pub(crate) fn read<K: Kind>(&self, key: &str) -> Result<K::Value, ConfigError> {
         let definition = definition::find(key)
             .ok_or_else(|| ConfigError::unknown_key("the table of settings".to_owned(), key))?;

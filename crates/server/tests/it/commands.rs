@@ -1,5 +1,5 @@
-//! The daily commands of the real binary: what they print and how they end. What they do on brokers is tested
-//! in `tests/clients`, on Stafett and on Apache Kafka.
+//! The daily commands of the real binary: output and exit codes. Their effects on brokers are tested in
+//! `tests/clients`, on Stafett and on Apache Kafka.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
@@ -112,7 +112,7 @@ fn tables_are_aligned_and_have_no_noise() {
 
 #[test]
 fn wrong_command_lines_end_with_code_2_before_anything_is_asked() {
-    // Nobody accepts: who connects would wait.
+    // No connection is accepted: a client that connects would wait.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = nobody.local_addr().unwrap();
     for (arguments, reason) in [

@@ -65,17 +65,17 @@ pub(crate) fn serve(folder: &Folder) -> Command {
     command
 }
 
-/// What a process that is expected to end by itself says.
+/// Runs a process that ends by itself, and returns its output.
 pub(crate) fn ended<A: AsRef<OsStr>>(mut command: Command, arguments: &[A]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// A process that is ready.
+/// A process that has printed `ready`.
 pub(crate) struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
     stderr: BufReader<ChildStderr>,
-    /// What it said on standard output until it was ready.
+    /// Lines on standard output until `ready`.
     pub(crate) lines: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Running {
         }
     }
 
-    /// Reads the log up to a line with this text, and gives the lines.
+    /// Reads the log up to a line with this text, and returns the lines.
     #[allow(
         dead_code,
         reason = "each test is a program of its own, and not all of them read logs"
@@ -122,7 +122,7 @@ impl Running {
         lines
     }
 
-    /// Where a listener is.
+    /// Returns the address of a listener.
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         let prefix = format!("{listener} listening on ");
         self.lines
@@ -137,7 +137,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end: its exit code, the rest of standard output, and all of standard error.
+    /// Waits for the end; returns the exit code, the rest of standard output, and all of standard error.
     pub(crate) fn end(mut self) -> (ExitStatus, String, String) {
         let (mut out, mut error) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).unwrap();
@@ -160,7 +160,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Status line, headers and body of `GET path`.
+/// Returns the status line, headers and body of `GET path`.
 pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = connect(address);
     write!(

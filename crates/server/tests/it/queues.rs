@@ -59,7 +59,7 @@ fn namespaces_are_made_listed_and_deleted_over_http_and_stay_so() {
     );
 }
 
-/// A command, asking the broker at `http`.
+/// Runs a command that uses the broker at `http`.
 fn stafett(http: SocketAddr, arguments: &[&str]) -> Output {
     stafett_at(&http.to_string(), arguments)
 }
@@ -108,7 +108,7 @@ fn namespaces_and_queues_are_looked_after_by_command() {
         "",
     );
     expect(&["queue", "list"], 0, "no queues\n", "");
-    // By what is no address by itself, as names of machines are not, but leads to one.
+    // A name that is not an address itself but resolves to one.
     let by_name = format!("127.1:{}", http.port());
     let output = stafett_at(&by_name, &["queue", "list"]);
     assert_eq!(said(&output), (Some(0), "no queues\n", ""));
@@ -144,7 +144,7 @@ fn namespaces_and_queues_are_looked_after_by_command() {
     );
 }
 
-/// Answers each request with the next of these texts, and gives back what was asked.
+/// Answers requests with these texts in order, and returns the requests.
 fn canned(answers: &'static [&'static str]) -> (SocketAddr, std::thread::JoinHandle<Vec<String>>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::common::{Folder, Running, connect, serve};
 use rustix::process::Signal;
 
-/// The answer to a message that is published.
+/// Publishes a message and returns the answer.
 fn publish(http: SocketAddr, topic: &str, payload: &str) -> String {
     let body = format!("{{\"topic\":\"{topic}\",\"payload\":{payload}}}");
     let mut stream = connect(http);
@@ -47,7 +47,7 @@ impl Reloading {
         }
     }
 
-    /// Changes the file, lets it be read, and gives what was logged up to a line with this text.
+    /// Changes the file, triggers a reload, and returns the log up to a line with this text.
     fn reload(&mut self, settings: &str, until: &str) -> String {
         std::fs::write(&self.file, settings).unwrap();
         self.running.signal(Signal::HUP);
@@ -78,14 +78,13 @@ fn rules_of_live_topics_and_the_log_level_change_while_it_runs() {
     assert!(publish(http, "songs/a", "1").contains("\"duplicates\":1"));
     assert!(publish(http, "charts/a", "1").contains("\"stored\":1"));
 
-    // A mistake changes nothing, and names its place. What is said less loudly than before is not said any
-    // more.
+    // An error changes nothing and names its place. Lines below the log level are not logged any more.
     let logged = broker.reload("[live]\nduplicates = 'songs/'\n", "not read again");
     assert!(logged.contains("stafett.toml:2"), "{logged}");
     assert!(!logged.contains(" INFO "), "{logged}");
     assert!(publish(http, "songs/a", "1").contains("\"duplicates\":1"));
 
-    // A log that cannot be made leaves the rules as they were.
+    // A log that cannot be created leaves the rules unchanged.
     let logged = broker.reload(
         "[live]\nlogs = 'charts/=not/a/name'\n[log]\nlevel = 'warn'\n",
         "live.logs",

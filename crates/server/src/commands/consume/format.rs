@@ -1,4 +1,4 @@
-//! How a record is printed.
+//! Output format of records.
 
 use std::io::{self, Write};
 use std::str;
@@ -9,7 +9,7 @@ use stafett_model::{Headers, StoredRecord};
 
 use crate::client::{escapes, human};
 
-/// A format, taken apart.
+/// A parsed format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
@@ -31,7 +31,7 @@ pub(super) enum Piece {
     ValueBytes,
 }
 
-/// Reads a format with placeholders.
+/// Parses a format with placeholders.
 pub(super) fn read(text: &str) -> Result<Format, String> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -107,7 +107,7 @@ impl Format {
     }
 }
 
-/// How many bytes; -1 for none.
+/// Returns the number of bytes; -1 for null.
 fn bytes(part: Option<&[u8]>) -> i64 {
     part.map_or(-1, |part| i64::try_from(part.len()).unwrap_or(i64::MAX))
 }
@@ -147,7 +147,7 @@ fn write_json(out: &mut impl Write, topic: &str, partition: i32, record: &Stored
     out.write_all(b"]}\n")
 }
 
-/// `"NAME":"text"`, or `"NAME_base64":"…"` where it is not UTF-8.
+/// Writes `"NAME":"text"`, or `"NAME_base64":"…"` for bytes that are not UTF-8.
 fn write_content(out: &mut impl Write, name: &str, content: Option<&[u8]>) -> io::Result<()> {
     match content.map(|bytes| (str::from_utf8(bytes), bytes)) {
         None => write!(out, "\"{name}\":null"),

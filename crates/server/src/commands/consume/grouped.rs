@@ -1,4 +1,5 @@
-//! Reads as a member of a group: what was printed is committed, so that the next member goes on behind it.
+//! Consumes as a member of a group. Printed records are committed, so that the next member continues behind
+//! them.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -17,17 +18,17 @@ use crate::client::position::{Position, bounds, offsets};
 
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
 
-/// Why a member stopped reading what it was given.
+/// Reason why a member stopped reading its assignment.
 enum Stop {
     Rebalance,
     Done,
 }
 
-/// What a member was given, and how far it has printed it.
+/// Assignment of a member, and its progress.
 struct Share {
     fetcher: Fetcher,
     ends: Vec<i64>,
-    /// Behind what was printed, by source; `None` before anything was.
+    /// Offset behind the printed records, by source. `None` before the first one.
     printed: Vec<Option<i64>>,
     left: usize,
 }
@@ -39,7 +40,7 @@ pub(super) async fn run(session: &Session, job: &Job, group: &str) -> anyhow::Re
     let topics: Vec<_> = job.chosen.iter().map(|chosen| chosen.topic.as_str()).collect();
     let mut membership = Membership::new(session.client.clone(), group, &topics);
     let mut output = Output::new(job);
-    // One for all that is waited for: an interrupt that comes while the group is rebalancing is not lost.
+    // One future for all waits: an interrupt during a rebalance is not lost.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let read = loop {
         let share = async {
@@ -51,7 +52,7 @@ pub(super) async fn run(session: &Session, job: &Job, group: &str) -> anyhow::Re
             _ = &mut interrupted => break Ok(()),
         };
         let stop = read(&mut membership, &mut share, &mut output, interrupted.as_mut()).await;
-        // At least once: what was printed is out before it is committed.
+        // At least once: records are printed before they are committed.
         output.flush()?;
         match stop {
             Ok(Stop::Rebalance) => {
@@ -115,7 +116,7 @@ impl Share {
         Ok(share)
     }
 
-    /// What is to be committed.
+    /// Returns the offsets to commit.
     fn positions(&self) -> Vec<((Str, i32), i64)> {
         let sources = self.fetcher.sources().iter().zip(&self.printed);
         sources
@@ -133,7 +134,7 @@ async fn read(
     let mut beats = interval(HEARTBEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut committed = Instant::now();
-    // Without --follow a member that has nothing (more) to read leaves.
+    // Without --follow, a member without anything left to read leaves.
     let follows = output.follows();
     loop {
         if output.is_full() || share.left == 0 && !follows {

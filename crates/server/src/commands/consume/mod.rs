@@ -1,9 +1,9 @@
-//! `stafett consume`: records of topics to standard output.
+//! `stafett consume`: prints records of topics to standard output.
 //!
-//! - [`format`]: how a record is printed
-//! - [`output`]: a large buffer before standard output, and when to stop
-//! - [`plain`]: partitions chosen by the user
-//! - [`grouped`]: partitions given by a group
+//! - [`format`]: output format of records
+//! - [`output`]: buffered standard output, and the limit on records
+//! - [`plain`]: consumes partitions chosen by the user
+//! - [`grouped`]: consumes partitions assigned by a group
 
 mod format;
 mod grouped;
@@ -87,11 +87,11 @@ pub(super) fn describe() -> Command {
         )
 }
 
-/// What the flags say.
+/// Values of the flags.
 struct Job {
     chosen: Vec<Chosen>,
     from: Option<Position>,
-    /// `None`: read on at the end.
+    /// `None` means to wait for more records at the end.
     until: Option<Position>,
     max: u64,
     format: Format,

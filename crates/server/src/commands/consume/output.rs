@@ -1,4 +1,4 @@
-//! A large buffer before standard output; records are printed into it until there are enough.
+//! Buffered standard output, for up to the requested number of records.
 
 use std::io::{self, BufWriter, Stdout, Write};
 
@@ -10,7 +10,7 @@ use stafett_model::{Offset, records};
 use super::Job;
 
 const BUFFER_BYTES: usize = 256 * 1024;
-/// What one batch may become when it is decompressed.
+/// Maximum bytes of a decompressed batch.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
 /// Prints records.
@@ -29,25 +29,24 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Whether as many records were printed as are wanted.
+    /// Returns true if the requested number of records is printed.
     pub(super) fn is_full(&self) -> bool {
         self.printed >= self.job.max
     }
 
-    /// Whether to wait for more at the end.
+    /// Returns true if the command waits for more records at the end.
     pub(super) fn follows(&self) -> bool {
         self.job.until.is_none()
     }
 
-    /// Prints what came of `source`, short of `end`. Returns the offset behind the last record that was
-    /// looked at.
+    /// Prints the records fetched from `source` up to `end`. Returns the offset of the next record to read.
     pub(super) fn print(&mut self, source: &Source, fetched: &Fetched, end: i64) -> anyhow::Result<i64> {
         let about = || format!("partition {} of topic `{}`", source.partition, source.topic);
         let mut next = fetched.from;
         for batch in Batches::new(fetched.bytes.clone()) {
             let (header, bytes) = batch.with_context(about)?;
             let behind = header.base_offset + i64::from(header.last_offset_delta) + 1;
-            // What the broker writes itself, such as the end of a transaction.
+            // Written by the broker itself, such as the end of a transaction.
             if header.is_control() || behind <= fetched.from {
                 next = next.max(behind);
                 continue;

@@ -1,4 +1,4 @@
-//! Reads partitions that the user chose, without a group.
+//! Consumes partitions chosen by the user, without a group.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::output::Output;
 use crate::client::Session;
 use crate::client::position::{Position, bounds, offsets};
 
-/// What was printed is shown when nothing more comes for so long.
+/// Pause without new records after which the output is flushed.
 pub(super) const IDLE: Duration = Duration::from_millis(20);
 
 pub(super) async fn run(session: &Session, job: &Job) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ pub(super) async fn run(session: &Session, job: &Job) -> anyhow::Result<()> {
     }
     let mut output = Output::new(job);
     let read = read(&mut fetcher, &mut output, &ends).await;
-    // Also after a failure: what was read before it.
+    // Also after a failure: prints the records read before it.
     output.flush()?;
     read
 }

@@ -107,7 +107,7 @@ fn show(session: &Session, group: &Group) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// `orders[0-3] audit[0]`, or a dash.
+/// Formats an assignment: `orders[0-3] audit[0]`, or a dash if it is empty.
 fn assignment(rows: &Assignment) -> String {
     if rows.is_empty() {
         return "-".to_owned();

@@ -40,14 +40,14 @@ struct Row {
     topic: Str,
     partition: i32,
     committed: Option<i64>,
-    /// `None` where the topic is gone.
+    /// `None` if the topic does not exist any more.
     end: Option<i64>,
     member: Option<Str>,
 }
 
 impl Row {
     fn lag(&self) -> Option<u64> {
-        // A commit beyond the end, as after a topic was made anew, is not behind.
+        // A committed offset beyond the end, as after a topic was recreated, means no lag.
         Some(u64::try_from(self.end? - self.committed?).unwrap_or(0))
     }
 }

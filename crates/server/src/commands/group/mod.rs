@@ -1,5 +1,4 @@
-//! `stafett group …`: looks at groups of consumers and moves their offsets, over the protocol that all
-//! clients speak.
+//! `stafett group …`: shows consumer groups and moves their offsets, over Kafka's protocol.
 
 mod delete;
 mod describe;

@@ -1,4 +1,4 @@
-//! `stafett group reset`: moves the offsets of a group that nobody is in.
+//! `stafett group reset`: moves the offsets of a group without members.
 
 use std::io;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })
 }
 
-/// A group that does not exist yet can be given offsets; one with members cannot.
+/// Fails if the group has members. A group that does not exist yet can be given offsets.
 async fn refuse_active(session: &Session, name: &str) -> anyhow::Result<()> {
     match session.client.group(name).await {
         Ok(group) if group.is_idle() => Ok(()),

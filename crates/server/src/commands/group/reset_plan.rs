@@ -1,4 +1,4 @@
-//! Which offsets a reset moves, from where to where.
+//! Plan of a reset: the offsets before and after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use crate::client::Session;
 use crate::client::partitions::Chosen;
 use crate::client::position::{self, Position, bounds};
 
-/// Where offsets go.
+/// Target of the offsets.
 pub(super) enum To {
     Position(Position),
-    /// So much forward or back.
+    /// This many records forward, or back if negative.
     By(i64),
     Rows(Vec<(String, i32, i64)>),
 }
 
-/// One partition's offset.
+/// Offset of one partition, before and after.
 pub(super) struct Move {
     pub(super) topic: Str,
     pub(super) partition: i32,
@@ -27,7 +27,7 @@ pub(super) struct Move {
     pub(super) after: i64,
 }
 
-/// The moves of `group`, by topic and partition. Offsets stay within what is there.
+/// Returns the moves of `group`, by topic and partition. Offsets stay within the bounds of the partitions.
 pub(super) async fn plan(
     session: &Session,
     group: &str,
@@ -82,7 +82,7 @@ pub(super) async fn plan(
     Ok(moves)
 }
 
-/// Partitions that have no offset stay without.
+/// Shifts the committed offsets by `by`. Partitions without a committed offset are left out.
 fn shifted(committed: &Offsets, topic: &Str, bounds: &position::Bounds, by: i64) -> BTreeMap<i32, i64> {
     let shift = |(partition, (start, end)): (&i32, &(i64, i64))| {
         let from = committed.get(&(topic.clone(), *partition))?.offset;
@@ -108,7 +108,7 @@ fn by_topic<'a>(partitions: impl Iterator<Item = (&'a str, i32)>) -> Vec<Chosen>
         .collect()
 }
 
-/// Reads lines of `topic,partition,offset` or JSON objects of these three; an error begins with the line's
+/// Parses lines of `topic,partition,offset`, or JSON objects with these three. An error begins with the line
 /// number.
 pub(super) fn read_file(text: &str) -> Result<Vec<(String, i32, i64)>, String> {
     let lines = text

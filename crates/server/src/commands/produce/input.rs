@@ -1,6 +1,6 @@
-//! Standard input in pieces, read by a thread of its own, and the records in them.
+//! Reads standard input in pieces, on its own thread, and splits it into records.
 //!
-//! Memory is bounded: few pieces wait, and what has no delimiter for too long is passed over.
+//! Memory is bounded: few pieces wait, and records that are too long are skipped.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 const PIECE_BYTES: usize = 256 * 1024;
 const PIECES_MAX: usize = 8;
 
-/// Pieces of standard input as they come, until its end or an error.
+/// Returns pieces of standard input as they arrive, until its end or an error.
 pub(super) fn pieces() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
     thread::spawn(move || {
@@ -41,21 +41,21 @@ pub(super) fn pieces() -> mpsc::Receiver<io::Result<Vec<u8>>> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     Whole(&'a [u8]),
-    /// It has more bytes than a record may have; it was passed over.
+    /// A record longer than the limit; it was skipped.
     TooLong,
 }
 
 /// Cuts pieces into records.
 pub(super) struct Splitter {
-    /// `None`: there is one record.
+    /// `None` if all of the input is one record.
     finder: Option<Finder<'static>>,
     record_bytes_max: usize,
     buffer: Vec<u8>,
-    /// Where the next record begins.
+    /// Start of the next record.
     start: usize,
-    /// No delimiter begins before here.
+    /// No delimiter begins before this position.
     searched: usize,
-    /// The beginning of the record was thrown away.
+    /// The beginning of the current record was discarded.
     skipping: bool,
     ended: bool,
 }
@@ -80,12 +80,12 @@ impl Splitter {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// There is nothing more: what is left is the last record.
+    /// Marks the end of the input: the rest is the last record.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// The next record that is there as a whole.
+    /// Returns the next complete record.
     pub(super) fn next(&mut self) -> Option<Found<'_>> {
         let range = self.find()?;
         if std::mem::take(&mut self.skipping) || range.len() > self.record_bytes_max {
@@ -117,7 +117,7 @@ impl Splitter {
             return Some(start..start + left);
         }
         if left > self.record_bytes_max {
-            // Only what may be the beginning of a delimiter is kept.
+            // Keep only bytes that may be the beginning of a delimiter.
             self.start = self.searched.max(start).min(self.buffer.len());
             if self.finder.is_none() {
                 self.start = self.buffer.len();
@@ -133,7 +133,7 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    /// All records of `input`, fed in pieces of `size`.
+    /// Cuts `input`, fed in pieces of `size`, into records.
     fn cut(input: &[u8], delimiter: Option<&[u8]>, size: usize, max: usize) -> Vec<Option<Vec<u8>>> {
         let mut splitter = Splitter::new(delimiter, max);
         let mut found = Vec::new();

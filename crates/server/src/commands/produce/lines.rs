@@ -1,4 +1,4 @@
-//! What a line says: key, value, headers, and where it is to go.
+//! Parses a line: key, value, headers, partition and timestamp.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::client::position;
 
-/// What stands where a record has no time.
+/// Timestamp of a record without a time.
 const NO_TIMESTAMP: i64 = -1;
 
-/// How lines are read.
+/// Format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Line,
@@ -20,10 +20,10 @@ pub(super) enum Format {
     Json,
 }
 
-/// A header that was given as text.
+/// A header given as text.
 pub(super) type TextHeader = (String, String);
 
-/// How a record is made of a line.
+/// Rules for making a record from a line.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) format: Format,
@@ -34,10 +34,10 @@ pub(super) struct Shape {
     pub(super) null: Option<Vec<u8>>,
 }
 
-/// A header's key and value.
+/// Key and value of a header.
 pub(super) type Header<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
 
-/// A record as a line says it. Nothing is copied where nothing has to be decoded.
+/// A parsed record. Bytes are copied only if they have to be decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed<'a> {
     pub(super) key: Option<Cow<'a, [u8]>>,
@@ -47,7 +47,7 @@ pub(super) struct Parsed<'a> {
     pub(super) timestamp: Option<i64>,
 }
 
-/// Reads `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 pub(super) fn read_header(text: &str) -> Result<TextHeader, String> {
     text.split_once('=')
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -55,7 +55,7 @@ pub(super) fn read_header(text: &str) -> Result<TextHeader, String> {
 }
 
 impl Shape {
-    /// Reads a line; an error says what was wrong with it.
+    /// Parses a line. The error says why it is invalid.
     pub(super) fn parse<'a>(&'a self, line: &'a [u8]) -> Result<Parsed<'a>, String> {
         let mut parsed = match self.format {
             Format::Json => parse_json(line)?,
@@ -127,7 +127,7 @@ fn parse_json(line: &[u8]) -> Result<Parsed<'static>, String> {
     let Value::Object(mut object) = value else {
         return Err("it is not a JSON object".to_owned());
     };
-    // Any other object would silently become a record of nothing.
+    // Any other object would silently become an empty record.
     if !["key", "value", "key_base64", "value_base64"]
         .iter()
         .any(|name| object.contains_key(*name))
@@ -149,7 +149,7 @@ fn parse_json(line: &[u8]) -> Result<Parsed<'static>, String> {
             let time = position::time(&text, position::now());
             Some(time.ok_or("its timestamp is not a time")?)
         }
-        // What `consume` prints where a record has none.
+        // `consume` prints it for a record without a time.
         Some(other) if other.as_i64() == Some(NO_TIMESTAMP) => None,
         Some(other) => Some(other.as_i64().ok_or("its timestamp is not a time")?),
     };
@@ -178,7 +178,7 @@ fn json_header(header: Value) -> Result<Header<'static>, String> {
     Ok((key.ok_or("a header has no key")?, value))
 }
 
-/// Text is taken as it is, anything else as JSON.
+/// Returns text unchanged, and other values as JSON.
 fn json_content(plain: Option<Value>, base64: Option<Value>) -> Result<Option<Cow<'static, [u8]>>, String> {
     if let Some(Value::String(text)) = base64 {
         return Ok(Some(Cow::Owned(decode(text.as_bytes())?)));

@@ -1,9 +1,9 @@
-//! `stafett produce`: records from standard input into a topic.
+//! `stafett produce`: sends records from standard input to a topic.
 //!
-//! - [`input`]: standard input in pieces, and the lines in them
-//! - [`lines`]: what a line says: key, value, headers
-//! - [`outcome`]: what was stored, what was not, and how it is told
-//! - [`send`]: from the one to the other
+//! - [`input`]: reads standard input and splits it into records
+//! - [`lines`]: parses a line: key, value, headers
+//! - [`outcome`]: counts and reports stored and failed records
+//! - [`send`]: sends the records
 
 mod input;
 mod lines;
@@ -58,7 +58,7 @@ fn text(name: &'static str, value: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value)
 }
 
-/// How lines become records.
+/// Flags that define how lines become records.
 fn about_lines() -> [Arg; 7] {
     [
         text(KEY, "KEY").short('k').help("The key of all records"),
@@ -90,7 +90,7 @@ fn about_lines() -> [Arg; 7] {
     ]
 }
 
-/// Where records go, and how.
+/// Flags that define the destination and the encoding of records.
 fn about_sending() -> [Arg; 5] {
     [
         text(PARTITION, "N")
@@ -133,7 +133,7 @@ fn separator(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What the flags say.
+/// Values of the flags.
 struct Job {
     topic: String,
     create: bool,
@@ -142,7 +142,7 @@ struct Job {
     codec: Codec,
     acks: Acks,
     shape: Shape,
-    /// `None`: all of the input is one record.
+    /// `None` if all of the input is one record.
     delimiter: Option<Vec<u8>>,
 }
 

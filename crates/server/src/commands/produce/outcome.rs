@@ -1,4 +1,4 @@
-//! What was stored, what was not, and how it is told: progress on a terminal, failures by line, a summary.
+//! Counts stored and failed records, and reports progress on a terminal, failures by line, and a summary.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,18 +9,18 @@ use stafett_kafka_client::{ClientError, Delivery};
 
 use crate::client::human;
 
-/// Failures that are told one by one.
+/// Maximum number of failures reported one by one.
 const TOLD_MAX: u64 = 20;
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-/// Counted from several threads.
+/// Counts of records; updated by several threads.
 #[derive(Debug)]
 pub(super) struct Outcome {
     stored: AtomicU64,
     failed: AtomicU64,
     read_bytes: AtomicU64,
     input_bytes: Option<u64>,
-    /// After a failure that concerns whatever comes behind.
+    /// True after a failed delivery: sending stops.
     stop: AtomicBool,
     terminal: bool,
     told: Mutex<u64>,
@@ -62,7 +62,7 @@ impl Outcome {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// A line that was not even sent.
+    /// Counts a line that could not be sent, and reports it.
     pub(super) fn refuse(&self, line: u64, reason: &str) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.tell(&format!("line {line}: {reason}"));
@@ -75,7 +75,7 @@ impl Outcome {
         };
         self.stop.store(true, Ordering::Relaxed);
         self.failed.fetch_add(delivery.records, Ordering::Relaxed);
-        // The first failure of the partition says why.
+        // The first failure of the partition has the reason.
         if matches!(error, ClientError::Behind) {
             return;
         }
@@ -105,13 +105,13 @@ impl Outcome {
         }
     }
 
-    /// Failures that were not told.
+    /// Returns the number of failures that were not reported.
     pub(super) fn untold(&self) -> u64 {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.saturating_sub(TOLD_MAX)
     }
 
-    /// Shows progress, if somebody watches.
+    /// Shows progress if standard error is a terminal.
     pub(super) fn progress(&self) {
         if !self.terminal {
             return;

@@ -1,4 +1,4 @@
-//! From standard input to the topic.
+//! Sends records from standard input to the topic.
 
 use std::borrow::Cow;
 use std::io;
@@ -22,11 +22,11 @@ use super::lines::Parsed;
 use super::outcome::Outcome;
 use crate::client::{Session, human, position};
 
-/// How long a batch waits for more records when the input pauses.
+/// Time that a batch waits for more records while the input pauses.
 const LINGER: Duration = Duration::from_millis(5);
 const PROGRESS: Duration = Duration::from_millis(200);
 const RECORD_BYTES_DEFAULT: usize = 1 << 20;
-/// What a record and its batch take beside key, value and headers, at most.
+/// Maximum bytes of a record and its batch without key, value and headers.
 const OVERHEAD: usize = 61 + 64;
 
 pub(super) async fn run(session: &Session, job: &Job, topic: Topic) -> anyhow::Result<()> {
@@ -108,7 +108,7 @@ fn tell(session: &Session, job: &Job, outcome: &Outcome, lines: u64) -> anyhow::
     ))
 }
 
-/// What the topic takes; a default where the broker does not say.
+/// Returns the topic's limit on the bytes of a batch, or a default if the broker does not report it.
 async fn record_bytes_max(session: &Session, topic: &Topic) -> usize {
     const KEY: &str = "max.message.bytes";
     let names: [Str; 1] = [topic.name.clone()];
@@ -123,14 +123,14 @@ async fn record_bytes_max(session: &Session, topic: &Topic) -> usize {
         .unwrap_or(RECORD_BYTES_DEFAULT)
 }
 
-/// Bytes of standard input, if it is a file.
+/// Returns the size of standard input. `None` if it is not a regular file.
 fn input_bytes() -> Option<u64> {
     let stat = rustix::fs::fstat(io::stdin()).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
     is_file.then(|| u64::try_from(stat.st_size).ok()).flatten()
 }
 
-/// Somewhere else each time, so that short inputs do not all meet in one partition.
+/// Returns a partition that varies from run to run, so that short inputs are spread over the partitions.
 fn first_partition(partitions: usize) -> usize {
     let time = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -144,10 +144,10 @@ struct Sending<'a> {
     producer: Producer,
     outcome: &'a Outcome,
     splitter: Splitter,
-    /// Where records without a key go until the batch there is full.
+    /// Partition for records without a key, until its batch is full.
     sticky: usize,
     line: u64,
-    /// The time of records that do not say theirs.
+    /// Timestamp of records without their own.
     now: i64,
 }
 
@@ -187,7 +187,7 @@ impl Sending<'_> {
         anyhow!("interrupted after line {}", self.line)
     }
 
-    /// Sends all records that are there.
+    /// Sends all complete records.
     async fn take(&mut self) -> anyhow::Result<()> {
         while let Some(found) = self.splitter.next() {
             self.line += 1;
@@ -230,7 +230,7 @@ impl Sending<'_> {
     }
 }
 
-/// By the key, or where the batch that is being made has room.
+/// Chooses a partition by the key, or without a key the one whose batch has room.
 fn choose(producer: &Producer, sticky: &mut usize, parsed: &Parsed<'_>) -> usize {
     let partitions = producer.partitions().max(1);
     if let Some(key) = &parsed.key {

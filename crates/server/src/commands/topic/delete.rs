@@ -20,7 +20,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let names = given(matches);
     let agreed = deletion::is_agreed(matches);
     client::run(matches, async move |session: Session| {
-        // All of them are looked up before the first is gone.
+        // Look up all topics before the first one is deleted.
         for name in &names {
             session.topic(name).await?;
         }

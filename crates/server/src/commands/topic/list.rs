@@ -51,11 +51,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     })
 }
 
-/// What is shown of each topic beside its metadata.
+/// Facts shown of each topic beside its metadata.
 struct Facts {
     /// `None` while a partition has no leader.
     records: Vec<Option<u64>>,
-    /// `None` where the broker does not say.
+    /// `None` if the broker does not report sizes.
     sizes: Option<BTreeMap<Str, u64>>,
     durability: Vec<Option<Str>>,
 }

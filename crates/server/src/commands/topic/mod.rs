@@ -1,4 +1,4 @@
-//! `stafett topic …`: looks at topics and changes them, over the protocol that all clients speak.
+//! `stafett topic …`: shows and changes topics, over Kafka's protocol.
 
 mod create;
 pub(super) mod delete;
@@ -47,7 +47,7 @@ fn names() -> Arg {
     Arg::new(NAME).required(true).num_args(1..).help("The topics")
 }
 
-/// The names given, as text.
+/// Returns the given names.
 fn given(matches: &ArgMatches) -> Vec<String> {
     matches
         .get_many::<String>(NAME)

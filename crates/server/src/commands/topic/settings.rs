@@ -1,8 +1,8 @@
-//! `KEY=VALUE` as people write it: sizes and durations with units become the numbers that the protocol wants.
+//! `KEY=VALUE` with units: sizes and durations are converted to the numbers of the protocol.
 
 use crate::config::quantity;
 
-/// Reads a setting.
+/// Parses a setting.
 pub(super) fn read(text: &str) -> Result<(String, String), String> {
     let (key, value) = text
         .split_once('=')
@@ -13,17 +13,17 @@ pub(super) fn read(text: &str) -> Result<(String, String), String> {
         Some("bytes") => quantity::size(value),
         _ => None,
     };
-    // What is no quantity goes to the broker as it is: it says what it expected.
+    // Other values go to the broker unchanged; its error says what it expected.
     let value = number.map_or_else(|| value.to_owned(), |number| number.to_string());
     Ok((key.to_owned(), value))
 }
 
-/// What a setting is measured in, by the last part of its name.
+/// Returns the unit of a setting: the last part of its name.
 fn unit(key: &str) -> Option<&str> {
     key.rsplit_once('.').map(|(_, unit)| unit)
 }
 
-/// A value with its unit, where the key says which.
+/// Formats a value with its unit, if the key has one.
 pub(super) fn show(key: &str, value: &str) -> String {
     let Ok(number) = value.parse::<u64>() else {
         return value.to_owned();
