@@ -1,5 +1,5 @@
-//! Lets the functions of `src/host.rs` stand before those of the C library also for what looks them up while
-//! running.
+//! Exports the functions of `src/host.rs`, so that they replace those of the C library for lookups at run
+//! time, too.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,12 +1,12 @@
-//! The lab's drivers on the clients that users take: librdkafka for Kafka's protocol, lapin for AMQP.
+//! The lab's drivers for users' clients: librdkafka for Kafka's protocol, lapin for AMQP.
 //!
-//! `stafett lab run` starts this program, with `attend`, wherever an experiment says `driver = "client"`, and
-//! speaks to it over its standard input and output (`stafett_lab::clients`). As an `agent` it runs load for a
-//! controller on another machine, in the place of `stafett lab agent`.
+//! `stafett lab run` starts this program with `attend` for experiments with `driver = "client"`, and talks to
+//! it over its standard input and output (`stafett_lab::clients`). As an `agent` it runs load for a
+//! controller on another machine, instead of `stafett lab agent`.
 //!
 //! - [`amqp`]: lapin
-//! - `kafka`: librdkafka; absent where it was built without
-//! - [`pipes`]: standard input and output, kept for the lab
+//! - `kafka`: librdkafka; absent in builds without it
+//! - [`pipes`]: standard input and output, reserved for the lab
 
 mod amqp;
 #[cfg(feature = "librdkafka")]
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            // With standard error closed there is nobody to tell.
+            // The write fails if standard error is closed.
             let _ = writeln!(io::stderr(), "{reason}");
             ExitCode::FAILURE
         }
@@ -84,7 +84,7 @@ fn run(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     done
 }
 
-/// Until who started this program closes its end.
+/// Serves the parent process until it closes its end.
 async fn serve_pipes() -> Result<(), String> {
     let (input, output) = pipes::take()
         .map_err(|error| format!("standard input and output are no pipes of `stafett lab run`: {error}"))?;
@@ -142,7 +142,7 @@ async fn serve_network(options: AgentOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// The clients that users take where that is asked for, else the lean drivers.
+/// Returns users' clients for experiments that ask for them, else the lean drivers.
 fn drivers() -> Drivers {
     Arc::new(|system, address, plan| {
         if plan.run.driver == DriverKind::Lean {

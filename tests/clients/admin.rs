@@ -1,5 +1,5 @@
-//! Administration with Kafka's own tools. A JVM takes a second or two to start, so that each test does a
-//! day's work.
+//! Administration with Kafka's own tools. A JVM takes a second or two to start, so each test covers many
+//! commands.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use crate::java::tool;
 use crate::peer;
 
-/// Runs a tool against a broker; gives what it says.
+/// Runs a tool against a broker and returns its output.
 fn run(broker: &Broker, class: &str, arguments: &str) -> String {
     let mut command = tool(class).unwrap();
     command.args(["--bootstrap-server", broker.kafka()]);

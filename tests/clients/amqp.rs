@@ -1,5 +1,5 @@
-//! RabbitMQ's clients: pika, aio-pika, kombu and Celery by the scripts of `python/amqp_*.py`, which say what
-//! they expect; and RabbitMQ's own `PerfTest`, which is the Java client.
+//! RabbitMQ's clients: pika, aio-pika, kombu and Celery in the scripts `python/amqp_*.py`, which contain the
+//! expectations; and RabbitMQ's own `PerfTest`, which uses the Java client.
 
 use crate::broker::{Broker, is_stafett, root};
 use crate::peer;
@@ -187,7 +187,7 @@ fn two_consumers_of_perf_test_read_all_of_a_stream_each() {
     assert!(said.contains("Consumer reached message limit [2]"), "{said}");
 }
 
-/// Cases and RabbitMQ's answers to them; where ours differs on purpose it stands beside, with the reason.
+/// Cases and RabbitMQ's answers; where ours differs on purpose, it is listed with the reason.
 const TABLE: &str = "tests/clients/odd/amqp.tsv";
 
 #[test]

@@ -1,18 +1,18 @@
 //! The process is killed under load from a publisher that waits for confirms, and from a worker that
-//! acknowledges: nothing that was confirmed is lost, and nothing that was settled long before comes back;
-//! also in a stream, and in a queue over it.
+//! acknowledges: no confirmed message is lost, and no message settled long before returns; also in a stream,
+//! and in a queue over it.
 
 use crate::broker::{Broker, is_stafett};
 use crate::kill::{kill, survives_at};
 use crate::peer;
 
-/// Confirmed messages between two kills, at most.
+/// Maximum confirmed messages between two kills.
 const CONFIRMED_MAX: u64 = 2_000;
-/// Acknowledged messages between two kills, at most: enough of them for some seconds.
+/// Maximum acknowledged messages between two kills: enough of them for some seconds.
 const SETTLED_MAX: u64 = 10_000;
 
-/// The scripts are the load and what looks at what is left of it; `noun` is what the first counts,
-/// `count_max` how far.
+/// Runs a script for load and one that checks the remains. `noun` is the unit that the first one counts,
+/// `count_max` the maximum between two kills.
 fn amqp_survives(noun: &str, scripts: [&str; 2], count_max: u64) {
     if is_stafett() && peer::python_with_amqp().is_some() {
         survives_at(Broker::amqp, "sync", noun, scripts, count_max, kill);

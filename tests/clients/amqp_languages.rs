@@ -1,6 +1,7 @@
-//! RabbitMQ's clients of other languages: amqplib (Node), amqp091-go and lapin (Rust), each in a program that
-//! says what it expects: confirms, returns, prefetch, requeueing, dead letters, cancellation, properties and
-//! headers of every type, large bodies; and a kill of the broker, after which it goes on.
+//! RabbitMQ clients of other languages: amqplib (Node), amqp091-go and lapin (Rust). Each is used by a
+//! program that contains the expectations: confirms, returns, prefetch, requeueing, dead letters,
+//! cancellation, properties and headers of every type, large bodies; and a kill of the broker, after which it
+//! continues.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::broker::{Broker, is_stafett, lines_of};
 use crate::peer;
 
-/// Runs a program against a broker that is killed when the program asks for it, and started again.
+/// Runs a program against a broker that is killed and restarted when the program asks for it.
 fn passes(program: impl FnOnce() -> Option<Command>) {
     if !is_stafett() {
         return;
@@ -26,7 +27,7 @@ fn passes(program: impl FnOnce() -> Option<Command>) {
         .unwrap();
     let mut input = client.stdin.take().unwrap();
     let mut kills = 0;
-    // They end with the client, which a time limit ends.
+    // They end with the client, which has a time limit.
     for line in lines_of(client.stdout.take().unwrap()) {
         assert_eq!(line, "kill");
         broker.kill_and_restart();

@@ -1,4 +1,4 @@
-//! Groups whose partitions the broker assigns: members of real clients come, go, and live through a restart.
+//! Groups of the consumer protocol: members of real clients come, leave, and survive a restart.
 
 use std::fs::File;
 use std::io::{Read, Write};

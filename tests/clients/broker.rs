@@ -1,4 +1,4 @@
-//! One broker under test: a process with its own ports and data folder, which is gone when this value is.
+//! One broker under test: a process with its own ports and data folder, ended and removed on drop.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use std::{env, process};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// A guard against hanging for ever, not an expectation.
+/// Guard against a hanging test, not an expectation.
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// SIGTERM drains and stops within 10 s; the rest is for a machine that is busy with other tests.
 const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
@@ -21,7 +21,7 @@ const STOP_LIMIT: rustix::event::Timespec = rustix::event::Timespec {
     tv_nsec: 0,
 };
 
-/// Tells the folders of one test process apart.
+/// Number that makes the folders of one test process distinct.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct Broker {
@@ -38,7 +38,7 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Starts a broker whose new topics have the durability `sync`, which is what it would have by default.
+    /// Starts a broker whose new topics have the durability `sync`, the default.
     pub(crate) fn start() -> Self {
         Self::start_at("sync")
     }
@@ -65,7 +65,7 @@ impl Broker {
         Self::start_program(binary(), durability, settings)
     }
 
-    /// Starts a broker on a small disk in memory that nothing else uses; nothing where none can be had.
+    /// Starts a broker on a small disk in memory of its own. `None` if such a disk cannot be made.
     pub(crate) fn start_on_small_disk(disk_mib: u32, settings: &'static [&'static str]) -> Option<Self> {
         let folder = new_folder();
         let disk = SmallDisk::mount(disk_mib, &folder.join("data"));
@@ -75,7 +75,7 @@ impl Broker {
         Some(Self::start_in(folder, binary(), "sync", settings, Some(disk?)))
     }
 
-    /// Starts Apache Kafka behind the command line of ours.
+    /// Starts Apache Kafka behind our command line.
     pub(crate) fn start_kafka(launcher: PathBuf) -> Self {
         Self::start_program(launcher, "os", &[])
     }
@@ -161,7 +161,7 @@ impl Broker {
         self.launch();
     }
 
-    /// Stops with SIGTERM, and says what a check of its data says.
+    /// Stops with SIGTERM and returns the output of a check of its data.
     pub(crate) fn stop_and_check(&mut self) -> Output {
         self.stop();
         let mut command = match &self.disk {
@@ -175,8 +175,8 @@ impl Broker {
         check.output().unwrap()
     }
 
-    /// Lets the third sync from now of a thread of the running process fail, from outside; why not, if that
-    /// is not possible.
+    /// Lets the third sync from now of a thread of the running process fail, from outside. Fails with the
+    /// reason if that is not possible.
     pub(crate) fn fail_a_sync(&self) -> Result<(), String> {
         let process = self.process.as_ref().expect("a running broker");
         let mut strace = Command::new("strace")
@@ -197,7 +197,7 @@ impl Broker {
                 break true;
             }
         };
-        // It lets go of the broker.
+        // strace detaches from the broker.
         let pid = rustix::process::Pid::from_child(&strace);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         lines.iter().for_each(drop);
@@ -217,7 +217,7 @@ impl Broker {
         strace.ok().map(FailingSyncs)
     }
 
-    /// How many lines of the log have this text.
+    /// Returns the number of log lines that contain `text`.
     pub(crate) fn logged(&self, text: &str) -> usize {
         let log = fs::read_to_string(self.log_path()).unwrap_or_default();
         log.lines().filter(|line| line.contains(text)).count()
@@ -227,7 +227,7 @@ impl Broker {
         let mut process = self.process.take().expect("a running broker");
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        // A descriptor of the process can be read from once it has ended.
+        // A process descriptor becomes readable when the process has ended.
         let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
         let mut awaited = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut awaited, Some(&STOP_LIMIT)).unwrap();
@@ -251,7 +251,7 @@ impl Broker {
             .append(true)
             .open(self.log_path())
             .unwrap();
-        // A broker must not outlive its test, however that ends.
+        // A broker must not outlive its test, even if that is killed.
         let data = self.folder.join("data");
         let mut command = match &self.disk {
             Some(disk) => disk.command("setpriv"),
@@ -304,7 +304,7 @@ impl Broker {
         self.folder.join("stderr.log")
     }
 
-    /// The last of what the broker wrote to stderr.
+    /// Returns the last lines that the broker wrote to stderr.
     fn log(&self) -> String {
         let text = fs::read_to_string(self.log_path()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -336,11 +336,11 @@ impl Drop for Broker {
     }
 }
 
-/// Lets syncs fail until it is dropped.
+/// Guard that lets syncs fail until it is dropped.
 pub(crate) struct FailingSyncs(Child);
 
 impl FailingSyncs {
-    /// Whether it can do that.
+    /// True if strace could attach and is still running.
     pub(crate) fn works(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
@@ -348,28 +348,27 @@ impl FailingSyncs {
 
 impl Drop for FailingSyncs {
     fn drop(&mut self) {
-        // Told to end, it lets go of the broker.
+        // strace detaches from the broker when it is terminated.
         let pid = rustix::process::Pid::from_child(&self.0);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         drop(self.0.wait());
     }
 }
 
-/// A disk in memory, in namespaces that a process of its own keeps. It outlives the broker on it, however
-/// that ends.
+/// A disk in memory, in namespaces kept by a process of its own. It outlives the broker on it in every case.
 pub(crate) struct SmallDisk {
     keeper: Child,
-    /// The mount as the test's own namespace sees it.
+    /// Path of the mount in the namespace of the test.
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts it on a folder; nothing where that is not allowed.
+    /// Mounts it on a folder. `None` if that is not allowed.
     fn mount(mib: u32, folder: &Path) -> Option<Self> {
         let mount = format!(
             "mkdir -p \"$0\" && mount -t tmpfs -o size={mib}m none \"$0\" && echo mounted && exec cat"
         );
-        // It ends with its standard input, therefore not after the test.
+        // It ends with its standard input, so it does not outlive the test.
         let mut keeper = Command::new("unshare")
             .args(["-rm", "sh", "-c", &mount])
             .arg(folder)
@@ -391,7 +390,7 @@ impl SmallDisk {
         (said == "mounted\n" && can_enter()).then_some(disk)
     }
 
-    /// A command in the namespaces of the disk.
+    /// Returns a command in the namespaces of the disk.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -401,7 +400,7 @@ impl SmallDisk {
         command
     }
 
-    /// Takes all space that is free, until [`Self::free`].
+    /// Uses up all free space, until [`Self::free`].
     pub(crate) fn fill(&self) {
         let file = File::create(self.filler()).unwrap();
         let mut taken = 0;
@@ -435,13 +434,13 @@ pub(crate) fn get(http: &str, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
-    // A process that ends its run may cut it off.
+    // A process that ends during the answer may cut it off.
     drop(stream.read_to_string(&mut answer));
     answer
 }
 
-/// The lines of a process as they come. Once the receiver is dropped, the rest is read and thrown away, so
-/// that the process never blocks.
+/// Returns the lines of a process as they come. Once the receiver is dropped, the rest is read and discarded,
+/// so that the process never blocks.
 pub(crate) fn lines_of(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = sync_channel(1024);
     thread::spawn(move || {
@@ -456,7 +455,7 @@ pub(crate) fn external() -> Option<String> {
     env::var("STAFETT_TEST_KAFKA_ADDR").ok()
 }
 
-/// Whether the broker is Stafett, and not another one that stands in to try the tests.
+/// True if the broker is Stafett, false if another one stands in to try the tests.
 pub(crate) fn is_stafett() -> bool {
     external().is_none() && binary().file_name().is_some_and(|name| name == "stafett")
 }

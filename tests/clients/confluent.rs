@@ -1,4 +1,5 @@
-//! confluent-kafka for Python (librdkafka): each test is one script of `python/`, which says what it expects.
+//! confluent-kafka for Python (librdkafka): each test is a script of `python/` that contains the
+//! expectations.
 
 use crate::broker::{Broker, is_stafett, root};
 use crate::peer;

@@ -1,4 +1,4 @@
-//! Consumers in groups: they share, leave, and go on after the broker was stopped or killed.
+//! Consumers in groups: they share partitions, leave, and continue after the broker was stopped or killed.
 
 use crate::broker::{Broker, external, root};
 use crate::peer;

@@ -158,7 +158,7 @@ fn consumers_of_a_group_commit_and_the_group_command_sees_resets_and_deletes() {
     let reset = group("--reset-offsets --to-earliest --topic jvm.group --group jvm.g --execute");
     assert!(reset.contains("jvm.group"), "{reset}");
 
-    // Commits by hand after each poll, in the other protocol, and leaves when it has had all.
+    // Commits by hand after each poll, in the other protocol, and leaves after the last record.
     let verified = "--topic jvm.group --group-id jvm.g --group-protocol consumer --max-messages";
     let report = peer::run_text(
         tool("VerifiableConsumer")
@@ -207,7 +207,7 @@ fn lag(described: &str) -> u64 {
     sum(lines(), ' ', 5)
 }
 
-/// The records that a `VerifiableConsumer` tells of.
+/// Sums the records that a `VerifiableConsumer` reports.
 fn consumed(report: &str) -> u64 {
     let counts = report
         .lines()

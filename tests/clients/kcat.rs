@@ -15,7 +15,7 @@ fn kcat(broker: &Broker) -> Option<Command> {
     Some(command)
 }
 
-/// Lines of 1 to 120 characters, different from one another, of which a codec can make something.
+/// Returns distinct, compressible lines of 1 to 120 characters.
 fn lines(count: u32) -> String {
     let mut text = String::new();
     let mut state = 0x9e37_79b9_u32;

@@ -1,6 +1,6 @@
-//! The process is killed at random moments under load from a real idempotent producer, and started again; or
-//! a sync of its fails, and it starts again by itself: nothing that was acknowledged is lost, nothing is
-//! doubled, and each partition keeps its order.
+//! The process is killed at random moments under load from a real idempotent producer and started again, or a
+//! sync of it fails and it restarts by itself: no acknowledged record is lost, none is doubled, and each
+//! partition keeps its order.
 //!
 //! The moments are numbers of acknowledgements drawn from a seed, which a failure prints; `STAFETT_TEST_SEED`
 //! sets it.
@@ -19,9 +19,9 @@ use crate::peer;
 const ROUNDS: u32 = 6;
 const TOPIC: &str = "killed";
 const SCRIPTS: [&str; 2] = ["kill_load.py", "kill_verify.py"];
-/// Acknowledgements between two kills, at most.
+/// Maximum acknowledgements between two kills.
 const PRODUCED_MAX: u64 = 20_000;
-/// The producer goes on by itself once the broker is back; this is a guard against hanging for ever.
+/// Guard against a hanging test: the producer continues by itself once the broker is back.
 const ACKNOWLEDGEMENT_LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
@@ -50,7 +50,7 @@ fn failed_syncs_lose_and_double_nothing() {
     });
 }
 
-/// Nothing of it takes this long.
+/// Time limit of a recovery.
 const RECOVERY_LIMIT: Duration = Duration::from_mins(1);
 
 #[test]
@@ -114,8 +114,8 @@ pub(crate) fn kill(broker: &mut Broker) -> bool {
     true
 }
 
-/// Hits the broker again and again under the first script, as long as `hit` can do that; the second one
-/// judges.
+/// Hits the broker repeatedly while the first script loads it, until `hit` returns false. The second script
+/// checks the result.
 pub(crate) fn survives(
     durability: &'static str,
     topic: &str,
@@ -126,7 +126,7 @@ pub(crate) fn survives(
     survives_at(Broker::kafka, durability, topic, [load, verify], awaited_max, hit);
 }
 
-/// The same with the address of another listener for the scripts.
+/// Like [`survives`], with the address of another listener for the scripts.
 pub(crate) fn survives_at(
     address: fn(&Broker) -> &str,
     durability: &'static str,
@@ -169,7 +169,7 @@ pub(crate) fn survives_at(
         if !hit(&mut broker) {
             break;
         }
-        // What was acknowledged before the kill does not count towards the next moment.
+        // Acknowledgements from before the kill do not count towards the next moment.
         progress.try_iter().for_each(drop);
     }
     stop.write_all(b"stop\n").unwrap();
@@ -190,7 +190,7 @@ pub(crate) fn survives_at(
     println!("{verdict}");
 }
 
-/// Numbers of acknowledgements after which the next kill comes, by xorshift.
+/// Number of acknowledgements before the next kill, drawn by xorshift.
 struct Moments(u64);
 
 impl Moments {

@@ -1,5 +1,4 @@
-//! The lab with the clients that users take: lapin, and librdkafka where it is built. Every message is
-//! accounted for.
+//! The lab with users' clients: lapin, and librdkafka in builds with it. Every message is accounted for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +43,7 @@ x = "roles.producers.size"
 y = ["produce_rate"]
 "#;
 
-/// A folder of its own, gone with this.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -76,8 +75,8 @@ fn lab(folder: &Folder, program: &Path, text: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Runs it; all points are done, by that driver, and nothing is missing or came twice. The points are
-/// returned.
+/// Runs an experiment. Checks that all points were run by that driver, without missing or repeated messages.
+/// Returns the points.
 fn accounts_for_every_message(program: &Path, driver: &str, text: &str) -> Vec<Value> {
     let folder = Folder::new();
     let output = lab(&folder, program, text);
@@ -122,7 +121,7 @@ fn the_lab_accounts_for_every_message_of_lapin() {
     let points = accounts_for_every_message(&program, "lapin", &queues);
     assert_eq!(points.len(), 2);
     assert!(points[0]["metrics"]["delivery_p99_us"].as_f64().unwrap() > 0.0);
-    // Each consumer with a queue of its own for everything, and nothing acknowledged by anybody.
+    // Each consumer has a queue of its own with every message, and none acknowledges.
     let all = queues
         .replace(
             "clients = 2\n\n[grid]",

@@ -1,5 +1,5 @@
-//! Kafka's clients that are written anew in other languages, each in a program that says what it expects:
-//! administration, every codec they have, keys, headers and times, large records, topics that nobody made,
+//! Kafka clients implemented in other languages, each in a program that contains the expectations:
+//! administration, every codec they have, keys, headers and times, large records, topics created by use,
 //! wrong names, members that come and leave, commits, and transactions, which are refused.
 
 use std::process::Command;

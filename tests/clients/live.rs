@@ -1,12 +1,12 @@
-//! Live topics, with the `websockets` client for Python: each test is one script of `python/`, which says
-//! what it expects.
+//! Live topics, with the `websockets` client for Python: each test is a script of `python/` that contains the
+//! expectations.
 
 use std::path::Path;
 
 use crate::broker::{Broker, is_stafett, root};
 use crate::peer;
 
-/// A client with what the scripts need, if there is one and the broker has live topics.
+/// Returns a Python with the scripts' packages, if there is one and the broker has live topics.
 fn python() -> Option<std::path::PathBuf> {
     is_stafett().then(peer::python).flatten()
 }

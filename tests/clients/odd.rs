@@ -1,4 +1,4 @@
-//! Requests that no client should send, and what Apache Kafka answers to them.
+//! Requests that no client should send, and Apache Kafka's answers to them.
 //!
 //! Each case is a name and a few requests, written with the wire crate or byte by byte. Its answer is a line:
 //! the error codes of each response, sorted, `none` for a response without any, `closed` for a connection
@@ -6,9 +6,9 @@
 //! compare with it; where Stafett differs on purpose, its own answer and the reason stand beside.
 //!
 //! `STAFETT_BIN=tools/peers/kafka` runs the same cases against Kafka itself and compares with the same table,
-//! and `STAFETT_TEST_WRITE_ANSWERS=1` with it writes Kafka's answers down (`make suites` does the former).
+//! and `STAFETT_TEST_WRITE_ANSWERS=1` with it records Kafka's answers (`make suites` does the former).
 //!
-//! Cases of an API that the broker does not name in `ApiVersions` are passed over.
+//! Cases of an API that the broker does not list in `ApiVersions` are skipped.
 
 #![expect(clippy::too_many_lines, reason = "tables of cases, one after the other")]
 
@@ -32,7 +32,7 @@ use asker::Asker;
 const TABLE: &str = "tests/clients/odd/answers.tsv";
 const HEADER: &str = "case\tKafka 4.3.1\tStafett, if it differs\twhy";
 
-/// `Api: what is odd`, and the requests.
+/// Name of a case, `API: ODDITY`, and its requests.
 type Case = (String, Box<dyn Fn(&mut Asker) -> String>);
 
 /// A case that needs nothing but its requests.

@@ -1,4 +1,4 @@
-//! The client programs: where they are, how they are run, and how a test says that one is absent.
+//! Client programs: paths, commands, and the report of a missing one.
 
 use std::env;
 use std::fs::{self, File};
@@ -66,7 +66,7 @@ fn fetched(launcher: &str, name: &str, fetched: &OnceLock<bool>) -> Option<PathB
     Some(program)
 }
 
-/// A Python that has confluent-kafka and what else the scripts need.
+/// Returns a Python with confluent-kafka and the other packages of the scripts.
 pub(crate) fn python() -> Option<PathBuf> {
     python_with(
         "confluent_kafka, websockets, msgpack",
@@ -131,7 +131,7 @@ pub(crate) fn amqp091_go() -> Option<Command> {
     built("target/clients/go/amqp", "amqp091-go")
 }
 
-/// The program with Kafka's clients for Go, told which of them.
+/// Returns the program with one of Kafka's clients for Go.
 pub(crate) fn kafka_in_go(library: &str) -> Option<Command> {
     let mut command = built("target/clients/go/kafka", library)?;
     command.arg(library);
@@ -178,8 +178,8 @@ fn built(program: &str, name: &str) -> Option<Command> {
     Some(command(&program))
 }
 
-/// Says that the calling test is skipped and why: now on stderr, past the capture of the test runner, and in
-/// a file.
+/// Reports that the calling test is skipped, with the reason: on stderr, past the capture of the test runner,
+/// and in a file.
 pub(crate) fn skip(reason: &str, install: &str) {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     let line = format!("skipped: {test}: {reason} (install with: {install})\n");

@@ -1,10 +1,10 @@
-//! The real process is frozen, killed, stopped and started again, its disk is filled and its syncs fail,
-//! under large batches, large messages and live topics at the same time: what was acknowledged is there,
-//! once, in order, byte for byte; what was refused is not; what was settled stays settled.
+//! The real process is frozen, killed, stopped and restarted, its disk is filled and its syncs fail, under
+//! large batches, large messages and live topics at the same time. Acknowledged data is stored once, in
+//! order, byte for byte; refused data is not stored; settled messages stay settled.
 //!
 //! Each producer, publisher and subscriber has places of its own (partitions, queues, live topics) and
-//! numbers what it sends. No number is sent again, so what was neither acknowledged nor refused may be there,
-//! once. What is there is read and freed while the round lasts, else a small disk would be full at once.
+//! numbers its items. No number is sent again, so an item that was neither acknowledged nor refused may be
+//! stored once. Stored items are read and freed during the round, else a small disk would be full at once.
 //!
 //! `make torture SECONDS=n` runs round after round, each with data of its own, in turn on a small disk in
 //! memory and on the real one. A round draws its faults from a seed, which it prints.
@@ -30,12 +30,12 @@ use self::load::{Load, Sent};
 use crate::broker::{Broker, external, get};
 use crate::peer;
 
-/// How long a round has faults.
+/// Duration of a round's faults.
 const ROUND: Duration = Duration::from_secs(25);
-/// Nothing takes this long: a client that waits for longer hangs.
+/// Longer than any operation takes: a client that waits longer hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 const QUEUES: [&str; 2] = ["torture-0", "torture-1"];
-/// Producers of a partition each, and one whose requests have a batch for each of its partitions.
+/// Producers for one partition each, and one whose requests have a batch for each of its partitions.
 const LANES: [Lane; 5] = [
     Lane::new("torture", 0..1),
     Lane::new("torture", 1..2),
@@ -47,7 +47,7 @@ const LANES: [Lane; 5] = [
 const BATCH: Range<usize> = 200_000..900_000;
 const MESSAGE: Range<usize> = 200_000..2_500_000;
 const LIVE: Range<usize> = 1_000..100_000;
-/// What a client sends before it waits for answers.
+/// Items that a client sends before it waits for answers.
 const AHEAD: usize = 3;
 const DISK_MIB: u32 = 2048;
 const SETTINGS: &[&str] = &["live.logs=torture/=torture-live", "live.outbox_bytes_max=64MiB"];
@@ -71,7 +71,7 @@ fn faults_under_large_batches_and_messages_of_all_protocols_lose_and_double_noth
     let begun = Instant::now();
     let mut faults = Faults::from_seed();
     for number in 1.. {
-        // The first has every fault once.
+        // The first round has every fault once.
         let time = if number == 1 { Duration::ZERO } else { ROUND };
         round(&mut faults, number % 2 == 1, time);
         if begun.elapsed() >= Duration::from_secs(seconds) {
@@ -101,7 +101,7 @@ fn round(faults: &mut Faults, is_small: bool, time: Duration) {
     }
     let load = Arc::new(Load::new());
     if broker.disk().is_some() {
-        // It may be full by itself for a moment.
+        // It may be full by itself for a short time.
         load.allow_refusals();
     }
     let clients = Clients::start(&broker, &load);
@@ -114,7 +114,7 @@ fn round(faults: &mut Faults, is_small: bool, time: Duration) {
     assert_unharmed(&mut broker);
 }
 
-/// The threads of a round, of which the first found wrong ends the test when they are joined.
+/// Threads of a round. The first failed one ends the test when they are joined.
 struct Clients {
     producers: Vec<JoinHandle<Vec<Sent>>>,
     readers: Vec<JoinHandle<Vec<Read>>>,
@@ -125,7 +125,7 @@ struct Clients {
     subscriber: JoinHandle<live::Subscriptions>,
 }
 
-/// What they know in the end.
+/// Results of all clients.
 struct Known {
     produced: Vec<Vec<Sent>>,
     read: Vec<Vec<Read>>,
@@ -190,7 +190,7 @@ impl Clients {
 }
 
 impl Known {
-    /// Compares with what is there, and sees that every place still takes something.
+    /// Compares the results with the stored data, and checks that every place still accepts data.
     fn check(&mut self, broker: &Broker, load: &Load) {
         for ((topic, _), read) in kafka::topics().into_iter().zip(&mut self.read) {
             let lanes = LANES.iter().zip(&mut self.produced);
@@ -217,7 +217,7 @@ impl Known {
     }
 }
 
-/// Clients that are gone hold nothing: no message is in flight, no memory is reserved.
+/// Checks that clients that are gone hold nothing: no message is in flight, no memory is reserved.
 fn assert_idle(broker: &Broker) {
     let begun = Instant::now();
     loop {
@@ -236,7 +236,7 @@ fn assert_idle(broker: &Broker) {
     }
 }
 
-/// No fault of these damages anything.
+/// Checks that no data is damaged; none of these faults may do that.
 fn assert_unharmed(broker: &mut Broker) {
     let health = get(broker.http(), "/health");
     assert!(health.contains("\"ok\""), "{health}");
@@ -263,7 +263,7 @@ fn metric(metrics: &str, name: &str) -> Option<f64> {
     values.next()?.parse().ok()
 }
 
-/// The content with a number: its size and its bytes follow from the number.
+/// Returns the content with a number: its size and bytes follow from the number.
 fn content(number: u64, sizes: &Range<usize>) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let size = sizes.start + usize::try_from(state.rotate_left(29) % sizes.len() as u64).unwrap();
@@ -278,7 +278,7 @@ fn content(number: u64, sizes: &Range<usize>) -> Vec<u8> {
     bytes
 }
 
-/// The number of a content that is whole.
+/// Returns the number of a content after checking that it is complete.
 fn number_of(place: &str, bytes: &[u8], sizes: &Range<usize>) -> u64 {
     let number = u64::from_be_bytes(*bytes.first_chunk().unwrap());
     assert!(

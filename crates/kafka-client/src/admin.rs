@@ -1,4 +1,4 @@
-//! Topics, their settings and sizes, as an administrator asks for them.
+//! Administration of topics: creation, deletion, settings, partitions, sizes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::error::ClientError;
 use crate::refusal;
 
 const TOPIC: i8 = 2;
-/// How long the broker may take.
+/// Time that the broker may take for a request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
-/// Topics whose settings one request asks for at most.
+/// Maximum topics per request for settings.
 const RESOURCES_MAX: usize = 500;
 
-/// A topic that is to be created.
+/// A topic to be created.
 #[derive(Debug, Clone, Default)]
 pub struct NewTopic {
     pub name: String,
-    /// The broker's default, if not given.
+    /// `None` means the broker's default.
     pub partitions: Option<i32>,
     pub replication: Option<i16>,
     pub settings: Vec<(String, String)>,
-    /// Only look whether it could be created.
+    /// True if the broker only checks that the topic could be created.
     pub dry_run: bool,
 }
 
@@ -47,9 +47,9 @@ pub struct Created {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub name: Str,
-    /// `None` where the broker keeps it to itself.
+    /// `None` if the broker does not reveal it.
     pub value: Option<Str>,
-    /// Whether it was set for this topic.
+    /// True if it was set for this topic.
     pub is_own: bool,
     pub is_read_only: bool,
 }
@@ -58,12 +58,12 @@ pub struct Setting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Set(String, String),
-    /// Back to the default.
+    /// Reset to the default.
     Unset(String),
 }
 
 impl Client {
-    /// Creates a topic and waits until it can be used: a broker may answer before all of it knows the topic.
+    /// Creates a topic and waits until it can be used: a broker may answer before all brokers know the topic.
     pub async fn create_topic(&self, topic: &NewTopic) -> Result<Created, ClientError> {
         let created = self.ask_to_create(topic).await?;
         if topic.dry_run {
@@ -149,7 +149,7 @@ impl Client {
         Ok(())
     }
 
-    /// The settings of topics, in their order: all, or those of `names`.
+    /// Returns the settings of each topic, in the order of `topics`: all, or those of `names`.
     pub async fn settings(
         &self,
         topics: &[Str],
@@ -236,7 +236,7 @@ impl Client {
         Ok(())
     }
 
-    /// Gives a topic more partitions: `count` in all.
+    /// Raises a topic's partitions to `count` in all.
     pub async fn grow_topic(&self, topic: &str, count: i32, dry_run: bool) -> Result<(), ClientError> {
         let request = CreatePartitionsRequest {
             topics: vec![CreatePartitionsTopic {
@@ -261,7 +261,7 @@ impl Client {
         Ok(())
     }
 
-    /// Bytes on the disk by topic, summed over the partitions of the broker that answers first.
+    /// Returns bytes on disk by topic, summed over the partitions of one broker.
     pub async fn sizes(&self) -> Result<BTreeMap<Str, u64>, ClientError> {
         let (connection, answer) = self.call(&DescribeLogDirsRequest { topics: None }).await?;
         let mut sizes: BTreeMap<Str, u64> = BTreeMap::new();

@@ -1,17 +1,17 @@
-//! Shares partitions out among the members of a classic group, as Kafka's `RangeAssignor` and
-//! `RoundRobinAssignor` do: whichever member leads, the others find what they expect.
+//! Distribution of partitions among the members of a classic group, as Kafka's `RangeAssignor` and
+//! `RoundRobinAssignor` do it: any member can lead, and the result is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stafett_kafka_wire::Str;
 
-/// A member and the topics it wants.
+/// Subscribed topics by member.
 pub type Wishes = BTreeMap<Str, BTreeSet<Str>>;
-/// A member and its partitions by topic.
+/// Assigned partitions by member and topic.
 pub type Shares = BTreeMap<Str, BTreeMap<Str, Vec<i32>>>;
 
-/// Neighbouring partitions of each topic to one member; the first members get one more where it does not come
-/// out even.
+/// Assigns consecutive partitions of each topic to one member. The first members get one more if the count is
+/// not divisible.
 pub fn range(wishes: &Wishes, partitions: &BTreeMap<Str, i32>) -> Shares {
     let mut shares = nobody(wishes);
     for (topic, count) in partitions {
@@ -33,7 +33,7 @@ pub fn range(wishes: &Wishes, partitions: &BTreeMap<Str, i32>) -> Shares {
     shares
 }
 
-/// One partition after the other to one member after the other.
+/// Assigns the partitions one by one to the members in turn.
 pub fn round_robin(wishes: &Wishes, partitions: &BTreeMap<Str, i32>) -> Shares {
     let mut shares = nobody(wishes);
     let members: Vec<_> = wishes.keys().collect();

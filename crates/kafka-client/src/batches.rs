@@ -1,10 +1,10 @@
-//! Walks the batches that a fetch brought: whole ones by their headers, without looking at their records.
+//! Batches of a fetch response, split by their headers; records are not read.
 
 use bytes::Bytes;
 use stafett_model::{BatchError, BatchHeader};
 
-/// The whole batches at the front of what a partition answered; one that is cut off at the end is left out,
-/// as a broker may send it.
+/// Iterator over the whole batches of a partition's response. A truncated batch at the end is left out;
+/// brokers may send one.
 #[derive(Debug, Clone)]
 pub struct Batches {
     rest: Bytes,
@@ -12,7 +12,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// All batches, their checksums verified.
+    /// Iterates over all batches and verifies their checksums.
     pub fn new(bytes: Bytes) -> Self {
         Self {
             rest: bytes,
@@ -20,7 +20,7 @@ impl Batches {
         }
     }
 
-    /// All batches by their headers alone.
+    /// Iterates over all batches by their headers alone.
     pub fn unverified(bytes: Bytes) -> Self {
         Self {
             rest: bytes,
@@ -52,7 +52,7 @@ impl Iterator for Batches {
     }
 }
 
-/// The offset behind the last whole batch of `bytes`, if there is one.
+/// Returns the offset behind the last whole batch of `bytes`. `None` if there is no whole batch.
 pub fn next_offset(bytes: &Bytes) -> Result<Option<i64>, BatchError> {
     let mut next = None;
     for batch in Batches::unverified(bytes.clone()) {

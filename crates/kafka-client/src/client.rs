@@ -1,8 +1,7 @@
-//! A cluster as a client sees it: connections by broker, opened when they are needed, and retries.
+//! A client's view of a cluster: connections by broker, opened on demand, and retries.
 //!
-//! Requests that any broker serves go to the first one that can be reached. Those for partitions go to their
-//! leaders, those for groups to their coordinators. A connection that has ended is replaced when it is next
-//! asked for.
+//! Requests that any broker serves go to the first reachable one. Those for partitions go to their leaders,
+//! those for groups to their coordinators. A connection that has ended is replaced at its next use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
@@ -37,7 +36,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// `HOST:PORT` by the broker's number.
+    /// `HOST:PORT` by broker id.
     brokers: HashMap<i32, String>,
     connections: HashMap<String, Arc<Connection>>,
 }
@@ -64,10 +63,10 @@ impl Client {
         self.shared.known.lock()
     }
 
-    /// A connection to any broker.
+    /// Returns a connection to any broker.
     pub async fn any(&self) -> Result<Arc<Connection>, ClientError> {
         let mut failed = None;
-        // Those that were given first; later the others may still be there.
+        // The configured servers come first. Learned ones help if none of those is left.
         let learned: Vec<String> = self.known().brokers.values().cloned().collect();
         for server in self.shared.servers.iter().chain(&learned) {
             match self.at(server).await {
@@ -87,7 +86,7 @@ impl Client {
         }
         let opened = Arc::new(Connection::open(address, &self.shared.options).await?);
         let mut known = self.known();
-        // Another task may have been faster; its connection is as good.
+        // Another task may have been faster; its connection is used.
         if let Some(other) = known.connections.get(address).filter(|other| !other.is_closed()) {
             return Ok(Arc::clone(other));
         }
@@ -95,7 +94,7 @@ impl Client {
         Ok(opened)
     }
 
-    /// A connection to the broker of that number, as the last metadata named it.
+    /// Returns a connection to the broker with this id, at its address in the latest metadata.
     pub async fn broker(&self, id: i32) -> Result<Arc<Connection>, ClientError> {
         let address = self.known().brokers.get(&id).cloned();
         match address {
@@ -106,7 +105,7 @@ impl Client {
         }
     }
 
-    /// The numbers of all brokers that the last metadata named.
+    /// Returns the ids of all brokers in the metadata so far, sorted.
     pub(crate) fn broker_ids(&self) -> Vec<i32> {
         let mut ids: Vec<_> = self.known().brokers.keys().copied().collect();
         ids.sort_unstable();
@@ -122,13 +121,13 @@ impl Client {
         }
     }
 
-    /// A connection to the coordinator of a group.
+    /// Returns a connection to the coordinator of a group.
     pub async fn coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
         self.retrying(|| self.find_coordinator(group)).await
     }
 
-    /// From now on new connections are opened. Brokers answer the requests of one connection in their order:
-    /// what must not wait behind a request that is given up goes over another.
+    /// Opens new connections from now on. A broker answers the requests of a connection in order: a request
+    /// that must not wait behind an abandoned one needs another connection.
     pub(crate) fn reconnect(&self) {
         self.known().connections.clear();
     }
@@ -177,7 +176,8 @@ impl Client {
         Ok((connection, answer))
     }
 
-    /// Does `attempt` until it succeeds, fails for good, or has failed for as long as [`Options::retry_for`].
+    /// Runs `attempt` until it succeeds, fails with a lasting error, or has failed for
+    /// [`Options::retry_for`].
     // Not an `AsyncFnMut`: futures of those are not known to be `Send`, and tasks await this.
     pub async fn retrying<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, ClientError>
     where
@@ -193,7 +193,7 @@ impl Client {
     }
 }
 
-/// `HOST:PORT`, with brackets where the host is an IPv6 address.
+/// Formats `HOST:PORT`, with brackets if the host is an IPv6 address.
 fn address(host: &str, port: i32) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
@@ -202,7 +202,7 @@ fn address(host: &str, port: i32) -> String {
     }
 }
 
-/// Waits that grow, until there is no more time.
+/// Growing waits, up to a deadline.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     until: Instant,
@@ -217,7 +217,7 @@ impl Backoff {
         }
     }
 
-    /// Whether there is time for another attempt, after having waited for it.
+    /// Waits before the next attempt. Returns false at once if the wait would pass the deadline.
     pub(crate) async fn wait(&mut self) -> bool {
         if Instant::now() + self.next > self.until {
             return false;

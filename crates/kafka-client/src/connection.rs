@@ -1,13 +1,11 @@
-//! One connection: requests go out as they come, answers come back in their order.
+//! One connection: pipelined requests, answers in their order.
 //!
-//! Two tasks own the two halves of the socket, so that a broker which stops reading until its answers are
-//! taken never stops us. The writer puts each request's waiter into a queue right before it writes; the
-//! reader gives each answer to the front of the queue. The first error ends the connection and is told to
-//! everyone who waits.
+//! Two tasks own the two halves of the socket, so a broker that stops reading until its answers are taken
+//! cannot block it. The writer queues each request's waiter right before it writes the request; the reader
+//! hands each answer to the front waiter. The first error ends the connection and fails all waiters.
 //!
-//! Invariants: an answer is read only up to the bound in [`Options`]; one whose correlation id is not the
-//! expected one ends the connection; the front waiter's deadline is looked at twice a second, which costs
-//! nothing per request.
+//! Invariants: an answer longer than the bound in [`Options`] is not read; an unexpected correlation id ends
+//! the connection; the front waiter's deadline is checked twice a second, which costs nothing per request.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -35,13 +33,13 @@ use tokio_util::task::TaskTracker;
 use crate::error::ClientError;
 use crate::options::Options;
 
-/// Requests that may wait for the writer.
+/// Maximum requests that wait for the writer.
 const QUEUE_MAX: usize = 64;
 const LENGTH_BYTES: usize = 4;
 const READ_BYTES: usize = 64 * 1024;
 const DEADLINE_CHECK: Duration = Duration::from_millis(500);
 
-/// An open connection. Dropping it closes the socket; answers that are still waited for fail.
+/// An open connection. Dropping it closes the socket; pending answers fail.
 #[derive(Debug)]
 pub struct Connection {
     broker: Arc<str>,
@@ -58,7 +56,7 @@ pub struct Connection {
 #[derive(Debug)]
 struct Outgoing {
     frame: Encoded,
-    /// `None` where the broker does not answer.
+    /// `None` if the broker does not answer.
     waiter: Option<Waiter>,
 }
 
@@ -75,14 +73,14 @@ struct Waiting {
     ended: Option<Ended>,
 }
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug, Clone)]
 enum Ended {
     Timeout,
     Because(Arc<str>),
 }
 
-/// An answer that is on its way. Dropping it leaves the request as it is; nobody will look at its answer.
+/// A pending answer. Dropping it does not cancel the request; its answer is discarded.
 #[derive(Debug)]
 #[must_use]
 pub struct Answer<R: Request> {
@@ -129,7 +127,7 @@ impl Ended {
 }
 
 impl Connection {
-    /// Connects to `HOST:PORT` and agrees on versions.
+    /// Connects to `HOST:PORT` and fetches the broker's versions.
     pub async fn open(address: &str, options: &Options) -> Result<Self, ClientError> {
         let broker: Arc<str> = address.into();
         let connected = timeout(options.connect_timeout, TcpStream::connect(address)).await;
@@ -185,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
+    /// Returns the address of the broker.
     pub fn broker(&self) -> &Arc<str> {
         &self.broker
     }
@@ -194,7 +192,7 @@ impl Connection {
         lock(&self.waiting).ended.is_some()
     }
 
-    /// The newest version of `R` that both sides know, and that is `at_most` so new.
+    /// Returns the newest version of `R` that both sides know, `at_most` that one.
     pub fn version<R: Request>(&self, at_most: i16) -> Result<i16, ClientError> {
         let theirs = self
             .versions
@@ -214,14 +212,14 @@ impl Connection {
             })
     }
 
-    /// Sends a request in the newest version and waits for its answer.
+    /// Sends a request in the newest version and waits for the answer.
     pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, ClientError> {
         let version = self.version::<R>(i16::MAX)?;
         self.send(request, version, Duration::ZERO).await?.await
     }
 
-    /// Sends a request; its answer can be waited for later, while others are sent. `wait` is how long the
-    /// request itself asks the broker to hold the answer back.
+    /// Sends a request. The answer can be awaited later, while others are sent. `wait` is the time that the
+    /// request itself allows the broker to hold the answer back.
     pub async fn send<R: Request>(
         &self,
         request: &R,
@@ -270,7 +268,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks which versions the broker knows. One that does not know ours answers in version 0 (KIP-511).
+    /// Asks for the versions of the broker. A broker that does not know ours answers in version 0 (KIP-511).
     async fn agree(&self) -> Result<Vec<(i16, VersionRange)>, ClientError> {
         let request = ApiVersionsRequest {
             client_software_name: Str::from_static("stafett"),
@@ -279,7 +277,7 @@ impl Connection {
         let newest = ApiVersionsRequest::VERSIONS.max.min(3);
         let response: ApiVersionsResponse = match self.send(&request, newest, Duration::ZERO).await?.await {
             Ok(response) if response.error_code == ErrorCode::None.code() => response,
-            // An answer in version 0 reads as malformed, or as one that carries the error.
+            // An answer in version 0 reads as malformed, or as one with an error.
             Ok(_) | Err(ClientError::Malformed { .. }) => {
                 self.send(&request, 0, Duration::ZERO).await?.await?
             }
@@ -310,7 +308,7 @@ fn fail_all(waiting: &Lock<Waiting>, ended: &Ended) {
         std::mem::take(&mut waiting.queue)
     };
     for waiter in queue {
-        // Who dropped the answer does not care.
+        // The send fails if the answer was dropped.
         let _ = waiter.answer.send(Err(ended.clone()));
     }
 }
@@ -335,7 +333,7 @@ async fn write_requests(
     Ok(())
 }
 
-/// Gives answers to who waits for them until the connection ends, and says why it did.
+/// Hands answers to their waiters until the connection ends. Returns the reason.
 async fn read_answers(mut socket: OwnedReadHalf, waiting: &Lock<Waiting>, bytes_max: usize) -> Ended {
     let mut buffer = BytesMut::new();
     let mut check = interval(DEADLINE_CHECK);
@@ -373,8 +371,8 @@ fn give(frame: Bytes, waiting: &Lock<Waiting>) -> Result<(), Ended> {
     }
 }
 
-/// Why an answer of `length` bytes is not read: what begins like another protocol is that, and a port was
-/// mixed up.
+/// Returns the reason to refuse an answer of `length` bytes: the start of another protocol means a wrong
+/// port.
 fn too_long(begins: &[u8], length: usize, bytes_max: usize) -> Arc<str> {
     let other = match begins {
         [b'A', b'M', b'Q', b'P', ..] => "AMQP",
@@ -386,7 +384,7 @@ fn too_long(begins: &[u8], length: usize, bytes_max: usize) -> Arc<str> {
     format!("{other} is spoken there, not Kafka's protocol").into()
 }
 
-/// The next answer, without its length. Safe to cancel: what was read stays in `buffer`.
+/// Reads the next answer, without its length. Safe to cancel: bytes that were read stay in `buffer`.
 async fn next_frame(
     socket: &mut OwnedReadHalf,
     buffer: &mut BytesMut,

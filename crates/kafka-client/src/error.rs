@@ -1,5 +1,4 @@
-//! What can go wrong: each error names the broker, the API and the reason, and knows whether trying again is
-//! of use.
+//! Errors of the client. Each names the broker, the API and the reason, and tells if a retry is of use.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use stafett_model::BatchError;
 
 use crate::refusal;
 
-/// Why a request has no useful answer.
+/// Reason why a request has no useful answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
     #[error("cannot connect to {broker}: {reason}")]
@@ -52,7 +51,7 @@ pub enum ClientError {
     Refused {
         broker: Arc<str>,
         api: ApiKey,
-        /// What the refusal is about, such as a topic; never empty.
+        /// The refused thing, such as a topic; never empty.
         about: Box<str>,
         code: i16,
         message: Option<Box<str>>,
@@ -87,7 +86,7 @@ impl ClientError {
         }
     }
 
-    /// The protocol's error, if that is what it is.
+    /// Returns the protocol's error code, if it is a refusal with a known code.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { code, .. } => ErrorCode::try_from(*code).ok(),
@@ -104,7 +103,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::Closed { .. } | Self::Timeout { .. } | Self::NoLeader { .. } => true,
@@ -118,7 +117,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the broker lacks the API altogether.
+    /// True if the broker lacks the API or all our versions of it.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unsupported { .. })
     }

@@ -1,8 +1,8 @@
-//! Reads partitions, as many as there are, by long polls: one request per leader on its way at any time.
+//! Reader of many partitions by long polls, with one request in flight per leader.
 //!
-//! When an answer comes, the positions behind its batches follow from their headers, and the next request is
-//! sent before the batches are handed out: so the broker works while their records are looked at. Records are
-//! not read here, and nothing is copied.
+//! When an answer arrives, the next offsets follow from its batch headers, and the next request is sent
+//! before the batches are returned: the broker works while the caller reads the records. Records are not read
+//! here, and nothing is copied.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -23,10 +23,10 @@ use crate::offsets::name;
 use crate::refusal;
 use crate::topic::Topic;
 
-/// How a fetcher asks.
+/// Settings of fetch requests.
 #[derive(Debug, Clone)]
 pub struct FetchSettings {
-    /// How long a broker may wait for `bytes_min`.
+    /// Maximum time that a broker waits for `bytes_min`.
     pub wait: Duration,
     pub bytes_min: i32,
     pub bytes_max: i32,
@@ -50,23 +50,23 @@ pub struct Source {
     pub topic: Str,
     pub id: Uuid,
     pub partition: i32,
-    /// The next offset to ask for.
+    /// Next offset to fetch.
     pub offset: i64,
     leader: Option<i32>,
     in_flight: bool,
     paused: bool,
 }
 
-/// What one partition brought.
+/// Batches of one partition.
 #[derive(Debug)]
 pub struct Fetched {
-    /// Which source it is of, in the order in which they were added.
+    /// Index of its source, in the order of `add`.
     pub source: usize,
-    /// The offset that was asked for: the first batch may begin before it.
+    /// The requested offset; the first batch may begin before it.
     pub from: i64,
-    /// The end of what readers can see.
+    /// High-water mark.
     pub end: i64,
-    /// Batches, the last of which may be cut off.
+    /// Batches; the last one may be truncated.
     pub bytes: Bytes,
 }
 
@@ -77,7 +77,7 @@ struct Flight {
     answer: Answer<FetchRequest>,
 }
 
-/// Reads partitions.
+/// Reader of a set of partitions.
 #[derive(Debug)]
 pub struct Fetcher {
     client: Client,
@@ -98,7 +98,7 @@ impl Fetcher {
         }
     }
 
-    /// Reads the partition at place `at` of `topic` from `offset` on.
+    /// Adds partition `index` of `topic`, read from `offset` on.
     pub fn add(&mut self, topic: &Topic, index: i32, offset: i64) {
         let leader = leader_of(topic, index);
         self.sources.push(Source {
@@ -116,15 +116,15 @@ impl Fetcher {
         &self.sources
     }
 
-    /// Asks no more for a source.
+    /// Stops fetching a source.
     pub fn stop(&mut self, source: usize) {
         if let Some(source) = self.sources.get_mut(source) {
             source.paused = true;
         }
     }
 
-    /// The next answer that has batches or ends a wait; empty if nothing came in the time of one long poll,
-    /// or if all sources are stopped.
+    /// Returns the batches of the next answer. Empty if the long poll brought none, if all sources are
+    /// stopped, or after an error that is retried.
     pub async fn next(&mut self) -> Result<Vec<Fetched>, ClientError> {
         if let Err(error) = self.launch().await {
             self.recover(error).await?;
@@ -159,7 +159,7 @@ impl Fetcher {
         }
     }
 
-    /// Waits and looks for new leaders, or gives up.
+    /// Waits and looks up the leaders again. Returns the error if it lasts.
     async fn recover(&mut self, error: ClientError) -> Result<(), ClientError> {
         if !error.is_retriable() || error.code() == Some(ErrorCode::UnknownTopicOrPartition) {
             return Err(error);
@@ -173,7 +173,7 @@ impl Fetcher {
         names.sort();
         names.dedup();
         for name in names {
-            // A broker that cannot be reached yet is asked again after the next wait.
+            // An unreachable broker is asked again after the next wait.
             let Ok(topic) = self.client.topic(&name).await else {
                 continue;
             };
@@ -184,7 +184,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Sends a request to each leader that has sources and none on its way.
+    /// Sends a request to each leader that has sources and no request in flight for them.
     async fn launch(&mut self) -> Result<(), ClientError> {
         let mut idle: Vec<(i32, Vec<usize>)> = Vec::new();
         for (place, source) in self.sources.iter().enumerate() {
@@ -245,7 +245,7 @@ impl Fetcher {
         }
     }
 
-    /// Takes an answer over: positions move behind what came.
+    /// Takes over an answer and moves the offsets behind its batches.
     fn take(&mut self, flight: &Flight, answer: FetchResponse) -> Result<Vec<Fetched>, ClientError> {
         let (places, broker) = (&flight.sources, &flight.broker);
         refusal::check(broker, ApiKey::Fetch, answer.error_code, None, || {
@@ -253,7 +253,7 @@ impl Fetcher {
         })?;
         let mut fetched = Vec::new();
         let mut failed = None;
-        // Brokers answer in the order of the request, so the one behind the last is nearly always it.
+        // Brokers answer in the order of the request, so the expected source is nearly always the next one.
         let mut expected = 0;
         for topic in answer.responses {
             for row in topic.partitions {
@@ -280,7 +280,8 @@ impl Fetcher {
                 }
             }
         }
-        // What the others brought counts; who failed is asked for again, and fails again if it is lasting.
+        // Data of other partitions is returned first. The failed one is fetched again, and fails again if it
+        // lasts.
         match failed {
             Some(error) if fetched.is_empty() => Err(error),
             _ => Ok(fetched),
@@ -307,7 +308,7 @@ impl Fetcher {
             error,
         })?;
         let from = source.offset;
-        // Never back: a broker that sends batches from before the offset would be asked for ever.
+        // Offsets never go back: a broker that sends older batches would be asked for them forever.
         match next {
             Some(next) if next > from => source.offset = next,
             _ => return Ok(None),
@@ -329,7 +330,7 @@ fn leader_of(topic: &Topic, index: i32) -> Option<i32> {
         .and_then(|partition| partition.leader)
 }
 
-/// The first of the answers that come, and its place.
+/// Waits for the first answer. Returns it with its index.
 async fn first(flights: &mut [Flight]) -> (usize, Result<FetchResponse, ClientError>) {
     poll_fn(|context| {
         for (place, flight) in flights.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Groups and their offsets, seen from outside: list, describe, look up and move offsets, delete.
+//! Groups and their offsets, from outside: list, describe, look up and move offsets, delete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::refusal;
 
-/// The newest versions in which topics go by their names.
+/// Newest versions that name topics instead of using ids.
 const COMMIT_BY_NAME: i16 = 9;
 const FETCH_BY_NAME: i16 = 9;
 
-/// Offsets by topic and partition.
+/// Committed offsets by topic and partition.
 pub type Offsets = BTreeMap<(Str, i32), Committed>;
 
 /// A committed offset.
@@ -33,27 +33,27 @@ pub struct Committed {
     pub metadata: Option<Str>,
 }
 
-/// A group, in a list.
+/// A group in a list.
 #[derive(Debug, Clone)]
 pub struct Listed {
     pub name: Str,
-    /// `consumer`, or what the members call it.
+    /// `consumer`, or the protocol type that the members chose.
     pub protocol_type: Str,
     pub state: Str,
-    /// `classic`, `consumer` or another kind; empty where the broker is too old to say.
+    /// `classic`, `consumer` or another kind; empty if the broker is too old to tell.
     pub kind: Str,
 }
 
-/// A group as its coordinator sees it.
+/// A group as its coordinator describes it.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub name: Str,
     /// `classic` or `consumer`.
     pub kind: &'static str,
     pub state: Str,
-    /// How partitions are shared out; empty while there are no members.
+    /// Name of the assignor; empty while there are no members.
     pub assignor: Str,
-    /// The group's epoch; only the consumer protocol shows it.
+    /// The group's epoch; only for the consumer protocol.
     pub epoch: Option<i32>,
     pub coordinator: Arc<str>,
     pub members: Vec<Member>,
@@ -63,27 +63,27 @@ pub struct Group {
 #[derive(Debug, Clone)]
 pub struct Member {
     pub id: Str,
-    /// What a static member calls itself.
+    /// Instance id of a static member.
     pub instance: Option<Str>,
     pub client: Str,
     pub host: Str,
-    /// What it has been given: topic and partitions.
+    /// Current assignment: topic and partitions.
     pub assignment: Vec<(Str, Vec<i32>)>,
-    /// What it is to be given, if that differs.
+    /// Target assignment, if it differs.
     pub target: Option<Vec<(Str, Vec<i32>)>>,
 }
 
 impl Group {
-    /// Whether nobody is in it, so that its offsets may be changed from outside.
+    /// True if the group has no members, so that its offsets may be changed from outside.
     pub fn is_idle(&self) -> bool {
         self.members.is_empty()
     }
 }
 
 impl Client {
-    /// All groups of all brokers, by name.
+    /// Returns all groups of all brokers, sorted by name.
     pub async fn groups(&self) -> Result<Vec<Listed>, ClientError> {
-        // Each broker knows the groups that it coordinates.
+        // Each broker knows only the groups that it coordinates.
         self.topics().await?;
         let mut found: Vec<Listed> = Vec::new();
         for id in self.broker_ids() {
@@ -112,7 +112,7 @@ impl Client {
         Ok(found)
     }
 
-    /// A group, whichever protocol its members speak. A group that does not exist is an error.
+    /// Describes a group of either protocol. Fails if the group does not exist.
     pub async fn group(&self, name: &str) -> Result<Group, ClientError> {
         let classic = self.retrying(|| self.classic_group(name)).await;
         match classic {
@@ -190,7 +190,7 @@ impl Client {
         })
     }
 
-    /// All offsets that a group has committed.
+    /// Returns all offsets that a group has committed.
     pub async fn committed(&self, group: &str) -> Result<Offsets, ClientError> {
         self.retrying(|| self.fetch_committed(group)).await
     }
@@ -203,7 +203,7 @@ impl Client {
             ..OffsetFetchRequest::default()
         };
         if version >= 8 {
-            // Elsewhere the fields of older versions must be left alone.
+            // Fields of older versions must stay at their defaults.
             request = OffsetFetchRequest::default();
             request.groups.push(OffsetFetchRequestGroup {
                 group_id: Str::copy_from(group),
@@ -251,7 +251,7 @@ impl Client {
         Ok(offsets)
     }
 
-    /// Sets offsets of a group that has no members.
+    /// Sets offsets of a group without members.
     pub async fn commit(&self, group: &str, offsets: &[((Str, i32), i64)]) -> Result<(), ClientError> {
         self.commit_as(group, "", -1, offsets).await
     }
@@ -311,7 +311,7 @@ impl Client {
         .await
     }
 
-    /// Forgets offsets of a group.
+    /// Deletes committed offsets of a group.
     pub async fn delete_offsets(&self, group: &str, partitions: &[(Str, i32)]) -> Result<(), ClientError> {
         let mut topics: Vec<OffsetDeleteRequestTopic> = Vec::new();
         for (topic, partition) in partitions {
@@ -341,7 +341,7 @@ impl Client {
         Ok(())
     }
 
-    /// Deletes a group that has no members, with its offsets.
+    /// Deletes a group without members, and its offsets.
     pub async fn delete_group(&self, group: &str) -> Result<(), ClientError> {
         let request = DeleteGroupsRequest {
             groups_names: vec![Str::copy_from(group)],
@@ -422,7 +422,7 @@ fn consumer_member(member: consumer_group_describe::Member) -> Member {
     }
 }
 
-/// What a leader gave to a member; nothing where the bytes are not what consumers send.
+/// Reads an assignment that the leader made. Empty if the bytes are not a consumer's assignment.
 pub(crate) fn read_assignment(bytes: Bytes) -> Vec<(Str, Vec<i32>)> {
     if bytes.is_empty() {
         return Vec::new();

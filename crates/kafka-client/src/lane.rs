@@ -1,10 +1,9 @@
-//! One partition of a producer: its batches in order, some of them on their way, and what happens when one
-//! fails.
+//! One partition of a producer: its batches in order, several of them in flight, and retries.
 //!
-//! Answers of a connection come in the order of its requests, so waiting for the oldest batch is enough. When
-//! it fails with an error that may pass, the lane stops taking batches, looks for the leader, and sends again
-//! whatever was on its way, one by one and in order; the broker recognises what it already has. After an
-//! error that does not pass, the batches behind would leave a gap in the sequence, so they fail too.
+//! Answers arrive in the order of the requests, so waiting for the oldest batch is enough. If it fails with a
+//! retriable error, the lane takes no new batches, looks up the leader, and resends all batches in flight,
+//! one by one and in order; the broker recognises duplicates. After a lasting error of an idempotent
+//! producer, later batches would leave a gap in the sequence, so they fail too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::offsets::name;
 use crate::producer::{Acks, Delivery, LaneShared, Marks};
 use crate::refusal;
 
-/// A batch that is complete.
+/// A complete batch that is not sealed.
 pub(crate) struct Batch {
     pub(crate) builder: BatchBuilder,
     pub(crate) marks: Marks,
@@ -33,7 +32,7 @@ pub(crate) struct Batch {
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// A batch as bytes, until it is delivered.
+/// A batch as bytes, kept until its delivery is reported.
 struct Sealed {
     bytes: Bytes,
     records: u64,
@@ -46,7 +45,7 @@ struct Flight {
     answer: Result<Option<Answer<ProduceRequest>>, ClientError>,
 }
 
-/// What an answer says about a batch that was not stored.
+/// Error of a batch that was not stored, with the refused records.
 type Failed = (ClientError, Vec<(i32, Option<Box<str>>)>);
 
 pub(crate) struct Lane {
@@ -54,9 +53,9 @@ pub(crate) struct Lane {
     partition: i32,
     leader: Option<i32>,
     topic_id: Uuid,
-    /// Who was asked last.
+    /// Broker of the last request.
     broker: Arc<str>,
-    /// After a failure that leaves a gap.
+    /// True after a failure that leaves a gap in the sequence.
     broken: bool,
 }
 
@@ -73,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// Sends batches until there are no more.
+    /// Sends batches until the channel is closed.
     pub(crate) async fn run(mut self, mut batches: mpsc::Receiver<Batch>) {
         let window = self.shared.settings.in_flight_max.max(1);
         let mut flights: VecDeque<Flight> = VecDeque::new();
@@ -138,7 +137,7 @@ impl Lane {
         }
     }
 
-    /// Sends one batch until it is stored or cannot be.
+    /// Resends one batch until it is stored or fails with a lasting error.
     async fn insist(&mut self, sealed: Sealed) {
         if self.broken {
             return self.deliver_behind(sealed);
@@ -159,14 +158,14 @@ impl Lane {
         }
     }
 
-    /// A batch behind a failed one meets a gap, which closes when that one is sent again.
+    /// True if a retry may help. A batch behind a failed one is out of sequence until that one is resent.
     fn may_pass(&self, error: &ClientError) -> bool {
         error.is_retriable() && error.code() != Some(ErrorCode::UnknownTopicOrPartition)
             || self.shared.settings.idempotent && error.code() == Some(ErrorCode::OutOfOrderSequenceNumber)
     }
 
     async fn find_leader(&mut self) {
-        // Where this fails, sending does, and says why.
+        // If this fails, sending fails too and reports the error.
         if let Ok(topic) = self.shared.client.topic(&self.shared.topic.name).await {
             self.topic_id = topic.id;
             self.leader = topic
@@ -208,7 +207,7 @@ impl Lane {
             .map(Some)
     }
 
-    /// The offset, or why the batch is not stored.
+    /// Returns the offset, or the reason why the batch is not stored.
     fn outcome(&self, result: Result<Option<ProduceResponse>, ClientError>) -> Result<i64, Failed> {
         let Some(answer) = result.map_err(|error| (error, Vec::new()))? else {
             return Ok(-1);
@@ -275,7 +274,7 @@ impl Lane {
     }
 }
 
-/// The answer to the oldest batch. Safe to cancel.
+/// Waits for the answer to the oldest batch. Safe to cancel.
 async fn oldest(flights: &mut VecDeque<Flight>) -> Result<Option<ProduceResponse>, ClientError> {
     match flights.front_mut().map(|flight| &mut flight.answer) {
         None | Some(Ok(None)) => Ok(None),

@@ -1,20 +1,20 @@
 //! A client of Kafka's protocol, for tools and load generators: small, correct, and lean where it matters.
 //!
-//! It speaks to any broker of that protocol. It must not know the broker in this repository: it depends on
-//! the wire format and on the stored batch, on nothing that serves them.
+//! It works with any broker of that protocol. It must not know the broker in this repository: it depends on
+//! the wire format and on the stored batch, not on the code that serves them.
 //!
-//! - [`error`]: what can go wrong; every error names the broker, the API and the reason in words
+//! - [`error`]: errors that name broker, API and reason
 //! - [`options`]: timeouts and bounds
-//! - [`connection`]: one connection: pipelined requests, bounded answers, versions agreed on
+//! - [`connection`]: one connection: pipelined requests, bounded answers, negotiated versions
 //! - [`client`]: a cluster: connections by broker, retries, coordinators
 //! - [`topic`]: metadata of topics
-//! - [`offsets`]: where partitions start and end, and which offset has a time
+//! - [`offsets`]: start and end offsets of partitions, and offsets by time
 //! - [`producer`]: batches per partition, in order, retried; `lane` is one partition of it
-//! - [`partitioner`]: which partition a key belongs to
-//! - [`fetcher`]: reads many partitions by long polls; [`batches`] walks what it brings
+//! - [`partitioner`]: partition of a key
+//! - [`fetcher`]: reads many partitions by long polls; [`batches`] splits its responses
 //! - [`admin`]: topics, their settings and sizes
-//! - [`groups`]: groups and their offsets, seen from outside
-//! - [`membership`]: being a member of a group (classic protocol); [`assignor`] shares partitions out
+//! - [`groups`]: groups and their offsets, from outside
+//! - [`membership`]: a member of a group (classic protocol); [`assignor`] distributes partitions
 
 pub mod admin;
 pub mod assignor;
@@ -41,5 +41,5 @@ pub use offsets::Place;
 pub use options::Options;
 pub use producer::{Acks, Delivery, Producer, ProducerSettings};
 pub use topic::{Partition, Topic};
-// What this crate's own types are made of.
+// Re-exported types that this crate's API uses.
 pub use stafett_kafka_wire::{ErrorCode, Str, Uuid};

@@ -1,13 +1,13 @@
-//! Being a member of a group, in the classic protocol: join, be given partitions, heartbeat, commit, leave.
+//! Member of a group, in the classic protocol: join, get partitions, send heartbeats, commit, leave.
 //!
 //! ```text
 //!  join ──▶ (leader: share out) ──▶ sync ──▶ stable ──heartbeat says rebalance──▶ join
 //!                                              └──leave──▶ gone
 //! ```
 //!
-//! Nothing here reads records: who holds a [`Membership`] reads its partitions, calls [`Membership::beat`] at
-//! least every [`HEARTBEAT`], and joins again when it says so. All partitions are given up at each rebalance
-//! (the eager way).
+//! Records are not read here. The owner of a [`Membership`] reads its partitions, calls [`Membership::beat`]
+//! at least every [`HEARTBEAT`], and joins again on [`Beat::Rebalance`]. All partitions are released at each
+//! rebalance (eager protocol).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,14 +27,14 @@ use crate::error::ClientError;
 use crate::groups::read_assignment;
 use crate::refusal;
 
-/// How often a member says that it is there.
+/// Interval between heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 const SESSION: Duration = Duration::from_secs(30);
 const REBALANCE: Duration = Duration::from_mins(1);
 const PROTOCOL_TYPE: Str = Str::from_static("consumer");
 const RANGE: Str = Str::from_static("range");
 const ROUND_ROBIN: Str = Str::from_static("roundrobin");
-/// The version of subscriptions and assignments that is written; every client reads it.
+/// Version of written subscriptions and assignments; every client reads it.
 const DATA_VERSION: i16 = 0;
 
 /// A member of a group.
@@ -45,15 +45,15 @@ pub struct Membership {
     topics: Vec<Str>,
     member: Str,
     generation: i32,
-    /// Whether a join was begun that has no answer.
+    /// True if a join was sent and has no answer.
     joining: bool,
 }
 
-/// What a heartbeat says.
+/// Result of a heartbeat or commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beat {
     Stable,
-    /// Join again: the group shares its partitions out anew.
+    /// The group redistributes its partitions; the member has to join again.
     Rebalance,
 }
 
@@ -77,8 +77,8 @@ impl Membership {
         format!("group `{}`", self.group)
     }
 
-    /// Joins and returns what it is given: topics and partitions. Waits for the other members as long as it
-    /// takes. It can be dropped; then only [`Membership::leave`] is of use.
+    /// Joins and returns the assigned topics and partitions. Waits for the other members as long as the group
+    /// needs. The future can be dropped; then only [`Membership::leave`] is of use.
     pub async fn join(&mut self) -> Result<Vec<(Str, Vec<i32>)>, ClientError> {
         self.joining = true;
         let joined = self.join_in_time().await;
@@ -178,12 +178,12 @@ impl Membership {
                 self.member = answer.member_id.detach();
                 return Ok(answer);
             }
-            // The first answer only gives the name to join with (KIP-394).
+            // The first answer only assigns the member id to join with (KIP-394).
             self.member = answer.member_id.detach();
         }
     }
 
-    /// As the leader: what each member is given.
+    /// Assigns partitions to each member, as the leader.
     async fn share_out(
         &self,
         joined: &JoinGroupResponse,
@@ -206,7 +206,7 @@ impl Membership {
                     let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
                     partitions.insert(name.clone(), count);
                 }
-                // What others subscribe to need not exist.
+                // Other members may subscribe to topics that do not exist.
                 Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {}
                 Err(error) => return Err(error),
             }
@@ -230,7 +230,7 @@ impl Membership {
         shares.into_iter().map(assignment).collect()
     }
 
-    /// Says that the member is there.
+    /// Sends a heartbeat.
     pub async fn beat(&mut self) -> Result<Beat, ClientError> {
         let request = HeartbeatRequest {
             group_id: self.group.clone(),
@@ -255,7 +255,7 @@ impl Membership {
         self.after(beaten)
     }
 
-    /// Commits offsets: those of the next records that are to be read.
+    /// Commits offsets, each that of the next record to read.
     pub async fn commit(&mut self, offsets: &[((Str, i32), i64)]) -> Result<Beat, ClientError> {
         let committed = self
             .client
@@ -278,7 +278,7 @@ impl Membership {
         }
     }
 
-    /// Leaves, so that the others need not wait for the session to end.
+    /// Leaves, so that the others need not wait for the session timeout.
     pub async fn leave(self) -> Result<(), ClientError> {
         if self.member.is_empty() {
             return Ok(());

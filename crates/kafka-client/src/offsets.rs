@@ -1,4 +1,4 @@
-//! Where partitions start and end, and which offset has a time.
+//! Start and end offsets of partitions, and offsets by time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::error::ClientError;
 use crate::refusal;
 use crate::topic::Topic;
 
-/// Partitions that one request asks for at most.
+/// Maximum partitions per request.
 const PARTITIONS_MAX: usize = 5000;
 
-/// A place in a partition.
+/// A position in a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The first offset that is there.
+    /// First available offset.
     Start,
-    /// The offset that the next record will have.
+    /// Offset of the next record to be written.
     End,
-    /// The first record whose timestamp (milliseconds since 1970) is this or later.
+    /// First record with this timestamp (milliseconds since 1970) or a later one.
     Time(i64),
 }
 
@@ -37,17 +37,17 @@ impl Place {
     }
 }
 
-/// One partition that is asked for, and how to sum up its answer.
+/// A requested partition and the place of its answer.
 struct Question {
-    /// Its place in the result.
+    /// Index in the result.
     at: usize,
     topic: Str,
     partition: i32,
 }
 
 impl Client {
-    /// The offsets at `place` in all partitions of `topics`, in their order. `None` where no record is so
-    /// late.
+    /// Returns the offsets at `place` in all partitions of `topics`, in their order. `None` if no record is
+    /// late enough.
     pub async fn offsets(
         &self,
         topics: &[&Topic],
@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-/// A partition's name, for errors.
+/// Formats a partition's name for errors.
 pub(crate) fn name(topic: &str, partition: i32) -> String {
     format!("partition {partition} of topic `{topic}`")
 }

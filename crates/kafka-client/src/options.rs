@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-/// How patient a client is, and how much it takes from a broker at once.
+/// Timeouts, and bounds on bytes from a broker.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the client calls itself.
+    /// Client id in requests.
     pub client_id: String,
     pub connect_timeout: Duration,
-    /// How long an answer may take, besides the time that the request itself asks the broker to wait.
+    /// Time for an answer, on top of the time that the request itself asks the broker to wait.
     pub request_timeout: Duration,
-    /// How long requests are tried again after errors that may pass.
+    /// Time during which a request is retried after retriable errors.
     pub retry_for: Duration,
-    /// The largest answer that is read.
+    /// Maximum bytes of an answer.
     pub response_bytes_max: usize,
-    /// Memory for the parts of one decoded answer.
+    /// Maximum memory for the parts of one decoded answer.
     pub decode_bytes_max: usize,
 }
 

@@ -1,15 +1,13 @@
-//! Sends records: batches per partition, in order, several on their way at once, tried again until they are
-//! stored.
+//! Producer: batches per partition, in order, several in flight, retried until they are stored.
 //!
 //! ```text
 //! push ──▶ batch of its partition ──full──▶ lane (a task per partition) ──▶ leader
 //!                                            seal, compress, send, retry ──▶ `Delivery`
 //! ```
 //!
-//! By default the producer is idempotent: the broker drops what it has already stored, so retries neither
-//! double nor reorder. Memory is bounded: batches that are on their way share
-//! [`ProducerSettings::buffer_bytes`], and `push` waits for room. Records are written into their batch at
-//! once; nothing is kept per record.
+//! By default the producer is idempotent: the broker drops duplicates, so retries neither double nor reorder.
+//! Memory is bounded: complete batches share [`ProducerSettings::buffer_bytes`], and `push` waits for room.
+//! Records are written into their batch at once; nothing is kept per record.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,20 +25,20 @@ use crate::lane::{Batch, Lane};
 use crate::refusal;
 use crate::topic::Topic;
 
-/// The room of a batch builder when it starts; it grows to the batch size.
+/// Initial capacity of a batch builder; it grows to the batch size.
 const BATCH_BYTES_FIRST: usize = 4096;
-/// Batches behind a header, an estimate of what a record takes besides its content.
+/// Estimated bytes of a record or header besides its content.
 const RECORD_OVERHEAD: usize = 24;
 const BUFFER_UNIT: usize = 1024;
 
-/// When the broker answers.
+/// Condition under which the broker answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acks {
-    /// Not at all.
+    /// No answer.
     None,
-    /// When the leader has it.
+    /// The leader has the batch.
     Leader,
-    /// When all in-sync replicas have it.
+    /// All in-sync replicas have the batch.
     All,
 }
 
@@ -54,19 +52,18 @@ impl Acks {
     }
 }
 
-/// How a producer sends.
+/// Settings of a producer.
 #[derive(Debug, Clone)]
 pub struct ProducerSettings {
     pub acks: Acks,
     pub codec: Codec,
-    /// Bytes of a batch before compression; a larger record makes a batch of its own.
+    /// Maximum bytes of a batch before compression; a larger record gets a batch of its own.
     pub batch_bytes: usize,
-    /// Batches of a partition that are on their way at once. More than 1 only if idempotent, else retries
-    /// reorder.
+    /// Maximum batches of a partition in flight. Set to 1 if not idempotent, else retries would reorder.
     pub in_flight_max: usize,
-    /// Needs acks from all.
+    /// Only with [`Acks::All`]; ignored otherwise.
     pub idempotent: bool,
-    /// How long a broker may take to store a batch.
+    /// Time that a broker may take to store a batch.
     pub timeout: Duration,
     /// Memory for batches that are complete and not yet acknowledged.
     pub buffer_bytes: usize,
@@ -86,18 +83,18 @@ impl Default for ProducerSettings {
     }
 }
 
-/// What became of a batch.
+/// Outcome of a batch.
 #[derive(Debug)]
 pub struct Delivery {
     pub partition: i32,
     /// The marks of its records, as runs `(first, count)`.
     pub marks: Marks,
     pub records: u64,
-    /// Bytes as they were sent.
+    /// Bytes as sent.
     pub bytes: usize,
-    /// The offset of its first record; -1 where the broker does not say.
+    /// Offset of its first record; -1 if the broker does not tell.
     pub result: Result<i64, ClientError>,
-    /// The records that the broker blames, by their mark.
+    /// The records that the broker refused, by mark, with its message.
     pub culprits: Vec<(u64, Option<Box<str>>)>,
 }
 
@@ -113,12 +110,12 @@ impl Marks {
         }
     }
 
-    /// Runs of marks that follow each other: the first, and how many.
+    /// Returns runs of consecutive marks as `(first, count)`.
     pub fn runs(&self) -> &[(u64, u64)] {
         &self.0
     }
 
-    /// The mark of the record at place `index`.
+    /// Returns the mark of the record at `index`.
     pub fn at(&self, index: usize) -> Option<u64> {
         let mut left = u64::try_from(index).ok()?;
         for (first, count) in &self.0 {
@@ -131,7 +128,7 @@ impl Marks {
     }
 }
 
-/// Is told what became of each batch, from the tasks that send them; it must not block.
+/// Receiver of the outcome of each batch. Called by the sending tasks; it must not block.
 pub trait OnDelivery: Send + Sync + 'static {
     fn on_delivery(&self, delivery: Delivery);
 }
@@ -142,7 +139,7 @@ impl<F: Fn(Delivery) + Send + Sync + 'static> OnDelivery for F {
     }
 }
 
-/// What all lanes share.
+/// State shared by all lanes.
 pub(crate) struct LaneShared {
     pub(crate) client: Client,
     pub(crate) topic: Topic,
@@ -150,8 +147,8 @@ pub(crate) struct LaneShared {
     pub(crate) on_delivery: Box<dyn OnDelivery>,
 }
 
-/// Sends records to one topic. [`Producer::finish`] waits for the last of them; a producer that is dropped
-/// before gives up what it has not sent.
+/// Producer for one topic. [`Producer::finish`] waits for the last record; dropping it earlier discards
+/// batches that are not complete.
 pub struct Producer {
     shared: Arc<LaneShared>,
     identity: Option<(ProducerId, i16)>,
@@ -160,7 +157,7 @@ pub struct Producer {
     tasks: TaskTracker,
 }
 
-/// Our end of one partition's lane.
+/// The producer's end of one partition's lane.
 #[derive(Default)]
 struct LaneEnd {
     making: Option<(BatchBuilder, Marks)>,
@@ -209,13 +206,12 @@ impl Producer {
         })
     }
 
-    /// How many partitions there are to choose from.
+    /// Returns the number of partitions.
     pub fn partitions(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Records of `content` bytes (key, value, headers) that still fit the batch that is being made for a
-    /// partition.
+    /// True if a record of `content` bytes (key, value, headers) fits the current batch of a partition.
     pub fn fits(&self, partition: usize, content: usize) -> bool {
         self.lanes
             .get(partition)
@@ -225,8 +221,8 @@ impl Producer {
             })
     }
 
-    /// Adds a record to the partition at place `partition`, after sending what it does not fit to. `mark`
-    /// comes back in the delivery.
+    /// Adds a record to the batch of the partition at index `partition`. A batch that has no room for it is
+    /// sent first. `mark` comes back in the delivery.
     pub async fn push(&mut self, partition: usize, record: &Record<'_>, mark: u64) -> Result<(), BatchError> {
         let content = content(record);
         let has_batch = self
@@ -253,7 +249,7 @@ impl Producer {
         });
         making.push(record)?;
         marks.push(mark);
-        // Sequences go round as those of Java's client do (`DefaultRecordBatch.incrementSequence`).
+        // Sequence numbers wrap as in the Java client (`DefaultRecordBatch.incrementSequence`).
         lane.next_sequence = if lane.next_sequence == i32::MAX {
             0
         } else {
@@ -262,14 +258,14 @@ impl Producer {
         Ok(())
     }
 
-    /// Sends all batches that have begun.
+    /// Sends all incomplete batches.
     pub async fn flush(&mut self) {
         for partition in 0..self.lanes.len() {
             self.dispatch(partition).await;
         }
     }
 
-    /// Sends everything and waits until all of it was delivered or failed.
+    /// Sends everything and waits until each batch is delivered or has failed.
     pub async fn finish(mut self) {
         self.flush().await;
         self.lanes.clear();
@@ -280,8 +276,8 @@ impl Producer {
         }
     }
 
-    /// Nobody answers batches that were sent without acks; the answer to a request behind them says that they
-    /// were read.
+    /// Waits until the leaders have read batches without acks. These have no answer; the answer to a request
+    /// behind them proves that they were read.
     async fn await_unanswered(&self) {
         let partitions = &self.shared.topic.partitions;
         let leaders: BTreeSet<i32> = partitions.iter().filter_map(|row| row.leader).collect();
@@ -291,7 +287,7 @@ impl Producer {
         };
         for leader in leaders {
             if let Ok(connection) = self.shared.client.broker(leader).await {
-                // If this fails, batches may be lost: that is what having no acks means.
+                // If this fails, batches may be lost: acks 0 allows that.
                 let _ = connection.call(&request).await;
             }
         }
@@ -324,7 +320,7 @@ impl Producer {
             self.tasks.spawn(lane.run(receiver));
             sender
         });
-        // A lane takes batches until its sender is gone.
+        // A lane takes batches until its sender is dropped.
         let _ = sender.send(Batch { builder, marks, room }).await;
     }
 }
@@ -338,7 +334,7 @@ fn content(record: &Record<'_>) -> usize {
     record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers
 }
 
-/// A new identity for an idempotent producer.
+/// Requests a new producer id and epoch.
 async fn identity(client: &Client) -> Result<(ProducerId, i16), ClientError> {
     let request = InitProducerIdRequest {
         transactional_id: None,

@@ -1,4 +1,4 @@
-//! The protocol's errors in words, and results out of error codes.
+//! Conversion of error codes to results, and of errors to words.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use stafett_kafka_wire::{ApiKey, ErrorCode, Str};
 
 use crate::error::ClientError;
 
-/// What an answer says about one thing that was asked for.
+/// Returns an error if `code` is not 0. `about` names the requested thing.
 pub(crate) fn check(
     broker: &Arc<str>,
     api: ApiKey,
@@ -28,7 +28,7 @@ pub(crate) fn check(
     })
 }
 
-/// What the broker says, or what the code means.
+/// Describes an error by the broker's message, else by the code's meaning.
 pub(crate) fn words(code: i16, message: Option<&str>) -> String {
     let Ok(error) = ErrorCode::try_from(code) else {
         return message.map_or_else(

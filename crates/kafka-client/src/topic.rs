@@ -1,4 +1,4 @@
-//! Metadata of topics: their partitions and who leads them.
+//! Metadata of topics: partitions and their leaders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::refusal;
 pub struct Topic {
     pub name: Str,
     pub id: Uuid,
-    /// Whether it belongs to the broker's own affairs.
+    /// True for the broker's internal topics.
     pub is_internal: bool,
-    /// In the order of their numbers.
+    /// Sorted by number.
     pub partitions: Vec<Partition>,
 }
 
@@ -26,12 +26,12 @@ pub struct Topic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     pub index: i32,
-    /// The number of the broker that leads it, if one does.
+    /// Id of the leading broker, if there is one.
     pub leader: Option<i32>,
 }
 
 impl Client {
-    /// All topics, by name.
+    /// Returns all topics, sorted by name.
     pub async fn topics(&self) -> Result<Vec<Topic>, ClientError> {
         let (_, answer) = self.metadata(None).await?;
         let mut topics: Vec<_> = answer.topics.into_iter().map(Topic::from).collect();
@@ -39,8 +39,8 @@ impl Client {
         Ok(topics)
     }
 
-    /// One topic. It is never created by asking. An unknown one is an error at once; while a topic that is
-    /// there has no leaders yet, this waits for them.
+    /// Looks up one topic. From Metadata version 4 on this never creates it. Fails at once if it does not
+    /// exist; waits while some of its partitions have no leader.
     pub async fn topic(&self, name: &str) -> Result<Topic, ClientError> {
         // A plain loop: tasks await this, and futures of async closures are not known to be `Send`.
         let mut backoff = Backoff::new(self.options().retry_for);
@@ -79,7 +79,7 @@ impl Client {
 
     async fn metadata(&self, names: Option<&[&str]>) -> Result<(Arc<str>, MetadataResponse), ClientError> {
         let connection = self.any().await?;
-        // Version 1 is the first in which no topics means none.
+        // Version 1 is the first in which an empty list means no topics.
         let version = connection.version::<MetadataRequest>(i16::MAX)?.max(1);
         let topic = |name: &&str| MetadataRequestTopic {
             topic_id: Uuid::ZERO,

@@ -1,8 +1,8 @@
-//! What the members of a classic consumer group tell each other inside of the opaque bytes of `JoinGroup` and
-//! `SyncGroup`: a version and a [`ConsumerProtocolSubscription`] or [`ConsumerProtocolAssignment`].
+//! Embedded data of the classic consumer protocol. `JoinGroup` and `SyncGroup` carry it as opaque bytes
+//! between group members: a version and a [`ConsumerProtocolSubscription`] or [`ConsumerProtocolAssignment`].
 //!
-//! As in Kafka, data of a newer version is read as the newest known one, and what follows is left alone
-//! (KIP-429).
+//! As in Kafka, data of a newer version is read as the newest known version, and the bytes behind it are
+//! ignored (KIP-429).
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::wire::Message;
 
 pub use crate::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 
-/// Reads versioned data. The result says which version was used.
+/// Reads versioned data. Returns the version that was used, too.
 pub fn read<M: Message>(data: Bytes, limits: DecodeLimits) -> Result<(i16, M), DecodeError> {
     let mut d = Decoder::new(data, limits);
     let version = d.i16()?;

@@ -1,8 +1,8 @@
-//! Reads the protocol's primitives out of a frame.
+//! Decoder of the protocol's primitives.
 //!
-//! Invariants: nothing is read beyond the frame or beyond the tagged field that is being read; no length or
-//! count is believed before it was held against the bytes that are left; memory for arrays is charged to a
-//! budget before it is taken. Strings and bytes are slices of the frame and cost nothing.
+//! Invariants: nothing is read beyond the frame or beyond the current tagged field; each length and count is
+//! checked against the remaining bytes before it is used; memory for arrays is charged to a budget before it
+//! is taken. Strings and bytes are slices of the frame and cost nothing.
 //!
 //! Two encodings of lengths exist: `flexible` ones are unsigned varints of the length plus one, the others
 //! are big-endian integers. As in Kafka, any negative length means null.
@@ -15,14 +15,13 @@ use crate::str::Str;
 use crate::uuid::Uuid;
 use crate::wire::Wire;
 
-/// The most memory that one byte of a frame may turn into. Holds for every struct there is, or the crate does
-/// not compile.
+/// Maximum memory in bytes per byte of a frame. Checked for every struct at compile time.
 const AMPLIFICATION_MAX: usize = 64;
 
-/// The longest string that the protocol carries, also where its length is a varint.
+/// Maximum length of a string, also if its length is a varint.
 pub(crate) const STRING_BYTES_MAX: usize = 0x7fff;
 
-/// What one message may cost.
+/// Bounds on the cost of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Memory for the elements of all arrays of the message, in bytes. The frame itself is not counted.
@@ -42,7 +41,7 @@ impl Default for DecodeLimits {
 pub struct Decoder {
     frame: Bytes,
     at: usize,
-    /// Where reading stops: the end of the frame, or of the tagged field that is being read.
+    /// Where reading stops: the end of the frame or of the current tagged field.
     end: usize,
     budget: usize,
     limits: DecodeLimits,
@@ -63,7 +62,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes that have not been read.
+    /// Returns the number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.end - self.at
     }
@@ -166,14 +165,14 @@ impl Decoder {
         Ok(self.opt_bytes(flexible, nullable)?.map(Records::from))
     }
 
-    /// The count of elements of at least `bytes_min` bytes each that follow, for who reads them one by one.
-    /// What they take in memory is not charged: it is up to the reader.
+    /// Reads a count of elements of at least `bytes_min` bytes each, for a caller that reads them one by one.
+    /// Their memory is not charged; that is up to the caller.
     pub fn count_of(&mut self, flexible: bool, bytes_min: usize) -> Result<usize, DecodeError> {
         self.count(flexible, false, bytes_min, 0)
             .map(Option::unwrap_or_default)
     }
 
-    /// An array of anything but strings, which need to know how their own lengths are written.
+    /// Reads an array of anything but strings. Strings need to know how their own lengths are encoded.
     pub fn array<T: Wire>(&mut self, version: i16, flexible: bool) -> Result<Vec<T>, DecodeError> {
         self.opt_array(version, flexible, false)
             .map(Option::unwrap_or_default)
@@ -212,7 +211,7 @@ impl Decoder {
         Ok(Some(elements))
     }
 
-    /// A struct behind a byte that says whether it is there.
+    /// Reads a struct behind a byte that is negative if the struct is null.
     pub fn opt_struct<T: Wire>(&mut self, version: i16, nullable: bool) -> Result<Option<T>, DecodeError> {
         let at = self.at;
         #[cfg(any(test, feature = "sampling"))]
@@ -233,13 +232,13 @@ impl Decoder {
         }
     }
 
-    /// The tagged fields of a flexible struct, none of which is known.
+    /// Skips the tagged fields of a flexible struct that knows none.
     pub fn no_tags(&mut self) -> Result<(), DecodeError> {
         self.tags(&mut |_, _| Ok(false))
     }
 
-    /// The tagged fields of a flexible struct. `known` reads the field of that tag, or returns false to have
-    /// it skipped; it cannot read beyond the field's length, and must read all of it.
+    /// Reads the tagged fields of a flexible struct. `known` reads the field with the given tag, or returns
+    /// false to have it skipped. It cannot read beyond the field's length, and must read all of it.
     pub fn tags(
         &mut self,
         known: &mut dyn FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
@@ -283,7 +282,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// An unsigned varint of at most five bytes.
+    /// Reads an unsigned varint of at most five bytes.
     pub fn uvarint(&mut self) -> Result<u32, DecodeError> {
         let at = self.at;
         let mut value = 0_u32;
@@ -334,7 +333,7 @@ impl Decoder {
         Ok(self.frame.slice(from..self.at))
     }
 
-    /// A length plus one as a varint: -1 where it is zero.
+    /// Reads a varint and returns it minus one: -1 means null.
     fn compact(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from(self.uvarint()?) - 1)
     }
@@ -347,7 +346,7 @@ impl Decoder {
         }
     }
 
-    /// Checks a length that was read at `at` against what is left. `None` is an allowed null.
+    /// Checks a length that was read at `at` against the remaining bytes. Returns `None` for an allowed null.
     fn length(&self, at: usize, length: i64, nullable: bool) -> Result<Option<usize>, DecodeError> {
         let left = self.remaining();
         match usize::try_from(length) {
@@ -362,8 +361,8 @@ impl Decoder {
         }
     }
 
-    /// Reads a count of elements that take `least` bytes each on the wire and `size` in memory, and charges
-    /// them.
+    /// Reads a count of elements and charges their memory. Each takes at least `least` bytes on the wire and
+    /// `size` bytes in memory.
     fn count(
         &mut self,
         flexible: bool,

@@ -113,7 +113,7 @@ fn counts_are_held_against_the_least_size_of_their_elements() {
     assert_eq!(decoder(b"\x03\x01\x02a").strings(true).unwrap().len(), 2);
 }
 
-/// The frame that made a published codec abort: a count of two thousand million in a few bytes.
+/// The frame that made a published codec abort: a count of two billion in a few bytes.
 #[test]
 fn a_huge_count_in_a_small_frame_takes_no_memory() {
     let mut body = b"\xff\xff\x00\x01\x00\x00\x75\x30".to_vec();
@@ -122,7 +122,7 @@ fn a_huge_count_in_a_small_frame_takes_no_memory() {
     assert!(matches!(refused, Err(DecodeError::Count { .. })), "{refused:?}");
 }
 
-/// Three bytes that become a struct of 128, as often as fits: the worst there is.
+/// Elements of three bytes that become a struct of 128 bytes: the worst ratio of all messages.
 #[test]
 fn memory_stops_at_its_budget() {
     let groups: u32 = 1_000_000;

@@ -1,10 +1,10 @@
-//! Writes the protocol's primitives into a frame.
+//! Encoder of the protocol's primitives.
 //!
-//! Small things go into one buffer. Byte fields of [`SPLICE_BYTES_MIN`] or more are not copied: the encoder
-//! notes where they belong, and the finished frame is a list of chunks for a vectored write.
+//! Small values are copied into one buffer. Byte fields of [`SPLICE_BYTES_MIN`] or more are not copied: the
+//! encoder notes their positions, and the finished frame is a list of chunks for a vectored write.
 //!
-//! Writing never fails midway: the first thing that cannot be written is remembered and reported by
-//! [`Encoder::finish`], so that generated code is a straight line.
+//! Writing never fails midway: the first error is kept and reported by [`Encoder::finish`], so that generated
+//! code is a straight line.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -17,20 +17,20 @@ use crate::str::Str;
 use crate::uuid::Uuid;
 use crate::wire::Wire;
 
-/// From this size on a byte field becomes a chunk of its own.
+/// Minimum size of a byte field that becomes a chunk of its own.
 const SPLICE_BYTES_MIN: usize = 1024;
 
 const PREFIX_BYTES: usize = 4;
 const VARINT_BYTES_MAX: usize = 5;
 
-/// Bytes that belong into the buffer at a position, but were left where they are.
+/// Bytes that belong at a position of the buffer, but were not copied into it.
 #[derive(Debug)]
 struct Splice {
     at: usize,
     bytes: Bytes,
 }
 
-/// A frame, or bare data, that is being written.
+/// Writer of a frame or of bare data.
 #[derive(Debug)]
 pub struct Encoder {
     buffer: BytesMut,
@@ -41,13 +41,13 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// A frame: its first four bytes will say how many follow.
+    /// Starts a frame, with four bytes reserved for its length.
     pub fn frame() -> Self {
         Self::frame_into(BytesMut::with_capacity(256))
     }
 
-    /// A frame whose small parts go into `buffer`, which must be empty: a connection can hand in the same
-    /// allocation again and again.
+    /// Starts a frame whose small parts go into `buffer`. A connection can reuse the same allocation for all
+    /// its frames.
     pub fn frame_into(mut buffer: BytesMut) -> Self {
         buffer.clear();
         buffer.put_bytes(0, PREFIX_BYTES);
@@ -60,7 +60,7 @@ impl Encoder {
         }
     }
 
-    /// Data without a length in front.
+    /// Starts data without a length prefix.
     pub fn bare() -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -71,7 +71,7 @@ impl Encoder {
         }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn len(&self) -> usize {
         self.buffer.len() + self.spliced_bytes
     }
@@ -80,7 +80,7 @@ impl Encoder {
         self.len() == 0
     }
 
-    /// The finished bytes, or the first reason why there are none.
+    /// Returns the finished bytes, or the first error.
     pub fn finish(mut self) -> Result<Encoded, EncodeError> {
         let bytes = self.len();
         if self.framed {
@@ -111,7 +111,7 @@ impl Encoder {
         Ok(Encoded::new(Bytes::new(), chunks, bytes))
     }
 
-    /// Remembers why the message cannot be written, unless a reason is known already.
+    /// Keeps the reason why the message cannot be written. The first reason wins.
     pub fn refuse(&mut self, error: EncodeError) {
         self.error.get_or_insert(error);
     }
@@ -232,7 +232,7 @@ impl Encoder {
         }
     }
 
-    /// A struct behind a byte that says whether it is there.
+    /// Writes a struct behind a byte that is -1 if the struct is null.
     pub fn opt_struct<T: Wire>(&mut self, value: Option<&T>, version: i16) {
         self.i8(if value.is_some() { 1 } else { -1 });
         if let Some(value) = value {
@@ -240,13 +240,13 @@ impl Encoder {
         }
     }
 
-    /// How many tagged fields follow, given which of the known ones are set.
+    /// Writes the number of tagged fields that are `set`.
     pub fn tags(&mut self, set: &[bool]) {
         let count = set.iter().filter(|set| **set).count();
         self.uvarint(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// One tagged field, if it is set: tag, length, and what `write` writes.
+    /// Writes one tagged field if it is set: tag, length, and the output of `write`.
     pub fn tag(&mut self, tag: u32, is_set: bool, write: impl FnOnce(&mut Self)) {
         if !is_set {
             return;
@@ -264,8 +264,8 @@ impl Encoder {
         self.buffer.put_slice(bytes.get(..length).unwrap_or_default());
     }
 
-    /// Puts a varint in front of what was written from `from` on, which moves up. Tagged fields are small and
-    /// nest two deep at most, so this is cheaper than computing sizes ahead.
+    /// Inserts a varint before the bytes written since `from`. Tagged fields are small and nest two deep at
+    /// most, so this is cheaper than computing sizes ahead.
     fn insert_uvarint(&mut self, from: usize, value: u32) {
         let (bytes, length) = varint(value);
         let end = self.buffer.len();
@@ -284,7 +284,7 @@ impl Encoder {
         }
     }
 
-    /// A length plus one as a varint; zero for null.
+    /// Writes a length plus one as a varint; zero for null.
     fn compact(&mut self, length: Option<usize>) {
         match length.map_or(Some(0), |length| u32::try_from(length).ok()?.checked_add(1)) {
             Some(value) => self.uvarint(value),

@@ -5,14 +5,13 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-/// Finished bytes in one or more chunks. Take the chunks one by one by iterating, or write it as a [`Buf`],
-/// which supports vectored writes.
+/// Finished bytes in one or more chunks: an iterator over chunks, or a [`Buf`] that supports vectored writes.
 #[derive(Debug, Clone)]
 pub struct Encoded {
-    /// What comes first; may be empty.
+    /// First chunk; may be empty.
     head: Bytes,
     rest: SmallVec<[Bytes; 3]>,
-    /// The first of `rest` that has not been consumed.
+    /// Index of the first chunk of `rest` that is not consumed.
     next: usize,
     bytes: usize,
 }
@@ -27,7 +26,7 @@ impl Encoded {
         }
     }
 
-    /// Bytes that are left in all chunks.
+    /// Returns the number of bytes left in all chunks.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -36,14 +35,14 @@ impl Encoded {
         self.bytes == 0
     }
 
-    /// The chunks that are left, none of them empty.
+    /// Iterates over the remaining chunks, none of them empty.
     pub fn chunks(&self) -> impl Iterator<Item = &Bytes> {
         std::iter::once(&self.head)
             .chain(self.rest.iter().skip(self.next))
             .filter(|chunk| !chunk.is_empty())
     }
 
-    /// All bytes in one; copies only if there is more than one chunk.
+    /// Returns all bytes in one piece; copies only if there is more than one chunk.
     pub fn into_bytes(mut self) -> Bytes {
         self.copy_to_bytes(self.bytes)
     }

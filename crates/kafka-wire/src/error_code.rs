@@ -1,11 +1,10 @@
 //! The protocol's error codes.
 //!
-//! Names, numbers and what may be retried are those of the protocol guide of Kafka 4.3, section "Error
-//! Codes".
+//! Names, numbers and retriability are those of the protocol guide of Kafka 4.3, section "Error Codes".
 
 macro_rules! error_codes {
     ($($code:literal $name:ident $retriable:literal $text:literal)*) => {
-        /// What went wrong, as the protocol says it.
+        /// Error code of the protocol.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i16)]
         pub enum ErrorCode {
@@ -15,14 +14,14 @@ macro_rules! error_codes {
         impl ErrorCode {
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The name that the protocol guide uses.
+            /// Returns the name that the protocol guide uses.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
             }
 
-            /// Whether the same request may succeed later; clients act on it.
+            /// True if the same request may succeed later; clients act on it.
             pub const fn is_retriable(self) -> bool {
                 match self {
                     $(Self::$name => $retriable,)*
@@ -43,7 +42,7 @@ macro_rules! error_codes {
     };
 }
 
-/// A number that the protocol gives no meaning.
+/// A number without a meaning in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{code} is not an error code")]
 pub struct UnknownErrorCode {
@@ -51,7 +50,7 @@ pub struct UnknownErrorCode {
 }
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn code(self) -> i16 {
         self as i16
     }

@@ -1,13 +1,13 @@
-//! Why bytes are not a message, and why a message cannot be bytes.
+//! Errors of reading and writing messages.
 
 use crate::generated::api_key::ApiKey;
 
-/// Why a frame was not understood. `at` is the offset, from the frame's first byte behind its length prefix,
-/// of the length, count or value that is at fault.
+/// Reason why a frame was not understood. `at` is the offset of the faulty length, count or value, counted
+/// from the first byte behind the frame's length prefix.
 ///
 /// All of these are the sender's fault, and a retry of the same bytes is of no use. After one of them the
-/// connection still stands at a frame boundary; [`DecodeError::UnsupportedVersion`] can be answered, the
-/// others end it.
+/// connection still stands at a frame boundary. [`DecodeError::UnsupportedVersion`] can be answered; the
+/// others end the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("at byte {at}: {wanted} more bytes are needed, {left} are left")]
@@ -36,7 +36,7 @@ pub enum DecodeError {
     UnsupportedData { version: i16 },
 }
 
-/// Why a message was not written. These are our own caller's mistakes.
+/// Reason why a message was not written. These are mistakes of our own code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{field} is set, but version {version} of the message does not have it")]

@@ -1,12 +1,12 @@
-//! Whole frames: a length prefix of four bytes (not part of what is opened here), a header, one message.
+//! Whole frames: a length prefix of four bytes (removed before a frame is read), a header, one message.
 //!
 //! ```text
 //! request   i16 API key, i16 version, i32 correlation id, client id, [tags]   message
 //! response  i32 correlation id, [tags]                                        message
 //! ```
 //!
-//! A server opens a request, looks at the header, and reads the body as what the header says; a client does
-//! the same with what it remembers of the request.
+//! A server reads the header, then the body as the header's API and version. A client takes API and version
+//! of a response from the request that it sent.
 
 use bytes::{Bytes, BytesMut};
 
@@ -19,7 +19,7 @@ use crate::header::{RequestHeader, ResponseHeader};
 use crate::str::Str;
 use crate::wire::{Message, Request, Wire as _};
 
-/// Reads the header of a request frame. The body is what the decoder has left, for [`read_request`].
+/// Reads the header of a request frame. The returned decoder holds the body, for [`read_request`].
 pub fn open_request(frame: Bytes, limits: DecodeLimits) -> Result<(RequestHeader, Decoder), DecodeError> {
     let mut body = Decoder::new(frame, limits);
     let header = RequestHeader::decode(&mut body)?;
@@ -29,13 +29,13 @@ pub fn open_request(frame: Bytes, limits: DecodeLimits) -> Result<(RequestHeader
 /// Reads the body of a request whose header named `R`'s API and `version`.
 ///
 /// Bytes behind the message are ignored, as Kafka does: librdkafka 2.16 sends some behind its Metadata
-/// requests. It is stricter than Kafka with texts that are not UTF-8 and with known tagged fields that are
-/// not as long as they say: here these are errors, since no client in use sends such requests.
+/// requests. Two checks are stricter than Kafka's: strings have to be UTF-8, and known tagged fields have to
+/// fill their stated length. No client in use sends other requests.
 pub fn read_request<R: Request>(mut body: Decoder, version: i16) -> Result<R, DecodeError> {
     read(&mut body, R::KEY, version)
 }
 
-/// Writes the answer to a request of `R`'s API, in the request's version.
+/// Writes a response of `R`'s API, in the request's version.
 pub fn write_response<R: Request>(
     version: i16,
     correlation_id: i32,
@@ -44,7 +44,7 @@ pub fn write_response<R: Request>(
     write_response_into::<R>(BytesMut::with_capacity(256), version, correlation_id, response)
 }
 
-/// Like [`write_response`], with a buffer for the small parts.
+/// Writes a response like [`write_response`], with `buffer` for the small parts.
 pub fn write_response_into<R: Request>(
     buffer: BytesMut,
     version: i16,
@@ -78,12 +78,12 @@ pub fn write_request<R: Request>(
     e.finish()
 }
 
-/// The number that says which request a response frame answers; `None` if the frame is too short to have one.
+/// Returns the correlation id of a response frame. `None` if the frame is too short to have one.
 pub fn correlation_id(frame: &[u8]) -> Option<i32> {
     frame.first_chunk().copied().map(i32::from_be_bytes)
 }
 
-/// Reads the frame that answers a request of `R`'s API and `version`.
+/// Reads a response frame to a request of `R`'s API and `version`.
 pub fn read_response<R: Request>(
     frame: Bytes,
     version: i16,

@@ -1,8 +1,8 @@
 //! The headers in front of requests and responses.
 //!
-//! Kafka's schemas for them are not generated: which header a message has depends on its API and version, and
-//! the client id keeps its two-byte length in flexible versions too (KIP-482), so that a broker can read the
-//! header of a request that is newer than itself.
+//! They are written by hand, not generated: the header's layout depends on API and version, and the client id
+//! keeps its two-byte length in flexible versions too (KIP-482), so that a broker can read the header of a
+//! request that is newer than itself.
 
 use crate::decode::Decoder;
 use crate::encode::Encoder;
@@ -10,11 +10,11 @@ use crate::errors::DecodeError;
 use crate::generated::api_key::ApiKey;
 use crate::str::Str;
 
-/// Who asks for what.
+/// Header of a request: API, version, client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHeader {
     pub api: ApiKey,
-    /// The version that the sender chose, which need not be one that there is.
+    /// The version that the sender chose, which may be one that does not exist.
     pub version: i16,
     pub correlation_id: i32,
     pub client_id: Option<Str>,
@@ -51,7 +51,7 @@ impl RequestHeader {
     }
 }
 
-/// Which request a response answers.
+/// Header of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseHeader {
     pub correlation_id: i32,

@@ -4,15 +4,15 @@
 //! - [`messages`] holds the generated structs, one module per API; `tools/kafka-codegen` writes them.
 //! - [`frame`] opens a request or response frame and closes one for sending.
 //! - [`ApiKey`], [`ErrorCode`] and [`VersionRange`] are the protocol's numbers.
-//! - [`Decoder`] and [`Encoder`] are the two ends that generated code reads from and writes to.
+//! - [`Decoder`] and [`Encoder`] are the primitives for generated code.
 //! - [`consumer_protocol`] reads and writes the metadata that classic group members send each other.
 //!
 //! Decoding copies nothing: strings, bytes and records are slices of the frame, so a decoded value that is
 //! kept for longer than its request must be copied out, or it pins the frame. Encoding does not copy large
 //! byte fields.
 //!
-//! What arrives is hostile: each length and count is checked against the bytes that are left and against a
-//! memory budget ([`DecodeLimits`]) before anything is allocated.
+//! Input is hostile: each length and count is checked against the remaining bytes and against a memory budget
+//! ([`DecodeLimits`]) before anything is allocated.
 //!
 //! This crate must not know topics, offsets, brokers or sockets: it turns bytes into structs and back. Record
 //! batches pass through as opaque bytes.

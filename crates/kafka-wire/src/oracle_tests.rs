@@ -1,5 +1,5 @@
-//! A second implementation agrees: what is written here is read by the `kafka-protocol` crate, which writes
-//! the same bytes again, in all versions that both know. Its schemas are those of Kafka 4.1.
+//! Comparison with a second implementation: the `kafka-protocol` crate reads messages that are written here
+//! and writes the same bytes again, in all versions that both know. Its schemas are those of Kafka 4.1.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Encodable, Message as TheirMessage};
@@ -22,7 +22,7 @@ mod theirs {
     pub(super) use Missing as StreamsGroupHeartbeatRequest;
     pub(super) use Missing as StreamsGroupHeartbeatResponse;
 
-    /// Stands for what they do not have: a message without versions.
+    /// Stands for a message that the other crate lacks: it has no versions.
     pub(super) struct Missing;
 
     impl Message for Missing {
@@ -47,7 +47,7 @@ mod theirs {
     }
 }
 
-/// Returns how many versions were compared.
+/// Returns the number of compared versions.
 fn agree<Ours: Message, Theirs: TheirMessage + Encodable + Decodable>() -> usize {
     let known = Ours::VERSIONS
         .iter()

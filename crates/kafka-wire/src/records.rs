@@ -1,8 +1,8 @@
-//! Stored batches as they travel in a response: opaque bytes that may come in pieces.
+//! Record batches of a response: opaque bytes in one or more pieces.
 
 use bytes::Bytes;
 
-/// A run of record batches. It is written piece by piece without being joined; one piece costs no allocation.
+/// A run of record batches. Its pieces are written without being joined; one piece costs no allocation.
 ///
 /// Two runs are equal if their bytes are, however they are cut.
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ impl Records {
         }
     }
 
-    /// Bytes in all pieces.
+    /// Returns the number of bytes in all pieces.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -49,7 +49,7 @@ impl Records {
             .chain(&self.rest)
     }
 
-    /// All bytes in one; copies only if there is more than one piece.
+    /// Returns all bytes in one piece; copies only if there is more than one.
     pub fn into_bytes(self) -> Bytes {
         if self.rest.is_empty() {
             return self.first;
@@ -71,7 +71,7 @@ impl From<Bytes> for Records {
 }
 
 impl From<Vec<Bytes>> for Records {
-    /// Takes the pieces over as they are: no memory is taken for them again.
+    /// Takes the pieces over without allocating.
     fn from(pieces: Vec<Bytes>) -> Self {
         Self {
             first: Bytes::new(),

@@ -1,18 +1,18 @@
-//! Valid messages drawn from a seed: a decoder that makes up what it reads.
+//! Valid messages drawn from a seed: a decoder that returns random values.
 //!
-//! A message that was decoded from draws has exactly the fields that its version has, so it can be written in
-//! that version and must come back the same. Nothing has to be generated per message for that.
+//! A message decoded from such values has exactly the fields of its version, so it can be written in that
+//! version and must come back the same. This needs no generated code per message.
 
 use bytes::Bytes;
 
 use crate::decode::{DecodeLimits, Decoder};
 use crate::str::Str;
 
-/// Tags for which a draw is made in each flexible struct. No schema uses more.
+/// Tags for which a value may be drawn in each flexible struct. No schema uses more.
 pub(crate) const TAGS_DRAWN: u32 = 4;
 
 impl Decoder {
-    /// A decoder without a frame, whose reads are drawn from `seed`. It never fails and never ends.
+    /// Returns a decoder without a frame that draws its values from `seed`. It never fails and never ends.
     pub fn sampling(seed: u64) -> Self {
         let mut decoder = Self::new(Bytes::new(), DecodeLimits::default());
         decoder.sampler = Some(Sampler(seed ^ 0x5bf0_3635_dcf6_9a1d));
@@ -20,7 +20,7 @@ impl Decoder {
     }
 }
 
-/// `SplitMix64`: small, and a good enough mix for samples.
+/// `SplitMix64`: small, and random enough for samples.
 #[derive(Debug, Clone)]
 pub(crate) struct Sampler(u64);
 
@@ -40,7 +40,7 @@ impl Sampler {
         self.draw() & 1 == 0
     }
 
-    /// Zeros, ones, small numbers and noise.
+    /// Returns zeros, ones, a small number or noise.
     pub(crate) fn fixed<const N: usize>(&mut self) -> [u8; N] {
         match self.draw() % 4 {
             0 => [0; N],
@@ -56,7 +56,7 @@ impl Sampler {
         }
     }
 
-    /// A number that is equal to itself.
+    /// Returns a number that equals itself, so not NaN.
     pub(crate) fn finite(&mut self) -> f64 {
         f64::from(i32::from_be_bytes(self.fixed()))
     }

@@ -1,4 +1,4 @@
-//! Every message in every version: there and back again, cut short, and with bytes behind.
+//! Every message in every version: round trips, truncated frames, trailing bytes.
 
 use bytes::{Bytes, BytesMut};
 
@@ -67,7 +67,7 @@ fn is_at_least_as_long_as_promised<M: Message>(version: i16, _message: &M, bytes
     assert!(bytes.len() >= M::BYTES_MIN, "{} {version}", M::NAME);
 }
 
-/// Each byte changed, in some way that depends on where it is: an error or another message, but no panic.
+/// Each byte changed, in a way that depends on its offset: an error or another message, but no panic.
 fn survives_damage<M: Message>(version: i16, _message: &M, bytes: &Bytes) {
     for at in 0..bytes.len().min(160) {
         for change in [0x01, 0x80, 0xff, u8::try_from(at % 251).unwrap()] {

@@ -7,9 +7,9 @@ use std::ops::Deref;
 use bytes::Bytes;
 use bytestring::ByteString;
 
-/// A string that shares the bytes it was read from: cloning it and taking it out of a frame allocate nothing.
+/// A string that shares the bytes of a frame: reading and cloning it allocate nothing.
 ///
-/// It keeps its frame alive; to keep the text for longer than the request, copy it with [`Str::detach`].
+/// It keeps its frame alive. A text that outlives the request is copied with [`Str::detach`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Str(ByteString);
 
@@ -18,12 +18,12 @@ impl Str {
         Self(ByteString::from_static(text))
     }
 
-    /// A string that owns a copy of `text`.
+    /// Returns a string that owns a copy of `text`.
     pub fn copy_from(text: &str) -> Self {
         Self(ByteString::from(text))
     }
 
-    /// The same text in memory of its own, which no longer keeps a frame alive.
+    /// Returns a copy in memory of its own, which does not keep a frame alive.
     #[must_use]
     pub fn detach(&self) -> Self {
         Self::copy_from(self)
@@ -33,13 +33,13 @@ impl Str {
         &self.0
     }
 
-    /// The bytes, shared.
+    /// Returns the bytes, shared.
     pub fn into_bytes(self) -> Bytes {
         self.0.into_bytes()
     }
 }
 
-/// The bytes are not UTF-8.
+/// Error for bytes that are not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are not UTF-8")]
 pub struct NotUtf8;

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// The id that stands for none.
+    /// The id that means none.
     pub const ZERO: Self = Self([0; 16]);
 
     pub fn is_zero(self) -> bool {

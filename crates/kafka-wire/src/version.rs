@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The versions of a message that there are, both ends included.
+/// The existing versions of a message, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VersionRange {
     pub min: i16,

@@ -1,4 +1,4 @@
-//! What generated structs are: readable, writable, and tied to their API.
+//! Traits of generated structs: readable, writable, and tied to their API.
 
 use crate::decode::Decoder;
 use crate::encode::Encoder;
@@ -6,17 +6,17 @@ use crate::errors::DecodeError;
 use crate::generated::api_key::ApiKey;
 use crate::version::VersionRange;
 
-/// A value of the protocol that reads and writes itself in a version of the message it belongs to.
+/// A protocol value that reads and writes itself in a version of its message.
 ///
-/// The version must be one that the message has; [`crate::frame`] checks that. Fields that the version does
-/// not have are left at their default when read.
+/// The message must have the version; [`crate::frame`] checks that. Reading leaves fields that the version
+/// lacks at their default.
 pub trait Wire: Sized {
-    /// The least number of bytes that one value takes in any version: what a count is checked with.
+    /// Minimum bytes of a value in any version; counts are checked with it.
     const BYTES_MIN: usize;
 
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError>;
 
-    /// Writes the value. What cannot be written is reported by the encoder when it is finished.
+    /// Writes the value. The encoder reports errors when it is finished.
     fn encode(&self, e: &mut Encoder, version: i16);
 }
 
@@ -28,7 +28,7 @@ pub trait Message: Wire + std::fmt::Debug + Clone + PartialEq + Default {
     const FLEXIBLE_FROM: i16;
 }
 
-/// A request, and with it the response that answers it.
+/// A request and its response type.
 pub trait Request: Message {
     const KEY: ApiKey;
     type Response: Message;

@@ -1,8 +1,8 @@
-//! What a connection owes its client, in the order of the requests.
+//! Queue of the answers that a connection owes its client, in the order of the requests.
 //!
-//! An answer is there already, waits for the journal, or is a task that runs when its turn comes. Produce
-//! requests that were read together share one ticket: their answers follow each other in the queue, so the
-//! first group that is left is always the one that the next produce answer belongs to.
+//! An answer is ready, waits for the journal, or is a task that runs when its turn comes. Produce requests
+//! that were read together share one ticket. Their answers are adjacent in the queue, so the next produce
+//! answer always belongs to the first remaining group.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,20 +20,20 @@ use crate::api::produce::ProduceAnswer;
 use crate::kafka::Shared;
 use crate::session::Close;
 
-/// Runs when all that was asked before it is answered.
+/// Future of an answer; first polled when all earlier requests are answered.
 pub(crate) type Task = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
-/// An answer or the end of the connection.
+/// An answer, or the reason to end the connection.
 pub(crate) type Answered = Result<Reply, Close>;
 
-/// What is written, and what is held until then.
+/// A complete answer, and the resources that it holds until it is written.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
-    /// `None` where the client wants no answer.
+    /// `None` if the client wants no answer.
     pub encoded: Option<Encoded>,
-    /// Memory that the answer takes.
+    /// Memory of the answer.
     pub memory: Option<Permit>,
-    /// The right to have a large answer in memory.
+    /// Permit to have a large answer in memory.
     pub turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -48,24 +48,24 @@ impl From<Encoded> for Reply {
 
 pub(crate) enum Kind {
     Ready(Answered),
-    /// Waits for the first group's outcomes.
+    /// Waits for the outcomes of the first group.
     Produce(ProduceAnswer),
     Task(Task),
-    /// A task that later requests may depend on: none of them is looked at before it is done.
+    /// Task that later requests may depend on. None of them is executed before it is done.
     Barrier(Task),
-    /// A barrier that may take minutes, and has kept nothing of its request.
+    /// Barrier that may take minutes; it holds nothing of its request.
     Waiting(Task),
-    /// A task that ends when the token is cancelled, at the latest: when anything is asked behind it. It has
-    /// kept nothing of its request.
+    /// Task that ends early when the token is cancelled, which the next request does. It holds nothing of its
+    /// request.
     Held(Task, CancellationToken),
 }
 
 pub(crate) struct Answer {
     pub kind: Kind,
     pub api: Option<ApiKey>,
-    /// When its request had been parsed.
+    /// Time at which the request was parsed.
     pub since: Instant,
-    /// What the request takes in memory.
+    /// Memory of the request.
     pub permit: Permit,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Answer {
 struct Group {
     waiting: Option<Ticket>,
     outcomes: smallvec::IntoIter<[Outcome; 2]>,
-    /// Answers that have not taken their outcomes.
+    /// Number of answers that have not taken their outcomes.
     answers: usize,
 }
 
@@ -82,11 +82,11 @@ pub(crate) struct Answers {
     queue: VecDeque<Answer>,
     groups: VecDeque<Group>,
     is_blocked: bool,
-    /// Ends the task that was added last, if it is one that is held.
+    /// Token that ends the last added task early, if it is held.
     release: Option<CancellationToken>,
 }
 
-/// The next answer, in its turn.
+/// The next answer in order.
 pub(crate) struct Next {
     pub answered: Answered,
     pub permit: Permit,
@@ -101,7 +101,7 @@ impl Answers {
         self.queue.is_empty()
     }
 
-    /// Whether requests have to wait for an answer before they are looked at; for ever if it ends the
+    /// True if requests must wait for an answer before they are executed. Stays true once an answer ends the
     /// connection.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked
@@ -121,7 +121,7 @@ impl Answers {
         self.queue.push_back(answer);
     }
 
-    /// Adds the ticket of the last `answers` produce answers that were pushed.
+    /// Adds the ticket of the last `answers` produce answers.
     pub(crate) fn push_group(&mut self, ticket: Ticket, answers: usize) {
         self.groups.push_back(Group {
             waiting: Some(ticket),
@@ -130,7 +130,7 @@ impl Answers {
         });
     }
 
-    /// Takes the first answer once it is ready. Pending for ever if there is none.
+    /// Takes the first answer once it is ready. Pending forever if the queue is empty.
     pub(crate) fn poll_next(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Next> {
         let Some(front) = self.queue.front_mut() else {
             return Poll::Pending;
@@ -174,7 +174,7 @@ impl Answers {
         Poll::Ready(Next { answered, permit })
     }
 
-    /// Gives back memory that a burst took.
+    /// Releases the memory of a burst.
     pub(crate) fn shrink(&mut self) {
         const KEPT: usize = 16;
         if self.queue.is_empty() && self.queue.capacity() > KEPT {

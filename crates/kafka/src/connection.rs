@@ -1,8 +1,8 @@
-//! The asynchronous shell of a connection: reads what is there, has it executed, waits for answers, writes
-//! them.
+//! Asynchronous shell of a connection: reads requests, has them executed, waits for answers, writes them.
 //!
-//! Requests go on being read while earlier ones wait, up to a bound of answers that are owed. Answers leave
-//! in order; all that are ready leave in one write. While a client does not read its answers, its requests
+//! Reading continues while earlier requests wait, up to a bound on pending answers. Answers leave in order;
+//! all that are ready leave in one write. While a client does not read its answers, its requests are not
+//! read.
 //! are not read.
 
 use std::collections::VecDeque;
@@ -21,14 +21,14 @@ use crate::answers::{Answers, Next};
 use crate::kafka::Shared;
 use crate::session::{Close, Context};
 
-/// The shortest request: API, version, correlation id.
+/// Length of the shortest request: API, version, correlation id.
 const REQUEST_BYTES_MIN: u32 = 8;
-/// Answers are collected up to about so many bytes before they are written.
+/// Answers are collected up to about this many bytes before they are written.
 const WRITE_BYTES: usize = 1 << 20;
-/// What an idle connection keeps.
+/// Maximum capacity of the queues of an idle connection.
 const KEPT: usize = 16;
 
-/// Why serving stopped, other than for a good reason.
+/// Error that ended a connection.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
@@ -101,9 +101,9 @@ struct Loop<'a> {
     writer: FrameWriter,
     read: ReadHalf<'a>,
     write: WriteHalf<'a>,
-    /// What was read last; empty but for the moment.
+    /// Frames of the last read; moved to `held` at once.
     frames: Vec<Frame>,
-    /// What was read and not executed, because an answer has to come first.
+    /// Frames that were read and wait until an earlier answer is done.
     held: VecDeque<Frame>,
     answers: Answers,
     outgoing: VecDeque<Bytes>,
@@ -128,7 +128,7 @@ impl Loop<'_> {
                     self.held.extend(self.frames.drain(..));
                     if status != Status::Frames {
                         self.is_reading = false;
-                        // Nobody waits for what is not there yet.
+                        // Ends all waits for future events, such as those of fetches.
                         self.context.drain.cancel();
                     }
                 }
@@ -159,7 +159,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Writes an answer, and with it all that are ready behind it.
+    /// Writes an answer, together with all that are ready behind it.
     async fn answer(&mut self, first: Next) -> Result<(), Ended> {
         let begun = Instant::now();
         let mut permits: Option<Permit> = None;
@@ -205,7 +205,7 @@ impl Loop<'_> {
         closed.map_or(Ok(()), |close| Err(close.into()))
     }
 
-    /// The next answer if it is ready now.
+    /// Returns the next answer if it is ready now.
     async fn ready_answer(&mut self) -> Option<Next> {
         poll_fn(|context| match self.answers.poll_next(self.shared, context) {
             Poll::Ready(next) => Poll::Ready(Some(next)),
@@ -214,7 +214,7 @@ impl Loop<'_> {
         .await
     }
 
-    /// A connection that waits keeps little.
+    /// Releases memory, so that an idle connection keeps little.
     fn shrink(&mut self) {
         if self.frames.capacity() > KEPT {
             self.frames = Vec::new();

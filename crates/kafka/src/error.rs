@@ -1,6 +1,5 @@
-//! From every error of the core to its code. What ends is the request or a part of it, except where a
-//! function says
-//! [`Close`]: then nobody knows what became of the request, and the connection ends without an answer.
+//! Conversion of core errors to error codes. An error ends the request or a part of it. The exception is
+//! [`Close`]: the request's outcome is unknown, and the connection ends without an answer.
 
 use stafett_groups::consumer::HeartbeatError;
 use stafett_groups::{ConsumerError, GroupError};
@@ -12,10 +11,10 @@ use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, ReadError,
 use crate::configs::BadConfig;
 use crate::session::Close;
 
-/// Why a batch was not taken, from what is wrong with it.
+/// Maps the reason why a batch is invalid.
 pub(crate) fn batch(error: &BatchError) -> ErrorCode {
     match error {
-        // Clients send it again.
+        // Clients retry this error.
         BatchError::Length(_) | BatchError::Checksum { .. } => ErrorCode::CorruptMessage,
         BatchError::Codec(_) | BatchError::Compression { .. } => ErrorCode::UnsupportedCompressionType,
         BatchError::Timestamps { .. } | BatchError::AppendTime => ErrorCode::InvalidTimestamp,
@@ -34,23 +33,23 @@ pub(crate) fn batch(error: &BatchError) -> ErrorCode {
     }
 }
 
-/// Why an append was refused.
+/// Maps the reason why an append was refused.
 pub(crate) fn refusal(refusal: &Refusal) -> ErrorCode {
     match refusal {
         Refusal::NoSuchLog(_) => ErrorCode::UnknownTopicOrPartition,
         Refusal::OutOfSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
         Refusal::StaleProducer { .. } => ErrorCode::InvalidProducerEpoch,
         Refusal::TooLarge { .. } => ErrorCode::MessageTooLarge,
-        // Each may pass, by itself or with an operator's help: clients ask again.
+        // Each may pass, by itself or with an operator's help: clients retry.
         Refusal::Fenced { .. } | Refusal::OffsetsExhausted(_) | Refusal::DiskFull | Refusal::Closed => {
             ErrorCode::KafkaStorageError
         }
-        // Only asked for by preconditions and owners, which no request of Kafka's has.
+        // Only for appends with a precondition or an owner, which Kafka's requests do not have.
         Refusal::NotAtOffset { .. } | Refusal::StaleOwner { .. } => ErrorCode::UnknownServerError,
     }
 }
 
-/// Why a partition was not read.
+/// Maps the reason why a partition was not read.
 pub(crate) fn read(error: &ReadError) -> ErrorCode {
     match error {
         ReadError::NoSuchLog(_) => ErrorCode::UnknownTopicOrPartition,
@@ -60,7 +59,7 @@ pub(crate) fn read(error: &ReadError) -> ErrorCode {
     }
 }
 
-/// Why a change was not stored, with words for it.
+/// Maps the reason why a change was not stored, and adds a message.
 pub(crate) fn not_stored(error: &NotStored) -> Result<(ErrorCode, String), Close> {
     match error {
         NotStored::Refused(why) => Ok((refusal(why), why.to_string())),
@@ -68,7 +67,7 @@ pub(crate) fn not_stored(error: &NotStored) -> Result<(ErrorCode, String), Close
     }
 }
 
-/// Why a topic was not created, with words for it.
+/// Maps the reason why a topic was not created, and adds a message.
 pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, String), Close> {
     Ok(match error {
         CreateError::Exists | CreateError::Changing => (
@@ -88,7 +87,7 @@ pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, Stri
 
 const EXCESSIVE: &str = "Excessively large number of partitions per request.";
 
-/// Why a topic did not get more partitions, with words for it.
+/// Maps the reason why a topic got no more partitions, and adds a message.
 pub(crate) fn grow(name: &str, error: &GrowError) -> Result<(ErrorCode, Option<String>), Close> {
     Ok(match error {
         GrowError::NoSuchTopic => (ErrorCode::UnknownTopicOrPartition, None),
@@ -107,7 +106,7 @@ pub(crate) fn grow(name: &str, error: &GrowError) -> Result<(ErrorCode, Option<S
     })
 }
 
-/// Why settings were not changed, with words for it.
+/// Maps the reason why settings were not changed, and adds a message.
 pub(crate) fn alter(error: &AlterError<BadConfig>) -> Result<(ErrorCode, String), Close> {
     Ok(match error {
         AlterError::NoSuchTopic => (ErrorCode::UnknownTopicOrPartition, String::new()),
@@ -117,7 +116,7 @@ pub(crate) fn alter(error: &AlterError<BadConfig>) -> Result<(ErrorCode, String)
     })
 }
 
-/// Why a setting cannot be.
+/// Maps the reason why a setting is invalid.
 pub(crate) fn config(bad: &BadConfig) -> ErrorCode {
     match bad {
         BadConfig::Unknown { .. }
@@ -131,7 +130,7 @@ pub(crate) fn config(bad: &BadConfig) -> ErrorCode {
     }
 }
 
-/// Why a topic was not deleted, with words for it.
+/// Maps the reason why a topic was not deleted, and adds a message.
 pub(crate) fn delete(error: &DeleteError) -> Result<(ErrorCode, String), Close> {
     match error {
         DeleteError::NoSuchTopic => Ok((ErrorCode::UnknownTopicOrPartition, error.to_string())),
@@ -139,7 +138,7 @@ pub(crate) fn delete(error: &DeleteError) -> Result<(ErrorCode, String), Close> 
     }
 }
 
-/// Why a group did not do what it was asked.
+/// Maps the reason why a group refused a request.
 pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
     Ok(match error {
         GroupError::Name { .. } => ErrorCode::InvalidGroupId,
@@ -156,7 +155,7 @@ pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
         GroupError::Rebalancing => ErrorCode::RebalanceInProgress,
         GroupError::SessionTime { .. } => ErrorCode::InvalidSessionTimeout,
         GroupError::MemberTooLarge { .. } => ErrorCode::InvalidRequest,
-        // Both may pass, and clients ask again.
+        // Both may pass: clients retry.
         GroupError::Stopping | GroupError::NotStored(NotStored::Refused(_)) => {
             ErrorCode::CoordinatorNotAvailable
         }
@@ -164,10 +163,10 @@ pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
     })
 }
 
-/// Why a member of a consumer group is not answered.
+/// Maps the reason why a consumer group refused a heartbeat.
 pub(crate) fn consumer(error: &ConsumerError) -> Result<ErrorCode, Close> {
     Ok(match error {
-        // A group that is no consumer group is not there.
+        // A group of another kind counts as missing.
         ConsumerError::Group(GroupError::OtherKind) => ErrorCode::GroupIdNotFound,
         ConsumerError::Group(error) => group(error)?,
         ConsumerError::Heartbeat(error) => match error {
@@ -183,7 +182,7 @@ pub(crate) fn consumer(error: &ConsumerError) -> Result<ErrorCode, Close> {
     })
 }
 
-/// Why a text is not the name of a topic.
+/// Maps the reason why a topic name is invalid.
 pub(crate) fn name(error: TopicNameError) -> ErrorCode {
     match error {
         TopicNameError::Empty
@@ -193,7 +192,7 @@ pub(crate) fn name(error: TopicNameError) -> ErrorCode {
     }
 }
 
-/// The words for a text that is not the name of a topic.
+/// Returns the message for an invalid topic name.
 pub(crate) fn name_text(text: &str, error: TopicNameError) -> String {
     let why = match error {
         TopicNameError::Empty => "the empty string is not allowed".to_owned(),

@@ -1,4 +1,4 @@
-//! What a fetch asks for, flat: one run of partitions, and one of topics that they point into.
+//! A fetch request in flat form: one list of partitions that point into one list of topics.
 
 use smallvec::SmallVec;
 use stafett_kafka_wire::{DecodeError, Decoder};
@@ -7,14 +7,16 @@ use crate::fetch_state::Asked;
 use crate::reader::{Reader, TopicKey};
 use crate::session::Call;
 
-/// From this version on, there are sessions.
+/// First version with fetch sessions.
 pub(crate) const SESSIONS_FROM: i16 = 7;
-/// From this version on, topics are named by their ids.
+/// First version that names topics by id.
 pub(crate) const IDS_FROM: i16 = 13;
 
-/// The least that a topic, a partition and a number of a forgotten one take in a request.
+/// Minimum bytes of a topic in a request.
 const TOPIC_BYTES_MIN: usize = 3;
+/// Minimum bytes of a partition in a request.
 const PARTITION_BYTES_MIN: usize = 16;
+/// Bytes of the number of a forgotten partition.
 const NUMBER_BYTES: usize = 4;
 
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct FetchRequest {
     pub session_epoch: i32,
     topics: SmallVec<[TopicKey; 1]>,
     partitions: SmallVec<[(u32, Asked); 1]>,
-    /// Partitions that a session is to forget.
+    /// Partitions that a session forgets.
     forgotten: Vec<(u32, i32)>,
 }
 
@@ -35,7 +37,7 @@ impl FetchRequest {
     pub(crate) fn read(call: Call, body: Decoder) -> Result<Self, DecodeError> {
         let mut r = Reader::new(call, body);
         if r.version < 15 {
-            // Who asks: a replica, or a client, which is all the same here.
+            // Replica id: replicas and clients are treated alike.
             r.d.i32()?;
         }
         let mut request = Self {
@@ -74,14 +76,14 @@ impl FetchRequest {
             }
         }
         if r.version >= 11 {
-            // The client's rack: there is one place only.
+            // The client's rack is ignored: there is one broker.
             r.string()?;
         }
         r.tags()?;
         Ok(request)
     }
 
-    /// How many partitions are asked for.
+    /// Returns the number of requested partitions.
     pub(crate) fn partitions(&self) -> usize {
         self.partitions.len()
     }
@@ -114,11 +116,11 @@ fn partition(r: &mut Reader) -> Result<Asked, DecodeError> {
     let leader_epoch = if r.version >= 9 { r.d.i32()? } else { -1 };
     let fetch_offset = r.d.i64()?;
     if r.version >= 12 {
-        // The epoch of what a replica has read last.
+        // Epoch of the last record that a replica fetched.
         r.d.i32()?;
     }
     if r.version >= 5 {
-        // Where a replica's log starts.
+        // Log start offset of a replica.
         r.d.i64()?;
     }
     let bytes_max = r.d.i32()?;

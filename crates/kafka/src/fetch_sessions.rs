@@ -1,10 +1,10 @@
-//! Fetch sessions (KIP-227): what a client has asked for before, so that it can say only what has changed.
+//! Fetch sessions (KIP-227): partitions that a client has requested before, so that it sends only changes.
 //!
-//! Sessions belong to nobody: who knows the id and the next epoch may go on with one. While a request is
-//! answered, its session is taken out; if the request is dropped, so is the session, and the client starts
-//! anew. Both the number of sessions and that of their partitions are bounded: when there is no room, the
-//! session that has been idle for the longest time makes way if that was long enough, else the new client
-//! does without.
+//! A session is not bound to a connection: any request with its id and the next epoch may continue it. While
+//! a request is answered, its session is taken out; if the request is dropped, so is the session, and the
+//! client starts anew. The number of sessions and that of their partitions are bounded. If there is no room,
+//! the session that has been idle longest is evicted, provided that it was idle long enough; otherwise the
+//! new client gets no session.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,13 +21,13 @@ use crate::fetch_state::FetchState;
 use crate::metrics::Metrics;
 use crate::settings::KafkaSettings;
 
-/// A session that was used within this time does not make way.
+/// A session that was used within this time is not evicted.
 const IDLE_MIN: Duration = Duration::from_mins(2);
-/// The id of no session.
+/// Id that means no session.
 pub(crate) const NO_SESSION: i32 = 0;
-/// The epoch of a request that asks for a session.
+/// Epoch of a request that asks for a new session.
 pub(crate) const EPOCH_FIRST: i32 = 0;
-/// The epoch of a request that wants none.
+/// Epoch of a request without a session.
 pub(crate) const EPOCH_NONE: i32 = -1;
 
 #[derive(Debug)]
@@ -48,9 +48,9 @@ struct Inner {
 
 #[derive(Debug)]
 struct Slot {
-    /// The epoch that the next request has to have.
+    /// Epoch that the next request must have.
     epoch: i32,
-    /// Whether topics are named by their ids.
+    /// True if topics are named by id.
     uses_ids: bool,
     /// `None` while a request is being answered.
     state: Option<Box<FetchState>>,
@@ -58,7 +58,7 @@ struct Slot {
     used: Instant,
 }
 
-/// A session that is taken out. Dropped, the session is gone.
+/// A session that is taken out. Dropping it ends the session.
 #[derive(Debug)]
 pub(crate) struct Taken<'a> {
     sessions: &'a FetchSessions,
@@ -78,8 +78,7 @@ impl FetchSessions {
         }
     }
 
-    /// Begins a session with what a client asked for, unless there is no room. It is taken out until its
-    /// first answer is written.
+    /// Creates a session, taken out until its first answer is written. Returns the state if there is no room.
     pub(crate) fn create(
         &self,
         state: Box<FetchState>,
@@ -115,7 +114,7 @@ impl FetchSessions {
         })
     }
 
-    /// Takes a session out for the request of the given epoch.
+    /// Takes out a session for a request with the given epoch.
     pub(crate) fn take(&self, id: i32, epoch: i32, uses_ids: bool) -> Result<Taken<'_>, ErrorCode> {
         let mut inner = self.lock();
         let slot = inner
@@ -165,7 +164,7 @@ impl FetchSessions {
         self.show(&inner);
     }
 
-    /// Ends the session that has been idle for the longest time, if that is long enough.
+    /// Evicts the session that has been idle longest. Returns false if none was idle long enough.
     fn evict(&self, inner: &mut Inner) -> bool {
         let idle = inner.slots.iter().filter(|(_, slot)| slot.state.is_some());
         let Some((id, used)) = idle
@@ -217,7 +216,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// A positive number that cannot be guessed from others.
+/// Returns a positive random number that cannot be guessed from others.
 fn random_id() -> i32 {
     let bits = RandomState::new().hash_one(0_u8);
     i32::try_from(bits & 0x7fff_ffff).unwrap_or(1).max(1)

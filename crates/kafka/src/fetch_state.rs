@@ -1,7 +1,7 @@
-//! The partitions of a fetch, and which of them are worth a look.
+//! The partitions of a fetch, and the subset that has to be read.
 //!
-//! A fetch without a session lives for one request; one in a session is kept between requests, and a request
-//! then costs what changed, not what the session holds:
+//! Without a session a fetch lives for one request. A session's fetch is kept between requests, and a request
+//! then costs the number of changes, not the size of the session:
 //!
 //! ```text
 //!            read: nothing there                answered
@@ -10,8 +10,8 @@
 //!     └──┴──────────────── the log grew, or the client asked again ◀─────────┘
 //! ```
 //!
-//! Invariant: a partition that is not active is watched, and was watched before it was read last. So nothing
-//! that became visible is missed.
+//! Invariant: a partition that is not active is watched, and the watch began before its last read. So no
+//! visible record is missed.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -26,19 +26,19 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::reader::TopicKey;
 
-/// An offset that nobody has been told.
+/// Offset that was never sent.
 const UNTOLD: i64 = -1;
-/// Forgotten partitions that a session carries along beyond as many as it has live ones.
+/// Maximum forgotten partitions in a session on top of the number of its live ones.
 const FORGOTTEN_SLACK: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Forgotten by the client; its place is kept because its log is still watched under its number.
+    /// Forgotten by the client. It keeps its number, under which its log is still watched.
     Forgotten,
     Idle,
-    /// Read in this fetch without finding anything.
+    /// Read in this fetch without a result.
     Quiet,
-    /// In the queue of those to be read.
+    /// Queued to be read.
     Active,
 }
 
@@ -48,23 +48,23 @@ pub(crate) struct Partition {
     pub number: i32,
     stage: Stage,
     log: Result<LogId, ErrorCode>,
-    /// Why it was not even tried to read it.
+    /// Reason why no read was attempted.
     failed: Option<ErrorCode>,
     watched: Option<LogId>,
     fetch_offset: i64,
     bytes_max: usize,
     leader_epoch: i32,
-    /// What the last read said.
+    /// Bounds at the last read.
     bounds: Option<Bounds>,
-    /// End and start as the client was told last.
+    /// End and start offset that the client was told last.
     told: (i64, i64),
 }
 
-/// What a client asks of a partition.
+/// A requested partition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     pub partition: i32,
-    /// The epoch that the client believes in, or -1.
+    /// The client's leader epoch, or -1.
     pub leader_epoch: i32,
     pub fetch_offset: i64,
     pub bytes_max: i32,
@@ -72,7 +72,7 @@ pub(crate) struct Asked {
 
 #[derive(Debug)]
 pub(crate) struct FetchState {
-    /// By number: what a watch calls them.
+    /// Partitions by number; the watch uses these numbers.
     partitions: SmallVec<[Partition; 1]>,
     /// Numbers by name; only in a session.
     by_name: HashTable<u32>,
@@ -81,13 +81,13 @@ pub(crate) struct FetchState {
     active: SmallVec<[u32; 4]>,
     quiet: Vec<u32>,
     watch: Option<Watch>,
-    /// It reads the topic of commits, which is written when it is read.
+    /// True if it reads `__consumer_offsets`, which is written when it is read.
     reads_commits: bool,
-    /// Deletions of topics that have been noticed.
+    /// Count of topic deletions seen so far.
     deletions: u64,
 }
 
-/// What one look at the active partitions brought.
+/// Result of one read of the active partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     results: Tellings,
@@ -95,7 +95,7 @@ pub(crate) struct Round {
     pub has_error: bool,
 }
 
-/// What a client is told of a partition.
+/// Reply for one partition.
 #[derive(Debug)]
 pub(crate) struct Telling {
     number: u32,
@@ -121,18 +121,18 @@ impl FetchState {
         }
     }
 
-    /// Partitions that the client has not forgotten.
+    /// Returns the number of partitions that are not forgotten.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Makes room for so many partitions.
+    /// Reserves memory for `partitions` more partitions.
     pub(crate) fn reserve(&mut self, partitions: usize) {
         self.partitions.reserve_exact(partitions);
         self.active.reserve_exact(partitions);
     }
 
-    /// Adds a partition to a fetch that ends with its request.
+    /// Adds a partition to a fetch without a session.
     pub(crate) fn add(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
         let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
         let mut partition = Partition {
@@ -154,7 +154,7 @@ impl FetchState {
         self.live += 1;
     }
 
-    /// Adds a partition to a session, or changes where it is to be read from.
+    /// Adds a partition to a session, or changes its fetch position.
     pub(crate) fn put(&mut self, shared: &Shared, topic: &TopicKey, asked: &Asked) {
         let Some(number) = self.find(topic, asked.partition) else {
             let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
@@ -201,7 +201,7 @@ impl FetchState {
         }
     }
 
-    /// Ends the changes that a request makes to a session.
+    /// Completes the changes that a request made to a session.
     pub(crate) fn changed(&mut self, shared: &Shared) {
         if self.partitions.len() > 2 * self.live + FORGOTTEN_SLACK {
             self.renumber(shared);
@@ -213,8 +213,7 @@ impl FetchState {
         }
     }
 
-    /// Watches all logs, if that has not begun. True if it has begun now: what was read before may have grown
-    /// since.
+    /// Starts to watch all logs. Returns true if the watch is new: logs may have grown since they were read.
     pub(crate) fn start_watching(&mut self, broker: &Broker) -> bool {
         if self.watch.is_some() {
             return false;
@@ -230,7 +229,7 @@ impl FetchState {
         self.watch.as_ref()
     }
 
-    /// Has the partitions that grew looked at.
+    /// Activates the partitions whose logs have grown.
     pub(crate) fn notice_growth(&mut self) {
         let grown = self.watch.as_ref().map(Watch::take).unwrap_or_default();
         for number in grown {
@@ -238,7 +237,7 @@ impl FetchState {
         }
     }
 
-    /// What to read now: every active partition, in their order, but for those that failed.
+    /// Builds the read of all active partitions in order, without those that fail beforehand.
     fn request(&mut self, shared: &Shared, bytes_max: usize) -> ReadRequest {
         let mut logs = Vec::with_capacity(self.active.len());
         let mut active = std::mem::take(&mut self.active);
@@ -269,18 +268,18 @@ impl FetchState {
         }
     }
 
-    /// Whether commits are to be written before they are read.
+    /// True if pending commits must be written to `__consumer_offsets` before the read.
     pub(crate) fn reads_commits(&self) -> bool {
         self.reads_commits
     }
 
-    /// Reads every active partition, as far as the bytes go.
+    /// Reads the active partitions, up to `bytes_max` in total.
     pub(crate) async fn read(&mut self, shared: &Shared, bytes_max: usize) -> Round {
         let request = self.request(shared, bytes_max);
         let read = if request.logs.is_empty() {
             Vec::new()
         } else {
-            // A journal that stops has nothing to say: then every partition fails.
+            // A stopping journal returns nothing: then every partition fails.
             shared
                 .broker
                 .catalog()
@@ -314,8 +313,8 @@ impl FetchState {
         round
     }
 
-    /// Adds what was read to a round, unless it is nothing; then the partition need not be read before it
-    /// grows.
+    /// Adds a result to the round and returns true. Returns false if a watched partition has nothing new: it
+    /// becomes quiet until its log grows.
     fn is_active_after(&mut self, number: u32, result: Result<Run, ErrorCode>, round: &mut Round) -> bool {
         let is_watching = self.watch.is_some();
         let Some(partition) = self.partitions.get_mut(index(number)) else {
@@ -349,8 +348,8 @@ impl FetchState {
         true
     }
 
-    /// What to tell the client of a round: of all partitions, or of those of which there is something new.
-    /// Partitions that had records are read after all others next time.
+    /// Returns the replies for a round: of all partitions, or of those with news. Partitions that had records
+    /// are read last next time.
     pub(crate) fn tell(&mut self, round: Round, all: bool) -> Tellings {
         let mut results = round.results;
         let numbers = |with_records| {
@@ -376,7 +375,7 @@ impl FetchState {
                 });
             }
         }
-        // In the order of the request, so that the partitions of a topic are told together.
+        // In the order of the request, so that the partitions of a topic are adjacent.
         results.sort_unstable_by_key(|telling| telling.number);
         results.retain(|telling| {
             let Some(partition) = self.partitions.get_mut(index(telling.number)) else {
@@ -395,7 +394,7 @@ impl FetchState {
         results
     }
 
-    /// Which partition it is about.
+    /// Returns the partition of a reply.
     pub(crate) fn partition(&self, telling: &Telling) -> Option<&Partition> {
         self.partitions.get(index(telling.number))
     }
@@ -439,7 +438,8 @@ impl FetchState {
             .copied()
     }
 
-    /// Leaves the forgotten partitions out. Nothing is missed: the new watch begins before the old one ends.
+    /// Drops forgotten partitions and renumbers the others. The new watch begins before the old one ends, so
+    /// no growth is missed.
     fn renumber(&mut self, shared: &Shared) {
         let old_watch = self.watch.take();
         let mut old_numbers = Vec::with_capacity(self.partitions.len());
@@ -496,14 +496,14 @@ impl Telling {
 }
 
 impl Partition {
-    /// About how many records a run holds: those before the offset that was asked for are in its first batch
-    /// too.
+    /// Estimates the number of requested records in a run. Its first batch may also hold records before the
+    /// requested offset.
     pub(crate) fn records_of(&self, run: &Run) -> u64 {
         let from = u64::try_from(self.fetch_offset).unwrap_or(0);
         run.next.0.saturating_sub(from)
     }
 
-    /// Finds the log; returns whether it is one of the topic of commits.
+    /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
     fn resolve(&mut self, shared: &Shared) -> bool {
         let topic = self.topic.find(shared);
         let is_of_commits = topic.as_ref().is_some_and(|topic| is_internal(&topic.name));
@@ -518,7 +518,7 @@ impl Partition {
 
     fn readable(&self, shared: &Shared) -> Result<ReadFrom, ErrorCode> {
         let log = self.log?;
-        // Whoever names an epoch below the first believes in none.
+        // Epochs below -1 mean no epoch, too.
         shared.check_leader_epoch(self.leader_epoch.max(-1))?;
         let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;
         Ok(ReadFrom {

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State shared by all connections.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::offsets_topic::OffsetsTopic;
 use crate::settings::KafkaSettings;
 use crate::{configs, connection};
 
-/// Large answers in memory at once, in all connections.
+/// Maximum large answers in memory at once, over all connections.
 const LARGE_ANSWERS_MAX: usize = 2;
 
-/// The front end: what a listener serves.
+/// The Kafka front end of a listener.
 #[derive(Debug)]
 pub struct Kafka {
     shared: Arc<Shared>,
@@ -35,14 +35,14 @@ pub(crate) struct Shared {
     pub fetch_sessions: FetchSessions,
     pub offsets_topic: OffsetsTopic,
     pub cluster_id: Str,
-    /// Who holds one of these may have an answer in memory that is much larger than its request.
+    /// Permits for answers that are much larger than their requests.
     pub large_answers: Arc<Semaphore>,
-    /// Counts deletions of topics: what was looked up before the last one may be gone.
+    /// Count of topic deletions: a topic that was looked up before the last one may be gone.
     deletions: AtomicU64,
 }
 
 impl Kafka {
-    /// The front end of `broker`. Its metrics are made visible in `registry`.
+    /// Creates the front end of `broker` and registers its metrics.
     pub fn new(broker: Arc<Broker>, settings: KafkaSettings, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         let fetch_sessions = FetchSessions::new(&settings, &metrics);
@@ -74,12 +74,12 @@ impl Protocol for Kafka {
 }
 
 impl Shared {
-    /// The leader epoch of every partition: the broker's start.
+    /// Returns the leader epoch of all partitions: the broker's epoch.
     pub(crate) fn leader_epoch(&self) -> i32 {
         i32::try_from(self.broker.catalog().epoch().0).unwrap_or(i32::MAX)
     }
 
-    /// Holds the epoch that a client believes in against the one there is; -1 is no belief.
+    /// Compares a client's leader epoch with the current one; -1 means no epoch.
     pub(crate) fn check_leader_epoch(&self, believed: i32) -> Result<(), ErrorCode> {
         match believed.cmp(&self.leader_epoch()) {
             _ if believed == -1 => Ok(()),
@@ -98,13 +98,12 @@ impl Shared {
     }
 }
 
-/// Waits for the right to have a large answer in memory. Whoever has it needs nothing of anybody but its
-/// client.
+/// Waits for the permit to have a large answer in memory. The holder must wait for nothing but its client.
 pub(crate) async fn large_answer(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     Arc::clone(&shared.large_answers).acquire_owned().await.ok()
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

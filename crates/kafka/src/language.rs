@@ -1,4 +1,4 @@
-//! What consumers of the classic protocol tell each other, for groups that move between the protocols.
+//! Embedded data of classic consumers, for groups that move between the protocols.
 
 use bytes::Bytes;
 use stafett_groups::Language;

@@ -1,29 +1,29 @@
-//! Kafka's clients as a front end of the broker.
+//! Front end of the broker for Kafka clients.
 //!
-//! [`Kafka`] is what a listener serves. Requests that a connection has pipelined are executed together and
-//! answered in order:
+//! A listener serves [`Kafka`]. Pipelined requests of a connection are executed together and answered in
+//! order:
 //!
 //! ```text
-//! socket ─ FrameReader ─▶ session ──▶ api/… ──▶ one append for all produce requests that were read together
+//! socket ─ FrameReader ─▶ session ──▶ api/… ──▶ one append for all produce requests read together
 //!                            │                       │ ticket
 //!                            ▼                       ▼
-//!                         answers: ready │ waits for a ticket │ runs when its turn comes ──▶ one vectored write
+//!                         answers: ready │ waits for a ticket │ runs in its turn ──▶ one vectored write
 //! ```
 //!
-//! - `connection`: the asynchronous shell: reads, waits, writes
-//! - `session`: turns a frame into an answer that is there or to come
-//! - `answers`: what a connection still owes, in order
+//! - `connection`: asynchronous shell: reads, waits, writes
+//! - `session`: turns a frame into an answer, ready or pending
+//! - `answers`: pending answers of a connection, in order
 //! - `api`: one file per request
-//! - `fetch_request`: what a fetch asks for; `fetch_state`: which partitions are worth a look;
-//!   `fetch_sessions`: what is remembered between requests (KIP-227)
-//! - `configs`: settings by the names that Kafka's tools give them; `resources`: what has settings
-//! - `reader`, `writer`: requests and answers that are read and written without structs between
-//! - `error`: from every error of the core to its code
+//! - `fetch_request`: the request; `fetch_state`: partitions to be read; `fetch_sessions`: state kept between
+//!   requests (KIP-227)
+//! - `configs`: settings under Kafka's names; `resources`: kinds of things that have settings
+//! - `reader`, `writer`: requests and answers that are read and written without generated structs
+//! - `error`: error codes of all core errors
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
 //! - `metrics`, `settings`
 //!
-//! This crate must not know files, other protocols or how the broker stores anything. It keeps no state of
-//! its own beyond connections and fetch sessions: all else is the broker's.
+//! This crate must not know files, other protocols or how the broker stores anything. It has no state of its
+//! own except connections and fetch sessions: the broker has the rest.
 
 mod answers;
 mod api;

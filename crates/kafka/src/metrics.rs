@@ -1,4 +1,4 @@
-//! What the front end counts and times. Handles are resolved once; a request costs one update of each.
+//! Metrics of the front end. Handles are resolved once; a request costs one update of each.
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ impl Metrics {
         );
     }
 
-    /// A request was parsed.
+    /// Counts a parsed request.
     pub(crate) fn on_request(&self, api: ApiKey, parse: Duration) {
         if let Some(handles) = self.of(api) {
             handles.requests.inc();
@@ -156,14 +156,14 @@ impl Metrics {
         }
     }
 
-    /// An answer is ready, so long after its request was parsed.
+    /// Records the time between a request's parsing and its answer being ready.
     pub(crate) fn on_ready(&self, api: ApiKey, wait: Duration) {
         if let Some(handles) = self.of(api) {
             handles.wait.observe(wait.as_secs_f64());
         }
     }
 
-    /// Answers were written together.
+    /// Records the time of one write of answers.
     pub(crate) fn on_written(&self, took: Duration) {
         self.answer.observe(took.as_secs_f64());
     }
@@ -172,7 +172,7 @@ impl Metrics {
         self.closed.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    /// Counts an error that is answered and gives its number.
+    /// Counts an error and returns its number.
     pub(crate) fn error(&self, api: ApiKey, code: ErrorCode) -> i16 {
         if !code.is_none() {
             self.errors

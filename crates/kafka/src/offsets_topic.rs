@@ -1,17 +1,16 @@
-//! `__consumer_offsets`: what groups have committed, as records in Kafka's own format.
+//! `__consumer_offsets`: committed offsets of groups, as records in Kafka's own format.
 //!
-//! A stored topic that appears with the first commit and is written here alone, and only while somebody reads
-//! it:
+//! A stored topic that is created with the first commit. Only this module writes it, and only while clients
+//! read it:
 //!
 //! ```text
-//! read ─▶ first time since the start: all that is committed now is appended, and the records before are deleted
-//!      └▶ later: what has changed since, as a record per partition of a group, or without a value if it is gone
+//! read ─▶ first one since the start: appends all current commits, deletes the records before them
+//!      └▶ later ones: append the changes, a record per partition of a group, without a value if it is gone
 //! ```
 //!
-//! So a reader from the beginning has the state, a reader that follows has the changes, at most [`REFRESH`]
-//! late, and an offset never names two records. A commit itself costs nothing more. Of classic groups with
-//! members there is also what the members last agreed on (`GroupMetadata`); of groups whose partitions the
-//! broker assigns there are the commits alone.
+//! So a reader from the beginning gets the state, a reader that follows gets the changes, at most [`REFRESH`]
+//! late, and an offset never names two records. A commit costs nothing extra. Classic groups with members
+//! also have a record of their last stable generation (`GroupMetadata`); consumer groups have commits only.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,20 +28,20 @@ use crate::kafka::{Shared, now_ms};
 
 /// Kafka's default, which clients expect.
 const PARTITIONS: u32 = 50;
-/// How late a change may be seen.
+/// Maximum delay until a reader sees a change.
 pub(crate) const REFRESH: Duration = Duration::from_millis(200);
-/// How long the first commit waits for the topic.
+/// Maximum time that the first commit waits for the topic.
 const CREATION_MAX: Duration = Duration::from_secs(1);
-/// About how many bytes of records one batch has.
+/// Approximate bytes of records in a batch.
 const BATCH_BYTES: usize = 256 << 10;
-/// Superseded records that are kept beside as many as there are commits.
+/// Maximum superseded records on top of the number of current ones.
 const SUPERSEDED_MAX: usize = 10_000;
 
-/// What is known of the topic. The first reader begins the state in memory.
+/// State of the topic. It is filled by the first read.
 #[derive(Debug)]
 pub(crate) struct OffsetsTopic {
     is_there: AtomicBool,
-    /// One appends at a time.
+    /// Permit to append; one task at a time.
     turn: Semaphore,
     shown: Lock<Shown>,
 }
@@ -57,17 +56,17 @@ impl Default for OffsetsTopic {
     }
 }
 
-/// What the topic's records say.
+/// State that the topic's records describe.
 #[derive(Debug, Default)]
 struct Shown {
     topic: Option<TopicId>,
     at: Option<Instant>,
     values: HashMap<Bytes, (u32, Bytes)>,
-    /// Records of which a later one of the same key was appended.
+    /// Number of records with a later record of the same key.
     superseded: usize,
 }
 
-/// A record to be appended to a partition; without a value, the commit is gone.
+/// A record to append to a partition; no value if the commit is gone.
 struct Change {
     partition: u32,
     key: Bytes,
@@ -76,7 +75,7 @@ struct Change {
 }
 
 impl OffsetsTopic {
-    /// Makes the topic, if it is not there: a group has committed.
+    /// Creates the topic if it is missing. Called after a commit.
     pub(crate) async fn on_commit(&self, shared: &Shared) {
         if self.is_there.load(Ordering::Relaxed) {
             return;
@@ -93,7 +92,7 @@ impl OffsetsTopic {
                 partitions: Some(PARTITIONS),
                 settings,
             };
-            // It goes on if nobody waits for it any more.
+            // The creation continues after the timeout.
             let making = shared.broker.catalog().create(vec![new]);
             match timeout(CREATION_MAX, making).await.as_deref() {
                 Ok([Ok(_)]) => {}
@@ -103,8 +102,8 @@ impl OffsetsTopic {
         self.is_there.store(true, Ordering::Relaxed);
     }
 
-    /// Appends what has changed since the last time, unless that was a moment ago. What cannot be appended
-    /// now is appended the next time.
+    /// Appends the changes since the last refresh, at most once per [`REFRESH`]. Changes that cannot be
+    /// appended now are appended next time.
     pub(crate) async fn refresh(&self, shared: &Shared) {
         let Ok(_turn) = self.turn.acquire().await else {
             return;
@@ -146,8 +145,8 @@ impl OffsetsTopic {
         self.shown.lock()
     }
 
-    /// What is to be appended, and whether that is all that there is; nothing if it was looked at a moment
-    /// ago.
+    /// Returns the records to append, and true if they are the whole state. `None` if there are none or the
+    /// last check was less than [`REFRESH`] ago.
     fn changes(&self, shared: &Shared, topic: &Topic) -> Option<(Vec<Change>, bool)> {
         let now = Instant::now();
         let mut shown = self.shown();
@@ -206,8 +205,8 @@ impl Shown {
     }
 }
 
-/// All that is to be shown now: what is committed, and the classic groups. Of a group that is rebalancing it
-/// is what was shown before.
+/// Returns the current state: commits, and classic groups. A rebalancing group keeps the record that it had
+/// before.
 fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
     let mut all = Vec::new();
     shared.broker.groups().each(|group| {
@@ -249,7 +248,7 @@ fn current(shared: &Shared, partitions: u32, shown: &Shown) -> Vec<Change> {
     all
 }
 
-/// Batches of the changes, by partition; `None` if they cannot be made.
+/// Builds the batches of the changes by partition. `None` if that fails.
 fn appends(topic: &Topic, changes: &[Change]) -> Option<Vec<Append>> {
     let mut of_partition: HashMap<u32, Vec<&Change>> = HashMap::new();
     for change in changes {
@@ -277,7 +276,7 @@ fn appends(topic: &Topic, changes: &[Change]) -> Option<Vec<Append>> {
     Some(appends)
 }
 
-/// The partition of a group: Java's hash of its name, without the sign.
+/// Returns the partition of a group: Java's hash of its name, without the sign.
 fn partition_of(group: &str, partitions: u32) -> u32 {
     let hash = group.encode_utf16().fold(0_i32, |hash, unit| {
         hash.wrapping_mul(31).wrapping_add(unit.into())
@@ -286,7 +285,7 @@ fn partition_of(group: &str, partitions: u32) -> u32 {
     hash % partitions.max(1)
 }
 
-/// `OffsetCommitKey`, version 1.
+/// Encodes `OffsetCommitKey`, version 1.
 fn key(group: &str, topic: &str, partition: u32) -> Bytes {
     let mut key = Vec::with_capacity(10 + group.len() + topic.len());
     key.put_i16(1);
@@ -296,7 +295,7 @@ fn key(group: &str, topic: &str, partition: u32) -> Bytes {
     key.into()
 }
 
-/// `OffsetCommitValue`, version 3.
+/// Encodes `OffsetCommitValue`, version 3.
 fn value(offset: i64, leader_epoch: i32, text: &str, at: i64) -> Bytes {
     let mut value = Vec::with_capacity(24 + text.len());
     value.put_i16(3);
@@ -307,7 +306,7 @@ fn value(offset: i64, leader_epoch: i32, text: &str, at: i64) -> Bytes {
     value.into()
 }
 
-/// `GroupMetadataKey`, version 2.
+/// Encodes `GroupMetadataKey`, version 2.
 fn group_key(group: &str) -> Bytes {
     let mut key = Vec::with_capacity(4 + group.len());
     key.put_i16(2);
@@ -315,7 +314,7 @@ fn group_key(group: &str) -> Bytes {
     key.into()
 }
 
-/// `GroupMetadataValue`, version 3. When the group came into its state is not known.
+/// Encodes `GroupMetadataValue`, version 3. The time of the last state change is unknown.
 fn group_value(group: &ClassicGroup) -> Bytes {
     let mut value = Vec::new();
     value.put_i16(3);
@@ -331,7 +330,7 @@ fn group_value(group: &ClassicGroup) -> Bytes {
         put_optional(&mut value, member.instance);
         put_text(&mut value, member.client_id);
         put_text(&mut value, member.client_host);
-        // The time for a rebalance, and that for a sign of life.
+        // Rebalance timeout, then session timeout.
         value.put_u32(session_ms);
         value.put_u32(session_ms);
         for bytes in [&member.metadata, &member.assignment] {
@@ -349,8 +348,8 @@ fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-/// Writes a text behind its length. Names and the texts of commits are shorter than the format allows; a
-/// longer one is left out.
+/// Writes a text behind its length. Names and texts of commits are shorter than the format's limit; a longer
+/// text is truncated, or left empty if the limit splits a character.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     let text = text
         .get(..text.len().min(usize::from(i16::MAX.unsigned_abs())))
@@ -365,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_group_is_in_the_partition_where_kafka_has_it() {
-        // As `Utils.abs("…".hashCode()) % 50` says.
+        // `Utils.abs("…".hashCode()) % 50` in Java.
         for (group, partition) in [("", 0), ("a", 47), ("group", 47)] {
             assert_eq!(partition_of(group, 50), partition, "{group}");
         }

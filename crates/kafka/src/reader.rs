@@ -1,6 +1,6 @@
-//! Reads the requests of which there are many without structs for every topic and partition.
+//! Reader of frequent requests, without structs for every topic and partition.
 //!
-//! Tests send them as the structs that this goes around write them, in every version.
+//! Tests encode the generated structs in every version and read them here.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use stafett_topics::{Topic, TopicId};
 use crate::kafka::Shared;
 use crate::session::Call;
 
-/// How a client names a topic: by its name, or by its id.
+/// Name or id of a topic in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TopicKey {
     pub name: Str,
     pub id: Uuid,
-    /// Which of the two it is: an id of zeros is one that no topic has.
+    /// True if `id` is the key. An id of zeros matches no topic.
     pub by_id: bool,
 }
 
-/// A request that is being read. Its version is one that there is.
+/// A request that is being read. Its version exists.
 pub(crate) struct Reader {
     pub d: Decoder,
     pub version: i16,
@@ -37,7 +37,7 @@ impl TopicKey {
         }
     }
 
-    /// The error for a topic that is not there.
+    /// Returns the error for a missing topic.
     pub(crate) fn unknown(&self) -> ErrorCode {
         if self.by_id {
             ErrorCode::UnknownTopicId
@@ -56,12 +56,12 @@ impl Reader {
         }
     }
 
-    /// How many elements of at least so many bytes follow.
+    /// Reads a count of elements that take at least `bytes_min` bytes each.
     pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, DecodeError> {
         self.d.count_of(self.is_flexible, bytes_min)
     }
 
-    /// A topic, named by its id from a version on.
+    /// Reads a topic, named by its id from version `ids_from` on.
     pub(crate) fn topic(&mut self, ids_from: i16) -> Result<TopicKey, DecodeError> {
         if self.version >= ids_from {
             Ok(TopicKey {
@@ -90,7 +90,7 @@ impl Reader {
         self.d.opt_bytes(self.is_flexible, true)
     }
 
-    /// The end of a struct: tagged fields, none of which is of interest here.
+    /// Skips the tagged fields at the end of a struct.
     pub(crate) fn tags(&mut self) -> Result<(), DecodeError> {
         if self.is_flexible {
             self.d.no_tags()

@@ -1,4 +1,4 @@
-//! What has settings, as requests name it: a number for its kind, and a name.
+//! Resources that have settings, as requests name them: a number for the kind, and a name.
 
 use stafett_kafka_wire::ErrorCode;
 
@@ -16,7 +16,7 @@ pub(crate) enum Resource<'a> {
     Topic(&'a str),
     /// The one broker.
     Broker,
-    /// What all brokers follow.
+    /// Settings of all brokers.
     AllBrokers,
     Logger,
     ClientMetrics(&'a str),

@@ -1,7 +1,7 @@
-//! From frames to answers: which request it is, whether it can be understood, and who answers it.
+//! From frames to answers: parses the header, checks API and version, calls the handler.
 //!
-//! Nothing here waits. What Kafka answers by closing the connection becomes a [`Close`] in the queue of
-//! answers, so that what was asked before is answered first.
+//! Nothing here waits. Where Kafka closes the connection, a [`Close`] goes into the queue of answers, so that
+//! earlier requests are answered first.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::kafka::Shared;
 use crate::settings::Endpoint;
 use crate::writer::answer_buffer;
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Close {
     #[error("a request cannot be read: {0}")]
@@ -39,7 +39,7 @@ pub(crate) enum Close {
 }
 
 impl Close {
-    /// One word of a fixed set, for metrics.
+    /// Returns one word of a fixed set, for metrics.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Decode(DecodeError::UnknownApi { .. }) => "unknown_api",
@@ -53,7 +53,7 @@ impl Close {
     }
 }
 
-/// What an answer has to have of its request.
+/// Parts of the request header that an answer needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     pub api: ApiKey,
@@ -80,18 +80,18 @@ impl Call {
     }
 }
 
-/// What every request of a connection is executed with; cheap to clone into a task.
+/// Environment of every request of a connection; cheap to clone into a task.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub shared: Arc<Shared>,
-    /// Where the client connected to.
+    /// Address that the client connected to.
     pub local: SocketAddr,
-    /// Where it connected from.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// Cancelled when nothing is to be waited for any longer.
+    /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
-    /// Whether the client goes on with its work while it waits for the answer to a sign of life.
+    /// True if the client does not block while a heartbeat is unanswered.
     pub is_patient: Arc<AtomicBool>,
 }
 
@@ -99,12 +99,13 @@ pub(crate) struct Context {
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     pub appends: Vec<Append>,
-    /// Answers that wait for them.
+    /// Number of answers that wait for them.
     pub answers: usize,
 }
 
 impl Context {
-    /// Executes frames in order, until none is left, an answer has to be waited for, or too many are owed.
+    /// Executes frames in order, until none is left, an answer blocks the others, or too many answers are
+    /// pending.
     pub(crate) fn execute(&self, frames: &mut VecDeque<Frame>, answers: &mut Answers) {
         let mut staging = Staging::default();
         while !answers.is_blocked() && answers.len() < self.shared.settings.answers_max {
@@ -149,7 +150,7 @@ impl Context {
         }
     }
 
-    /// Where clients are told to connect to: as is set, or as this one did.
+    /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
         match &self.shared.settings.advertised {
             Some(Endpoint { host, port }) => (Str::copy_from(host), i32::from(*port)),
@@ -161,7 +162,7 @@ impl Context {
     }
 }
 
-/// Reads the header of a request that is served: what is asked, and what the client calls itself.
+/// Reads the header of a request: API and version, client id. Fails if it is not served.
 fn open(payload: Bytes) -> Result<(Call, Option<Str>, Decoder), Close> {
     let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
     let call = Call {

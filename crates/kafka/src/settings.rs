@@ -1,11 +1,11 @@
-//! What can be set on the front end.
+//! Settings of the front end.
 
 use std::time::Duration;
 
-/// The one broker there is, and its own controller.
+/// Id of the one broker, which is its own controller.
 pub(crate) const BROKER_ID: i32 = 1;
 
-/// Where clients reach the listener.
+/// Address at which clients reach the listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub host: String,
@@ -14,27 +14,27 @@ pub struct Endpoint {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KafkaSettings {
-    /// What clients are told to connect to; without, the address that they did connect to.
+    /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,
-    /// The address of the listener, as clients are told.
+    /// Address of the listener, as shown to clients.
     pub listen: String,
-    /// Whether a metadata request may create the topics that it asks for.
+    /// True if a metadata request may create the topics that it names.
     pub auto_create_topics: bool,
-    /// Where everything is stored, as clients are told.
+    /// Data folder, as shown to clients.
     pub log_dir: String,
-    /// Bytes of the largest request.
+    /// Maximum bytes of a request.
     pub request_bytes_max: u32,
-    /// Bytes of records in one answer to a fetch, whatever the client would take.
+    /// Maximum bytes of records in one fetch answer, regardless of the client's limit.
     pub fetch_bytes_max: usize,
-    /// Answers that a connection may be owed before no more of its requests are read.
+    /// Maximum pending answers of a connection; at the bound, its requests are not read.
     pub answers_max: usize,
-    /// A connection on which no request begins for as long is closed.
+    /// A connection is closed if no request begins for this long.
     pub idle_timeout: Duration,
-    /// How long the answer to a member of a stable group is kept back at most.
+    /// Maximum time that the heartbeat answer to a member of a stable group is held back.
     pub heartbeat_hold: Duration,
-    /// Fetch sessions of all connections together.
+    /// Maximum fetch sessions of all connections together.
     pub fetch_sessions_max: usize,
-    /// Partitions in all fetch sessions together.
+    /// Maximum partitions in all fetch sessions together.
     pub fetch_session_partitions_max: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Writes the answers of which there are many, or that are large, straight into their bytes: their structs
-//! would take memory for every topic and partition.
+//! Writer of frequent or large answers, directly as bytes: structs would take memory for every topic and
+//! partition.
 //!
-//! What is written here is read in tests by the structs that it goes around, in every version.
+//! Tests read the output with the generated structs, in every version.
 
 use std::cell::Cell;
 
@@ -11,16 +11,16 @@ use stafett_kafka_wire::{Encoded, Encoder, ResponseHeader, Str};
 use crate::reader::TopicKey;
 use crate::session::{Call, Close};
 
-/// What an answer usually takes, but for records.
+/// Usual bytes of an answer without records.
 const ANSWER_BYTES: usize = 512;
-/// Memory for answers is taken so many bytes at a time.
+/// Bytes of a block of memory for answers.
 const BLOCK_BYTES: usize = 32 * ANSWER_BYTES;
 
 thread_local! {
     static BLOCK: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
 
-/// Empty memory for an answer: a piece of a block that several answers share.
+/// Returns an empty buffer for an answer: a piece of a block that several answers share.
 pub(crate) fn answer_buffer() -> BytesMut {
     let mut block = BLOCK.take();
     if block.capacity() < ANSWER_BYTES {
@@ -43,7 +43,7 @@ impl Writer {
         Self::in_buffer(call, answer_buffer())
     }
 
-    /// For an answer of about so many bytes.
+    /// Starts an answer of about `bytes` bytes.
     pub(crate) fn with_capacity(call: Call, bytes: usize) -> Self {
         Self::in_buffer(call, BytesMut::with_capacity(bytes))
     }
@@ -67,7 +67,7 @@ impl Writer {
         self.is_flexible
     }
 
-    /// How many elements, or bytes, follow.
+    /// Writes a count of elements or bytes.
     pub(crate) fn count(&mut self, count: usize) {
         if self.is_flexible {
             self.e
@@ -77,7 +77,7 @@ impl Writer {
         }
     }
 
-    /// In place of an array that is not there.
+    /// Writes the count of a null array.
     pub(crate) fn null_count(&mut self) {
         if self.is_flexible {
             self.e.uvarint(0);
@@ -94,7 +94,7 @@ impl Writer {
         self.e.opt_string(text, self.is_flexible);
     }
 
-    /// A topic, as a client names it that names it by its id from a version on.
+    /// Writes a topic, named by its id from version `ids_from` on.
     pub(crate) fn topic(&mut self, key: &TopicKey, ids_from: i16) {
         if self.version >= ids_from {
             self.e.uuid(key.id);
@@ -103,7 +103,7 @@ impl Writer {
         }
     }
 
-    /// The end of a struct: no tagged fields.
+    /// Writes the end of a struct: no tagged fields.
     pub(crate) fn tags(&mut self) {
         if self.is_flexible {
             self.e.tags(&[]);

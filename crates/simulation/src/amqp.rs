@@ -1,4 +1,4 @@
-//! Clients of AMQP: publishers with confirms and consumers, and what has to be in the queues therefore.
+//! AMQP clients: publishers with confirms, consumers, and a model of the queues' content.
 
 mod checks;
 mod client;
@@ -27,30 +27,31 @@ use crate::world::{Broken, Finding, World};
 /// Queues of a run.
 pub const QUEUES: [&str; QUEUE_COUNT] = ["plain", "short", "ranked", "brief", "dead", "late", "aside"];
 const QUEUE_COUNT: usize = 7;
-/// The queue that has priorities.
+/// The queue with priorities.
 const RANKED: u8 = 2;
-/// Where dead letters come to.
+/// The queue that receives dead letters.
 pub const DEAD: u8 = 4;
-/// What has a dead-letter exchange: `short` and `brief`.
+/// Queues with a dead-letter exchange: `short` and `brief`.
 pub const DYING: [u8; 2] = [1, 3];
-/// A target beyond the queues: an exchange that leads to `plain` and `ranked`.
+/// Target besides the queues: a fanout exchange that leads to `plain` and `ranked`.
 pub const FAN: u8 = 7;
-/// What is published to this queue goes by an exchange that delays.
+/// The queue that is published to through a delaying exchange.
 pub const LATE: u8 = 5;
-/// Where messages are moved to.
+/// Target queue of moves.
 const ASIDE: u8 = 6;
 const FAN_QUEUES: [u8; 2] = [0, 2];
 
-/// Everything on AMQP's side of a run.
+/// AMQP side of a run.
 #[derive(Debug)]
 pub struct Amqp {
     clients: Vec<Client>,
     admin: Client,
     space: Space,
     pub copies: Copies,
-    /// Connections that published.
+    /// Number of connections that published.
     streams: u64,
-    /// Clients hear one after the other that the program stops; what one had, another gets.
+    /// True while the program stops. Clients are disconnected one by one, so a message may go to a second
+    /// one.
     pub is_stopping: bool,
 }
 
@@ -66,7 +67,7 @@ impl Amqp {
         }
     }
 
-    /// Takes in what the broker said.
+    /// Processes the broker's output.
     pub fn turn(&mut self, may_refuse: bool, now_ms: i64) -> Result<Vec<String>, Finding> {
         let mut notes = Vec::new();
         for client in self.clients.iter_mut().chain([&mut self.admin]) {
@@ -78,7 +79,7 @@ impl Amqp {
         Ok(notes)
     }
 
-    /// The program ended: no connection is left.
+    /// Handles the end of the program: no connection is left.
     pub fn on_end(&mut self, now_ms: i64) {
         self.is_stopping = false;
         self.copies.on_end();
@@ -99,7 +100,7 @@ impl Default for Amqp {
     }
 }
 
-/// What queues, exchanges and bindings are declared with.
+/// Returns the declarations of queues, exchanges and bindings.
 fn definitions() -> Vec<Method> {
     let mut methods: Vec<Method> = vec![
         exchange::Declare {
@@ -124,7 +125,7 @@ fn definitions() -> Vec<Method> {
     methods
 }
 
-/// What one queue and its bindings are declared with.
+/// Returns the declarations of one queue and its bindings.
 fn queue_definition(number: u8) -> Vec<Method> {
     let mut methods = Vec::new();
     if let Some(name) = QUEUES.get(usize::from(number)).copied() {
@@ -171,12 +172,12 @@ fn queue_definition(number: u8) -> Vec<Method> {
 }
 
 impl World {
-    /// Declares queues and exchanges, again after each start.
+    /// Declares queues and exchanges; repeated after each start.
     pub async fn declare(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.tell(server, definitions()).await
     }
 
-    /// Deletes all queues, whatever is in them.
+    /// Deletes all queues with their messages.
     pub async fn delete_queues(&mut self, server: &mut Server) -> Result<(), Broken> {
         let delete = |name: &&str| {
             queue::Delete {
@@ -188,7 +189,7 @@ impl World {
         self.tell(server, QUEUES.iter().map(delete).collect()).await
     }
 
-    /// Lets the administrator's client ask for something and waits for all answers.
+    /// Sends methods as the administrator's client and waits for all answers.
     async fn tell(&mut self, server: &mut Server, methods: Vec<Method>) -> Result<(), Broken> {
         self.amqp.admin.connect(server)?;
         let wanted = methods.len();
@@ -224,14 +225,14 @@ impl World {
             it.stream = self.amqp.streams;
         }
         let message = Message {
-            // What waits at an exchange is kept.
+            // Messages that wait at an exchange are always stored.
             is_persistent: message.is_persistent || target == LATE,
             patience: message.patience.at(target),
             ..message
         };
         for _ in 0..message.count {
             let origin = Origin {
-                // What is delayed comes in the order of its times.
+                // Delayed messages arrive in the order of their times, not of their publisher.
                 stream: if target == LATE { 0 } else { it.stream },
                 priority: message.priority,
                 times: Times::new(message.patience, self.amqp.copies.clock_ms),
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// The connection ends without a word.
+    /// Cuts the connection without a close.
     pub fn cut(&mut self, client: u8) {
         let now_ms = self.now_ms();
         let copies = &mut self.amqp.copies;
@@ -317,7 +318,7 @@ impl World {
     }
 }
 
-/// A message to one of the queues, or to the exchange.
+/// Returns the publish method for a queue or the fanout exchange.
 fn publish_method(target: u8) -> basic::Publish {
     match QUEUES.get(usize::from(target)) {
         Some(name) if target == LATE => basic::Publish {

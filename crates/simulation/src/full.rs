@@ -1,5 +1,4 @@
-//! A full disk: for how long, what is used up of the space that is kept back, and what may be refused
-//! meanwhile.
+//! A full disk: its duration, the use of the reserved space, and permitted refusals meanwhile.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -11,29 +10,29 @@ use crate::server::Server;
 use crate::steps::{CLIENTS, PUBLISHERS, Settling};
 use crate::world::{Broken, World};
 
-/// State that nobody reads.
+/// State space for filler rows, which are never read.
 const SPACE: StateSpace = StateSpace(60_000);
-/// Sizes of what fills it, in bytes.
+/// Sizes of filler rows, in bytes.
 const PIECES: [usize; 3] = [16 << 10, 1 << 10, 32];
-/// Messages that each client settles then, at most.
+/// Maximum messages that each client settles while the disk is full.
 const SETTLED_MAX: u8 = 30;
-/// Using up takes less, in milliseconds.
+/// Maximum milliseconds to use up the reserve.
 const PATIENCE_MS: u32 = 60_000;
-/// Appends of each size, at most.
+/// Maximum appends of each size.
 const PIECES_MAX: u32 = 200;
 
-/// What is used up of the space that is kept back.
+/// Used part of the reserved space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsedUp {
     Nothing,
-    /// All that state may use that frees nothing, such as commits: settlements go on.
+    /// State that frees no space, such as commits, finds none. Settlements continue.
     State,
-    /// All that settlements may use, too: they wait.
+    /// Settlements find no space either and wait.
     Settlements,
 }
 
 impl World {
-    /// The disk has almost no space for some time; then there is enough again.
+    /// Leaves the disk almost no space for some time.
     pub async fn fill_disk(
         &mut self,
         server: &mut Server,
@@ -44,8 +43,7 @@ impl World {
         let is_used_up = self.use_up(server, used_up).await;
         self.begin_full(for_ms, used_up);
         if used_up != UsedUp::Nothing {
-            // What is settled now has to be stored all the same, or to wait. Connections that publish are not
-            // heard.
+            // These settlements must be stored, or wait. Publishing connections are blocked and not read.
             (PUBLISHERS..CLIENTS).for_each(|client| self.settle(client, SETTLED_MAX, Settling::Ack));
         }
         is_used_up
@@ -70,7 +68,7 @@ impl World {
     }
 }
 
-/// Whether the journal takes some state.
+/// True if the journal accepts a row of state.
 fn takes(journal: &dyn Journal, bytes: usize, frees_space: bool) -> bool {
     let frame = Frame::State(StateChange {
         space: SPACE,

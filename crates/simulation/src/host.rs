@@ -1,8 +1,8 @@
-//! Time, randomness and the number of processors, as the program is told while it simulates.
+//! Time, randomness and number of processors of a simulated program.
 //!
-//! The broker asks the operating system for these, through the standard library and other crates. The
-//! functions below stand before those of the C library: until [`begin`] they ask the kernel, then they answer
-//! out of the simulation. So nothing in the broker is built differently for it. One process runs one seed.
+//! The broker gets these from the operating system, through the standard library and other crates. The
+//! functions below replace those of the C library: before [`begin`] they ask the kernel, then they return
+//! simulated values. So the broker needs no special build. One process runs one seed.
 
 #![allow(
     unsafe_code,
@@ -17,10 +17,10 @@ use crate::random::Random;
 static IS_SIMULATED: AtomicBool = AtomicBool::new(false);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 static WALL_MS: AtomicI64 = AtomicI64::new(0);
-/// Each look at it lets a nanosecond pass: no loop that waits for its end goes on for ever.
+/// Each read advances it by a nanosecond, so no loop that waits for time to pass runs forever.
 static STEADY_NS: AtomicI64 = AtomicI64::new(0);
 
-/// From now on this process is told what the simulation says.
+/// Starts the simulation in this process.
 pub fn begin(seed: u64) {
     RANDOM.store(seed, Relaxed);
     IS_SIMULATED.store(true, Relaxed);
@@ -32,13 +32,13 @@ pub fn set_time(wall_ms: i64, steady_ms: i64) {
     STEADY_NS.fetch_max(steady_ms * 1_000_000, Relaxed);
 }
 
-/// A number that no other start draws.
+/// Returns a random number from the operating system.
 pub fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() >> 16
 }
 
-/// What the wall clock says, in milliseconds since 1970.
+/// Returns the wall clock in milliseconds since 1970.
 pub fn wall_ms() -> i64 {
     WALL_MS.load(Relaxed)
 }
@@ -47,7 +47,7 @@ fn is_simulated() -> bool {
     IS_SIMULATED.load(Relaxed)
 }
 
-/// See `clock_gettime(2)`.
+/// Replaces `clock_gettime(2)`.
 ///
 /// # Safety
 ///
@@ -63,11 +63,11 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut libc::
         _ => None,
     };
     let Some(ns) = ns else {
-        // SAFETY: the arguments are as they came.
+        // SAFETY: the arguments are passed on unchanged.
         let done = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, into) };
         return c_int::try_from(done).unwrap_or(-1);
     };
-    // SAFETY: the caller says that it points to a `timespec`.
+    // SAFETY: the caller guarantees that it points to a `timespec`.
     if let Some(into) = unsafe { into.as_mut() } {
         into.tv_sec = ns.div_euclid(1_000_000_000);
         into.tv_nsec = ns.rem_euclid(1_000_000_000);
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut libc::
     0
 }
 
-/// See `getrandom(2)`.
+/// Replaces `getrandom(2)`.
 ///
 /// # Safety
 ///
@@ -83,20 +83,20 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, into: *mut libc::
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(into: *mut c_void, bytes: usize, flags: c_uint) -> isize {
     if !is_simulated() {
-        // SAFETY: the arguments are as they came.
+        // SAFETY: the arguments are passed on unchanged.
         let got = unsafe { libc::syscall(libc::SYS_getrandom, into, bytes, flags) };
         return isize::try_from(got).unwrap_or(-1);
     }
     let mut random = Random::new(RANDOM.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed));
     for at in 0..bytes {
         let byte = random.next().to_le_bytes()[0];
-        // SAFETY: the caller says that so many bytes are there.
+        // SAFETY: the caller guarantees `bytes` bytes.
         unsafe { into.cast::<u8>().add(at).write(byte) };
     }
     isize::try_from(bytes).unwrap_or(-1)
 }
 
-/// See `getsockname(2)`: sockets within the process have an address like those of a network.
+/// Replaces `getsockname(2)`: sockets within the process get an address like network sockets.
 ///
 /// # Safety
 ///
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn getsockname(
     length: *mut libc::socklen_t,
 ) -> c_int {
     if !is_simulated() {
-        // SAFETY: the arguments are as they came.
+        // SAFETY: the arguments are passed on unchanged.
         let done = unsafe { libc::syscall(libc::SYS_getsockname, socket, into, length) };
         return c_int::try_from(done).unwrap_or(-1);
     }
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn getsockname(
         },
         sin_zero: [0; 8],
     };
-    // SAFETY: callers give a `sockaddr_storage`, which every address fits into.
+    // SAFETY: callers pass a `sockaddr_storage`, which holds every kind of address.
     unsafe {
         into.cast::<libc::sockaddr_in>().write_unaligned(address);
         *length = 16;
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn getsockname(
     0
 }
 
-/// See `sched_getaffinity(2)`: two processors on every machine.
+/// Replaces `sched_getaffinity(2)`: two processors on every machine.
 ///
 /// # Safety
 ///
@@ -136,11 +136,11 @@ pub unsafe extern "C" fn getsockname(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_getaffinity(process: c_int, bytes: usize, into: *mut c_void) -> c_int {
     if !is_simulated() {
-        // SAFETY: the arguments are as they came.
+        // SAFETY: the arguments are passed on unchanged.
         let done = unsafe { libc::syscall(libc::SYS_sched_getaffinity, process, bytes, into) };
         return if done < 0 { -1 } else { 0 };
     }
-    // SAFETY: the caller says that so many bytes are there; a set of processors has at least one.
+    // SAFETY: the caller guarantees `bytes` bytes; a set of processors has at least one.
     unsafe {
         into.cast::<u8>().write_bytes(0, bytes);
         into.cast::<u8>().write(3);

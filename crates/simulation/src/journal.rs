@@ -1,7 +1,7 @@
-//! The journal as the simulated broker sees it: what is not in memory is read on the spot.
+//! Journal of the simulated broker: reads of the disk are done before the call returns.
 //!
-//! A read of the disk is a task for a pool of threads, whose answers come when they come. Here another thread
-//! does it while this one waits, so that one seed is one order of events.
+//! The real journal reads the disk on a pool of threads, whose results arrive in any order. Here one thread
+//! does it while the caller waits, so that a seed has one order of events.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,7 +19,7 @@ enum Done {
     Time(TimeTicket),
 }
 
-/// A journal whose reads are done when they are asked for.
+/// A journal whose reads are synchronous.
 #[derive(Debug)]
 pub struct ReadsAtOnce {
     journal: Arc<DiskJournal>,

@@ -1,5 +1,4 @@
-//! Clients of Kafka's protocol: producers that number their batches and send them again, plain ones, and a
-//! reader.
+//! Kafka clients: idempotent producers that resend batches, plain producers, and a reader.
 
 mod commits;
 pub mod connection;
@@ -30,12 +29,12 @@ use crate::server::Server;
 use crate::steps::{PARTITIONS, PRODUCERS, TOPICS};
 use crate::world::{Broken, Finding, World};
 
-/// Everything on Kafka's side of a run.
+/// Kafka side of a run.
 #[derive(Debug)]
 pub struct Kafka {
     pub topics: Vec<Topic>,
     pub producers: Vec<Producer>,
-    /// The connection that makes topics and reads them.
+    /// Connection that creates topics and reads them.
     admin: Option<Connection>,
     pub ledger: Ledger,
     members: Vec<Member>,
@@ -43,29 +42,29 @@ pub struct Kafka {
     groups: u64,
 }
 
-/// A topic by its name.
+/// A topic by name.
 #[derive(Debug)]
 pub struct Topic {
     number: u8,
     pub level: Durability,
     pub incarnation: u32,
     known: Known,
-    /// Ids that were deleted, and must not come again.
+    /// Ids of deleted topics, which must not be used again.
     gone: Vec<Uuid>,
 }
 
-/// What is known of a topic.
+/// Known state of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Missing,
-    /// Its creation was not answered.
+    /// The creation was not answered.
     Creating,
     There(Uuid),
-    /// Its deletion was not answered.
+    /// The deletion was not answered.
     Deleting(Uuid),
 }
 
-/// Topics keep records for as long.
+/// Retention of topics.
 pub const KEPT: Duration = Duration::from_hours(7 * 24);
 
 const LEVELS: [&str; 4] = ["sync", "os", "interval:10,50", "memory"];
@@ -93,7 +92,7 @@ impl Kafka {
         }
     }
 
-    /// A new group of batches that keep their order.
+    /// Returns a new group of batches that keep their order.
     fn new_group(&mut self) -> u64 {
         self.groups += 1;
         self.groups
@@ -103,7 +102,7 @@ impl Kafka {
         self.topics.get(usize::from(number))
     }
 
-    /// The log that a partition of a topic is now.
+    /// Returns the current log of a partition.
     pub fn log(&self, topic: u8, partition: u8) -> Option<LogKey> {
         let topic = self.topic(topic)?;
         Some(LogKey {
@@ -113,7 +112,7 @@ impl Kafka {
         })
     }
 
-    /// Takes in what the broker answered.
+    /// Processes the broker's answers.
     pub fn turn(&mut self, may_refuse: bool, now_ms: i64) -> Result<Vec<String>, Finding> {
         let mut notes = Vec::new();
         for producer in &mut self.producers {
@@ -128,7 +127,7 @@ impl Kafka {
         Ok(notes)
     }
 
-    /// The program ended: no connection is left.
+    /// Handles the end of the program: no connection is left.
     pub fn on_end(&mut self) {
         self.admin = None;
         self.members.iter_mut().for_each(Member::on_end);
@@ -137,12 +136,12 @@ impl Kafka {
         }
     }
 
-    /// Topics are new: nothing that was sent before is sent again.
+    /// Records that all topics are new: no earlier batch is resent.
     pub fn begin_anew(&mut self) {
         self.producers.iter_mut().for_each(Producer::forget_all);
     }
 
-    /// What was not there after a start, and is sent by nobody again, will never be.
+    /// Gives up batches that were missing after a start and that no producer resends.
     pub fn forget_lost(&mut self) {
         let again: Vec<&VecDeque<usize>> = self.producers.iter().map(|it| &it.again).collect();
         for number in 0..self.ledger.batches.len() {
@@ -177,7 +176,7 @@ fn config(name: &'static str, value: String) -> CreatableTopicConfig {
 }
 
 impl World {
-    /// Finds out what became of changes that were not answered, and makes the topics that are missing.
+    /// Resolves unanswered changes of topics and creates missing topics.
     pub async fn settle_topics(&mut self, server: &mut Server) -> Result<(), Broken> {
         for number in 0..TOPICS {
             self.look_at_topic(server, number).await?;
@@ -264,7 +263,7 @@ impl World {
         Ok(())
     }
 
-    /// Deletes a topic and makes it anew.
+    /// Deletes a topic and creates it again.
     pub async fn recreate_topic(&mut self, server: &mut Server, number: u8) -> Result<(), Broken> {
         let is_used = self
             .kafka
@@ -283,7 +282,7 @@ impl World {
             return Ok(());
         };
         if is_used {
-            // Nobody could say which of the two a batch went to.
+            // A batch in flight could belong to either topic.
             return Ok(());
         }
         topic.known = Known::Deleting(id);

@@ -1,4 +1,4 @@
-//! What producers did, what they were told, and what has to be in the logs therefore.
+//! Ledger of produced batches: their answers, and the expected content of the logs.
 
 use std::collections::BTreeMap;
 
@@ -6,69 +6,70 @@ use stafett_model::Durability;
 
 use crate::world::{Death, Finding};
 
-/// One partition of one topic that was made once.
+/// One partition of one incarnation of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogKey {
     pub topic: u8,
-    /// How often a topic of this name had been made before.
+    /// Number of earlier incarnations of the topic.
     pub incarnation: u32,
     pub partition: u8,
 }
 
-/// A record: the number of its batch, and its place there.
+/// A record: the number of its batch, and its index there.
 pub type RecordId = (usize, u32);
 
 #[derive(Debug, Clone)]
 pub struct Batch {
     pub log: LogKey,
-    /// Batches of one group are stored in the order in which they were first sent.
+    /// Group of batches that are stored in the order in which they were first sent.
     pub group: u64,
     pub records: u32,
     pub level: Durability,
     pub state: State,
-    /// How old it counts as, in milliseconds since 1970; a day of grace for clocks that are set.
+    /// Time from which its age counts, in milliseconds since 1970. A day earlier than real, as clocks are
+    /// set.
     pub date_ms: i64,
-    /// How often it was sent.
+    /// Number of times it was sent.
     pub sent: u32,
 }
 
-/// What its producer knows of a batch.
+/// Producer's knowledge of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// No answer came. It may be there, and may come if it is sent again.
+    /// Not answered. It may be stored, and may be stored later if it is resent.
     Unknown,
     Acknowledged {
         base: u64,
     },
-    /// It is not there, and never will be: it was refused, or is gone after a failure that its level does not
+    /// Not stored and never will be: it was refused, or lost in a failure that its durability does not
     /// survive.
     Never,
 }
 
-/// All batches, and what was seen of them.
+/// All batches, and the records that were seen.
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub batches: Vec<Batch>,
-    /// What was ever seen at an offset.
+    /// Every record ever seen, by offset.
     seen: BTreeMap<LogKey, BTreeMap<u64, RecordId>>,
-    /// What is older may have been freed.
+    /// Batches older than this may have been deleted.
     expired_ms: i64,
 }
 
-/// What is left of a log after a loss.
+/// Remains of a log after a loss.
 #[derive(Debug, Clone, Copy)]
 pub struct Left<'a> {
     pub read: &'a [Seen],
-    /// Where reading is an error.
+    /// Offsets that return a read error.
     pub unreadable: &'a [std::ops::Range<u64>],
     pub end: u64,
-    /// It takes nothing more, as it may have lost something behind its end.
+    /// True if it refuses appends, because records behind its end may be lost.
     pub is_fenced: bool,
-    /// Anything may be missing.
+    /// True if any record may be missing.
     pub may_miss: bool,
 }
 
-/// A record as it was read.
+/// A record that was read.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     pub offset: u64,
@@ -81,7 +82,7 @@ impl Ledger {
         self.batches.len() - 1
     }
 
-    /// The producer was told where its batch is.
+    /// Records an acknowledgement.
     pub fn acknowledge(&mut self, number: usize, base: u64) -> Result<(), Finding> {
         let Some(batch) = self.batches.get_mut(number) else {
             return Ok(());
@@ -102,7 +103,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes what is at an offset, which must never be anything else.
+    /// Records the record at an offset. Fails if another one was seen there.
     fn saw(&mut self, log: LogKey, offset: u64, id: RecordId) -> Result<(), Finding> {
         let before = self.seen.entry(log).or_default().insert(offset, id);
         match before {
@@ -113,10 +114,10 @@ impl Ledger {
         }
     }
 
-    /// Compares what was read of a log, from its beginning to its end, with what has to be there.
+    /// Compares the complete content of a log with the ledger.
     ///
-    /// `died` is how the program ended before, `None` while it runs. What was acknowledged while it was read
-    /// may be missing: `before` is what batches were before.
+    /// `died` is the way in which the program ended before, `None` while it runs. Batches that were
+    /// acknowledged during the read may be missing: `before` has the states from before it.
     pub fn check(
         &mut self,
         log: LogKey,
@@ -134,7 +135,7 @@ impl Ledger {
         self.check_order(log, &found)
     }
 
-    /// Compares what is left of a log after a loss with what has to be there.
+    /// Compares the remains of a log after a loss with the ledger.
     pub fn check_left(&mut self, log: LogKey, left: &Left<'_>, died: Option<Death>) -> Result<(), Finding> {
         let found = self.found_in(log, left.read)?;
         for (number, batch) in self.batches.iter().enumerate() {
@@ -161,7 +162,8 @@ impl Ledger {
         self.check_order(log, &found)
     }
 
-    /// Batches that a log holds, and where: each whole, once, and where it has to be.
+    /// Returns the batches in a log with their offsets. Fails if one is incomplete, repeated or in the wrong
+    /// log.
     fn found_in(&mut self, log: LogKey, read: &[Seen]) -> Result<BTreeMap<usize, u64>, Finding> {
         let mut found: BTreeMap<usize, u64> = BTreeMap::new();
         let mut rest = read;
@@ -209,7 +211,7 @@ impl Ledger {
         Ok(found)
     }
 
-    /// What is older may be freed from now on.
+    /// Allows the deletion of batches older than `date_ms`.
     pub fn expire_before(&mut self, date_ms: i64) {
         self.expired_ms = self.expired_ms.max(date_ms);
     }
@@ -233,7 +235,7 @@ impl Ledger {
                     batch.state = State::Never;
                     Ok(())
                 }
-                // It is read once it is written.
+                // It can be read once it is written.
                 None if batch.level == Durability::Memory => Ok(()),
                 _ if batch.date_ms < self.expired_ms => Ok(()),
                 _ => Err(Finding(format!(
@@ -244,7 +246,7 @@ impl Ledger {
             (State::Never, Some(at)) => Err(Finding(format!(
                 "batch {number} was refused or gone, and is at {at} of {log:?}"
             ))),
-            // Seen once, it stays.
+            // A batch that was seen must stay.
             (State::Unknown, Some(at)) => {
                 batch.state = State::Acknowledged { base: at };
                 Ok(())
@@ -253,7 +255,7 @@ impl Ledger {
         }
     }
 
-    /// Batches of one group lie in the order in which they were first sent.
+    /// Checks that batches of one group are in the order in which they were first sent.
     fn check_order(&self, log: LogKey, found: &BTreeMap<usize, u64>) -> Result<(), Finding> {
         let mut last: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
         for (number, at) in found {
@@ -271,7 +273,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What will not be sent again and is not there, never will be.
+    /// Marks an unanswered batch as never stored.
     pub fn give_up(&mut self, number: usize) {
         if let Some(batch) = self.batches.get_mut(number)
             && batch.state == State::Unknown
@@ -281,7 +283,7 @@ impl Ledger {
     }
 }
 
-/// Whether what was acknowledged under a level is there after a failure.
+/// True if batches acknowledged under `level` survive this end of the program.
 pub fn survives(level: Durability, death: Death) -> bool {
     match level {
         Durability::Sync => true,

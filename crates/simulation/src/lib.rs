@@ -1,22 +1,21 @@
-//! One seed runs the broker: the real journal, the real broker and the real front ends, on a simulated disk
-//! and in simulated time, driven by random clients that remember every answer; and a checker that compares
-//! what is there with what they know.
+//! Simulation: a seed runs the real journal, broker and front ends on a simulated disk and in simulated time.
+//! Random clients record every answer, and a checker compares the stored data with their records.
 //!
-//! A seed says everything: settings, steps and faults ([`steps`]), what the program reads of clocks and
-//! randomness ([`host`]), what a loss of power leaves on the disk. Two runs of a seed agree in every event
-//! ([`trace`]). A process runs one seed; the program `stafett-simulate` starts one for each, and leaves out
-//! steps of a seed that fails until few are left ([`shrink`]).
+//! A seed determines everything: settings, steps and faults ([`steps`]), clocks and randomness of the program
+//! ([`host`]), and the disk content after a loss of power. Two runs of a seed agree in every event
+//! ([`trace`]). A process runs one seed. The program `stafett-simulate` starts a process per seed, and
+//! reduces a failing seed to few steps ([`shrink`]).
 //!
-//! - [`world`]: the lives of the broker, one after the other, and what outlives them
+//! - [`world`]: successive lives of the broker, and the state that outlives them
 //! - [`server`]: one start of the broker; [`journal`]: reads without threads; [`wire`]: sockets within the
 //!   process
-//! - [`kafka`]: producers, readers and topics; [`ledger`]: what they were told, and what has to be there
+//! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs
 //! - [`amqp`]: publishers, consumers and queues
 //! - [`live`]: clients of live topics
-//! - [`full`]: a full disk; [`loss`]: files that are lost or damaged
-//! - [`seeds`]: many seeds, and what is left of one that fails
+//! - [`full`]: a full disk; [`loss`]: lost or damaged files
+//! - [`seeds`]: runs many seeds, and reduces one that fails
 //!
-//! It knows every layer of the broker, and nothing of the broker knows it.
+//! It knows every layer of the broker; no layer of the broker knows it.
 
 pub mod amqp;
 pub mod full;

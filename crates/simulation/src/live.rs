@@ -1,5 +1,4 @@
-//! Clients of live topics: they listen, subscribe and publish over `WebSocket`s, and remember what they were
-//! told.
+//! Clients of live topics: they listen, subscribe and publish over `WebSocket`s, and record the answers.
 
 mod messages;
 mod web_socket;
@@ -14,22 +13,22 @@ use crate::random::Random;
 use crate::server::Server;
 use crate::world::{Broken, Finding, World};
 
-/// Clients with subscriptions; behind them one that publishes and one that reads all.
+/// Number of clients with subscriptions. Two more follow: [`PUBLISHER`] and [`READER`].
 const CLIENTS: u8 = 3;
 const PUBLISHER: u8 = 3;
 const READER: u8 = 4;
-/// Topics; what begins with `kept/` has a log behind it.
+/// Topics; those that begin with `kept/` have a log.
 const TOPICS: [&str; 4] = ["free/a", "free/b", "kept/a", "kept/b"];
 const KEPT: [u8; 2] = [2, 3];
-/// The stored topic behind live ones, and the prefix of those.
+/// The stored topic behind live topics, and their prefix.
 pub const LOG: (&str, &str) = ("live", "kept/");
-/// Answers and messages are there after this, in milliseconds.
+/// Maximum simulated milliseconds until answers and messages arrive.
 const PATIENCE_MS: u32 = 20_000;
 
-/// What a client of live topics does.
+/// Step of a client of live topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveStep {
-    /// It listens, on a new connection if there is none.
+    /// A client listens, on a new connection if it has none.
     Listen {
         client: u8,
     },
@@ -46,11 +45,11 @@ pub enum LiveStep {
         topic: u8,
         count: u8,
     },
-    /// Its connection ends without a word.
+    /// A connection ends without a close.
     Cut {
         client: u8,
     },
-    /// Everything that was published before has come.
+    /// Waits until all published messages have arrived.
     Look,
 }
 
@@ -76,19 +75,19 @@ impl LiveStep {
     }
 }
 
-/// All clients of live topics, and what they know.
+/// All clients of live topics, and their knowledge.
 #[derive(Debug)]
 pub struct Live {
     clients: Vec<Client>,
     messages: Messages,
 }
 
-/// Whether a client subscribes to a topic, as it knows.
+/// Subscription state of a topic, as far as the client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     No,
     Yes,
-    /// What it asked for was not answered.
+    /// The last request was not answered.
     Perhaps,
 }
 
@@ -99,11 +98,11 @@ struct Client {
     waiting: VecDeque<Asked>,
     listens: bool,
     subscriptions: BTreeMap<u8, Known>,
-    /// What has to come on this connection: the topic, and the message.
+    /// Messages that must arrive on this connection: topic and number.
     expected: BTreeSet<(u8, u64)>,
-    /// What came on it, of what has no log.
+    /// Messages without a log that arrived on it.
     got: BTreeSet<u64>,
-    /// The last offset that came on it, of each topic, since it was subscribed to.
+    /// Last offset that arrived on it for each topic, since the subscription.
     last: BTreeMap<u8, u64>,
 }
 
@@ -123,7 +122,7 @@ impl Live {
         }
     }
 
-    /// Takes in what came.
+    /// Processes the broker's output.
     pub fn turn(&mut self, may_refuse: bool) -> Result<Vec<String>, Finding> {
         let mut notes = Vec::new();
         for client in &mut self.clients {
@@ -132,7 +131,7 @@ impl Live {
         Ok(notes)
     }
 
-    /// The program ended: no connection is left.
+    /// Handles the end of the program: no connection is left.
     pub fn on_end(&mut self) {
         self.clients.iter_mut().for_each(Client::lose);
     }
@@ -204,7 +203,7 @@ impl Client {
         let mut fields = json!({ "topic": name(topic) });
         if let Some(from) = from {
             fields = json!({ "topic": name(topic), "from": from });
-            // What lies there comes again.
+            // Stored messages are delivered again.
             self.last.remove(&topic);
         }
         if !is_on {
@@ -222,7 +221,7 @@ impl Client {
         self.subscriptions.get(&topic).copied().unwrap_or(Known::No)
     }
 
-    /// Whether what is published now has to come.
+    /// True if a message that is published now must arrive.
     fn will_get(&self, topic: u8) -> bool {
         let is_changing =
             |asked: &Asked| matches!(asked, Asked::Subscribe { topic: changing, .. } if *changing == topic);
@@ -314,7 +313,7 @@ impl Client {
         Ok(())
     }
 
-    /// Compares its subscriptions with what is stored.
+    /// Compares its subscriptions with the stored ones.
     fn on_list(&mut self, read: &Value) -> Result<(), Finding> {
         let listed = read["topics"].as_array().cloned().unwrap_or_default();
         for (topic, name) in (0..).zip(TOPICS) {
@@ -383,7 +382,7 @@ impl World {
         Ok(())
     }
 
-    /// While it runs: who subscribes gets everything.
+    /// Checks at run time that subscribers get every message.
     async fn check_live(&mut self, server: &mut Server) -> Result<(), Broken> {
         for _ in 0..PATIENCE_MS {
             self.tick(server).await?;
@@ -405,7 +404,8 @@ impl World {
         Err(Finding(format!("live clients do not get {owed:?}, or answers: {waits}")).into())
     }
 
-    /// After a start: subscriptions are there, and one who reads from the beginning gets what is stored.
+    /// Checks after a start that subscriptions exist, and that a reader from the beginning gets all stored
+    /// messages.
     pub async fn check_lives(&mut self, server: &mut Server) -> Result<(), Broken> {
         for number in 0..CLIENTS {
             let client = self.live.client(number)?;

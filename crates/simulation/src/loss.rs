@@ -1,10 +1,10 @@
-//! Files of a stopped broker that are lost or damaged by a hand from outside: the next start says so, serves
-//! what is left, and uses nothing twice.
+//! Files of a stopped broker that are lost or damaged from outside. The next start must report it, serve the
+//! remains, and use no offset or id twice.
 //!
-//! After a lost checkpoint anything may be missing. After a lost or damaged segment a record is as it was, or
-//! reading it is an error, or its log is fenced; nothing is skipped in silence. A lost sidecar costs nothing.
-//! What is left is checked and deleted, and the run goes on with topics and queues that are new: nothing of
-//! the old ones may be in them, then or later.
+//! After a lost checkpoint anything may be missing. After a lost or damaged segment a record is unchanged, or
+//! reading it is an error, or its log is fenced; nothing is skipped silently. A lost sidecar costs nothing.
+//! The remains are checked and deleted, and the run continues with new topics and queues. Nothing of the old
+//! ones may appear in them, then or later.
 
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Journal, RecoveryReport};
@@ -17,28 +17,28 @@ use crate::world::{Broken, Death, Finding, World};
 
 const CHECKPOINT: &str = "checkpoint.redb";
 
-/// What is lost; numbers choose which.
+/// A loss; the number selects the file or bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     Checkpoint,
-    /// A segment of those that hold what arrived.
+    /// A lost arrival segment.
     Segment(u64),
     Sidecar(u64),
-    /// A bit of such a segment is another.
+    /// A flipped bit in an arrival segment.
     Bit(u64),
 }
 
-/// A loss of which the checks are not done.
+/// A loss whose checks are not done.
 #[derive(Debug)]
 pub struct Lost {
     pub loss: Loss,
     death: Option<Death>,
-    /// A start has said that something is gone.
+    /// True if a start has reported a loss.
     is_told: bool,
 }
 
 impl World {
-    /// Loses what is to be lost, while no program runs.
+    /// Applies a loss while no program runs.
     pub fn lose(&mut self, loss: Loss, death: Option<Death>) {
         if self.has_lost {
             return;
@@ -48,7 +48,7 @@ impl World {
         };
         self.has_lost = !matches!(loss, Loss::Sidecar(_));
         self.trace.note(|| format!("{what} is lost or damaged"));
-        // What is lost has to be made again.
+        // Lost files have to be created again.
         self.end_full();
         self.lost = Some(Lost {
             loss,
@@ -57,7 +57,7 @@ impl World {
         });
     }
 
-    /// Compares what is left after a loss with what may be, deletes it, and makes topics and queues anew.
+    /// Checks the remains after a loss, deletes them, and creates topics and queues again.
     pub async fn check_loss(&mut self, server: &mut Server) -> Result<(), Broken> {
         let report = server.journal.report().clone();
         let Some(of_run) = &mut self.lost else {
@@ -157,7 +157,7 @@ fn log_id(server: &Server, topic: u8, partition: u8) -> Option<LogId> {
         .log(partition.into())
 }
 
-/// Does it to the disk; returns what was lost, if there was anything to lose.
+/// Applies a loss to the disk. Returns its description, or `None` if there was nothing to lose.
 fn apply(disk: &SimulatedDisk, loss: Loss, death: Option<Death>) -> Option<String> {
     let chosen = |names: &[String], number: u64| -> Option<String> {
         let index = number.checked_rem(names.len() as u64)?;
@@ -183,8 +183,8 @@ fn apply(disk: &SimulatedDisk, loss: Loss, death: Option<Death>) -> Option<Strin
     }
 }
 
-/// The arrival segments that hold something. Behind the last ones of a program that did not stop in good
-/// order, nothing says that they were there.
+/// Returns the arrival segments with content. The last two are left out unless the program stopped cleanly:
+/// their loss could not be detected.
 fn in_use(disk: &SimulatedDisk, death: Option<Death>) -> Vec<String> {
     let mut names = disk.names();
     names.retain(|name| {

@@ -1,5 +1,5 @@
-//! `stafett-simulate SECONDS [SEED]` runs seeds on all processors and prints the first that fails;
-//! `stafett-simulate one SEED [STEPS] [show]` runs one, or some steps of it.
+//! `stafett-simulate SECONDS [SEED]` runs seeds on all processors and prints the first failure;
+//! `stafett-simulate one SEED [STEPS] [show]` runs one seed, or some of its steps.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

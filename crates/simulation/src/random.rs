@@ -1,4 +1,4 @@
-//! Numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine.
+//! Random numbers from a seed (`SplitMix64`, S. Vigna): the same on every machine.
 
 /// A sequence of numbers.
 #[derive(Debug, Clone)]
@@ -18,22 +18,22 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// A number of that size below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn index(&mut self, bound: usize) -> usize {
         usize::try_from(self.below(bound as u64)).unwrap_or(0)
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of several.
+    /// Returns one element of `of`.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         #[expect(clippy::indexing_slicing, reason = "the index is below the length")]
         of[self.index(of.len())]

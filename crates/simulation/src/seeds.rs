@@ -1,4 +1,4 @@
-//! Seeds one after the other, each in a process of its own, several at a time.
+//! Runs seeds, each in a process of its own, several at a time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,12 +10,12 @@ use stafett_model::Lock;
 use crate::shrink::shrink;
 use crate::steps::Plan;
 
-/// A seed does not take this long; one that does hangs.
+/// Time limit of a seed; a seed that takes longer hangs.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const SHRINK_TRIES: usize = 300;
 
-/// What runs seeds.
+/// Runner of seeds.
 #[derive(Debug)]
 pub struct Runner {
     /// The program `stafett-simulate`.
@@ -23,17 +23,17 @@ pub struct Runner {
     totals: [AtomicU64; 4],
 }
 
-/// A seed that fails, and the steps of it that suffice.
+/// A failing seed, with a sufficient set of its steps.
 #[derive(Debug)]
 pub struct Failure {
     pub seed: u64,
     pub steps: Vec<usize>,
     pub finding: String,
-    /// How long it took to meet it.
+    /// Time until it was found.
     pub after: Duration,
 }
 
-/// What one process said.
+/// Output of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub is_good: bool,
@@ -48,8 +48,8 @@ impl Runner {
         }
     }
 
-    /// Runs seeds from `first` on until `goes_on` says no or one fails; returns that one, with as few steps
-    /// as suffice.
+    /// Runs seeds from `first` on until `goes_on` returns false or one fails. Returns the failure with a
+    /// reduced set of steps.
     pub fn run(&self, first: u64, jobs: usize, goes_on: &(dyn Fn(u64) -> bool + Sync)) -> Option<Failure> {
         let began = Instant::now();
         let next = AtomicU64::new(first);
@@ -98,7 +98,7 @@ impl Runner {
         }
     }
 
-    /// Runs one seed, or some steps of it.
+    /// Runs one seed, or some of its steps.
     pub fn one(&self, seed: u64, steps: Option<&[usize]>) -> Answer {
         let mut command = Command::new(&self.program);
         command.arg("one").arg(seed.to_string());
@@ -131,14 +131,14 @@ impl Runner {
         }
     }
 
-    /// How much was run, in words.
+    /// Describes the totals of all runs.
     pub fn totals(&self) -> String {
         let [seeds, steps, lives, faults] = self.totals.each_ref().map(|total| total.load(Relaxed));
         format!("{seeds} seeds, {steps} steps, {lives} starts of the broker, {faults} faults of the disk")
     }
 }
 
-/// Steps as the program takes them.
+/// Formats steps as an argument of the program.
 pub fn list(steps: &[usize]) -> String {
     let numbers: Vec<_> = steps.iter().map(usize::to_string).collect();
     if numbers.is_empty() {

@@ -1,4 +1,4 @@
-//! One start of the broker, on a disk and in a time that are simulated.
+//! One start of the broker, on a simulated disk and in simulated time.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -25,10 +25,10 @@ use crate::journal::ReadsAtOnce;
 use crate::steps::Shape;
 use crate::wire::Socket;
 
-/// Nothing takes this long, in simulated milliseconds.
+/// Time limit of all operations, in simulated milliseconds.
 const PATIENCE_MS: u32 = 100_000;
 
-/// The broker while it runs.
+/// The running broker.
 #[derive(Debug)]
 pub struct Server {
     pub journal: Arc<DiskJournal>,
@@ -37,7 +37,7 @@ pub struct Server {
     amqp: Arc<Amqp>,
     live: LiveFront,
     http: HttpServer,
-    /// Live topics end with this.
+    /// Ends the live topics.
     shutdown: Shutdown,
     metrics: [Arc<ListenerMetrics>; 3],
     budget: Arc<ByteBudget>,
@@ -46,12 +46,12 @@ pub struct Server {
     connections: u64,
 }
 
-/// Why the broker did not start or stop as it should.
+/// Reason why the broker did not start or stop as it should.
 #[derive(Debug)]
 pub struct Failed(pub String);
 
 impl Server {
-    /// Starts the broker on what the disk holds.
+    /// Starts the broker on the content of the disk.
     pub async fn open(disk: &SimulatedDisk, boots: u8, shape: &Shape) -> Result<Self, Failed> {
         let opened = DiskJournal::open_on(disk.storage(), settings(boots, shape), Metrics::new());
         let journal = opened.map_err(|error| Failed(format!("the journal cannot be opened: {error}")))?;
@@ -90,7 +90,7 @@ impl Server {
         })
     }
 
-    /// A new connection to Kafka's listener.
+    /// Opens a connection to the Kafka listener.
     pub fn connect_kafka(&mut self) -> std::io::Result<Socket> {
         let (socket, connection) = self.connect(0)?;
         let kafka = Arc::clone(&self.kafka);
@@ -99,7 +99,7 @@ impl Server {
         Ok(socket)
     }
 
-    /// A new connection to AMQP's listener.
+    /// Opens a connection to the AMQP listener.
     pub fn connect_amqp(&mut self) -> std::io::Result<Socket> {
         let (socket, connection) = self.connect(1)?;
         let amqp = Arc::clone(&self.amqp);
@@ -107,7 +107,7 @@ impl Server {
         Ok(socket)
     }
 
-    /// A new connection to the listener of HTTP.
+    /// Opens a connection to the HTTP listener.
     pub fn connect_http(&mut self) -> std::io::Result<Socket> {
         let (socket, connection) = self.connect(2)?;
         let http = self.http.clone();
@@ -115,7 +115,7 @@ impl Server {
         Ok(socket)
     }
 
-    /// Lets live topics have their logs; false if there is no space for those.
+    /// Opens the logs of live topics. Returns false if there is no space for them.
     pub async fn open_live(&self) -> Result<bool, Failed> {
         let opened = pumped(&self.journal, self.broker.open_live_logs()).await?;
         self.live.open(Arc::clone(self.broker.live_topics()));
@@ -127,7 +127,7 @@ impl Server {
         near.set_nonblocking(true)?;
         far.set_nonblocking(true)?;
         self.connections += 1;
-        // For what front ends do with it, one stream socket is like another.
+        // Front ends use the stream like any stream socket.
         let stream = std::net::TcpStream::from(OwnedFd::from(far));
         let connection = Connection {
             stream: tokio::net::TcpStream::from_std(stream)?,
@@ -140,9 +140,9 @@ impl Server {
         Ok((Socket::new(near), connection))
     }
 
-    /// Stops as the program does when it is asked to.
+    /// Stops like the program after a request to stop.
     ///
-    /// Clients hear of it through `hear`.
+    /// `hear` is called meanwhile, so that clients read their input.
     pub async fn stop(&mut self, mut hear: impl FnMut()) -> Result<(), Failed> {
         self.drain.cancel();
         self.shutdown.drain();
@@ -164,7 +164,7 @@ impl Server {
     }
 }
 
-/// Waits for something that the journal has to do its part for.
+/// Waits for `work` while driving the journal.
 pub async fn pumped<T>(journal: &DiskJournal, work: impl Future<Output = T>) -> Result<T, Failed> {
     let mut work = std::pin::pin!(work);
     for _ in 0..PATIENCE_MS {
@@ -193,7 +193,7 @@ fn live_settings() -> LiveSettings {
 }
 
 fn broker_settings() -> BrokerSettings {
-    // Clocks jump by days; commits are not to expire.
+    // Clocks jump by days, but commits must not expire.
     let groups = GroupSettings {
         commit_retention: None,
         initial_delay_ms: 5,

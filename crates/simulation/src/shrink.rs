@@ -1,6 +1,6 @@
-//! Leaves out steps of a plan that fails for as long as it fails.
+//! Reduction of a failing plan: removes steps as long as it still fails.
 
-/// The smallest list of steps that was found to fail, of those in `steps`; `fails` is asked at most `tries`
+/// Returns the smallest failing list of steps that it finds among `steps`. Calls `fails` at most `tries`
 /// times.
 pub fn shrink(steps: Vec<usize>, mut tries: usize, mut fails: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let mut kept = steps;

@@ -1,5 +1,4 @@
-//! What a seed says: settings and steps, all of them drawn before anything runs, so that some can be left
-//! out.
+//! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
 use crate::amqp::{FAN, LATE, Move, Patience, Removal, Removing, SpaceStep};
 use crate::full::UsedUp;
@@ -8,13 +7,15 @@ use crate::live::LiveStep;
 use crate::loss::Loss;
 use crate::random::Random;
 
-/// Topics of a run, and their partitions.
+/// Number of topics.
 pub const TOPICS: u8 = 4;
+/// Partitions of each topic.
 pub const PARTITIONS: u8 = 2;
-/// Clients of each kind.
+/// Number of Kafka producers.
 pub const PRODUCERS: u8 = 4;
+/// Number of AMQP clients.
 pub const CLIENTS: u8 = 5;
-/// The first of AMQP's clients publish; a full disk never keeps the others from being heard.
+/// Number of AMQP clients that publish: the first ones. The others are read even on a full disk.
 pub const PUBLISHERS: u8 = 3;
 
 /// Everything about one seed.
@@ -25,7 +26,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
-/// Settings of the broker that differ from seed to seed.
+/// Settings of the broker that differ between seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub segment_bytes: u32,
@@ -33,22 +34,22 @@ pub struct Shape {
     pub checkpoint_bytes: u64,
 }
 
-/// One step, and the time behind it.
+/// One step, and the time after it.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Its place in the plan of the seed.
+    /// Index in the plan of the seed.
     pub number: usize,
     pub action: Action,
-    /// Milliseconds until the next one.
+    /// Milliseconds until the next step.
     pub wait_ms: u32,
-    /// The journal writes and syncs every so many milliseconds.
+    /// Interval in which the journal writes and syncs, in milliseconds.
     pub pump_every: u32,
 }
 
-/// What happens in a step.
+/// Action of a step.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// A producer sends a batch, and before it what it has to send again.
+    /// A producer resends unanswered batches, then sends a new one.
     Produce {
         producer: u8,
         topic: u8,
@@ -59,28 +60,27 @@ pub enum Action {
     },
     /// A producer's connection ends.
     Leave { producer: u8 },
-    /// Somebody reads a partition from its beginning.
+    /// A partition is read from its beginning.
     Read { topic: u8, partition: u8 },
-    /// A topic is deleted and made again.
+    /// A topic is deleted and created again.
     Recreate { topic: u8 },
-    /// A member of a group does something.
+    /// A group member acts.
     Group(GroupStep),
-    /// A client of AMQP publishes to a queue or an exchange.
+    /// An AMQP client publishes to a queue or an exchange.
     Publish {
         client: u8,
         target: u8,
         message: Message,
     },
-    /// A client consumes a queue, beside what it consumes already.
+    /// A client consumes from a queue, in addition to its other consumers.
     Consume { client: u8, queue: u8 },
-    /// A client takes one message.
+    /// A client gets one message.
     Get { client: u8, queue: u8 },
-    /// A client settles some of what it holds, the oldest first.
+    /// A client settles up to `count` messages that it holds, oldest first.
     Settle { client: u8, count: u8, how: Settling },
     /// A client cancels a consumer.
     Cancel { client: u8 },
-    /// A client's channel, or its connection, ends.
-    /// Right before, it may settle what it holds.
+    /// A client's channel or connection ends. It may settle its messages right before.
     Close {
         client: u8,
         how: Closing,
@@ -88,35 +88,35 @@ pub enum Action {
     },
     /// A client does not read for some time.
     Pause { client: u8, for_ms: u32 },
-    /// A client of live topics does something.
+    /// A client of live topics acts.
     Live(LiveStep),
     /// Messages are moved between queues.
     Move(Move),
-    /// A namespace is made, used or deleted.
+    /// A namespace is created, used or deleted.
     Space(SpaceStep),
-    /// A queue is purged, or deleted and made again.
+    /// A queue is purged, or deleted and declared again.
     Remove(Removal),
-    /// Once all is quiet, what is in flight is what clients hold.
+    /// Once no answer is pending, the messages in flight are compared with those that clients hold.
     Look,
-    /// The disk fails at its change of that number from now.
+    /// The disk fails at the change with this number, counted from now.
     Fault { after: u64, fault: DiskFault },
     /// The program ends.
     End(End),
-    /// The program ends, and something of its files is lost.
+    /// The program ends, and a file is lost or damaged.
     Lose { end: End, loss: Loss },
-    /// A producer sends again a batch that was acknowledged, one of its last.
+    /// A producer sends one of its last acknowledged batches again.
     Repeat { producer: u8, back: u8 },
     /// The journal stores a checkpoint.
     Checkpoint,
-    /// The journal rewrites what it can.
+    /// The journal rewrites segments.
     Rewrite,
-    /// The journal frees what is older than topics keep.
+    /// The journal applies retention.
     Retain,
-    /// The wall clock is set by so many seconds.
+    /// The wall clock is set forward or back by `seconds`.
     Jump { seconds: i64 },
     /// The disk is full for some time.
     Full { for_ms: u32, used_up: UsedUp },
-    /// Time passes in which nothing is asked.
+    /// Time passes without requests.
     Rest { seconds: u32 },
 }
 
@@ -130,7 +130,7 @@ pub struct Message {
     pub patience: Patience,
 }
 
-/// How messages are settled.
+/// Kind of settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settling {
     Ack,
@@ -140,30 +140,30 @@ pub enum Settling {
     Reject,
 }
 
-/// How something of a client ends.
+/// Kind of end of a client's channel or connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     Channel,
     Connection,
-    /// Without a word.
+    /// Without a close.
     Cut,
 }
 
-/// How old records say they are.
+/// Age of records by their timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
     Now,
     Days(u8),
-    /// They have no timestamp.
+    /// No timestamp.
     Unknown,
 }
 
-/// What the disk does.
+/// Fault of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
-    /// The program is killed in the middle of the change; the seed says how far it came.
+    /// The program is killed in the middle of the change; the seed determines the written part.
     Kill(u64),
-    /// The power goes; the seed says what is left.
+    /// Power is lost; the seed determines the remaining content.
     Power(u64),
     /// The change fails.
     Error,
@@ -171,7 +171,7 @@ pub enum DiskFault {
     Broken,
 }
 
-/// How the program ends.
+/// Kind of end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Stop,
@@ -180,7 +180,7 @@ pub enum End {
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let shape = Shape {
@@ -194,7 +194,7 @@ impl Plan {
         Self { seed, shape, steps }
     }
 
-    /// The same with those steps alone.
+    /// Returns the same plan with the given steps only.
     #[must_use]
     pub fn only(mut self, kept: &[usize]) -> Self {
         self.steps.retain(|step| kept.contains(&step.number));
@@ -202,7 +202,7 @@ impl Plan {
     }
 }
 
-/// What is frequent in one seed and rare in another.
+/// Weights of the kinds of steps, which differ between seeds.
 struct Mix {
     weights: Vec<(u64, Kind)>,
     total: u64,
@@ -210,7 +210,7 @@ struct Mix {
     pumps: u64,
     bytes_max: u32,
     ages: [Age; 4],
-    /// Files are lost, and nothing is done of which it is not known what is left then.
+    /// True if files are lost. Kinds of steps whose state after a loss is unpredictable are left out then.
     has_losses: bool,
 }
 
@@ -285,7 +285,7 @@ impl Mix {
                 kind != Kind::Lose
             }
         };
-        // Some seeds leave a kind out, so that others come undisturbed.
+        // Some seeds omit a kind, so that others run undisturbed.
         let weights: Vec<_> = kinds
             .into_iter()
             .filter(|(_, kind)| may_be(*kind))
@@ -298,7 +298,7 @@ impl Mix {
             waits: random.pick(&[1, 5, 30]),
             pumps: random.pick(&[1, 4, 20]),
             bytes_max: random.pick(&[100, 1_000, 10_000, 60_000, 200_000]),
-            // Some producers send what is old, or what has no time, and nothing else.
+            // Some seeds send only old records, or only records without a timestamp.
             ages: random.pick(&[
                 [Age::Now; 4],
                 [Age::Now, Age::Now, Age::Days(2), Age::Unknown],
@@ -435,7 +435,7 @@ impl Mix {
                 },
             },
             Kind::Repeat => Action::Repeat {
-                // Those that number their batches.
+                // Producers with even numbers are idempotent.
                 producer: small(PRODUCERS / 2) * 2,
                 back: small(5),
             },

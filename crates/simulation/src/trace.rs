@@ -1,4 +1,4 @@
-//! What happened, as a sum that two runs of one seed agree in, and as text for readers.
+//! Trace of events: a checksum that two runs of a seed agree in, and text for readers.
 
 /// Notes of a run.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Trace {
         }
     }
 
-    /// The same for two runs in which the same happened.
+    /// Returns the checksum, equal for equal runs.
     pub fn sum(&self) -> u64 {
         self.sum
     }

@@ -1,18 +1,18 @@
-//! A client's end of a connection within the process. Nothing here waits.
+//! Client end of a connection within the process. Nothing here waits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use bytes::BytesMut;
 
-/// Bytes of one read.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub struct Socket {
     stream: UnixStream,
     out: Vec<u8>,
-    /// What came and was not understood yet.
+    /// Received bytes that are not parsed yet.
     pub input: BytesMut,
     pub is_open: bool,
 }
@@ -32,7 +32,7 @@ impl Socket {
         self.write();
     }
 
-    /// Writes what can be written, and reads what is there.
+    /// Writes pending bytes and reads available ones, without waiting.
     pub fn turn(&mut self) {
         self.write();
         let mut buffer = vec![0; READ_BYTES];
@@ -53,7 +53,7 @@ impl Socket {
             match self.stream.write(&self.out) {
                 Ok(count) => drop(self.out.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // What the other side said before it left can still be read.
+                // Bytes that the other side sent before it left can still be read.
                 Err(_) => {
                     self.out.clear();
                     break;

@@ -1,4 +1,4 @@
-//! The run of a seed: lives of the broker one after the other, and the clients that outlive them.
+//! Run of a seed: successive lives of the broker, and the clients that outlive them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,22 +18,22 @@ use crate::server::Server;
 use crate::steps::{Action, Closing, DiskFault, End, Plan, Shape, Step};
 use crate::trace::Trace;
 
-/// Something that must not be.
+/// A violation that the checker found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding(pub String);
 
-/// How the program ended.
+/// Kind of end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
-    /// It was asked to.
+    /// After a request to stop.
     Stopped,
     Killed,
     Power(u64),
-    /// The journal failed: the process starts anew on the same files.
+    /// The journal failed: the process starts again on the same files.
     Failed,
 }
 
-/// Why nothing goes on in a life of the broker.
+/// Reason why a life of the broker is over.
 #[derive(Debug)]
 pub enum Broken {
     Died(Death),
@@ -58,7 +58,7 @@ impl From<Finding> for Broken {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
     pub finding: Option<Finding>,
@@ -76,31 +76,31 @@ pub struct World {
     boots: u8,
     /// Milliseconds since the simulation began.
     steady_ms: i64,
-    /// The wall clock's distance to that.
+    /// Wall clock minus `steady_ms`.
     wall_offset_ms: i64,
-    /// The same when this life began: queues follow that until it ends.
+    /// `wall_offset_ms` when this life began; queues use it until the life ends.
     began_offset_ms: i64,
-    /// When this life began, in the runtime's time and in milliseconds since the simulation began.
+    /// Start of this life, in the runtime's time and in milliseconds since the simulation began.
     life: Option<(Instant, i64)>,
     pub pump_every: u32,
     ticks: u32,
     fault: Option<(u64, DiskFault)>,
     faults: u32,
     lives: u32,
-    /// The disk cannot take everything now.
+    /// True while the disk is or may be full.
     pub may_refuse: bool,
-    /// There is no space for settlements either.
+    /// True if there is no space for settlements either.
     settlements_wait: bool,
     full_from_ms: i64,
     full_until_ms: Option<i64>,
-    /// From then on it is known that there is space.
+    /// Time from which the journal must have noticed free space.
     spacious_from_ms: i64,
-    /// What is lost when the program has ended.
+    /// Loss to apply after the end of the program.
     loss: Option<Loss>,
-    /// Something was lost in this run. Once is enough: with a second loss, what was deleted after the first
-    /// may be back.
+    /// True if there was a loss in this run. There is only one: a second one could bring back data that was
+    /// deleted after the first.
     pub has_lost: bool,
-    /// What was lost, until that was looked at.
+    /// The loss until it is checked.
     pub lost: Option<Lost>,
     pub kafka: Kafka,
     pub amqp: Amqp,
@@ -108,13 +108,13 @@ pub struct World {
     pub trace: Trace,
 }
 
-/// A task of the broker panicked.
+/// True if a task of the broker panicked.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 const LIVES_MAX: u32 = 200;
-/// The journal finds space again this long after there is some.
+/// Milliseconds until the journal notices free space.
 const SPACE_MS: i64 = 2_000;
 
-/// Runs a plan in this process, which can run only one.
+/// Runs a plan. A process can run only one.
 pub fn run(plan: Plan, is_shown: bool) -> Report {
     std::panic::set_hook(Box::new(move |info| {
         PANICKED.store(true, Relaxed);
@@ -124,7 +124,7 @@ pub fn run(plan: Plan, is_shown: bool) -> Report {
         }
     }));
     if is_shown {
-        // What it logs is no part of the sum, and its times are simulated.
+        // The log is not part of the checksum; its times are simulated.
         tracing_subscriber::fmt()
             .with_max_level(tracing::Level::DEBUG)
             .init();
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Lives until the steps are over; then it stops and starts once more.
+    /// Runs lives until the steps are used up and the broker has stopped and started once more.
     fn run(&mut self, mut steps: VecDeque<Step>) -> Result<(), Finding> {
         let mut died = None;
         while self.lives < LIVES_MAX {
@@ -219,7 +219,7 @@ impl World {
             }
             result
         });
-        // A kill or a loss of power that is yet to come meets the next start.
+        // A pending kill or loss of power stays armed for the next start.
         let is_ahead = |(change, fault): &(u64, DiskFault)| {
             matches!(fault, DiskFault::Kill(_) | DiskFault::Power(_)) && *change > self.disk.changes()
         };
@@ -266,7 +266,7 @@ impl World {
         while let Some(step) = steps.pop_front() {
             self.step(server, step).await?;
         }
-        // What waits for space is stored before the last stop.
+        // Data that waits for space is stored before the last stop.
         while self.may_refuse {
             self.rest(server, 200).await?;
         }
@@ -340,7 +340,7 @@ impl World {
         self.rest(server, step.wait_ms.into()).await
     }
 
-    /// The program ends.
+    /// Ends the program.
     async fn end(&mut self, server: &mut Server, end: End) -> Broken {
         Broken::Died(match end {
             End::Stop => match self.stop(server).await {
@@ -352,7 +352,7 @@ impl World {
         })
     }
 
-    /// Frees what is older than topics keep it.
+    /// Applies retention.
     fn retain(&mut self, server: &Server) {
         let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
         self.kafka.ledger.expire_before(host::wall_ms() - kept);
@@ -363,7 +363,7 @@ impl World {
         &self.disk
     }
 
-    /// Lets a millisecond pass: the journal does its work if it is time, and clients take in what came.
+    /// Advances time by a millisecond: the journal works if it is due, and clients process their input.
     pub async fn tick(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.tick_ms(server, 1).await
     }
@@ -376,13 +376,13 @@ impl World {
         if self.ticks.is_multiple_of(self.pump_every) {
             server.journal.pump();
         }
-        // What a program says after its death is not heard.
+        // Output of a dead program is not processed.
         self.fired()?;
         self.hear(self.may_refuse || self.has_failed())?;
         self.look(server)
     }
 
-    /// Clients take in what came.
+    /// Lets all clients process their input.
     fn hear(&mut self, may_refuse: bool) -> Result<(), Finding> {
         let mut notes = self.kafka.turn(may_refuse, self.steady_ms)?;
         notes.extend(self.live.turn(may_refuse)?);
@@ -393,12 +393,12 @@ impl World {
         Ok(())
     }
 
-    /// Milliseconds since the simulation began.
+    /// Returns milliseconds since the simulation began.
     pub fn now_ms(&self) -> i64 {
         self.steady_ms
     }
 
-    /// Whether the broker can go on.
+    /// Checks that the broker can continue.
     fn look(&mut self, server: &Server) -> Result<(), Broken> {
         self.fired()?;
         if PANICKED.load(Relaxed) {
@@ -415,7 +415,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass, finely at first.
+    /// Advances time, in steps of a millisecond at first.
     pub async fn rest(&mut self, server: &mut Server, ms: u64) -> Result<(), Broken> {
         let fine = ms.min(300);
         for _ in 0..fine {
@@ -427,7 +427,7 @@ impl World {
         Ok(())
     }
 
-    /// The program stops as it does when it is asked to.
+    /// Stops the program as on request.
     async fn stop(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.amqp.is_stopping = true;
         self.amqp.copies.doubt_all(self.steady_ms);
@@ -442,7 +442,7 @@ impl World {
         self.set_time();
         self.fired()?;
         heard?;
-        // What was answered last.
+        // Answers that were sent last.
         self.hear(true)?;
         match stopped {
             Err(_) if server.journal.failure().is_some() && self.fault.is_some() => {
@@ -453,7 +453,7 @@ impl World {
         }
     }
 
-    /// From now on the disk has almost no space, for some time.
+    /// Leaves the disk almost no space for some time.
     pub fn begin_full(&mut self, for_ms: u32, used_up: UsedUp) {
         if !self.may_refuse {
             self.full_from_ms = self.steady_ms;
@@ -464,7 +464,7 @@ impl World {
         self.full_until_ms = Some(self.steady_ms + i64::from(for_ms));
     }
 
-    /// There is space again.
+    /// Ends a full disk.
     pub fn end_full(&mut self) {
         if self.full_until_ms.is_some() {
             self.full_until_ms = Some(self.steady_ms);
@@ -472,7 +472,7 @@ impl World {
         }
     }
 
-    /// Gives space back when it is time.
+    /// Frees space when the time has come.
     fn look_at_space(&mut self) {
         if self.full_until_ms.is_some_and(|until| until <= self.steady_ms) {
             self.disk.set_capacity_bytes(1 << 50);
@@ -492,10 +492,10 @@ impl World {
         }
     }
 
-    /// Lets the disk fail at a change that comes.
+    /// Arms a fault at a later change of the disk.
     fn arm(&mut self, after: u64, fault: DiskFault) {
         if self.has_failed() && matches!(self.fault, Some((_, DiskFault::Broken))) {
-            // It stays so.
+            // A broken disk stays broken.
             return;
         }
         let change = self.disk.changes() + after;
@@ -503,13 +503,13 @@ impl World {
         self.fault = Some((change, fault));
     }
 
-    /// Whether the disk has done what it was to do.
+    /// True if the armed fault has happened.
     pub fn has_failed(&self) -> bool {
         self.fault
             .is_some_and(|(change, _)| self.disk.changes() >= change)
     }
 
-    /// Whether the disk ended the program.
+    /// Ends the life if the fault was a kill or a loss of power that has happened.
     fn fired(&mut self) -> Result<(), Broken> {
         let Some((change, fault)) = self.fault.filter(|(change, _)| self.disk.changes() >= *change) else {
             return Ok(());

@@ -1,9 +1,9 @@
-//! lapin: the client of AMQP 0-9-1 that most Rust programs have.
+//! lapin, the most common AMQP 0-9-1 client for Rust.
 //!
 //! - [`sender`]: publishes with confirms; [`receiver`]: consumes and acknowledges
 //!
-//! Every client has a connection with one channel. Queues, exchanges and what is said when are as the lean
-//! driver has them (`stafett_lab::drivers::amqp`).
+//! Every client has one connection with one channel. Queues, exchanges and acknowledgements are those of the
+//! lean driver (`stafett_lab::drivers::amqp`).
 
 mod receiver;
 mod sender;
@@ -16,18 +16,18 @@ use stafett_lab::drivers::{Destinations, Driver, DriverError, Receiver, Seat, Se
 use stafett_lab::experiment::{Plan, Protocol};
 use stafett_lab::workload::Reports;
 
-/// lapin's own, which it does not tell itself: as in the lock file.
+/// Returns lapin's version, taken from the lock file.
 pub(crate) fn version() -> &'static str {
     let locked = include_str!("../../Cargo.lock").split("name = \"lapin\"\nversion = \"");
     let version = locked.skip(1).find_map(|behind| behind.split('"').next());
     version.unwrap_or_default()
 }
 
-/// The driver, for one system.
+/// The driver for one system.
 #[derive(Debug, Clone)]
 pub(crate) struct Lapin {
     server: String,
-    /// Knows what is asked of queues, and makes them.
+    /// Lean driver: checks plans and creates the queues.
     lean: Amqp,
 }
 
@@ -65,7 +65,7 @@ struct Link {
     _connection: Connection,
 }
 
-/// What the server does not want is told from everything else.
+/// Tells refusals by the server from other failures.
 fn failed(error: &lapin::Error) -> DriverError {
     if matches!(error.kind(), lapin::ErrorKind::ProtocolError(_)) {
         DriverError::Refused(error.to_string())

@@ -1,4 +1,4 @@
-//! Consumes: acknowledges what its caller has dealt with, for several messages at once.
+//! Consumer: acknowledges the messages that its caller has processed, several at once.
 
 use std::collections::BTreeSet;
 
@@ -15,24 +15,24 @@ use stafett_lab::workload::Received;
 
 use super::{Link, failed};
 
-/// Messages that are handed over at once.
+/// Maximum messages per call of `receive`.
 const BATCH_MESSAGES: usize = 1000;
 
-/// A client that consumes.
+/// A consuming client.
 pub(super) struct LapinReceiver {
     link: Link,
     consumers: SelectAll<Consumer>,
     settling: Settling,
     given: Given,
-    /// The tag up to which everything is acknowledged.
+    /// Tag up to which everything is acknowledged.
     settled: u64,
 }
 
-/// Tags that the caller has. Those of a channel's consumers come out of turn, and an acknowledgement is for
-/// all up to one.
+/// Delivery tags of messages that the caller has. Consumers of a channel interleave, while an acknowledgement
+/// covers all tags up to one.
 #[derive(Debug, Default)]
 struct Given {
-    /// It has all up to this.
+    /// Tag up to which the caller has every message.
     whole: u64,
     beyond: BTreeSet<u64>,
 }
@@ -80,7 +80,7 @@ impl LapinReceiver {
 
     async fn next(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
         if self.consumers.is_empty() {
-            // More clients than queues, and each queue for one of them.
+            // There are more clients than queues, and this one has no queue.
             return std::future::pending().await;
         }
         let unsettled = self.given.whole - self.settled;
@@ -117,11 +117,11 @@ impl LapinReceiver {
         Ok(())
     }
 
-    /// For all that was given out.
+    /// Acknowledges all messages that the caller has.
     async fn acknowledge(&mut self) -> Result<(), DriverError> {
         let whole = self.given.whole;
         if whole > self.settled {
-            // It is on its way when it is waited for, and may be dropped then.
+            // Set first, because the future may be dropped once the acknowledgement is under way.
             self.settled = whole;
             let options = BasicAckOptions { multiple: true };
             let told = self.link.channel.basic_ack(whole, options).await;

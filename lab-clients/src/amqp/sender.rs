@@ -1,8 +1,7 @@
-//! Publishes: many at once, each with a future for its confirm, as lapin gives them.
+//! Publisher: many messages at once, each with the confirm future that lapin returns.
 //!
-//! lapin's future of a publish ends when the message is written; whoever waited for each before the next
-//! would measure that wait. Nothing is sent again: what is not confirmed is counted, and the connection is
-//! given up.
+//! lapin's publish future ends when the message is written. Awaiting each before the next one would measure
+//! that wait. Nothing is resent: unconfirmed messages are counted, and the connection is given up.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,7 +20,7 @@ use stafett_lab::workload::{Message, Reports};
 
 use super::{Link, failed};
 
-/// A client that publishes.
+/// A publishing client.
 pub(super) struct LapinSender {
     link: Link,
     reports: Reports,
@@ -32,12 +31,13 @@ pub(super) struct LapinSender {
     properties: BasicProperties,
     is_confirmed: bool,
     publishing: FuturesUnordered<Publishing>,
-    /// Bytes without an answer, and how many may be.
+    /// Bytes of unanswered messages.
     bytes: u64,
+    /// Maximum bytes of unanswered messages.
     bytes_max: u64,
 }
 
-/// A message on its way: until it is confirmed, or written where nothing is confirmed.
+/// A message in flight: until it is confirmed, or written if there are no confirms.
 struct Publishing {
     message: Message,
     confirmed: Pin<Box<dyn Future<Output = Result<Confirmation, lapin::Error>> + Send>>,
@@ -79,8 +79,7 @@ impl LapinSender {
         })
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
-    /// forgotten.
+    /// Publishes messages. Those that were not published before an error are reported as failed.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {
@@ -95,9 +94,9 @@ impl LapinSender {
         }
         drop(handover);
         self.lane = (self.lane + 1) % self.lanes.max(1);
-        // Messages leave when their futures are asked for the first time, which is in their order.
+        // Messages are sent when their futures are first polled, in their order.
         poll_fn(|context| Poll::Ready(self.take_in(context))).await?;
-        // While there is room nothing here waits, and others have their turn all the same.
+        // Nothing waits here while there is room, so other tasks get their turn explicitly.
         tokio::task::yield_now().await;
         Ok(())
     }
@@ -124,7 +123,7 @@ impl LapinSender {
         });
     }
 
-    /// Takes all answers that are there.
+    /// Processes all available confirms.
     fn take_in(&mut self, context: &mut Context<'_>) -> Result<(), DriverError> {
         let mut stored = Parcel::default();
         let mut gone = None;
@@ -151,7 +150,7 @@ impl LapinSender {
         gone.map_or(Ok(()), Err)
     }
 
-    /// Until there are answers. Safe to drop.
+    /// Waits for confirms. Safe to drop.
     async fn answers(&mut self) -> Result<(), DriverError> {
         let before = self.publishing.len();
         poll_fn(|context| {
@@ -169,7 +168,7 @@ impl LapinSender {
             self.answers().await?;
         }
         if !self.is_confirmed {
-            // What is not confirmed has at least been taken when the channel is closed in order.
+            // A clean close of the channel proves that unconfirmed messages have been read.
             let closed = self.link.channel.close(200, "done".into()).await;
             closed.map_err(|error| failed(&error))?;
         }
@@ -182,7 +181,7 @@ impl Sender for LapinSender {
         Box::pin(self.push_all(messages))
     }
 
-    /// Nothing is held back.
+    /// Does nothing: no message is held back.
     fn flush(&mut self) -> Task<'_, ()> {
         Box::pin(async { Ok(()) })
     }
@@ -197,7 +196,7 @@ impl Sender for LapinSender {
 }
 
 impl Drop for LapinSender {
-    /// Whatever has no answer by now will have none.
+    /// Reports the unanswered messages: they will get no answer.
     fn drop(&mut self) {
         let left: Parcel = self
             .publishing

@@ -1,4 +1,4 @@
-//! The workload's settings in librdkafka's words (CONFIGURATION.md of librdkafka 2).
+//! The workload's settings as librdkafka properties (CONFIGURATION.md of librdkafka 2).
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use rdkafka::config::ClientConfig;
 use stafett_lab::drivers::{Reads, Seat};
 use stafett_lab::experiment::{Acks, Codec, Delivery};
 
-/// The largest values that librdkafka takes.
+/// Maximum of librdkafka.
 const MESSAGE_BYTES_MAX: u64 = 1_000_000_000;
 const FETCH_BYTES_MAX: u64 = i32::MAX as u64 - 512;
 const BATCH_MESSAGES_MAX: u32 = 1_000_000;
-/// librdkafka wants what is fetched at once to hold the largest message that is sent.
+/// librdkafka requires that a fetch can hold the largest message that may be sent.
 const MESSAGE_BYTES: u64 = 1_000_000;
-/// What a fetch's answer has beside records.
+/// Bytes of a fetch response besides records.
 const ANSWER_BYTES: u64 = 512;
 
-/// What every client needs.
+/// Returns the settings of every client.
 pub(super) fn of_any(server: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
@@ -25,7 +25,7 @@ pub(super) fn of_any(server: &str) -> ClientConfig {
     config
 }
 
-/// `batch`, `linger`, `in_flight`, `compression`, `acks` and `delivery` of a role that sends.
+/// Maps `batch`, `linger`, `in_flight`, `compression`, `acks` and `delivery` of a sending role.
 pub(super) fn of_sender(server: &str, seat: &Seat) -> ClientConfig {
     let role = &seat.role;
     let mut config = of_any(server);
@@ -34,7 +34,7 @@ pub(super) fn of_sender(server: &str, seat: &Seat) -> ClientConfig {
         .set("enable.idempotence", (role.acks() == Acks::All).to_string())
         .set("linger.ms", millis(role.linger.0))
         .set("batch.size", role.batch.0.min(MESSAGE_BYTES_MAX).to_string())
-        // So that the bytes decide, and neither of these.
+        // Bytes bound a batch, so these two limits are set to their maximum.
         .set("batch.num.messages", BATCH_MESSAGES_MAX.to_string())
         .set("message.max.bytes", MESSAGE_BYTES_MAX.to_string())
         .set(
@@ -48,8 +48,8 @@ pub(super) fn of_sender(server: &str, seat: &Seat) -> ClientConfig {
     config
 }
 
-/// `fetch_wait` and `fetch_bytes` of a role that receives, and its group. What a transaction left open or
-/// aborted is not given out: that is librdkafka's default.
+/// Maps `fetch_wait` and `fetch_bytes` of a receiving role, and its group. Records of open or aborted
+/// transactions are not delivered, which is librdkafka's default.
 pub(super) fn of_receiver(server: &str, seat: &Seat) -> ClientConfig {
     let role = &seat.role;
     let of_partition = role.fetch_bytes.0.clamp(1, MESSAGE_BYTES_MAX);
@@ -62,9 +62,9 @@ pub(super) fn of_receiver(server: &str, seat: &Seat) -> ClientConfig {
     config
         .set("group.id", group)
         .set("auto.offset.reset", "earliest")
-        // The role's `commit` says when.
+        // The role's `commit` decides.
         .set("enable.auto.commit", "false")
-        // Of many topics with a partition each, `range` would give all to one client.
+        // With many topics of one partition each, `range` would assign all to one client.
         .set("partition.assignment.strategy", "roundrobin")
         .set(
             "fetch.wait.max.ms",
@@ -83,7 +83,7 @@ pub(super) fn of_receiver(server: &str, seat: &Seat) -> ClientConfig {
     config
 }
 
-/// A name that no other role and no other point has: topics are made for each point.
+/// Returns a name that is unique to the role and the point: topics are created for each point.
 fn identity(seat: &Seat) -> String {
     let first = seat.destinations.names.first().map_or("lab", String::as_str);
     format!("{first}-{}", seat.group)

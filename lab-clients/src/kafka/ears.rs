@@ -1,4 +1,4 @@
-//! What librdkafka tells, on threads of its own.
+//! Callbacks of librdkafka, called on its own threads.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,26 +13,26 @@ use rdkafka::producer::ProducerContext;
 use stafett_lab::workload::Received;
 use tokio::sync::Notify;
 
-/// What became of a message that was sent.
+/// Outcome of a sent message.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) message: Received,
     pub(super) failure: Option<String>,
 }
 
-/// Listens to one client.
+/// Callbacks of one client.
 #[derive(Debug, Default)]
 pub(super) struct Ears {
     answers: Mutex<Vec<Answer>>,
-    /// Answers came, or the brokers went.
+    /// Notified when answers have arrived or all brokers are down.
     pub(super) heard: Notify,
     are_brokers_down: AtomicBool,
-    /// Its group has told this member what is its own, if only that nothing is.
+    /// Notified when the group has assigned partitions to this member, possibly none.
     pub(super) assigned: Notify,
 }
 
 impl Ears {
-    /// Puts all answers that came into `into`, in place of what is there.
+    /// Moves all answers into `into`, replacing its content.
     pub(super) fn take(&self, into: &mut Vec<Answer>) {
         into.clear();
         std::mem::swap(
@@ -41,7 +41,7 @@ impl Ears {
         );
     }
 
-    /// No broker can be reached, as far as is known.
+    /// True if no broker is reachable, as far as is known.
     pub(super) fn are_brokers_down(&self) -> bool {
         self.are_brokers_down.load(Ordering::Relaxed)
     }
@@ -50,7 +50,7 @@ impl Ears {
 impl ClientContext for Ears {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         if (level as i32) <= RDKafkaLogLevel::Warning as i32 {
-            // With standard error closed there is nobody to tell.
+            // The write fails if standard error is closed.
             let _ = writeln!(io::stderr(), "librdkafka: {facility}: {message}");
         }
     }
@@ -71,7 +71,7 @@ impl ProducerContext for Ears {
             Ok(message) => (message, None),
             Err((error, message)) => (message, Some(error.to_string())),
         };
-        // A message says itself which one it is.
+        // The payload identifies the message.
         let Some(message) = message.payload().and_then(Received::read) else {
             return;
         };

@@ -1,13 +1,12 @@
-//! librdkafka, by way of the crate `rdkafka`: the client under most programs that speak Kafka's protocol and
-//! are not written in Java.
+//! librdkafka through the crate `rdkafka`: the base of most Kafka clients that are not written in Java.
 //!
-//! - [`config`]: the workload's settings in librdkafka's words
-//! - [`ears`]: what librdkafka tells: deliveries, errors, assignments
+//! - [`config`]: the workload's settings as librdkafka properties
+//! - [`ears`]: callbacks: deliveries, errors, assignments
 //! - [`sender`]: produces; [`transactions`]: produces exactly once
-//! - [`receiver`]: consumes, as a member of a group
+//! - [`receiver`]: consumes as a member of a group
 //!
-//! What the workload does not say is librdkafka's default. It sends again by itself what was not stored, and
-//! a batch leaves when it is full or has lingered, whatever the caller waits for.
+//! Other settings have librdkafka's defaults. It retries failed batches itself, and a batch is sent when it
+//! is full or its linger time is over, independent of the caller.
 
 mod config;
 mod ears;
@@ -28,13 +27,13 @@ use stafett_lab::workload::Reports;
 
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The driver, for one system.
+/// The driver for one system.
 #[derive(Debug, Clone)]
 pub(crate) struct Librdkafka {
     server: String,
 }
 
-/// librdkafka's own.
+/// Returns librdkafka's version.
 pub(crate) fn version() -> String {
     rdkafka::util::get_rdkafka_version().1
 }
@@ -110,7 +109,7 @@ impl Driver for Librdkafka {
     }
 }
 
-/// A client that asked once and asks no more.
+/// A client that has sent one request and sends no more.
 struct Idle {
     _client: BaseConsumer,
 }
@@ -123,13 +122,13 @@ impl fmt::Debug for Idle {
 
 fn connect(config: &ClientConfig) -> Result<Idle, DriverError> {
     let client: BaseConsumer = config.create().map_err(|error| failed(&error))?;
-    // It connects when it is asked something; one name is less than all of them.
+    // It connects with the first request; asking for one topic is cheaper than for all.
     let asked = client.client().fetch_metadata(Some("lab-idle"), CONNECTED_WITHIN);
     asked.map_err(|error| failed(&error))?;
     Ok(Idle { _client: client })
 }
 
-/// Runs what blocks where it may.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DriverError> + Send + 'static,
 ) -> Result<T, DriverError> {
@@ -137,7 +136,7 @@ async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(DriverError::Failed(error.to_string())))
 }
 
-/// A refusal of the system, or of librdkafka's configuration, is told from everything else.
+/// Tells refusals by the system or by librdkafka's configuration from other failures.
 fn failed(error: &KafkaError) -> DriverError {
     let is_refusal = match error {
         KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_) => true,

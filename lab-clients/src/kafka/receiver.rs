@@ -1,5 +1,5 @@
-//! Consumes as a member of a group, on a thread of its own that does nothing but ask librdkafka: so it also
-//! takes part in its group while nobody waits for messages.
+//! Consumer in a group. A thread of its own polls librdkafka, so it takes part in the group even while its
+//! caller does not wait for messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,21 +18,22 @@ use tokio::time::timeout;
 use super::ears::Ears;
 use super::{config, failed};
 
-/// A group may take so long to give a member what is its own.
+/// Maximum time until the group has assigned partitions to the member.
 const ASSIGNED_WITHIN: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
-/// Messages that are handed over at once, and how many such batches may wait.
+/// Maximum messages per batch.
 const BATCH_MESSAGES: usize = 1000;
+/// Maximum batches that wait for the caller.
 const BATCHES_WAITING: usize = 4;
 
 type Consumer = BaseConsumer<Ears>;
 
-/// A client that receives.
+/// A receiving client.
 pub(super) struct KafkaReceiver {
     consumer: Arc<Consumer>,
     batches: mpsc::Receiver<Result<Batch, DriverError>>,
     stop: Arc<AtomicBool>,
-    /// How far its caller is.
+    /// Positions of the caller.
     positions: Vec<Position>,
 }
 
@@ -42,7 +43,7 @@ struct Batch {
     positions: Vec<Position>,
 }
 
-/// The next message of a partition.
+/// Offset of the next message in a partition.
 struct Position {
     topic: String,
     partition: i32,
@@ -105,7 +106,7 @@ impl KafkaReceiver {
         Ok(())
     }
 
-    /// What the caller has dealt with; the answer is not waited for, as a user's loop does not wait for it.
+    /// Commits the caller's positions without waiting for the answer, as a user's loop does.
     fn commit(&mut self) -> Result<(), DriverError> {
         if self.positions.is_empty() {
             return Ok(());
@@ -125,9 +126,9 @@ impl KafkaReceiver {
     }
 }
 
-/// Remembers the next message of a partition.
+/// Sets the next offset of a partition.
 fn advance(positions: &mut Vec<Position>, topic: &str, partition: i32, offset: i64) {
-    // The latest is the likeliest.
+    // The last one is the most likely.
     let mut known = positions.iter_mut().rev();
     let found = known.find(|known| known.partition == partition && known.topic == topic);
     if let Some(known) = found {
@@ -141,7 +142,7 @@ fn advance(positions: &mut Vec<Position>, topic: &str, partition: i32, offset: i
     }
 }
 
-/// The thread's own.
+/// State of the polling thread.
 struct Reading {
     consumer: Arc<Consumer>,
     give: mpsc::Sender<Result<Batch, DriverError>>,
@@ -150,7 +151,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Until nobody wants messages any more.
+    /// Polls until the receiver is dropped or a fatal error occurs.
     fn run(self) {
         while !self.stop.load(Ordering::Relaxed) {
             let read = self.batch();
@@ -162,7 +163,7 @@ impl Reading {
         }
     }
 
-    /// What is there, after waiting a while if there is nothing.
+    /// Returns the available messages; waits up to [`POLL`] for the first one.
     fn batch(&self) -> Result<Batch, DriverError> {
         let mut batch = Batch::default();
         let mut patience = POLL;
@@ -171,7 +172,7 @@ impl Reading {
                 None => break,
                 Some(Ok(message)) => self.take(&message, &mut batch),
                 Some(Err(error)) if is_final(&error) => return Err(failed(&error)),
-                // librdkafka goes on by itself: it connects again, joins again, asks again.
+                // librdkafka recovers by itself: it reconnects, rejoins, retries.
                 Some(Err(_)) => {}
             }
             patience = Duration::ZERO;
@@ -213,7 +214,7 @@ impl Receiver for KafkaReceiver {
 }
 
 impl Drop for KafkaReceiver {
-    /// The thread sees it, and leaves the group.
+    /// Stops the thread, which leaves the group.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.batches.close();

@@ -1,4 +1,4 @@
-//! Produces: librdkafka makes the batches and sends them, and tells message by message what became of them.
+//! Producer: librdkafka builds and sends the batches, and reports each message's outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use tokio::time::timeout;
 use super::ears::{Answer, Ears};
 use super::{CONNECTED_WITHIN, blocking, config, failed};
 
-/// What is purged is told within this.
+/// Maximum time until purged messages are reported.
 const PURGED_WITHIN: Duration = Duration::from_millis(500);
-/// How long a broker that went away may take to come back for the last answers.
+/// Time for a lost broker to come back before the last answers are given up.
 const BACK_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) type Producer = ThreadedProducer<Ears>;
 
-/// A client that sends.
+/// A sending client.
 pub(super) struct KafkaSender {
-    /// Until it is dropped.
+    /// `None` once it is dropped.
     producer: Option<Producer>,
     ears: Arc<Ears>,
     reports: Reports,
@@ -33,12 +33,12 @@ pub(super) struct KafkaSender {
     contents: Contents,
     scratch: Vec<u8>,
     answers: Vec<Answer>,
-    /// Messages without an answer.
+    /// Number of unanswered messages.
     under_way: u64,
 }
 
-/// Starts librdkafka's threads, and waits until it knows the first topic: it connects by itself, and would
-/// not say that nobody answers.
+/// Starts librdkafka's threads and waits for the metadata of the first topic: librdkafka connects in the
+/// background and would not report that no broker answers.
 pub(super) async fn start(config: ClientConfig, seat: &Seat) -> Result<(Producer, Arc<Ears>), DriverError> {
     let first = seat.destinations.names.first().cloned();
     let started = blocking(move || {
@@ -55,7 +55,7 @@ pub(super) async fn start(config: ClientConfig, seat: &Seat) -> Result<(Producer
     Ok((producer, ears))
 }
 
-/// Hands a message over; false if there is no room for it.
+/// Passes a message to librdkafka. Returns false if its queue is full.
 pub(super) fn hand_over(
     producer: &Producer,
     destinations: &Destinations,
@@ -74,7 +74,7 @@ pub(super) fn hand_over(
     }
 }
 
-/// Ends librdkafka's threads without waiting for them here.
+/// Ends librdkafka's threads without waiting for them.
 pub(super) fn end(producer: Producer) {
     std::thread::spawn(move || drop(producer));
 }
@@ -94,8 +94,7 @@ impl KafkaSender {
         })
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
-    /// forgotten.
+    /// Sends messages. Those that were not sent before an error are reported as failed.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {
@@ -107,7 +106,7 @@ impl KafkaSender {
         }
         drop(handover);
         self.take_answers();
-        // While there is room nothing here waits, and others have their turn all the same.
+        // Nothing waits here while there is room, so other tasks get their turn explicitly.
         yield_now().await;
         Ok(())
     }
@@ -122,7 +121,7 @@ impl KafkaSender {
                 self.under_way += 1;
                 return Ok(());
             }
-            // Whatever is answered makes room.
+            // Each answer makes room.
             self.wait().await?;
         }
     }
@@ -131,7 +130,7 @@ impl KafkaSender {
         self.take_answers_with(Reports::failed);
     }
 
-    /// `failed` takes those that were not stored.
+    /// Processes the answers. `failed` reports messages that were not stored.
     fn take_answers_with(&mut self, failed: impl Fn(&Reports, &Parcel, &str)) {
         self.ears.take(&mut self.answers);
         let mut stored = Parcel::default();
@@ -148,7 +147,7 @@ impl KafkaSender {
         }
     }
 
-    /// Until something was answered; an error if there is nobody left to answer.
+    /// Waits for answers. Fails if all brokers stay down for [`BACK_WITHIN`].
     async fn wait(&mut self) -> Result<(), DriverError> {
         let heard = self.ears.heard.notified();
         if self.ears.are_brokers_down() {
@@ -170,7 +169,7 @@ impl KafkaSender {
     }
 }
 
-/// A message as it was sent, but for where to.
+/// Rebuilds a sent message without its topic.
 fn sent(message: &Received) -> Message {
     Message {
         stream: message.stream,
@@ -187,7 +186,7 @@ impl Sender for KafkaSender {
         Box::pin(self.push_all(messages))
     }
 
-    /// Batches leave when they are full or have lingered, as a user's do.
+    /// Does nothing: batches are sent when they are full or have lingered, as for a user.
     fn flush(&mut self) -> Task<'_, ()> {
         Box::pin(async { Ok(()) })
     }
@@ -206,14 +205,14 @@ impl Sender for KafkaSender {
 }
 
 impl Drop for KafkaSender {
-    /// Whatever has no answer by now will have none.
+    /// Reports the unanswered messages: they will get no answer.
     fn drop(&mut self) {
         let Some(producer) = self.producer.take() else {
             return;
         };
         if self.under_way > 0 {
             producer.purge(PurgeConfig::default().queue().inflight());
-            // What was purged is told as failed; what is not even told by then is counted as sent alone.
+            // Purged messages are reported as failed. Those without a report by then count as sent only.
             let _ = producer.flush(PURGED_WITHIN);
             self.take_answers_with(Reports::given_up);
         }

@@ -1,11 +1,11 @@
-//! Produces exactly once: messages go in transactions, and are acknowledged when theirs is committed.
+//! Exactly-once producer: messages go in transactions, and are acknowledged when theirs is committed.
 //!
 //! ```text
-//! none ── a message ──▶ open ── its time is over, or nothing more may be sent ──▶ committing ── done ──▶ none
+//! none ── a message ──▶ open ── time is over, or queue is full ──▶ committing ── done ──▶ none
 //! ```
 //!
-//! A transaction that cannot be committed is aborted: its messages have failed, nobody gets them, and they
-//! are not sent again.
+//! A transaction that cannot be committed is aborted: its messages count as failed, are never delivered and
+//! are not resent.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use tokio::time::{Instant, sleep_until};
 use super::sender::{Producer, hand_over, start};
 use super::{blocking, config, failed};
 
-/// How long a transaction takes messages up where the role says nothing: as long as Kafka Streams' do.
+/// Default time that a transaction stays open: the default of Kafka Streams.
 const OPEN_FOR: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client that sends in transactions.
 pub(super) struct Transactions {
-    /// Until it is dropped.
+    /// `None` once it is dropped.
     producer: Option<Arc<Producer>>,
     reports: Reports,
     destinations: Arc<Destinations>,
@@ -50,11 +50,11 @@ struct Committing {
     ended: JoinHandle<Result<(), Uncommitted>>,
 }
 
-/// Why a transaction was not committed.
+/// Reason why a transaction was not committed.
 enum Uncommitted {
-    /// It is as if it had never been.
+    /// Aborted, without effect.
     Aborted(String),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown(String),
 }
 
@@ -82,8 +82,7 @@ impl Transactions {
         self.producer.as_ref().ok_or_else(closed)
     }
 
-    /// Takes messages over. Those that it cannot take any more are reported as failed, so that none is
-    /// forgotten.
+    /// Sends messages. Those that were not sent before an error are reported as failed.
     async fn push_all(&mut self, messages: &[Message]) -> Result<(), DriverError> {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {
@@ -101,7 +100,7 @@ impl Transactions {
         {
             self.commit()?;
         }
-        // While there is room nothing here waits, and others have their turn all the same.
+        // Nothing waits here while there is room, so other tasks get their turn explicitly.
         yield_now().await;
         Ok(())
     }
@@ -109,7 +108,7 @@ impl Transactions {
     async fn push(&mut self, message: &Message) -> Result<(), DriverError> {
         self.contents.write(message, &mut self.scratch);
         loop {
-            // The next one begins when the last one has ended.
+            // A transaction begins only after the previous one has ended.
             self.settle().await?;
             let producer = self.producer()?;
             if self.open.is_none() {
@@ -124,12 +123,12 @@ impl Transactions {
                 open.parcel.push(message);
                 return Ok(());
             }
-            // What fits is a transaction.
+            // The queue is full: the transaction ends here.
             self.commit()?;
         }
     }
 
-    /// Begins to commit what is open.
+    /// Starts to commit the open transaction.
     fn commit(&mut self) -> Result<(), DriverError> {
         let producer = Arc::clone(self.producer()?);
         if let Some(open) = self.open.take() {
@@ -141,7 +140,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Until the transaction that is being committed has ended, if there is one. Safe to drop.
+    /// Waits until the transaction that is being committed has ended, if there is one. Safe to drop.
     async fn settle(&mut self) -> Result<(), DriverError> {
         let Some(committing) = &mut self.committing else {
             return Ok(());
@@ -184,7 +183,7 @@ impl Transactions {
     }
 }
 
-/// Commits, or aborts what cannot be committed. Blocks.
+/// Commits, or aborts a transaction that cannot be committed. Blocks.
 fn commit(producer: &Producer) -> Result<(), Uncommitted> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -213,7 +212,7 @@ impl Sender for Transactions {
         Box::pin(self.push_all(messages))
     }
 
-    /// Nothing more may be sent until something is acknowledged, and nothing is until it is committed.
+    /// Commits: the caller must not send more before an acknowledgement, and that needs the commit.
     fn flush(&mut self) -> Task<'_, ()> {
         Box::pin(async { self.commit() })
     }
@@ -228,7 +227,7 @@ impl Sender for Transactions {
 }
 
 impl Drop for Transactions {
-    /// Whatever is not committed by now is not acknowledged.
+    /// Reports uncommitted messages as given up.
     fn drop(&mut self) {
         let committing = self.committing.take().map(|committing| committing.parcel);
         for parcel in committing
@@ -241,7 +240,7 @@ impl Drop for Transactions {
             );
         }
         if let Some(producer) = self.producer.take() {
-            // The last one who has it ends its threads, which takes a moment.
+            // Dropping the last reference ends librdkafka's threads, which blocks briefly.
             std::thread::spawn(move || drop(producer));
         }
     }

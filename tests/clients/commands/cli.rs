@@ -43,7 +43,7 @@ impl Cli {
         String::from_utf8(self.bytes(arguments)).unwrap()
     }
 
-    /// What it prints with `--json`, line by line.
+    /// Returns the output with `--json`, line by line.
     pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
         let text = self.text(&[arguments, &["--json"]].concat());
         text.lines()
@@ -51,7 +51,7 @@ impl Cli {
             .collect()
     }
 
-    /// Runs with `input`, however it ends.
+    /// Runs with `input`, with any exit code.
     pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Output {
         let file = self.folder.join("input");
         fs::write(&file, input).unwrap();
@@ -78,7 +78,7 @@ impl Cli {
         said.trim_end().to_owned()
     }
 
-    /// Starts, and gives the lines as they come.
+    /// Starts, and returns the lines as they come.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         let mut process = self.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(process.stdout.take().unwrap());
@@ -106,7 +106,7 @@ impl Cli {
     }
 }
 
-/// A command that goes on until it is told to end.
+/// A command that runs until it is terminated.
 pub(crate) struct Running {
     process: Child,
     pub(crate) lines: std::sync::mpsc::Receiver<String>,
@@ -119,15 +119,15 @@ impl Running {
         assert!(self.process.wait().unwrap().success());
     }
 
-    /// Ends it as Ctrl-C does (`timeout` passes the signal on and waits for seconds only), and insists on
-    /// success.
+    /// Ends it as Ctrl-C does, and checks that it succeeds. `timeout` passes the signal on and waits for some
+    /// seconds at most.
     pub(crate) fn interrupt(mut self) {
         kill_process(self.pid(), Signal::INT).unwrap();
         let status = self.process.wait().unwrap();
         assert!(status.success(), "{status}");
     }
 
-    /// The command stands still until it is resumed. It is in a process group that `timeout` made.
+    /// Suspends the command until it is resumed. It is in a process group that `timeout` created.
     pub(crate) fn pause(&self) {
         kill_process_group(self.pid(), Signal::STOP).unwrap();
     }
@@ -144,7 +144,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
-            // `timeout` and what it runs.
+            // `timeout` and its child.
             let _ = kill_process_group(self.pid(), Signal::KILL);
         }
         drop(self.process.kill());

@@ -72,7 +72,7 @@ pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: 
         "earliest",
     ];
     let (one, two) = (cli.start(&follow), cli.start(&follow));
-    // Records to every partition, again and again, until both have had some: then both have joined.
+    // Records to every partition, repeatedly, until both members have received some: then both have joined.
     let mut seen: [BTreeSet<String>; 2] = Default::default();
     while seen.iter().any(BTreeSet::is_empty) {
         for partition in ["0", "1", "2", "3"] {
@@ -108,8 +108,8 @@ pub(super) fn members_share_partitions_and_keep_others_from_moving_offsets(cli: 
     cli.text(&["group", "delete", "--yes", "cli.g2"]);
 }
 
-/// One member does not answer, so that the group cannot share out: another that is interrupted leaves all the
-/// same.
+/// One member does not answer, so the group cannot assign partitions: another one that is interrupted leaves
+/// all the same.
 pub(super) fn a_member_that_waits_for_the_others_can_be_interrupted(cli: &Cli) {
     cli.text(&["topic", "create", "cli.waiting", "-p", "1"]);
     cli.produce(&["cli.waiting"], b"x");
@@ -135,7 +135,7 @@ pub(super) fn a_member_that_waits_for_the_others_can_be_interrupted(cli: &Cli) {
     one.interrupt();
 }
 
-/// Members of Kafka's own consumer, in the protocol of KIP-848, for which there is another way to ask.
+/// Members of Kafka's own consumer, in the protocol of KIP-848, which is described by another request.
 pub(super) fn a_group_of_the_newer_protocol_is_described_and_moved(cli: &Cli) {
     let Some(mut consumer) = java::tool("org.apache.kafka.tools.consumer.ConsoleConsumer") else {
         return;

@@ -1,5 +1,5 @@
-//! The daily commands against the real binary, and the same against Apache Kafka where it is present: what
-//! they do, not how their tables look (that is in `crates/server/tests/it/commands.rs`).
+//! The daily commands against the real binary, and against Apache Kafka if it is installed. Tests their
+//! effect, not the look of their tables (see `crates/server/tests/it/commands.rs`).
 
 mod cli;
 mod groups;
@@ -11,7 +11,7 @@ use crate::broker::Broker;
 use crate::peer;
 use cli::Cli;
 
-/// What must hold on every broker of the protocol.
+/// Tests that must pass on every Kafka broker.
 const EVERYWHERE: &[fn(&Cli)] = &[
     topics::topics_are_created_listed_described_changed_and_deleted,
     topics::settings_change_while_the_topic_is_there,

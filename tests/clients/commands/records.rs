@@ -58,7 +58,7 @@ pub(super) fn a_file_comes_back_byte_for_byte_with_every_codec(cli: &Cli) {
     for acks in ["1", "0"] {
         let topic = format!("cli.bytes.acks-{acks}");
         cli.text(&["topic", "create", &topic, "-p", "5"]);
-        // Once its leaders answer they take records: without acks nobody would say that they do not.
+        // Leaders that answer also take records. Without acks a leader that does not would go unnoticed.
         assert_eq!(cli.text(&["consume", &topic]), "");
         cli.produce(&[&topic, "--acks", acks], &sent);
         let received = cli.bytes(&["consume", &topic]);

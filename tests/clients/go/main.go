@@ -1,6 +1,6 @@
-// amqp091-go: what a program with it does in a day, and a kill of the broker in the middle.
+// amqp091-go: everyday use, and a kill of the broker in the middle.
 //
-// Usage: main HOST:PORT. Prints `kill` when the broker may be killed, and goes on after a line on stdin.
+// Usage: main HOST:PORT. Prints `kill` when the broker may be killed, and continues after a line on stdin.
 package main
 
 import (

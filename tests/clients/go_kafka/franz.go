@@ -13,7 +13,7 @@ import (
 
 type franz struct {
 	address string
-	// Whether the broker assigns partitions.
+	// True if the broker assigns partitions.
 	assigned bool
 	admin    *kadm.Client
 }
@@ -213,7 +213,7 @@ func (f *franz) administration(topic string) {
 	producers := must(f.admin.DescribeProducers(ctx, kadm.TopicsSet{topic: {0: {}}}))
 	equal(len(producers.SortedProducers()), 1, "producers")
 
-	// Commits by hand, of a group that nobody is in.
+	// Commits by hand, of a group without members.
 	check(f.admin.CommitAllOffsets(ctx, topic, until))
 	equal(f.committed(topic, topic), []int64{4}, "committed")
 	check(must(f.admin.DeleteOffsets(ctx, topic, until.TopicsSet())).Error())

@@ -1,4 +1,4 @@
-// Kafka's clients for Go: what a program with each of them does in a day.
+// Kafka's clients for Go: everyday use of each.
 //
 // Usage: kafka LIBRARY HOST:PORT, where LIBRARY is franz-go, franz-go-assigned (in groups whose partitions the broker
 // assigns), sarama or kafka-go.
@@ -18,7 +18,7 @@ import (
 const (
 	partitions = 4
 	startMs    = 1_700_000_000_000
-	// A guard against hanging for ever; nothing here expects to be quick.
+	// Guard against a hanging test; no step here needs to be quick.
 	limit = time.Minute
 
 	invalidTopic     = 17
@@ -42,7 +42,7 @@ type record struct {
 	headers    []header
 }
 
-// library is what every one of them is asked to do. What fails otherwise than by an error that is returned panics.
+// library is the part of each client that is tested. Failures other than returned errors panic.
 type library interface {
 	codecs() []string
 	create(topic string, partitions int, config map[string]string)
@@ -94,7 +94,7 @@ func eventually(what string, condition func() bool) {
 	}
 }
 
-// read takes so many records from all members together, in the order of their partitions and offsets.
+// read takes count records from all members together, in the order of their partitions and offsets.
 func read(count int, members ...member) []record {
 	var all []record
 	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(time.After(limit))}}
@@ -215,7 +215,7 @@ func limits(library library, name string) {
 	large := func(bytes int) []record {
 		return []record{{value: make([]byte, bytes), timeMs: startMs}}
 	}
-	// Nobody made the topic.
+	// The topic was not created.
 	check(library.produce(topic, "none", large(1_000_000)))
 	equal(library.code(library.produce(topic, "none", large(1_100_000))), messageTooLarge, "a large record")
 	equal(library.code(library.produce("not a name", "none", large(1))), invalidTopic, "a bad name")

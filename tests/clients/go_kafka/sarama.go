@@ -134,7 +134,7 @@ func (m *saramaMember) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 		}
 		select {
 		case m.come <- record:
-			// Leaving commits what is marked.
+			// Leaving commits the marked offsets.
 			session.MarkMessage(one, "")
 		case <-session.Context().Done():
 			return nil

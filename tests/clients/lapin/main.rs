@@ -1,6 +1,6 @@
-//! lapin: what a program with it does in a day, and a kill of the broker in the middle.
+//! lapin: everyday use, and a kill of the broker in the middle.
 //!
-//! Usage: `stafett-lapin-test HOST:PORT`. Prints `kill` when the broker may be killed, and goes on after a
+//! Usage: `stafett-lapin-test HOST:PORT`. Prints `kill` when the broker may be killed, and continues after a
 //! line on stdin.
 
 use futures_lite::StreamExt;
@@ -57,7 +57,7 @@ async fn next(consumer: &mut Consumer) -> Result<Delivery, Box<dyn std::error::E
     Ok(consumer.next().await.ok_or("the consumer has ended")??)
 }
 
-/// Publishes, and says what the broker confirmed.
+/// Publishes and returns the broker's confirm.
 async fn publish(
     channel: &Channel,
     (exchange, key): (&str, &str),
@@ -273,7 +273,7 @@ async fn outlives_a_kill(uri: &str, channel: &Channel) -> Done {
     println!("kill");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    // Deliveries from before the kill, and then the news of it.
+    // Deliveries from before the kill, then the error.
     while let Some(Ok(_)) = lost.next().await {}
 
     let again = Connection::connect(uri, ConnectionProperties::default()).await?;

@@ -1,6 +1,6 @@
-// amqplib: what a program with it does in a day, and a kill of the broker in the middle.
+// amqplib: everyday use, and a kill of the broker in the middle.
 //
-// Usage: amqp.js HOST:PORT. Prints `kill` when the broker may be killed, and goes on after a line on stdin.
+// Usage: amqp.js HOST:PORT. Prints `kill` when the broker may be killed, and continues after a line on stdin.
 'use strict';
 
 const assert = require('node:assert/strict');

@@ -1,4 +1,4 @@
-// KafkaJS: what a program with it does in a day.
+// KafkaJS: everyday use.
 //
 // Usage: kafka.js HOST:PORT.
 'use strict';
@@ -7,7 +7,7 @@ const assert = require('node:assert/strict');
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require('kafkajs');
 
 const PARTITIONS = 4;
-// A guard against hanging for ever; nothing here expects to be quick.
+// Guard against a hanging test; no step here needs to be quick.
 const LIMIT_MS = 60_000;
 const START_MS = 1_700_000_000_000;
 
@@ -91,7 +91,7 @@ async function administration(admin) {
   await admin.alterConfigs({ resources: [{ ...resource, configEntries: [{ name: 'max.message.bytes', value: '5000' }] }] });
   const { resources } = await admin.describeConfigs({ resources: [resource] });
   const config = Object.fromEntries(resources[0].configEntries.map((entry) => [entry.configName, entry.configValue]));
-  // AlterConfigs sets all: what it does not name goes back to its default.
+  // AlterConfigs replaces all settings: those that it does not name return to their defaults.
   assert.equal(config['max.message.bytes'], '5000');
   assert.equal(config['retention.ms'], '604800000');
   await assert.rejects(
@@ -146,7 +146,7 @@ async function records(admin) {
 async function limits(admin) {
   const topic = 'kafkajs.limits';
   await using(kafka.producer({ retry: { retries: 0 } }), async (producer) => {
-    // Nobody made the topic.
+    // The topic was not created.
     await producer.send({ topic, messages: [{ value: Buffer.alloc(1_000_000, 'x') }] });
     await assert.rejects(producer.send({ topic, messages: [{ value: Buffer.alloc(1_100_000, 'x') }] }), {
       type: 'MESSAGE_TOO_LARGE',

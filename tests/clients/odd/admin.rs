@@ -1,4 +1,4 @@
-//! Topics, settings and the questions of administrators: names, counts and values that cannot be.
+//! Topics, settings and administrative requests: invalid names, counts and values.
 
 use stafett_kafka_wire::Uuid;
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsAssignment, CreatePartitionsTopic};

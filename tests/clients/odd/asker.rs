@@ -1,4 +1,4 @@
-//! One connection that asks, and says in a line what came back.
+//! One connection that sends requests and reports each answer as a line.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
@@ -16,23 +16,23 @@ use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, Str, Uuid, fram
 
 use crate::broker::is_stafett;
 
-/// How long Kafka may be silent before that is its answer.
+/// Time after which Kafka's silence counts as its answer.
 const PEER_LIMIT: Duration = Duration::from_secs(3);
-/// A guard against hanging for ever, not an expectation.
+/// Guard against a hanging test, not an expectation.
 const LIMIT: Duration = Duration::from_mins(1);
-/// How long a coordinator may be absent before that is the answer.
+/// Time after which a missing coordinator counts as the answer.
 const COORDINATOR_LIMIT: Duration = Duration::from_secs(20);
-/// A coordinator that is not there yet, loads, or is elsewhere.
+/// Error codes of a coordinator that is missing, loading or elsewhere.
 const COORDINATOR_CODES: [&str; 3] = ["14", "15", "16"];
 const CORRELATION: i32 = 77;
 
 pub(super) const CLOSED: &str = "closed";
 
-/// What came instead of an answer.
+/// Outcome of a request without an answer.
 #[derive(Debug)]
 pub(super) enum Ended {
     Closed,
-    /// Kafka forgets to answer where it trips over a request.
+    /// Kafka does not answer if a request makes its handler fail.
     Silent,
 }
 
@@ -69,7 +69,7 @@ impl Asker {
         Self::connect(&self.address)
     }
 
-    /// The names of the APIs that the broker says it serves.
+    /// Returns the names of the APIs that the broker lists.
     pub(super) fn served(&mut self) -> BTreeSet<String> {
         let answer = self.ask(3, &named()).unwrap();
         let name = |code| ApiKey::try_from(code).map(|api: ApiKey| format!("{api:?}"));
@@ -98,7 +98,7 @@ impl Asker {
         }
     }
 
-    /// Until groups have a coordinator: Kafka makes its own when somebody looks for it.
+    /// Waits until groups have a coordinator: Kafka creates its own at the first lookup.
     pub(super) fn await_coordinator(&mut self) {
         let request = FindCoordinatorRequest {
             coordinator_keys: vec![text("odd")],
@@ -107,7 +107,7 @@ impl Asker {
         assert_eq!(self.codes_of_coordinator(4, &request), "0 0");
     }
 
-    /// Like [`Self::ask`], again and again until there is a coordinator.
+    /// Like [`Self::ask`], repeated until there is a coordinator.
     pub(super) fn ask_coordinator<R: Request>(
         &mut self,
         version: i16,
@@ -215,7 +215,7 @@ impl Asker {
         }
     }
 
-    /// Whether the broker leads the partitions: Kafka says so a little before it does.
+    /// True if the broker leads the partitions: Kafka's metadata says so slightly too early.
     fn is_led(&mut self, topic: &str, partitions: i32) -> bool {
         let place = |partition_index| ListOffsetsPartition {
             partition_index,
@@ -234,7 +234,7 @@ impl Asker {
     }
 }
 
-/// The question which APIs there are, by a client that says what it is.
+/// Builds an `ApiVersions` request of a client that names its software.
 fn named() -> ApiVersionsRequest {
     ApiVersionsRequest {
         client_software_name: text("odd"),

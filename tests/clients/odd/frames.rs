@@ -1,4 +1,4 @@
-//! Frames that lie about themselves, and bodies that are not what their header says.
+//! Frames with wrong lengths, and bodies that do not match their header.
 
 use stafett_kafka_wire::messages::*;
 use stafett_kafka_wire::{ApiKey, Request};
@@ -6,7 +6,7 @@ use stafett_kafka_wire::{ApiKey, Request};
 use super::asker::{CLOSED, encoded};
 use super::{Case, case};
 
-/// A frame around an API key, a version, and what follows the correlation id.
+/// Builds a frame from an API key, a version, and the bytes behind the correlation id.
 pub(super) fn frame(api: i16, version: i16, rest: &[u8]) -> Vec<u8> {
     let length = i32::try_from(8 + rest.len()).unwrap();
     let mut bytes = length.to_be_bytes().to_vec();
@@ -19,7 +19,7 @@ pub(super) fn frame(api: i16, version: i16, rest: &[u8]) -> Vec<u8> {
 
 const NO_CLIENT: [u8; 2] = [0xff, 0xff];
 
-/// The frame with its length set to what it really is.
+/// Returns the frame with its length corrected.
 fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     let length = u32::try_from(bytes.len() - 4).unwrap();
     bytes[..4].copy_from_slice(&length.to_be_bytes());
@@ -104,7 +104,7 @@ pub(super) fn cases() -> Vec<Case> {
     all
 }
 
-/// What holds for the bodies of all requests.
+/// Cases for the bodies of all requests.
 fn bodies<R: Request + 'static>() -> Vec<Case> {
     let name: ApiKey = R::KEY;
     let version = R::VERSIONS.max;

@@ -1,4 +1,4 @@
-//! Groups of the classic protocol and their offsets: ids, generations and members that are not.
+//! Groups of the classic protocol and their offsets: invalid ids, generations and members.
 
 use bytes::Bytes;
 use stafett_kafka_wire::Str;

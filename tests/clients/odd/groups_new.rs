@@ -1,4 +1,4 @@
-//! Groups of the consumer protocol (KIP-848): heartbeats that cannot be.
+//! Groups of the consumer protocol (KIP-848): invalid heartbeats.
 
 use stafett_kafka_wire::Uuid;
 use stafett_kafka_wire::messages::consumer_group_heartbeat::RequestTopicPartitions;

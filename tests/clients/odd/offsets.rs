@@ -1,4 +1,4 @@
-//! Committed offsets: groups, members and places that are not.
+//! Committed offsets: groups, members and partitions that do not exist.
 
 use stafett_kafka_wire::Uuid;
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};

@@ -1,4 +1,4 @@
-//! Produce and `InitProducerId`: batches that are not what they say, and producers out of step.
+//! Produce and `InitProducerId`: malformed batches, and producers out of sequence.
 
 use bytes::Bytes;
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
@@ -55,7 +55,7 @@ fn of_producer(id: i64, epoch: i16, sequence: i32) -> Bytes {
     builder(empty, 2).finish().unwrap()
 }
 
-/// Three records with some bytes at a place replaced, and the checksum made right again.
+/// Returns three records with some bytes replaced at an offset and a matching checksum.
 fn changed(at: usize, bytes: &[u8]) -> Bytes {
     resealed(&batch(3), at, bytes)
 }
@@ -68,7 +68,7 @@ fn resealed(batch: &Bytes, at: usize, bytes: &[u8]) -> Bytes {
     batch.into()
 }
 
-/// A batch to a topic of the case's own, in a given version; the answer's code.
+/// Sends a batch to a topic of the case's own, in a given version. Returns the error code.
 fn send(
     version: i16,
     topic: &'static str,

@@ -1,4 +1,4 @@
-//! Fetch, `ListOffsets`, Metadata and `OffsetForLeaderEpoch`: places that are not there.
+//! Fetch, `ListOffsets`, Metadata and `OffsetForLeaderEpoch`: offsets and partitions that do not exist.
 
 use stafett_kafka_wire::Uuid;
 use stafett_kafka_wire::messages::fetch::{FetchPartition, FetchTopic};

@@ -1,4 +1,4 @@
-//! Settings of topics and brokers: names, values and operations that cannot be.
+//! Settings of topics and brokers: invalid names, values and operations.
 
 use stafett_kafka_wire::messages::alter_configs::{AlterConfigsResource, AlterableConfig};
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;

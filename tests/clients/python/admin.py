@@ -1,4 +1,4 @@
-"""Topics grow, settings change one by one, records are deleted; what cannot be is said in Kafka's words."""
+"""Topics grow, settings change one by one, records are deleted; errors use Kafka's words."""
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (

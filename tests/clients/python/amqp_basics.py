@@ -32,7 +32,7 @@ method, properties, body = channel.basic_get("basics")
 assert (method.exchange, method.routing_key, method.redelivered, method.message_count) == ("", "basics", False, 2)
 assert body == b"all of it" and properties == everything, properties
 
-# What is given back comes again, as redelivered, in its place.
+# A requeued message is redelivered from its place.
 channel.basic_reject(method.delivery_tag, requeue=True)
 again = take(channel, "basics", 3)
 assert [method.redelivered for method, _, _ in again] == [True, False, False]
@@ -93,7 +93,7 @@ closed_with(405, lambda: stranger.channel().queue_declare(mine, passive=True))
 closed_with(404, lambda: stranger.channel().queue_declare("absent", passive=True))
 closed_with(406, lambda: stranger.channel().queue_declare("basics", durable=False))
 
-# A consumer is told when its queue goes.
+# A consumer is notified when its queue is deleted.
 gone = []
 stranger_channel = stranger.channel()
 stranger_channel.queue_declare("fleeting")

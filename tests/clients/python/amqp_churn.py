@@ -1,7 +1,7 @@
-"""Channels and connections that are opened and closed as fast as they can be: nothing of them stays.
+"""Channels and connections that are opened and closed as fast as possible: they leave nothing behind.
 
-Usage: amqp_churn.py HOST:PORT HTTP_HOST:PORT PID CHANNELS CONNECTIONS. A tenth of each comes first, so that what the process
-keeps for its own use is there; then its memory, its files and what it counts must not grow with the rest.
+Usage: amqp_churn.py HOST:PORT HTTP_HOST:PORT PID CHANNELS CONNECTIONS. A tenth of each comes first, so that the process has
+its permanent memory; then its memory, files and metrics must not grow with the rest.
 """
 
 import os
@@ -21,7 +21,7 @@ QUEUE = "churn"
 OPENING = HEADER + start_ok() + tune_ok() + open_()
 CLOSE_CHANNEL = method(1, 20, 40, b"\0\xc8" + short("") + b"\0\0\0\0")
 CLOSE = method(0, 10, 50, b"\0\xc8" + short("") + b"\0\0\0\0")
-# What the allocator and caches keep, which ends somewhere: of many connections less than a leak of 200 bytes each would be.
+# Bound on the growth of allocator and caches; for many connections it is less than a leak of 200 bytes each.
 GROWTH_KIB_MAX = 6 * 1024 + CONNECTIONS // 5
 
 
@@ -52,7 +52,7 @@ class Peer:
         self.buffer = self.buffer[at:]
 
     def leave(self):
-        """Without a word, and with what was not sent yet thrown away."""
+        """Resets the connection; unsent bytes are discarded."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -95,7 +95,7 @@ def metrics():
 
 
 def counted():
-    """What is open now, by the broker's own account."""
+    """Open channels and connections in the broker's metrics."""
     found = metrics()
     names = [name for name in found if name.endswith("amqp_channels") or "connections" in name and 'listener="amqp"' in name]
     open_now = {name: float(found[name]) for name in names if "total" not in name}

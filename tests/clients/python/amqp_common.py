@@ -1,4 +1,4 @@
-"""What the scripts with RabbitMQ's Python clients share."""
+"""Shared by the scripts with RabbitMQ's Python clients."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ import pika
 
 AMQP = sys.argv[1]
 HOST, PORT = AMQP.rsplit(":", 1)
-# A guard against hanging for ever, in seconds; nothing here expects to be quick.
+# Guard against a hanging test, in seconds; no step here needs to be quick.
 LIMIT = 60
 
 
@@ -18,7 +18,7 @@ def connect(**settings):
 
 
 def until(connection, is_so):
-    """Lets callbacks run until it is so, and until what was under way then has come."""
+    """Runs callbacks until `is_so()`, and until everything under way at that time has arrived."""
     deadline = time.monotonic() + LIMIT
     while not is_so():
         assert time.monotonic() < deadline, "it never was"
@@ -28,7 +28,7 @@ def until(connection, is_so):
 
 
 def take(channel, queue, count, **settings):
-    """Consumes so many messages: (method, properties, body); they are acknowledged unless told otherwise."""
+    """Consumes `count` messages: (method, properties, body); acknowledges them unless `settings` differ."""
     taken = []
     automatic = settings.pop("auto_ack", False)
     for method, properties, body in channel.consume(queue, inactivity_timeout=LIMIT, auto_ack=automatic, **settings):

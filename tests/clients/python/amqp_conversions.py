@@ -1,4 +1,4 @@
-"""What RabbitMQ's clients publish, read by Kafka's, and the other way round: docs/conversions.md, row by row.
+"""Messages of RabbitMQ's clients, read by Kafka's, and the other way round: docs/conversions.md, row by row.
 
 From and to queues, topics, streams, and queues over topics.
 """
@@ -50,7 +50,7 @@ consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": "unused", "enable.a
 
 
 def read(topic, count):
-    """So many records from the beginning."""
+    """Reads `count` records from the beginning."""
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = []
     deadline = time.monotonic() + LIMIT

@@ -29,7 +29,7 @@ def publish(queue, *sent, to="", **properties):
 
 
 def left(*queues):
-    """What waits in queues, by body; what was published on this channel is there by then."""
+    """Bodies of the ready messages of queues, including all published on this channel before."""
     found = []
     for queue in queues:
         waiting = []
@@ -62,7 +62,7 @@ def time_to_live():
         [(_, properties, body)] = take(channel, "late", 1)
         death = properties.headers["x-death"][0]
         assert (body, death["reason"], death["queue"]) == (b"old", "expired", queue), death
-        # A message that expired once does not expire again at once, and tells what its time was.
+        # A message that expired once does not expire again at once, and carries its original expiration.
         assert properties.expiration is None and death.get("original-expiration") == of_message, (properties, death)
     # A message's own time counts once it is at the head.
     queue = declare("ttl.head", **dying)
@@ -73,7 +73,7 @@ def time_to_live():
     assert left(queue) == [b"stays"]
     eventually(lambda: ready("late") == 1)
     assert left("late") == [b"goes"]
-    # No time at all: only who waits already gets it.
+    # TTL 0: only a waiting consumer gets it.
     queue = declare("ttl.now", x_message_ttl=0)
     publish(queue, b"nobody")
     assert left(queue) == []
@@ -121,7 +121,7 @@ def limits():
     publish(queue, b"123", b"45", b"6")
     eventually(lambda: ready("full.dead") == 1)
     assert left(queue, "full.dead") == [[b"45", b"6"], [b"123"]]
-    # Who waits for messages gets all of them, and they take no room.
+    # Waiting consumers get all messages, which take no room in the queue.
     for overflow in ("drop-head", "reject-publish"):
         queue = declare("full.taken", x_max_length=1, x_overflow=overflow)
         got = []
@@ -190,7 +190,7 @@ def further_keys():
 
 
 def exchanges():
-    # What no binding wants goes to the alternate exchange, and from exchange to exchange.
+    # Messages without a matching binding go to the alternate exchange, and from exchange to exchange.
     exchange("rest", "fanout")
     exchange("all", "fanout")
     exchange("strict", "direct", arguments={"alternate-exchange": "rest"})
@@ -252,7 +252,7 @@ def consumers():
     until(other, lambda: len(got) == 3)
     assert sorted(got) == [("high", b"1"), ("high", b"2"), ("low", b"3")], got
     other.close()
-    # One at a time has all; in a classic queue it stays until it goes, whoever comes.
+    # One at a time has all; in a classic queue it stays active until it leaves, even if others come.
     queue = declare("single", x_single_active_consumer=True)
     other = connect()
     here = other.channel()
@@ -270,7 +270,7 @@ def consumers():
 
 
 def direct_replies():
-    """Two channels of one connection wait for answers, each gets its own; who answers has a connection of his own."""
+    """Two channels of one connection wait for answers, each gets its own; the responder has a connection of its own."""
     requests = declare("requests")
     answers = []
     channels = [connection.channel() for _ in range(2)]
@@ -307,7 +307,7 @@ def transactions():
     here.basic_ack(tags[0])
     assert ready(queue) == 0
     here.tx_rollback()
-    # What was acknowledged and rolled back can be acknowledged again.
+    # A message whose acknowledgement was rolled back can be acknowledged again.
     here.basic_publish("", queue, b"4")
     here.basic_ack(tags[0])
     here.basic_nack(tags[1], requeue=True)

@@ -1,4 +1,4 @@
-"""py-amqp on a disk that runs full: the publisher is blocked and loses nothing, a purge makes space, and it goes on."""
+"""py-amqp on a disk that runs full: the publisher is blocked and loses nothing, a purge makes space, and it continues."""
 
 import threading
 
@@ -40,10 +40,10 @@ consumer.queue_declare(QUEUE, durable=True)
 publisher = threading.Thread(target=publish, daemon=True)
 publisher.start()
 assert blocked.wait(LIMIT) and not failures, failures
-# py-amqp tells its program in words of its own.
+# py-amqp reports it in words of its own.
 assert len(reasons) == 1, reasons
 
-# Who does not publish goes on; everything that was confirmed is there, and nothing more.
+# Clients that do not publish continue; exactly the confirmed messages are there.
 before = confirmed
 assert consumer.queue_declare(QUEUE, passive=True).method.message_count == before
 method, _, body = consumer.basic_get(QUEUE)

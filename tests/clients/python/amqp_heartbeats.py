@@ -21,7 +21,7 @@ def connected():
 
 
 def heard(client):
-    """The server is heard: it says nothing else to who says nothing."""
+    """Waits for a heartbeat of the server, which sends nothing else to an idle client."""
     found = client.read()
     assert found is None or found[0] == HEARTBEAT, found
     return found is not None

@@ -1,7 +1,7 @@
 """Publishes 0, 1, 2, … to a durable queue without end, until a line comes in on stdin.
 
 Fifty messages at a time wait for their confirms; when the broker goes away, those without one are published again, in
-their order. What is confirmed goes to a file, and the number of confirms since the last line to stdout.
+their order. Confirmed messages go to a file, and the number of confirms since the last line to stdout.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Publishes 0, 1, 2, … to a stream and settles them by a queue over it, without end, until a line comes in on stdin.
 
 Fifty messages at a time wait for their confirms, and are then taken from the queue and settled one by one. Those without a
-confirm when the broker goes away are left out. What is confirmed goes to a file; what was settled before several rounds of
-confirms to a second one: what is confirmed as synced has everything before it in the journal with it. The number of confirms
-since the last line goes to stdout.
+confirm when the broker goes away are left out. Confirmed messages go to a file; those settled several rounds of confirms
+before go to a second one: a message confirmed as synced has everything before it in the journal synced with it. The number of
+confirms since the last line goes to stdout.
 """
 
 import sys
@@ -15,7 +15,7 @@ from amqp_common import connect
 STREAM, PATH = sys.argv[2], sys.argv[3]
 QUEUE = STREAM + ".queue"
 AT_ONCE = 50
-# Rounds after which a settlement, which is gathered for some milliseconds, lies before what was confirmed last.
+# Rounds after which a settlement, which may be delayed by some milliseconds, precedes the last confirm in the journal.
 DURABLE_AFTER = 8
 ENDS = (pika.exceptions.AMQPError, OSError)
 
@@ -69,7 +69,7 @@ def load(stop, confirmed_log, settled_log):
                     settled_log.flush()
             connection.close()
         except ENDS:
-            # Nobody knows whether this one is stored: it is left out.
+            # It is unknown if this one is stored: it is left out.
             following += 1
 
 

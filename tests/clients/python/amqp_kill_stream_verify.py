@@ -1,5 +1,5 @@
-"""Reads the stream that `amqp_kill_stream_load.py` filled, and what its queue still has, and compares both with what was
-confirmed and settled."""
+"""Reads the stream that `amqp_kill_stream_load.py` filled and the rest of its queue, and compares both with the confirmed
+and settled messages."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Takes everything out of the queue that `amqp_kill_load.py` filled, and compares it with what was confirmed."""
+"""Takes everything out of the queue that `amqp_kill_load.py` filled, and compares it with the confirmed messages."""
 
 import sys
 

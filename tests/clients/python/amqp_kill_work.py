@@ -1,7 +1,7 @@
 """Publishes 0, 1, 2, … to a durable queue and takes them out again, until a line comes in on stdin.
 
-Whenever the broker goes away, what was acknowledged long before is settled for good: it must not come again. In the end a
-file has, by number, what was `confirmed`, what was ever acknowledged (`taken`) and what is `settled` for good. The number
+Whenever the broker goes away, messages acknowledged long before count as settled durably: they must not come again. In the
+end a file has the numbers of messages that were `confirmed`, ever acknowledged (`taken`) and durably `settled`. The number
 of acknowledgements since the last line goes to stdout.
 """
 
@@ -15,7 +15,7 @@ from amqp_common import AMQP, LIMIT
 
 QUEUE, PATH = sys.argv[2], sys.argv[3]
 AT_ONCE = 50
-# A settlement is written within some milliseconds; only what had as long as this is counted on.
+# A settlement is written within some milliseconds; it counts as durable after this time.
 LONG_SECONDS = 1
 
 
@@ -34,7 +34,7 @@ class Ledger:
 
 
 async def take(channel, ledger):
-    """Acknowledges whatever comes."""
+    """Acknowledges every message."""
     await channel.set_qos(prefetch_count=100)
     queue = await channel.declare_queue(QUEUE, durable=True)
     taken = 0

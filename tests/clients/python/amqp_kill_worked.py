@@ -1,4 +1,4 @@
-"""Takes everything out of the queue that `amqp_kill_work.py` left, and compares it with what that knows."""
+"""Takes everything out of the queue that `amqp_kill_work.py` left, and compares it with the results of that script."""
 
 import sys
 

@@ -4,7 +4,7 @@ from amqp_common import AMQP, LIMIT
 from kombu import Connection, Consumer, Exchange, Queue
 
 with Connection(f"amqp://guest:guest@{AMQP}//") as connection:
-    # By the server's name and version kombu decides what a prefetch means.
+    # kombu decides the meaning of a prefetch by the server's name and version.
     properties = connection.connection.server_properties
     assert (properties["product"], properties["version"]) == ("RabbitMQ", "4.0.5"), properties
 

@@ -22,7 +22,7 @@ for _ in range(400):
 waiting = channel.queue_declare("flood", passive=True).method.message_count
 assert waiting > 200, f"only {waiting} of 400 messages wait: the rest lies in memory for a client that does not read"
 
-# Others go on, on the same queue too once the deaf one is gone.
+# Others continue, on the same queue too once the client that does not read is gone.
 channel.queue_declare("other")
 channel.basic_publish("", "other", b"hello")
 assert bodies(take(channel, "other", 1)) == [b"hello"]

@@ -1,6 +1,6 @@
-"""Odd bytes for an AMQP server, and what it answers: one line per case, `name TAB answer`.
+"""Odd bytes for an AMQP server, and its answers: one line per case, `name TAB answer`.
 
-Usage: amqp_odd.py HOST:PORT [CASE]. The answers are the methods that come back, without what differs from run to run.
+Usage: amqp_odd.py HOST:PORT [CASE]. The answers are the returned methods, without parts that differ between runs.
 """
 
 import re
@@ -143,7 +143,7 @@ PROBE = method(9, 20, 10, short(""))
 
 
 def answers(client, sent, opening=False):
-    """What follows from bytes; then whether channel 1 and the connection still live.
+    """The answers to some bytes, then the state of channel 1 and of the connection.
 
     A server may treat channels beside each other: so channel 1 is asked first, if it was opened, and channel 9 after that.
     """

@@ -1,4 +1,4 @@
-"""What RabbitMQ has as plugins: exchanges that share messages out by a hash, and that hold them back."""
+"""RabbitMQ's plugins: exchanges that distribute messages by a hash, and that delay them."""
 
 import pika
 from amqp_common import bodies, closed_with, connect, take
@@ -6,7 +6,7 @@ from amqp_common import bodies, closed_with, connect, take
 connection = connect()
 channel = connection.channel()
 
-# By a hash of the routing key, or of a header: what has the same one goes the same way, and weights say how much goes where.
+# By a hash of the routing key or of a header: equal values go to the same queue, and weights set the shares.
 QUEUES = {"hash.light": "1", "hash.heavy": "3"}
 for exchange, arguments in (("hash.key", {}), ("hash.header", {"hash-header": "who"})):
     channel.exchange_delete(exchange)
@@ -28,7 +28,7 @@ for exchange, arguments in (("hash.key", {}), ("hash.header", {"hash-header": "w
     assert 0 < len(light) < len(heavy), (len(light), len(heavy))
 closed_with(406, lambda: connection.channel().queue_bind("hash.light", "hash.key", "much"))
 
-# Held back for as long as each message says, and then routed as by the type behind it.
+# Delayed by the time of each message, then routed as by the exchange type behind it.
 channel.exchange_declare("delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"})
 channel.queue_declare("delayed")
 channel.queue_bind("delayed", "delayed", "jobs.*")

@@ -67,7 +67,7 @@ def returned(channel):
     first = get(channel, queue)
     assert first[2] == b"normal" and first[0].redelivered and first[1].headers["x-delivery-count"] == 1, first
     assert [get(channel, queue)[2] for _ in range(2)] == [b"high", b"next"]
-    # What came back goes first, in the order in which it did; so does what a channel had that is closed, and it is counted.
+    # Returned messages go first, in the order of their return. So do those of a closed channel, and their count rises.
     for body in (b"1", b"2", b"3", b"4"):
         publish(channel, queue, body)
     tags = [get(channel, queue, acknowledge=False)[0].delivery_tag for _ in range(3)]

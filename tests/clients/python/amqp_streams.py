@@ -14,7 +14,7 @@ STREAM = {"x-queue-type": "stream"}
 
 
 def read(channel, name, count, offset=None, **arguments):
-    """So many messages from where `offset` says; the offsets that came with them, and their bodies."""
+    """Reads `count` messages from `offset` on; returns their offsets and bodies."""
     if offset is not None:
         arguments["x-stream-offset"] = offset
     taken = take(channel, name, count, arguments=arguments)
@@ -69,7 +69,7 @@ assert read(channel, "events", 1, 9)[0] == [9]
 assert read(channel, "events", 10, "1h")[1] == all_bodies
 assert read(channel, "events", 10, datetime.datetime.fromtimestamp(time.time() - 60, datetime.timezone.utc))[1] == all_bodies
 
-# Each consumer gets what it asks for, message by message.
+# Each consumer gets its messages from its own offset, one by one.
 channel.queue_declare("regions", durable=True, arguments={**STREAM, "x-stream-filter-size-bytes": 32})
 for number, region in enumerate(["eu", "us", None, "asia", "eu", None]):
     headers = {} if region is None else {"x-stream-filter-value": region}
@@ -82,7 +82,7 @@ for arguments, expected in [
 ]:
     assert read(channel, "regions", len(expected), "first", **arguments)[0] == expected, arguments
 
-# What comes next, also at an offset that is not there yet: and settling gives room for more, however it is done.
+# New messages only, also from an offset that does not exist yet; every kind of settlement gives new credit.
 held = []
 other = connection.channel()
 other.basic_qos(prefetch_count=2)
@@ -100,7 +100,7 @@ until(connection, lambda: len(held) >= 5)
 assert [body for _, body in held[4:]] == [b"14"], held
 other.close()
 
-# A Kafka client reads it under its name, and what it produces is read from the stream.
+# A Kafka client reads it under its name, and its records are read from the stream.
 consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": "unused", "enable.auto.commit": False})
 consumer.assign([TopicPartition("events", 0, 0)])
 records = []
@@ -142,7 +142,7 @@ assert take(channel, "made.elsewhere", 1)[0][2] == b"for the queue"
 channel.queue_delete("made.elsewhere")
 assert channel.queue_declare("made.elsewhere", passive=True).method.message_count == 31
 
-# What streams are not, and cannot do.
+# Unsupported arguments and operations of streams.
 WHAT = "queue 'events' in vhost '/'"
 consume = {"queue": "events", "on_message_callback": lambda *_: None}
 closed_with(406, lambda: connection.channel().basic_consume(**consume))
@@ -181,7 +181,7 @@ closed_with(406, lambda: connection.channel().queue_declare("events", durable=Tr
 closed_with(406, lambda: connection.channel().queue_declare("events", durable=True))
 closed_with(404, lambda: connection.channel().queue_declare("not.so", passive=True))
 
-# Its consumers are told when it goes; so does what was bound to it.
+# Its consumers are notified when it is deleted; its bindings go with it.
 gone = []
 last = connection.channel()
 last.basic_qos(prefetch_count=1)

@@ -1,4 +1,4 @@
-"""pika on a queue over a topic: what Kafka's clients produce, settled one by one by workers that share it."""
+"""pika on a queue over a topic: records of Kafka's clients, settled one by one by workers that share it."""
 
 import sys
 import time
@@ -39,7 +39,7 @@ channel.basic_nack(method.delivery_tag)
 [(_, properties, body)] = take(channel, "jobs.dead", 1)
 assert body == often and properties.headers["x-death"][0]["reason"] == "delivery_limit", properties
 
-# Two workers share the messages; each partition keeps its order; one gives back what it does not want.
+# Two workers share the messages; each partition keeps its order; one rejects its messages.
 got = {1: [], 2: []}
 workers = {}
 for worker in got:
@@ -58,11 +58,12 @@ assert sorted(bodies(dead)) == sorted(body for _, _, body in got[2][:10])
 death = dead[0][1].headers["x-death"][0]
 assert (death["queue"], death["reason"], death["count"]) == ("work", "rejected", 1), death
 settled = {often, *(body for each in got.values() for _, _, body in each[:10])}
-# Both have all that they may hold: what one gives back does not go to the other, for whom it would be once too often.
+# Both are at their prefetch limit, so messages that one returns on its close do not go to the other: a second return would
+# exceed the delivery limit.
 until(connection, lambda: all(len(each) >= 20 for each in got.values()))
 for worker in workers.values():
     worker.close()
-# What they held comes back soon.
+# Their unsettled messages return soon.
 until(connection, lambda: channel.queue_declare("work", passive=True).method.message_count == 279)
 
 channel.basic_qos(prefetch_count=50)
@@ -74,7 +75,7 @@ for partition in range(3):
     assert fresh == sorted(fresh), f"partition {partition} is out of order"
 assert len({*bodies(rest), *settled}) == 300
 
-# What is published to the queue is a record of the topic; and nothing of the topic went.
+# A message published to the queue is a record of the topic; no record of the topic is gone.
 channel.basic_publish("", "work", b"new", pika.BasicProperties(delivery_mode=1, headers={"stafett-key": "k"}), mandatory=True)
 [(_, _, body)] = take(channel, "work", 1)
 assert body == b"new"
@@ -90,7 +91,7 @@ while len(records) < 301:
         records.append(record)
 assert [record.key() for record in records if record.value() == b"new"] == [b"k"]
 
-# A second queue over the same topic has its own state; it may begin with what comes next.
+# A second queue over the same topic has its own state; it may begin with the next records.
 late = {"x-stafett-topic": "jobs", "x-stafett-from": "next"}
 assert channel.queue_declare("late", durable=True, arguments=late).method.message_count == 0
 producer.produce("jobs", b"for both", partition=0)
@@ -98,7 +99,7 @@ assert producer.flush(LIMIT) == 0
 assert bodies(take(channel, "late", 1)) == [b"for both"]
 assert bodies(take(channel, "work", 1)) == [b"for both"]
 
-# Retention that removes what nobody has settled: it is lost to the queue, and the queue goes on.
+# Retention that removes unsettled records: they are lost to the queue, and the queue continues.
 all_of_it = {"x-stafett-topic": "jobs"}
 channel.queue_declare("slow", durable=True, arguments=all_of_it)
 gone = admin.delete_records([TopicPartition("jobs", 1, 50)])
@@ -109,7 +110,7 @@ assert left == 302 - 50, left
 first = next(int(body) for body in bodies(take(channel, "slow", left)) if body.isdigit() and int(body) % 3 == 1)
 assert first == 3 * 50 + 1, first
 
-# Purging settles; the topic stays. What a queue over a topic cannot be is refused.
+# Purging settles; the topic stays. Arguments that a queue over a topic cannot have are refused.
 channel.queue_declare("purged", durable=True, arguments=all_of_it)
 assert channel.queue_purge("purged").method.message_count == left
 assert channel.queue_declare("made.anew", durable=True, arguments=all_of_it).method.message_count == left

@@ -1,6 +1,6 @@
-"""Members of a group whose partitions the broker assigns come, go, and live through a restart of the broker.
+"""Members of a group of the consumer protocol come, leave, and survive a restart of the broker.
 
-Says `restart` where the broker is to be restarted, and goes on at the next line of its input.
+Prints `restart` when the broker is to be restarted, and continues at the next line of its input.
 """
 
 import time
@@ -12,7 +12,7 @@ GROUP = "assigned"
 
 
 class Member:
-    """A consumer that notes what it has and what it read."""
+    """A consumer that records its partitions and the messages it read."""
 
     def __init__(self, topics, **settings):
         self.read = {}
@@ -48,7 +48,7 @@ def until(what, members, holds):
 
 
 def shared(members, partitions):
-    """Whether the members have all partitions, each one of them, and about as many each."""
+    """True if the members share all partitions evenly, each partition once."""
     had = [member.has() for member in members]
     loads = [len(one) for one in had]
     return sum(loads) == partitions == len(set().union(*had)) and max(loads) - min(loads) <= 1
@@ -92,7 +92,7 @@ two.consumer.close()
 until("the one who stays has everything", [one], lambda: shared([one], 6))
 produce("shared", 6, 60)
 until("it reads everything", [one], lambda: len(read_of([one, two], "shared")) == 240)
-# A commit follows each record, so what moves in order is not read twice.
+# A commit follows each record, so a partition that moves cleanly is not read twice.
 twice = [place for member in (one, two) for place, times in member.read.items() if times > 1]
 assert not twice and not set(one.read) & set(two.read), twice
 

@@ -36,7 +36,7 @@ def seen(message):
 
 
 def sent_bytes(client, statistics):
-    """What the producer has written to its sockets, by its own statistics, once all is delivered."""
+    """Bytes that the producer has written to its sockets, by its own statistics, once all is delivered."""
     statistics.clear()
     eventually(lambda: client.poll(0.1) or statistics)
     return sum(broker["txbytes"] for broker in json.loads(statistics[-1])["brokers"].values())

@@ -1,7 +1,7 @@
 """Commits without end, alone and as a member of a group, until a line comes in on stdin.
 
-What was acknowledged goes to a file (`group partition offset`), and the number of acknowledgements since the last line to
-stdout. Commits that fail while the broker is away are tried again.
+Acknowledged commits go to a file (`group partition offset`), and the number of acknowledgements since the last line to
+stdout. Commits that fail while the broker is away are retried.
 """
 
 import sys
@@ -59,7 +59,7 @@ def main():
             assert all(place.error is None for place in done), done
             for place in done:
                 log.write(f"{TOPIC}.{name} {place.partition} {place.offset}\n")
-            # Written out before it is told: what is counted as acknowledged is in the file.
+            # Written before it is reported: everything counted as acknowledged is in the file.
             log.flush()
             print(len(done), flush=True)
     log.close()

@@ -1,4 +1,4 @@
-"""Each group has what `commits_load.py` last heard of as committed, or something later."""
+"""Each group has the commit that `commits_load.py` last saw acknowledged, or a later one."""
 
 import sys
 

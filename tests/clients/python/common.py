@@ -1,4 +1,4 @@
-"""What the scripts share: clients with the settings of these tests, and reading a topic to its end."""
+"""Shared by the scripts: clients with the settings of these tests, and reading a topic to its end."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = sys.argv[1]
-# Guards against hanging for ever, in seconds; nothing here expects to be quick.
+# Guards against a hanging test, in seconds; no step here needs to be quick.
 LIMIT = 60
 
 
@@ -72,7 +72,7 @@ def read_all(topic, partitions, start=0, **settings):
     messages = []
     deadline = time.monotonic() + LIMIT
     while open_partitions:
-        # Waits for as many as it may return, or for its timeout.
+        # Waits until it has the maximum count, or for its timeout.
         batch = client.consume(10000, timeout=0.05)
         if batch:
             deadline = time.monotonic() + LIMIT
@@ -99,7 +99,7 @@ def fails_with(code, future):
 
 
 def eventually(condition):
-    """For what a broker may do a little after it has answered."""
+    """Waits for an effect that may come a little after the answer."""
     deadline = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < deadline, "it never came true"

@@ -1,6 +1,6 @@
-"""Two consumers share a topic, one leaves, and whoever comes later goes on where the group was.
+"""Two consumers share a topic, one leaves, and later consumers continue at the position of the group.
 
-The second argument says which part: `share` first, then `resume` as often as one likes, with stops of the broker between.
+The second argument selects the part: `share` first, then `resume` any number of times, with stops of the broker in between.
 """
 
 import sys
@@ -26,7 +26,7 @@ def produce(first, count):
 
 
 def read(clients, wanted):
-    """Reads until everything wanted was there, and nothing else; commits what each client read."""
+    """Reads until every wanted record has come, once; commits the offsets of each client."""
     missing, deadline = set(wanted), time.monotonic() + LIMIT
     while missing:
         assert time.monotonic() < deadline, f"{len(missing)} records never came"
@@ -43,7 +43,7 @@ def read(clients, wanted):
 
 
 def settle(clients, counts):
-    """Polls until each has so many partitions."""
+    """Polls until each client has its count of partitions."""
     deadline = time.monotonic() + LIMIT
     while [len(client.assignment()) for client in clients] != counts:
         assert time.monotonic() < deadline, [client.assignment() for client in clients]

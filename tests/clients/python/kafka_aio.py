@@ -1,4 +1,4 @@
-"""aiokafka: what a program with it does in a day."""
+"""aiokafka: everyday use."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 SERVER = {"bootstrap_servers": sys.argv[1]}
-# A guard against hanging for ever, in seconds; nothing here expects to be quick.
+# Guard against a hanging test, in seconds; no step here needs to be quick.
 LIMIT = 60
 PARTITIONS = 4
 START_MS = 1_700_000_000_000
@@ -39,7 +39,7 @@ async def produce(topic, messages, **settings):
 
 
 async def read(consumers, count):
-    """So many messages of all consumers together, committed, in the order of their partitions and offsets."""
+    """Reads and commits `count` messages from all consumers together; returns them by partition and offset."""
     messages = []
     while len(messages) < count:
         for consumer in consumers:
@@ -51,7 +51,7 @@ async def read(consumers, count):
 
 
 async def settle(consumers, counts):
-    """Polls until each has so many partitions."""
+    """Polls until each consumer has its count of partitions."""
     while [len(consumer.assignment()) for consumer in consumers] != counts:
         for consumer in consumers:
             assert not await consumer.getmany(timeout_ms=50), "nothing was produced yet"
@@ -113,7 +113,7 @@ async def codecs(admin, config):
 async def limits():
     topic = "aio.limits"
     async with AIOKafkaProducer(**SERVER, max_request_size=2 << 20) as producer:
-        # Nobody made the topic.
+        # The topic was not created.
         await producer.send_and_wait(topic, bytes(1_000_000))
         try:
             await producer.send_and_wait(topic, bytes(1_100_000))

@@ -1,6 +1,6 @@
 """Produces without end from one idempotent producer, until a line comes in on stdin.
 
-Each partition gets 0, 1, 2, … as its values. What is acknowledged goes to a file (`partition offset value`), and the
+Each partition gets 0, 1, 2, … as its values. Acknowledged records go to a file (`partition offset value`), and the
 number of acknowledgements since the last line to stdout. Everything must be delivered in the end, however often the
 broker goes away in between.
 """
@@ -49,7 +49,7 @@ def main():
         number += 1
         client.poll(0)
         if acknowledged:
-            # Written out before it is told: what is counted as acknowledged is in the file.
+            # Written before it is reported: everything counted as acknowledged is in the file.
             log.flush()
             print(acknowledged, flush=True)
             acknowledged = 0

@@ -1,4 +1,4 @@
-"""Reads back what `kill_load.py` produced, and compares it with what was acknowledged."""
+"""Reads the records of `kill_load.py`, and compares them with the acknowledged ones."""
 
 import sys
 from collections import defaultdict

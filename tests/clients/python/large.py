@@ -4,7 +4,7 @@ from confluent_kafka import KafkaError
 
 from common import LIMIT, create, deliver, producer, read_all
 
-# The header of a batch (61) and what one record with a large value adds to it stay under this.
+# More than the header of a batch (61) and the overhead of one record with a large value.
 OVERHEAD = 100
 
 
@@ -19,7 +19,7 @@ def main():
     create("large.default")
     create("large.small", max_message_bytes="10000")
     create("large.huge", max_message_bytes="20000000")
-    # The library's own limit is out of the way, so that it is the broker who decides.
+    # The library's own limit is raised, so that the broker decides.
     client = producer(message_max_bytes=30_000_000, linger_ms=0)
 
     near = bytes(range(256)) * 4096
@@ -31,7 +31,7 @@ def main():
     huge = b"0123456789" * 1_500_000
     deliver(client, "large.huge", [{"partition": 0, "value": huge}])
 
-    # A refusal leaves no trace, and the producer that met it goes on.
+    # A refusal leaves no trace, and the refused producer continues.
     deliver(client, "large.default", [{"partition": 0, "value": b"after"}])
     assert [message.value() for message in read_all("large.default", [0])] == [near] * 3 + [b"after"]
     assert [len(message.value()) for message in read_all("large.small", [0])] == [10_000 - OVERHEAD]

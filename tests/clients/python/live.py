@@ -32,7 +32,7 @@ class Client:
         return self.next()
 
     def silent(self):
-        """Nothing came that nobody waited for."""
+        """Checks that no unexpected message has come."""
         answer = self.ask("ping", id="silent")
         assert answer == {"id": "silent", **DONE}, answer
 

@@ -1,4 +1,4 @@
-"""What is wrong is said with the name of the field, and the connection goes on."""
+"""Errors name the wrong field, and the connection continues."""
 
 import json
 import socket
@@ -70,7 +70,7 @@ def closed(code, send):
 closed(1009, lambda connection: connection.send("x" * 70000))
 closed(1007, lambda connection: connection.send(b"\xff\xfe", text=True))
 
-# What is no WebSocket at all is answered as HTTP.
+# Requests without a WebSocket upgrade are answered as HTTP.
 for request in [
     b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n\r\n",
@@ -90,7 +90,7 @@ else:
     raise AssertionError("a page of another site was let in")
 Client(8, origin="http://localhost:8000").silent()
 
-# One who is gone in the middle of a frame does no harm.
+# A client that disappears in the middle of a frame does no harm.
 rude = Client(9)
 rude.socket.socket.sendall(b"\x81\xff\x00\x00\x00\x00\x00\x00\x10\x00abcd123")
 rude.socket.socket.close()

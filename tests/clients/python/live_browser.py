@@ -57,7 +57,7 @@ class Browser:
 
 class Page:
     def __init__(self, browser, url, client=None):
-        """`client` is who the page is, where it must not depend on when windows see each other's storage."""
+        """`client` is the id of the page, for tests that must not depend on when windows see each other's storage."""
         self.browser = browser
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]

@@ -1,4 +1,4 @@
-"""Duplicates are filtered where a rule says so, whoever publishes them."""
+"""Duplicates are filtered by rules, independent of the publisher."""
 
 from live import Client, same
 

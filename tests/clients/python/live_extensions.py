@@ -1,4 +1,4 @@
-"""What goes beyond the paper's protocol."""
+"""Extensions of the paper's protocol."""
 
 import base64
 
@@ -35,7 +35,7 @@ same(base64.b64decode(one.next()["broadcast_base64"]), payload)
 one.send("publish", messages=[{"topic": "topic 2", "payload": n} for n in range(5)])
 same([one.next()["broadcast"] for _ in range(5)], list(range(5)))
 
-# Patterns are a kind of their own; who subscribes twice over gets a message once.
+# Patterns are a kind of their own; a client with overlapping subscriptions gets a message once.
 same(one.ask("subscribe", pattern=["topic 1*", "?ther"]), DONE)
 one.send("publish", topic="topic 10", payload=1)
 one.send("publish", topic="other", payload=2)
@@ -62,7 +62,7 @@ same(two.ask("presence")["listening"], 1)
 seen = two.ask("presence", of="listening")
 same([client["client_id"] for client in seen["clients"]], ["a client"])
 
-# Every topic with its subscribers, page by page; the patterns that match one, and who has them.
+# Every topic with its subscribers, page by page; the patterns that match one, and their subscribers.
 two.ask("subscribe", pattern="topic 5*")
 found, start = {}, 0
 while start is not None:

@@ -1,4 +1,4 @@
-"""What the rude and the odd send: the broker stays up, within its bounds, and says what was wrong."""
+"""Hostile and odd clients: the broker stays up, within its bounds, and reports their errors."""
 
 import json
 import re
@@ -95,7 +95,7 @@ for odd in [frame(0x01, b"a") + frame(0x01, b"b"), frame(0x09, b""), frame(0x80,
     connection.sendall(odd)
     same(close_code(rest(connection)), 1002)
 
-# Answers far larger than what asked for them wait with who does not read them, and not here.
+# Answers far larger than their requests are held back while a client does not read, and take none of the broker's memory.
 many = Client("many")
 for start in range(0, 800, 50):
     same(many.ask("subscribe", topic=[f"{number:04} " + "x" * 1000 for number in range(start, start + 50)]), DONE)
@@ -223,7 +223,7 @@ for turn in range(200):
          {"notice": "taken_over", "client_id": "pair"} if turn else DONE)
 one.silent()
 
-# Who is half gone answers no ping, and is given up.
+# A half-closed client answers no ping, and is disconnected.
 connection, _ = raw()
 received = rest(connection)
 assert b"\x89\x00" in received, received

@@ -72,7 +72,7 @@ def ask(path):
         return error.code, json.load(error)["info"]
 
 
-# Who is there, and who subscribes to what.
+# Clients, and their subscriptions.
 same(ask("presence?topic=a%20b")["clients"], [{"client_id": "web", "listening": True, "subscriptions": 3}])
 same(ask("presence?of=listening&count=1")["clients"][0]["client_id"], "web")
 same({topic["topic"] for topic in ask("presence?of=topics")["topics"]}, {"a b", "c"})

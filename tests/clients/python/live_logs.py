@@ -1,4 +1,4 @@
-"""Topics with a log behind them: catching up, going on live, and sharing them with Kafka's clients."""
+"""Topics with a log: catching up, continuing live, and sharing them with Kafka's clients."""
 
 import json
 import sys
@@ -89,7 +89,7 @@ resumes.send("subscribe", topic=TOPICS, **{"from": "resume"})
 messages = [message for message in received(resumes, 11) if "key" in message]
 same(per_topic(messages), expected(2 * COUNT, 2 * COUNT + 10))
 
-# What comes between listen and resume comes once, and resuming again brings nothing more.
+# Messages between listen and resume arrive once, and resuming again delivers nothing more.
 resumes.close()
 while publisher.ask("presence", topic="charts/0")["listening"] > 1:
     pass

@@ -36,7 +36,7 @@ two.send("publish", topic="Some topic", payload=1)
 two.next()
 one.silent()
 
-# A second connection takes over from the first, which is told.
+# A second connection takes over from the first, which is notified.
 three = Client(1)
 same(three.ask("listen"), DONE)
 same(one.next(), {"notice": "taken_over", "client_id": 1})

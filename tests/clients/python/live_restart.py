@@ -1,4 +1,4 @@
-"""What a client has subscribed to is there after a restart."""
+"""Subscriptions survive a restart."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A client that does not read loses what its policy says, and is told how many."""
+"""A client that does not read loses messages by its policy, and is told their number."""
 
 import json
 import socket

@@ -1,7 +1,7 @@
 """A file moves line by line through three members of a group, while members come, leave, are paused and are killed.
 
-Arguments: bootstrap, protocol, a folder. Commits follow what is written, so each line arrives at least once: what the
-members wrote, without what came twice, is the file, in order. In the end nothing is left to read.
+Arguments: bootstrap, protocol, a folder. Commits follow the writes, so each line arrives at least once: the output of
+the members, without repetitions, is the file, in order. In the end nothing is left to read.
 """
 
 import queue
@@ -22,12 +22,12 @@ LINES = 300_000
 
 
 def lines_of(partition):
-    """What the file says in the lines of a partition: different lengths, and nothing that is like its neighbour."""
+    """Lines of the file for a partition, of different lengths and unlike their neighbours."""
     return [b"%d %x %s" % (number, number * 2654435761 % 2**32, b"relay " * (number % 7)) for number in range(partition, LINES, PARTITIONS)]
 
 
 class Members:
-    """The processes, and how many messages they have told of."""
+    """The processes, and the number of messages that they have reported."""
 
     def __init__(self):
         self.progress = queue.Queue()
@@ -44,7 +44,7 @@ class Members:
         return process
 
     def await_share(self, share):
-        """Until so much of the file has been told of, counting what came twice too."""
+        """Waits until this share of the file has been reported, counting repetitions."""
         while self.done < share * LINES:
             self.done += self.progress.get(timeout=LIMIT)
 

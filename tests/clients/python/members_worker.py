@@ -47,7 +47,7 @@ def main():
                 try:
                     consumer.commit(asynchronous=False)
                 except KafkaException as error:
-                    # Somebody else has its partitions by now, and will get these messages again.
+                    # Another member has its partitions by now, and will get these messages again.
                     print(error, file=sys.stderr, flush=True)
                 print(len(messages), flush=True)
     consumer.close()

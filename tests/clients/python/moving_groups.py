@@ -13,7 +13,7 @@ PARTITIONS = 6
 
 
 class Member:
-    """A consumer that notes what it has and what it read."""
+    """A consumer that records its partitions and the messages it read."""
 
     def __init__(self, **settings):
         self.read = set()
@@ -35,7 +35,7 @@ class Member:
             try:
                 self.consumer.commit(message, asynchronous=False)
             except KafkaException:
-                # The group changed in between: whoever has the partition now reads it again.
+                # The group changed in between: the new owner of the partition reads it again.
                 pass
 
     def has(self):
@@ -80,7 +80,7 @@ rounds = 0
 
 
 def passes(what, members):
-    """Everybody has a share, and what is produced then is read."""
+    """Every member has a share, and new records are read."""
     global rounds
     until(what, members, lambda: shared(members))
     to = producer()

@@ -1,4 +1,4 @@
-"""Fetching from inside a batch, from the end, and from offsets that are not there."""
+"""Fetching from inside a batch, from the end, and from offsets that do not exist."""
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -27,7 +27,7 @@ def main():
     assert message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE), message.error()
     reader.close()
 
-    # A reader that waits at the end gets what comes.
+    # A reader that waits at the end gets new records.
     reader = consumer(fetch_wait_max_ms=10000)
     reader.assign([TopicPartition(TOPIC, 0, 1000)])
     message = reader.poll(LIMIT)

@@ -1,4 +1,4 @@
-"""AdminClient: creating, listing, describing and deleting topics, and what is refused."""
+"""AdminClient: creating, listing, describing and deleting topics, and refusals."""
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import ConfigResource, NewTopic

@@ -1,4 +1,4 @@
-//! AMQP's side: publishers of large persistent messages that want confirms; [`super::consumer`] takes them.
+//! AMQP side: publishers of large persistent messages with confirms; [`super::consumer`] consumes them.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -69,7 +69,7 @@ impl Client {
         self.stream.write_all(&out)
     }
 
-    /// The next frame. If the time of a read is over before it is there, the next call goes on.
+    /// Returns the next frame. After a read timeout the next call continues.
     pub(super) fn frame(&mut self) -> io::Result<Frame> {
         let mut piece = vec![0; 64 << 10];
         loop {
@@ -88,7 +88,7 @@ impl Client {
         Ok(Method::decode(self.frame()?.payload).unwrap())
     }
 
-    /// The number of the message that comes behind its method.
+    /// Reads the content behind a method and returns its number.
     pub(super) fn content(&mut self, place: &str) -> io::Result<u64> {
         self.stream.set_read_timeout(Some(PATIENCE))?;
         let header = ContentHeader::decode(self.frame()?.payload).unwrap();
@@ -103,7 +103,7 @@ impl Client {
         self.publish_part(queue, body, body.len())
     }
 
-    /// Publishes what may be less than it says.
+    /// Publishes a body that may be shorter than its stated size.
     pub(super) fn publish_part(&mut self, queue: &'static str, body: &[u8], said: usize) -> io::Result<()> {
         let mut out = BytesMut::with_capacity(body.len() + 1000);
         let publish = basic::Publish {
@@ -138,11 +138,11 @@ pub(super) fn declare(address: &str, queue: &'static str) {
     assert!(matches!(client.method().unwrap(), Method::Queue(_)));
 }
 
-/// Publishes to a queue, over one connection after the other.
+/// Publishes to a queue, over one connection after another.
 pub(super) fn publish(address: &str, queue: &'static str, load: &Load) -> Sent {
     let mut sent = Sent::default();
     while load.goes_on() {
-        // It ends with the process, and is not there before the next one.
+        // The listener ends with the process and is absent until the next start.
         if Client::open(address)
             .and_then(|client| publish_on(client, queue, load, &mut sent))
             .is_err()
@@ -174,7 +174,7 @@ fn publish_on(mut client: Client, queue: &'static str, load: &Load, sent: &mut S
         } else if let Method::Basic(Basic::Nack(nack)) = &method {
             (nack.delivery_tag, nack.multiple, false)
         } else {
-            // The broker stops.
+            // The broker is stopping.
             assert!(
                 matches!(method, Method::Connection(Connection::Close(_))),
                 "{queue}: {method:?}"
@@ -202,7 +202,7 @@ fn publish_on(mut client: Client, queue: &'static str, load: &Load, sent: &mut S
     Ok(())
 }
 
-/// Publishes something that has to be taken.
+/// Publishes a message that must be accepted.
 pub(super) fn publish_one(address: &str, queue: &'static str, sent: &mut Sent) {
     let mut client = Client::open(address).unwrap();
     client.send(1, confirm::Select::default()).unwrap();

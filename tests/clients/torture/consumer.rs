@@ -1,4 +1,4 @@
-//! Consumers of AMQP, which settle what they take and end without a word now and then.
+//! AMQP consumers, which settle their messages and drop their connections now and then.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,27 +13,27 @@ use super::amqp::Client;
 use super::load::{Load, Sent, Work};
 
 const PREFETCH: u16 = 10;
-/// Deliveries to a connection.
+/// Maximum deliveries per connection.
 const TAKEN_MAX: u64 = 40;
-/// Acknowledgements behind which a consumer asks something: once that is answered, they have come.
+/// Acknowledgements after which a consumer sends a request: its answer proves that they were processed.
 const UNSURE_MAX: usize = 4;
-/// How long a consumer waits before it looks whether it goes on.
+/// Time between two checks for the end of the load.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Delivered,
-    /// Acknowledged, and whether that came is not known.
+    /// Acknowledged, but the broker may not have received it.
     Unsure,
-    /// Acknowledged; an answer that was sent behind it had come by then.
+    /// Acknowledged; the answer to a later request had arrived at this time.
     Settled(Instant),
 }
 
-/// What the consumers of a queue were given.
+/// Deliveries to the consumers of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     fates: BTreeMap<u64, Fate>,
-    /// The last message that did not come as redelivered.
+    /// The last message that was not marked as redelivered.
     last_first: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Taken {
         }
     }
 
-    /// Compares with what was sent and with what is in the queue.
+    /// Compares the deliveries with the sent messages and with the content of the queue.
     pub(super) fn check(&self, queue: &str, stored: &[u64], sent: &Sent, load: &Load) {
         assert!(
             stored.is_sorted_by(|one, next| one < next),
@@ -95,7 +95,7 @@ impl Taken {
     }
 }
 
-/// Checks that what comes again was not known to be settled.
+/// Checks that a message that comes again was not settled for certain.
 fn check_return(queue: &str, number: u64, before: Option<Fate>, load: &Load) {
     if let Some(Fate::Settled(at)) = before {
         assert!(
@@ -106,7 +106,7 @@ fn check_return(queue: &str, number: u64, before: Option<Fate>, load: &Load) {
     }
 }
 
-/// Takes from a queue, over one connection after the other.
+/// Consumes from a queue, over one connection after another.
 pub(super) fn consume(address: &str, queue: &'static str, load: &Load) -> Taken {
     let mut taken = Taken::default();
     while load.goes_on() {
@@ -134,7 +134,7 @@ fn consume_on(mut client: Client, queue: &'static str, load: &Load, taken: &mut 
     client.send(1, consume)?;
     let (mut unsure, mut asked) = (Vec::new(), Vec::new());
     let mut last_heard = Instant::now();
-    // What it still holds comes back when the connection ends.
+    // Unsettled messages return when the connection ends.
     for _ in 0..TAKEN_MAX {
         let delivery = loop {
             if asked.is_empty() && (unsure.len() >= UNSURE_MAX || !load.goes_on()) {

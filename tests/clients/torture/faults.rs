@@ -1,4 +1,4 @@
-//! What happens to the process, its disk and its memory, drawn by xorshift.
+//! Faults of the process, its disk and its memory, drawn by xorshift.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,8 +13,8 @@ use super::{PATIENCE, half};
 use crate::broker::Broker;
 use crate::peer;
 
-/// Large requests go on within this time, whatever others have announced: a half request gives way within 2
-/// s. On a busy machine it is as much more as they take without.
+/// Time limit of large requests while others have announced more than the memory: a half request is dropped
+/// within 2 s. A busy machine gets its usual time on top.
 const HALF_LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ const FAULTS: [Fault; 7] = [
 
 pub(super) struct Faults {
     state: u64,
-    /// How many there were of each kind.
+    /// Number of faults of each kind.
     counts: BTreeMap<Fault, u32>,
     can_fail_syncs: bool,
 }
@@ -65,7 +65,7 @@ impl Faults {
         }
     }
 
-    /// The seed of what comes next.
+    /// Returns the seed of the next faults.
     pub(super) fn state(&self) -> u64 {
         self.state
     }
@@ -82,8 +82,8 @@ impl Faults {
         thread::sleep(Duration::from_micros(self.draw(most)));
     }
 
-    /// Strikes until the time is over, with kills more often than with others; without any time, once with
-    /// every kind in some order. Then all clients have made progress.
+    /// Injects faults until `time` is over, kills most often. Without any time, injects every kind once, in
+    /// random order. Waits at the end until all clients have made progress.
     pub(super) fn strike_all(&mut self, broker: &mut Broker, load: &Load, time: Duration) {
         let begun = Instant::now();
         let mut left = if time.is_zero() {
@@ -109,13 +109,13 @@ impl Faults {
         load.await_progress(1, PATIENCE);
     }
 
-    /// The last fault of a round: the process ends in one way or the other.
+    /// Injects the last fault of a round: the process is killed or stopped.
     pub(super) fn end(&mut self, broker: &mut Broker, load: &Load) {
         let fault = [Fault::Kill, Fault::Stop][usize::from(self.draw(2) == 0)];
         self.strike(fault, broker, load);
     }
 
-    /// Whether it could be done.
+    /// Injects a fault. Returns false if it is not possible here.
     fn strike(&mut self, fault: Fault, broker: &mut Broker, load: &Load) -> bool {
         match fault {
             Fault::Kill => load.death(|| broker.kill_and_restart()),
@@ -147,7 +147,7 @@ impl Faults {
         }
     }
 
-    /// Fills the disk, if it is a small one, and frees it again. Between these the process may end.
+    /// Fills the disk, if it is a small one, and frees it again. The process may end in between.
     fn fill_disk(&mut self, broker: &mut Broker, load: &Load) -> bool {
         let Some(disk) = broker.disk() else { return false };
         load.allow_refusals();
@@ -164,8 +164,8 @@ impl Faults {
         true
     }
 
-    /// Lets a sync fail, if that is possible here. The process goes on or starts again by itself, or is
-    /// killed meanwhile.
+    /// Lets a sync fail, if that is possible here. The process continues, restarts by itself, or is killed
+    /// meanwhile.
     fn fail_sync(&mut self, broker: &mut Broker, load: &Load) -> bool {
         if !self.can_fail_syncs {
             return false;
@@ -182,7 +182,7 @@ impl Faults {
                 broker.kill_and_restart();
                 return;
             }
-            // A sync that only made space ahead is tried again; any other ends the run.
+            // A failed sync of a spare segment is retried; any other ends the broker's run.
             load.await_progress(3, PATIENCE);
         });
         if let Err(reason) = outcome {
@@ -197,7 +197,7 @@ impl Faults {
         true
     }
 
-    /// Lets others announce more than there is memory: large requests go on.
+    /// Lets other connections announce more bytes than there is memory: large requests must still complete.
     fn send_halves(&mut self, broker: &mut Broker, load: &Load) {
         let usual = load.await_progress(3, PATIENCE);
         let halves = half::open(broker);

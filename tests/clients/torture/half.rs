@@ -1,4 +1,4 @@
-//! Connections that announce much, send little of it and fall silent.
+//! Connections that announce a large request, send a small part of it and fall silent.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -7,14 +7,14 @@ use super::amqp::Client;
 use super::{QUEUES, live};
 use crate::broker::Broker;
 
-/// Of each protocol: how many connections, and what each announces.
+/// Number of connections by protocol, and bytes that each announces.
 const KAFKA: (usize, usize) = (100, 100_000_000);
 const AMQP: (usize, usize) = (20, 15_000_000);
 const LIVE: (usize, usize) = (20, 1_000_000);
-/// What each of them sends.
+/// Bytes that each of them sends.
 const SENT: usize = 70_000;
 
-/// The connections, as long as the value lives. Some may be gone: they give way to others.
+/// Opens the connections, which last as long as the value. The broker may have closed some to make room.
 pub(super) fn open(broker: &Broker) -> Vec<TcpStream> {
     let kafka = || {
         let mut stream = TcpStream::connect(broker.kafka())?;

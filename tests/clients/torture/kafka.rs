@@ -1,4 +1,5 @@
-//! Kafka's side: producers of large batches over plain sockets, and readers that delete what they have read.
+//! Kafka side: producers of large batches over plain sockets, and readers that delete the records they have
+//! read.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read as _, Write};
@@ -20,10 +21,10 @@ use super::load::{Load, Sent, Work};
 use super::{AHEAD, BATCH, LANES, PATIENCE, content, number_of};
 
 const PRODUCE_VERSION: i16 = 9;
-/// What is read before it is deleted.
+/// Records that are read before they are deleted.
 const KEPT: i64 = 16;
 
-/// What one producer produces to: each of its requests has a batch for each of its partitions.
+/// Partitions of one producer: each of its requests has a batch for each of them.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
     pub(super) topic: &'static str,
@@ -36,7 +37,7 @@ impl Lane {
     }
 }
 
-/// The topics of all lanes, with how many partitions they have.
+/// Returns the topics of all lanes, with their number of partitions.
 pub(super) fn topics() -> Vec<(&'static str, u32)> {
     let names: BTreeSet<&str> = LANES.iter().map(|lane| lane.topic).collect();
     let count = |name: &str| {
@@ -96,11 +97,11 @@ pub(super) fn create(address: &str, topic: &'static str, partitions: u32) {
     assert_eq!(created.topics[0].error_code, 0);
 }
 
-/// Produces to the partitions of a lane, over one connection after the other.
+/// Produces to the partitions of a lane, over one connection after another.
 pub(super) fn produce(address: &str, lane: &Lane, load: &Load) -> Vec<Sent> {
     let mut sent: Vec<Sent> = lane.partitions.clone().map(|_| Sent::default()).collect();
     while load.goes_on() {
-        // It ends with the process, and is not there before the next one.
+        // The listener ends with the process and is absent until the next start.
         if connect(address)
             .and_then(|stream| produce_on(stream, lane, load, &mut sent))
             .is_err()
@@ -138,7 +139,7 @@ fn produce_on(mut stream: TcpStream, lane: &Lane, load: &Load, sent: &mut [Sent]
     Ok(())
 }
 
-/// Produces something that has to be taken.
+/// Produces a record that must be accepted.
 pub(super) fn produce_one(address: &str, topic: &'static str, partition: u32, sent: &mut Sent) {
     let lane = Lane::new(topic, partition..partition + 1);
     let mut stream = connect(address).unwrap();
@@ -194,10 +195,10 @@ fn request(lane: &Lane, numbers: &[u64]) -> ProduceRequest {
     }
 }
 
-/// What was read of a partition.
+/// Records read from a partition.
 #[derive(Debug, Default)]
 pub(super) struct Read {
-    /// By offset.
+    /// Records by offset.
     numbers: Vec<u64>,
     /// Offsets below this one are deleted.
     deleted: i64,
@@ -213,7 +214,7 @@ impl Read {
     }
 }
 
-/// Reads the partitions of a topic and deletes what it has read, over one connection after the other.
+/// Reads the partitions of a topic and deletes the records it has read, over one connection after another.
 pub(super) fn follow(address: &str, topic: &'static str, partitions: u32, load: &Load) -> Vec<Read> {
     let mut read: Vec<Read> = (0..partitions).map(|_| Read::default()).collect();
     while load.goes_on() {
@@ -247,7 +248,7 @@ fn follow_on(mut stream: TcpStream, topic: &'static str, load: &Load, read: &mut
     Ok(())
 }
 
-/// Reads a partition to its end. What was deleted is still gone.
+/// Reads a partition to its end. Deleted records must still be gone.
 pub(super) fn read_rest(address: &str, topic: &'static str, partition: u32, read: &mut Read) {
     let mut stream = connect(address).unwrap();
     if read.deleted > 0 {
@@ -272,7 +273,7 @@ pub(super) fn read_rest(address: &str, topic: &'static str, partition: u32, read
     }
 }
 
-/// Reads what comes next; how many records that was, and where the partition ends.
+/// Reads the next records. Returns their number and the end of the partition.
 fn fetch(
     stream: &mut TcpStream,
     topic: &'static str,
@@ -323,7 +324,7 @@ fn fetch_at(
     Ok((fetched.error_code, fetched))
 }
 
-/// Deletes what was read of a partition, if the broker can do that now.
+/// Deletes the records read from a partition, if the broker can do that now.
 fn delete(stream: &mut TcpStream, topic: &'static str, partition: u32, read: &mut Read) -> io::Result<()> {
     let request = DeleteRecordsRequest {
         topics: vec![DeleteRecordsTopic {

@@ -1,5 +1,5 @@
-//! Live topics with a log behind them: a publisher, a listener that asks for the offset behind what it has
-//! had, and a client whose subscriptions change.
+//! Live topics with a log: a publisher, a listener that resumes from its last offset, and a client whose
+//! subscriptions change.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -14,14 +14,14 @@ use super::load::{Load, Sent, Work};
 use super::{AHEAD, LIVE, PATIENCE, content};
 
 const TOPIC: &str = "torture/live";
-/// How long clients of a stopped load listen on.
+/// Read timeout, after which clients check for the end of the load.
 const LOOK: Duration = Duration::from_millis(50);
-/// Between two messages: all of them stay on the disk.
+/// Pause between two messages, since all of them stay on the disk.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Topics that are subscribed to and no longer.
+/// Topics that are subscribed to and unsubscribed from.
 const TOPICS: u64 = 50;
 
-/// What the byte with a length has more than the length.
+/// Mask bit in the byte of the length.
 const MASKED: u8 = 0x80;
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
@@ -55,7 +55,7 @@ impl Client {
                 continue;
             };
             let head = client.buffer.split_to(end + 4);
-            // While it starts, nothing is there yet.
+            // The HTTP listener does not exist yet while the broker starts.
             return if head.starts_with(b"HTTP/1.1 101") {
                 Ok(client)
             } else {
@@ -74,8 +74,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a frame, or the first of one that says to be longer. Its mask is zero: that leaves the bytes as
-    /// they are.
+    /// Sends a frame, or the beginning of one whose stated length is larger. The mask is zero and changes no
+    /// byte.
     fn write(&mut self, kind: u8, payload: &[u8], said: usize) -> io::Result<()> {
         let mut out = vec![0x80 | kind, MASKED + 127];
         out.extend_from_slice(&(said as u64).to_be_bytes());
@@ -119,7 +119,7 @@ impl Client {
         Some((kind & 0x0f, self.buffer.split_to(length)))
     }
 
-    /// The next message. If the time of a read is over before it is there, the next call goes on.
+    /// Returns the next message. After a read timeout the next call continues.
     fn receive(&mut self) -> io::Result<Value> {
         loop {
             match self.split() {
@@ -138,7 +138,7 @@ impl Client {
     }
 }
 
-/// Announces a message and sends the first bytes of it.
+/// Announces a message and sends its first bytes.
 pub(super) fn send_part(address: &str, bytes: usize, said: usize) -> io::Result<TcpStream> {
     let mut client = Client::open(address)?;
     client.write(TEXT, &vec![b' '; bytes], said)?;
@@ -149,7 +149,7 @@ fn is_success(answer: &Value) -> bool {
     answer["result"] == "success"
 }
 
-/// A content as letters, with its number in front.
+/// Returns the content with a number as letters, behind the number.
 fn text(number: u64) -> String {
     let bytes = content(number, &LIVE);
     let letters = bytes.iter().map(|byte| char::from(b'a' + byte % 26));
@@ -160,7 +160,7 @@ fn message(number: u64) -> Value {
     json!({ "topic": TOPIC, "payload": text(number), "ack": true })
 }
 
-/// Publishes to a topic, over one connection after the other.
+/// Publishes to a topic, over one connection after another.
 pub(super) fn publish(address: &str, load: &Load) -> Sent {
     let mut sent = Sent::default();
     while load.goes_on() {
@@ -193,7 +193,7 @@ fn publish_on(mut client: Client, load: &Load, sent: &mut Sent) -> io::Result<()
             load.done(Work::Live);
             thread::sleep(PAUSE);
         } else {
-            // It may be there.
+            // It may be stored.
             assert_eq!(answer["error"], "not_stored", "{answer}");
             thread::sleep(PAUSE);
         }
@@ -201,7 +201,7 @@ fn publish_on(mut client: Client, load: &Load, sent: &mut Sent) -> io::Result<()
     Ok(())
 }
 
-/// Publishes something that has to be taken.
+/// Publishes a message that must be accepted.
 pub(super) fn publish_one(address: &str, sent: &mut Sent) {
     let mut client = Client::open(address).unwrap();
     let number = sent.number();
@@ -210,11 +210,11 @@ pub(super) fn publish_one(address: &str, sent: &mut Sent) {
     sent.acknowledge(number);
 }
 
-/// What a listener had.
+/// Messages that a listener received.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     numbers: Vec<u64>,
-    /// The offset behind the last.
+    /// Offset behind the last message.
     offset: u64,
 }
 
@@ -223,7 +223,7 @@ impl Heard {
         &self.numbers
     }
 
-    /// Goes on until all that was acknowledged is heard.
+    /// Listens until every acknowledged message has arrived.
     pub(super) fn listen_to(&mut self, address: &str, sent: &Sent) {
         let last = sent.acknowledged().last().copied();
         let begun = Instant::now();
@@ -245,7 +245,7 @@ impl Heard {
         client.send("listener", "listen", json!({ "outbox_bytes": 32 << 20 }))?;
         let fields = json!({ "topic": TOPIC, "from": self.offset });
         client.send("listener", "subscribe", fields)?;
-        // Between the two, what comes is delivered at once; it comes again in its place.
+        // Messages between the two commands are delivered at once, and again at their offset.
         let mut answers = 0;
         while answers < 2 {
             let said = client.receive()?;
@@ -261,12 +261,12 @@ impl Heard {
         Ok(client)
     }
 
-    /// Hears the next message.
+    /// Receives the next message.
     fn hear(&mut self, client: &mut Client) -> io::Result<()> {
         let said = client.receive()?;
         let Some(broadcast) = said.get("broadcast") else {
             assert_eq!(said["notice"], "dropped", "{said}");
-            // Of what it has not had it asks again.
+            // A new connection resumes behind the last received message.
             return Err(io::ErrorKind::Other.into());
         };
         let offset = said["offset"].as_u64().unwrap();
@@ -280,7 +280,7 @@ impl Heard {
     }
 }
 
-/// Listens to a topic, over one connection after the other.
+/// Listens to a topic, over one connection after another.
 pub(super) fn listen(address: &str, load: &Load) -> Heard {
     let mut heard = Heard::default();
     while load.goes_on() {
@@ -302,7 +302,7 @@ pub(super) fn listen(address: &str, load: &Load) -> Heard {
     heard
 }
 
-/// What a client has subscribed to, by topic; nothing is known of the change on which the load was stopped.
+/// Subscriptions of a client by topic; `None` if the last change was not answered when the load stopped.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions(BTreeMap<String, Option<bool>>);
 
@@ -332,7 +332,7 @@ impl Subscriptions {
     }
 }
 
-/// Subscribes to topics and no longer, one after the other.
+/// Subscribes to topics and unsubscribes again, one after another.
 pub(super) fn subscribe(address: &str, load: &Load) -> Subscriptions {
     let mut subscriptions = Subscriptions::default();
     let mut number = 0_u64;

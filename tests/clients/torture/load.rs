@@ -1,4 +1,4 @@
-//! What the clients of a round share, and what each of them remembers.
+//! State shared by the clients of a round, and the records of each client.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 
-/// What was settled this long before something was sent that is stored is stored as well: settlements wait
-/// for some milliseconds, and the journal keeps the order. The clock alone does not tell: a busy machine lets
-/// the process wait.
+/// A settlement is stored for certain if something that was sent this much later is stored: settlements wait
+/// for some milliseconds, and the journal keeps the order. The clock alone proves nothing: on a busy machine
+/// the process may have to wait.
 const SETTLED_WINDOW: Duration = Duration::from_secs(1);
-/// What may be acknowledged and not yet read, of each kind of work.
+/// Maximum acknowledged and unread items of each kind of work.
 const UNREAD_MAX: i64 = 40;
 
-/// The kinds of work, each of which has to make progress.
+/// Kinds of work, each of which has to make progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// A batch of a partition.
@@ -48,15 +48,15 @@ pub(super) const WORKS: [Work; 7] = [
 pub(super) struct Load {
     begun: Instant,
     stop: AtomicBool,
-    /// By kind of work.
+    /// Completed items by kind of work.
     done: [AtomicU64; WORKS.len()],
-    /// By kind of work: what is stored and not read.
+    /// Stored and unread items by kind of work.
     unread: [AtomicI64; WORKS.len()],
-    /// Whether there was a fault after which the broker may refuse.
+    /// True after a fault that allows the broker to refuse requests.
     may_refuse: AtomicBool,
-    /// When the last was sent of what is known to be stored.
+    /// Time at which the last item that is known to be stored was sent.
     stored: Mutex<Option<Instant>>,
-    /// Each end of the process: until when it is known to have stored what was sent, and when it was over.
+    /// For each end of the process: the value of `stored` at its begin, and the time at which it was over.
     deaths: Mutex<Vec<(Instant, Instant)>>,
 }
 
@@ -86,18 +86,18 @@ impl Load {
         self.unread[work as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that something of this kind is read.
+    /// Records that an item of this kind was read.
     pub(super) fn read(&self, work: Work) {
         self.unread[work as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that nothing of this kind is left to read: what was not acknowledged is read as well, or comes
-    /// twice.
+    /// Records that no item of this kind is left to read. The count may be wrong: unacknowledged items are
+    /// read too, and some are read twice.
     pub(super) fn all_read(&self, work: Work) {
         self.unread[work as usize].store(0, Ordering::Relaxed);
     }
 
-    /// Whether a client may send more now. After a moment's wait, if it may not.
+    /// True if a client may send more now. Waits a millisecond if it may not.
     pub(super) fn has_room(&self, work: Work) -> bool {
         let has_room = self.unread[work as usize].load(Ordering::Relaxed) < UNREAD_MAX;
         if !has_room {
@@ -106,7 +106,7 @@ impl Load {
         has_room
     }
 
-    /// All that was acknowledged.
+    /// Returns the number of all completed items.
     pub(super) fn total(&self) -> u64 {
         self.counts().iter().sum()
     }
@@ -115,7 +115,7 @@ impl Load {
         WORKS.map(|work| self.done[work as usize].load(Ordering::Relaxed))
     }
 
-    /// Waits until `more` was done of every kind; how long that took.
+    /// Waits until `more` items of every kind are completed. Returns the time that it took.
     pub(super) fn await_progress(&self, more: u64, patience: Duration) -> Duration {
         let begun = Instant::now();
         let awaited = self.counts().map(|count| count + more);
@@ -137,7 +137,7 @@ impl Load {
         }
     }
 
-    /// Waits until something is acknowledged, `count` times.
+    /// Waits until `count` more items are completed.
     pub(super) fn await_total(&self, count: u64) {
         let awaited = self.total() + count;
         let begun = Instant::now();
@@ -151,14 +151,14 @@ impl Load {
         self.may_refuse.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that something is stored that was sent at that moment.
+    /// Records that an item that was sent at `sent` is stored.
     pub(super) fn stored(&self, sent: Instant) {
         *self.stored.lock().unwrap() = Some(sent);
     }
 
-    /// Runs what ends the process, or makes it fail.
+    /// Runs `end`, which ends the process or makes it fail.
     pub(super) fn death(&self, end: impl FnOnce()) {
-        // Told before: what comes back comes while it runs.
+        // Recorded first, because messages may return while it runs.
         let far = Instant::now() + Duration::from_hours(1);
         let number = {
             let stored = self.stored.lock().unwrap().unwrap_or(self.begun);
@@ -170,7 +170,7 @@ impl Load {
         self.deaths.lock().unwrap()[number].1 = Instant::now();
     }
 
-    /// Whether what was known to be settled at that moment may come back.
+    /// True if a message that was settled for certain at that time may return.
     pub(super) fn may_come_back(&self, settled: Instant) -> bool {
         let deaths = self.deaths.lock().unwrap();
         let mut deaths = deaths.iter();
@@ -185,13 +185,13 @@ impl fmt::Display for Load {
     }
 }
 
-/// What a client has sent: the numbers below `next`.
+/// Items that a client has sent: the numbers below `next`.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     next: u64,
     acknowledged: Vec<u64>,
     refused: Vec<u64>,
-    /// The answers that were none of success.
+    /// Answers other than success.
     refusals: Vec<String>,
 }
 
@@ -219,7 +219,7 @@ impl Sent {
         thread::sleep(Duration::from_millis(5));
     }
 
-    /// Compares with what is stored.
+    /// Compares the sent items with the stored ones.
     pub(super) fn check(&self, place: &str, stored: &[u64], load: &Load) {
         assert!(
             stored.is_sorted_by(|one, next| one < next),
@@ -238,7 +238,7 @@ impl Sent {
         assert!(lost.is_empty(), "{place}: acknowledged and lost: {lost:?}");
     }
 
-    /// Checks that refusals had a reason and were meant.
+    /// Checks that refusals were allowed, and that refused items are not stored.
     pub(super) fn check_refused(&self, place: &str, mut is_there: impl FnMut(u64) -> bool, load: &Load) {
         let may = load.may_refuse.load(Ordering::Relaxed);
         assert!(

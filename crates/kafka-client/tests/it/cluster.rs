@@ -1,4 +1,4 @@
-//! Several brokers: requests go to who leads.
+//! Several brokers: requests go to the leaders.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +64,7 @@ fn list_offsets(me: i32, header: &RequestHeader, body: Decoder) -> Reply {
     answer::<ListOffsetsRequest>(header, &response)
 }
 
-/// The first broker leads nothing; the second has one record at every offset that is asked for.
+/// The first broker leads nothing; the second has one record at every requested offset.
 fn fetch(me: i32, header: &RequestHeader, body: Decoder) -> Reply {
     let request: FetchRequest = frame::read_request(body, header.version).unwrap();
     let topic = &request.topics[0];

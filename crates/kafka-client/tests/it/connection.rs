@@ -1,4 +1,4 @@
-//! One connection: versions, order, and what a broker may not do.
+//! One connection: versions, order, and misbehaving brokers.
 
 use std::time::Duration;
 

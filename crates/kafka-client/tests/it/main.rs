@@ -1,4 +1,4 @@
-//! The client against brokers that do what a test says.
+//! The client against scripted brokers.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! A producer whose broker fails now and then: everything is stored once and in order, or told.
+//! A producer whose broker fails now and then: each record is stored once and in order, or reported as
+//! failed.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,14 +16,14 @@ use tokio::net::TcpListener;
 
 use crate::stub::{Reply, answer, metadata, options, serve, versions};
 
-/// What the broker has: sequences of stored batches, and how often it was asked.
+/// State of the broker: sequences of stored batches, and the number of requests.
 #[derive(Default)]
 struct Stored {
     sequences: Vec<(i32, i32)>,
     requests: u32,
 }
 
-/// What a broker does about the n-th produce request, before it looks at the sequence.
+/// Fault of the n-th produce request, injected before the sequence is checked.
 type Fault = fn(u32) -> Option<ErrorCode>;
 
 /// A broker that checks sequences as brokers do.
@@ -76,7 +77,7 @@ async fn broker(fault: Fault) -> (String, Arc<Mutex<Stored>>) {
     (address.to_string(), stored)
 }
 
-/// `None`: the connection is lost, after the batch was stored.
+/// `None` if the connection is lost after the batch was stored.
 fn store(stored: &mut Stored, batch: &BatchHeader, fault: Fault) -> Option<ErrorCode> {
     stored.requests += 1;
     let fault = fault(stored.requests);
@@ -96,7 +97,7 @@ fn store(stored: &mut Stored, batch: &BatchHeader, fault: Fault) -> Option<Error
     fault.is_none().then_some(code)
 }
 
-/// Sends `count` records in batches of a few, and returns what was told of them.
+/// Sends `count` records in small batches, and returns their deliveries.
 async fn send(server: String, count: u64) -> Vec<(u64, u64, Result<i64, String>, Vec<u64>)> {
     let client = Client::connect(&[server], options()).await.unwrap();
     let topic = client.topic("t").await.unwrap();
@@ -131,7 +132,7 @@ async fn failures_that_pass_neither_double_nor_reorder_nor_lose() {
     let faults: [Fault; 4] = [
         |_| None,
         |request| (request % 7 == 3).then_some(ErrorCode::NotLeaderOrFollower),
-        // Stored, but the connection is gone before the answer.
+        // Stored, but the connection closes before the answer.
         |request| (request % 11 == 5).then_some(ErrorCode::NetworkException),
         |request| (request == 1).then_some(ErrorCode::LeaderNotAvailable),
     ];

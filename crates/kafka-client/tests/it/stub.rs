@@ -1,4 +1,4 @@
-//! A broker that does what a test says.
+//! A scripted broker.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
-/// What the broker does about a request.
+/// Reaction of the broker to a request.
 pub(crate) enum Reply {
     Bytes(Bytes),
-    /// Nothing, as if it had not come.
+    /// No answer, as if the request had not arrived.
     Silence,
     Close,
 }
 
 type Handler = dyn Fn(&RequestHeader, Decoder) -> Reply + Send + Sync;
 
-/// Listens for as long as the test's runtime is there.
+/// Listens as long as the test's runtime exists.
 pub(crate) async fn listen(
     handler: impl Fn(&RequestHeader, Decoder) -> Reply + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -70,7 +70,7 @@ pub(crate) fn answer<R: Request>(header: &RequestHeader, response: &R::Response)
     Reply::Bytes(encoded.into_bytes())
 }
 
-/// What a broker says about its versions: all that there are.
+/// The `ApiVersions` response: all versions of the schemas.
 pub(crate) fn versions(header: &RequestHeader) -> Reply {
     let row = |api: &ApiKey| ApiVersion {
         api_key: api.code(),
@@ -110,7 +110,7 @@ pub(crate) fn metadata(header: &RequestHeader, brokers: &[SocketAddr], leaders: 
     answer::<MetadataRequest>(header, &response)
 }
 
-/// Impatient, so that a test of impatience is short.
+/// Short timeouts, so that tests of timeouts are short.
 pub(crate) fn options() -> Options {
     Options {
         request_timeout: Duration::from_millis(100),

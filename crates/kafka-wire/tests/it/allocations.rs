@@ -1,4 +1,4 @@
-//! How often the hot paths allocate: once per array, never per string, partition or batch.
+//! Allocation counts of the hot paths: once per array, never per string, partition or batch.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

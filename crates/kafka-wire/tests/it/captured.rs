@@ -1,5 +1,5 @@
-//! What real clients sent, which `scripts/capture-requests` records for the fuzz targets, can be read, and
-//! written as it came.
+//! Requests of real clients, recorded by `scripts/capture-requests` for the fuzz targets: they can be read,
+//! and are written back unchanged.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn what_real_clients_sent_is_read_and_comes_back() {
         let bytes = Bytes::from(std::fs::read(&path).unwrap());
         let (header, body) = frame::open_request(bytes.clone(), DecodeLimits::default()).unwrap();
         let version = header.version;
-        // A client that knows a later version asks in that first.
+        // A client that knows a later version asks in that version first.
         if !header.api.versions().contains(version) {
             assert_eq!(header.api, ApiKey::ApiVersions, "{}", path.display());
             continue;

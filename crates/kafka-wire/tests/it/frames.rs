@@ -1,5 +1,4 @@
-//! Frames as they are on the wire: which header goes with what, and what is said about requests that are not
-//! understood.
+//! Frames on the wire: headers by API and version, and errors for requests that are not understood.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use stafett_kafka_wire::messages::consumer_protocol_subscription::TopicPartition;
@@ -15,7 +14,7 @@ fn limits() -> DecodeLimits {
     DecodeLimits::default()
 }
 
-/// A frame behind its length prefix.
+/// Returns a frame without its length prefix.
 fn body(frame: &Bytes) -> Bytes {
     let body = frame.slice(4..);
     assert_eq!(
@@ -156,7 +155,7 @@ fn the_table_of_apis_says_what_the_messages_say() {
     assert!(ApiKey::ALL.is_sorted());
 }
 
-/// What Kafka 4.3.1 answered to `ApiVersions`: all ranges are those of the schemas but this one.
+/// The answer of Kafka 4.3.1 to `ApiVersions`: all ranges are those of the schemas but this one.
 #[test]
 fn produce_versions_that_are_gone_are_still_advertised() {
     assert_eq!(ApiKey::Produce.advertised_versions(), VersionRange::new(0, 13));

@@ -1,4 +1,4 @@
-//! The codec as others use it: whole frames, what real clients sent, and how often memory is taken.
+//! The public codec: whole frames, requests of real clients, and allocation counts.
 
 mod allocations;
 mod captured;

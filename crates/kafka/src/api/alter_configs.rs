@@ -1,5 +1,4 @@
-//! `IncrementalAlterConfigs`: settings are changed one by one. `AlterConfigs`: a thing's settings become
-//! those given.
+//! `IncrementalAlterConfigs`: changes single settings. `AlterConfigs`: replaces all settings of a resource.
 //!
 //! Each resource is changed as a whole or not at all.
 
@@ -22,19 +21,19 @@ use crate::kafka::Shared;
 use crate::resources::Resource;
 use crate::session::{Call, Close, Context};
 
-/// Why settings are not changed.
+/// Reason why settings are not changed.
 type Refused = (ErrorCode, String);
 
-/// What is to become of one thing's settings.
+/// Requested change of one resource.
 struct Wanted {
     kind: i8,
     name: Str,
     edits: Result<Vec<Edit>, Refused>,
-    /// Whether what is not named goes back to its default.
+    /// True if settings that are not named return to their defaults.
     is_whole: bool,
 }
 
-/// What is said of one of them.
+/// Result for one resource.
 struct Told {
     kind: i8,
     name: Str,
@@ -215,7 +214,7 @@ async fn change(shared: &Shared, wanted: Wanted, validate_only: bool) -> Result<
         broker.alter_scope(scope, edit).await
     };
     let changed = refused(altered)?;
-    // A broker calls a bad value a bad request.
+    // Kafka reports an invalid value of a broker setting as an invalid request.
     Ok(changed.map_err(|(code, message)| {
         let is_broken = area == Area::Broker && code == ErrorCode::InvalidConfig;
         let code = if is_broken {

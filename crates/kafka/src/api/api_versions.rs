@@ -1,7 +1,7 @@
-//! `ApiVersions`: what this broker speaks. Clients ask it first.
+//! `ApiVersions`: the supported APIs and versions. Clients send it first.
 //!
-//! A version that is not known is answered in version 0, with an error and the versions of this very request,
-//! so that the client can ask again (KIP-511).
+//! An unknown version is answered in version 0, with an error and the versions of `ApiVersions` itself, so
+//! that the client can ask again (KIP-511).
 
 use stafett_kafka_wire::messages::api_versions::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
@@ -14,8 +14,8 @@ use super::quorum::FEATURES;
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
-/// How the names of clients begin that send signs of life beside their work, and do not wait for the answers:
-/// Kafka's own, librdkafka, and what is built on it. Some others stop until they are answered.
+/// Name prefixes of clients that do not block while a heartbeat is unanswered: Kafka's own, librdkafka, and
+/// clients built on it. Some others stop until they are answered.
 const PATIENT: &[&str] = &["apache-kafka-java", "librdkafka", "confluent-kafka-"];
 
 pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -49,7 +49,7 @@ pub(super) fn api_versions(context: &Context, call: Call, body: Decoder) -> Resu
     Ok(Kind::Ready(call.answer::<ApiVersionsRequest>(&response)))
 }
 
-/// What the cluster has settled on. Clients before version 4 take no feature whose versions begin at 0.
+/// Returns the finalized features. Requests before version 4 accept no feature with minimum version 0.
 fn features(version: i16) -> ApiVersionsResponse {
     if version < 3 {
         return ApiVersionsResponse::default();
@@ -82,7 +82,7 @@ fn version_of(api: ApiKey) -> ApiVersion {
     }
 }
 
-/// Letters and digits, with `-` and `.` between them.
+/// True for letters and digits with `-` and `.` between them.
 fn is_software_name(text: &str) -> bool {
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();

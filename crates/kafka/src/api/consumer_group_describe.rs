@@ -1,4 +1,4 @@
-//! `ConsumerGroupDescribe`: groups whose partitions the broker assigns.
+//! `ConsumerGroupDescribe`: groups of the consumer protocol (KIP-848).
 
 use stafett_groups::consumer::{Group, Member, Partitions};
 use stafett_groups::{self, GroupKind};
@@ -13,9 +13,9 @@ use super::group_words::{GROUP_OPERATIONS, state_name};
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
-/// What clients may be told of who they are to the group: this is a member of the new protocol.
+/// Member type: member of the consumer protocol.
 const MEMBER_CONSUMER: i8 = 1;
-/// And this one of the classic protocol.
+/// Member type: member of the classic protocol.
 const MEMBER_CLASSIC: i8 = 0;
 
 pub(super) fn consumer_group_describe(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -99,7 +99,7 @@ fn describe_member(group: &Group, member: &Member, topics: &Topics, version: i16
     }
 }
 
-/// Partitions of topics that there are.
+/// Converts partitions. Those of deleted topics are left out.
 fn assignment(partitions: &Partitions, topics: &Topics) -> Assignment {
     let runs = partitions.by_topic().filter_map(|run| {
         let topic = topics.with_id(run.first()?.topic)?;

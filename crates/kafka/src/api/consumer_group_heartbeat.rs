@@ -1,5 +1,5 @@
-//! `ConsumerGroupHeartbeat`: a member of a group whose partitions the broker assigns says what it wants and
-//! has, and hears what it is to have (KIP-848).
+//! `ConsumerGroupHeartbeat`: a member of a consumer group reports its subscription and partitions, and
+//! receives its assignment (KIP-848).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn consumer_group_heartbeat(
 ) -> Result<Kind, Close> {
     let mut request: ConsumerGroupHeartbeatRequest = call.read(body)?;
     let shared = &context.shared;
-    // Members name themselves, but for those of the first version.
+    // Members choose their ids, except in version 0.
     if call.version == 0 && request.member_epoch == EPOCH_JOIN && request.member_id.is_empty() {
         request.member_id = Str::copy_from(&new_member_id(client.unwrap_or_default()));
     }
@@ -55,7 +55,7 @@ pub(super) fn consumer_group_heartbeat(
     })))
 }
 
-/// What a request says, if it is one.
+/// Converts a request. Fails if it is malformed or names an unknown assignor.
 fn read(
     request: &ConsumerGroupHeartbeatRequest,
     client: Option<&str>,
@@ -97,7 +97,7 @@ fn read(
     })
 }
 
-/// What is wrong with a request, whatever the group is.
+/// Returns the first malformed part of a request. Does not look at the group.
 fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
     let is_empty = |text: &Option<Str>| text.as_deref().is_some_and(is_blank);
     let joins = request.member_epoch == EPOCH_JOIN;
@@ -141,7 +141,7 @@ fn check(request: &ConsumerGroupHeartbeatRequest) -> Option<&'static str> {
         .map(|(_, wrong)| wrong)
 }
 
-/// Nothing but blanks and control characters is no name here, as Java trims them.
+/// True if the text is empty after trimming as in Java: blanks and control characters.
 fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| byte <= b' ')
 }
@@ -160,7 +160,7 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
 
 fn told(call: Call, member: &str, told: &Told) -> Answered {
     let Told { answer, heartbeat_ms } = told;
-    // Who leaves reports no more.
+    // A leaving member sends no more heartbeats.
     let interval = if answer.epoch < EPOCH_JOIN {
         0
     } else {

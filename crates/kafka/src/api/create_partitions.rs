@@ -1,5 +1,5 @@
-//! `CreatePartitions`: topics grow. Existing partitions stay as they are; clients see new ones in their next
-//! metadata.
+//! `CreatePartitions`: adds partitions to topics. Existing partitions do not change; clients see the new ones
+//! in their next metadata.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// Why a topic does not grow.
+/// Reason why a topic does not grow.
 type Refused = (ErrorCode, Option<String>);
 
 type Growing = Changing<Arc<Topic>, GrowError>;
@@ -36,7 +36,7 @@ async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) 
     }
     let mut seen = HashSet::new();
     request.topics.retain(|topic| seen.insert(topic.name.clone()));
-    // All are begun before the first is waited for: they share the journal's syncs.
+    // All changes are begun before the first is awaited: they share the journal's syncs.
     let begun: Vec<Result<Option<Growing>, Result<Refused, Close>>> = request
         .topics
         .iter()
@@ -70,7 +70,7 @@ async fn run(shared: &Shared, call: Call, mut request: CreatePartitionsRequest) 
     call.answer::<CreatePartitionsRequest>(&response)
 }
 
-/// The topic, and how many partitions it is to have.
+/// Returns the topic and its new number of partitions.
 fn check(
     shared: &Shared,
     asked: &CreatePartitionsTopic,

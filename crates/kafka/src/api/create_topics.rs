@@ -1,4 +1,4 @@
-//! `CreateTopics`: each of the request's topics, or why not.
+//! `CreateTopics`: creates each topic of the request, or reports an error for it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,15 +18,14 @@ use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 use crate::{configs, error};
 
-/// There is one copy of everything, as far as clients can tell.
+/// Clients see one replica of each partition.
 const REPLICATION_FACTOR: i16 = 1;
-/// What says that the broker is to choose.
+/// Value that leaves the choice to the broker.
 const ANY: i32 = -1;
-/// The answer shows the settings of each topic of a request of so many at most: they take far more than what
-/// asked.
+/// Maximum topics of a request whose answer shows their settings. Settings are far larger than the request.
 const SHOWN_MAX: usize = 1000;
 
-/// Why a topic is not created.
+/// Reason why a topic is not created.
 type Refused = (ErrorCode, String);
 
 pub(super) fn create_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -78,7 +77,8 @@ async fn run(shared: &Shared, call: Call, mut request: CreateTopicsRequest) -> A
     call.answer::<CreateTopicsRequest>(&response)
 }
 
-/// Creates what can be; what cannot becomes an error. Gives what was made of each that is left, if it was.
+/// Creates the topics and replaces failed ones in `prepared` by their errors. Returns the created topics in
+/// order; empty if `validate_only`.
 async fn create(
     shared: &Shared,
     prepared: &mut [Result<NewTopic, Refused>],
@@ -160,7 +160,7 @@ fn positive(count: i32) -> Result<u32, Refused> {
     })
 }
 
-/// The number of partitions that were assigned by hand: each to the one broker there is.
+/// Returns the number of manually assigned partitions, all of them on the one broker.
 fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, Refused> {
     let invalid = |what: &str| {
         let message = format!("A manual partition assignment was specified, but {what} was not set to -1.");
@@ -192,7 +192,7 @@ fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, Refused> {
     }
 }
 
-/// A partition that is placed by hand is on the one broker there is.
+/// Checks a manual assignment: the one broker, once.
 pub(super) fn check_assignment(brokers: &[i32]) -> Result<(), String> {
     match brokers {
         [] => Err("The manual partition assignment includes an empty replica list.".to_owned()),
@@ -212,7 +212,7 @@ pub(super) fn check_assignment(brokers: &[i32]) -> Result<(), String> {
     }
 }
 
-/// What is said of a topic that was created, or could be.
+/// Builds the result of a topic that was created or passed validation.
 fn made(
     shared: &Shared,
     asked: &CreatableTopic,

@@ -1,4 +1,4 @@
-//! `DeleteGroups`: groups without members, and what they have committed.
+//! `DeleteGroups`: deletes groups without members, and their commits.
 
 use std::collections::HashSet;
 use std::sync::Arc;

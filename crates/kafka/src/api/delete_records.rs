@@ -1,4 +1,4 @@
-//! `DeleteRecords`: frees what lies before an offset.
+//! `DeleteRecords`: deletes records before an offset.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// What says that all records are to go.
+/// Offset that stands for all records.
 const END: i64 = -1;
-/// Where nothing was freed.
+/// Low watermark of a failed deletion.
 const NONE: i64 = -1;
 
 pub(super) fn delete_records(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -28,7 +28,7 @@ pub(super) fn delete_records(context: &Context, call: Call, body: Decoder) -> Re
 }
 
 async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answered {
-    // Each partition once, with the last that was said of it.
+    // Each partition once, with its last requested offset.
     let mut topics: Vec<(Str, Vec<(i32, i64)>)> = Vec::new();
     let mut known: HashMap<Str, usize> = HashMap::new();
     let mut places: HashMap<(usize, i32), usize> = HashMap::new();
@@ -96,7 +96,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteRecordsRequest) -> Answ
     call.answer::<DeleteRecordsRequest>(&response)
 }
 
-/// A log, and what it is to be cut before.
+/// Returns the log and the offset before which it is truncated.
 fn cut(shared: &Shared, name: &str, partition: i32, offset: i64) -> Result<(LogId, Offset), ErrorCode> {
     if is_internal(name) {
         return Err(ErrorCode::InvalidTopicException);

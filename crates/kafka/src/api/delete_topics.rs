@@ -1,4 +1,4 @@
-//! `DeleteTopics`: by name, or by id.
+//! `DeleteTopics`: by name or id.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// From this version on, a topic is named by its name or its id.
+/// First version in which a topic has a name or an id.
 const IDS_FROM: i16 = 6;
 
-/// Why a topic is not deleted.
+/// Reason why a topic is not deleted.
 type Refused = (ErrorCode, String);
 
 pub(super) fn delete_topics(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -42,7 +42,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
         *times.entry((topic.name.clone(), topic.topic_id)).or_default() += 1;
     }
     let twice = named_twice(shared, &asked);
-    // All are begun before the first is waited for: they share the journal's syncs.
+    // All deletions are begun before the first is awaited: they share the journal's syncs.
     let mut seen = HashSet::new();
     let begun: Vec<_> = asked
         .into_iter()
@@ -95,8 +95,7 @@ async fn run(shared: &Shared, call: Call, request: DeleteTopicsRequest) -> Answe
     call.answer::<DeleteTopicsRequest>(&response)
 }
 
-/// The ids of topics that a request names by their names as well as by their ids: it cannot be meant like
-/// that.
+/// Returns the ids of topics that the request contains both by name and by id. Such a request is an error.
 fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
     let ids: HashSet<Uuid> = asked
         .iter()
@@ -111,7 +110,7 @@ fn named_twice(shared: &Shared, asked: &[DeleteTopicState]) -> HashSet<Uuid> {
     named.filter(|id| ids.contains(id)).collect()
 }
 
-/// The topic to delete. Those of the broker's own stay.
+/// Finds the topic to delete. Fails for the internal topic.
 fn find(
     shared: &Shared,
     asked: &DeleteTopicState,

@@ -1,4 +1,4 @@
-//! `DescribeCluster`: the one broker there is.
+//! `DescribeCluster`: the single broker.
 
 use stafett_kafka_wire::messages::describe_cluster::DescribeClusterBroker;
 use stafett_kafka_wire::messages::{DescribeClusterRequest, DescribeClusterResponse};

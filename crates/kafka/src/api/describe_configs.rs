@@ -1,4 +1,4 @@
-//! `DescribeConfigs`: the settings of topics, of the broker and of groups, with where each comes from.
+//! `DescribeConfigs`: settings of topics, the broker and groups, each with its source.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::kafka::{Shared, large_answer};
 use crate::resources::Resource;
 use crate::session::{Call, Close, Context};
 
-/// Kafka's numbers for where a value comes from.
+/// Kafka's numbers for the source of a value (`DescribeConfigsResponse.ConfigSource`).
 pub(super) const TOPIC_SOURCE: i8 = 1;
 const BROKER_SOURCE: i8 = 2;
 const CLUSTER_SOURCE: i8 = 3;
@@ -26,15 +26,15 @@ const STATIC_SOURCE: i8 = 4;
 pub(super) const DEFAULT_SOURCE: i8 = 5;
 const LOGGER_SOURCE: i8 = 6;
 const GROUP_SOURCE: i8 = 8;
-/// More are not described in one answer: they take a hundred times as much as their names.
+/// Maximum resources per answer: a description is a hundred times as large as the resource's name.
 const RESOURCES_MAX: usize = 2000;
-/// From so many on, an answer is a large one.
+/// Resources from which on an answer counts as large.
 const LARGE_RESOURCES: usize = 100;
 
-/// Why something is not described.
+/// Reason why a resource is not described.
 type Refused = (ErrorCode, String);
 
-/// What of a setting is wanted.
+/// Requested parts of each setting.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     synonyms: bool,
@@ -42,7 +42,7 @@ struct Wanted {
     version: i16,
 }
 
-/// Under a name, a value, and where it comes from.
+/// Name, value and source.
 pub(super) type Sourced = (&'static str, String, i8);
 
 pub(super) fn describe_configs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -144,7 +144,7 @@ fn of_topic(shared: &Shared, topic: &Topic, wanted: Wanted) -> Vec<DescribeConfi
     .collect()
 }
 
-/// What holds for topics that have not set it, the nearest first.
+/// Returns the values for topics that do not set it, nearest source first.
 pub(super) fn sources(shared: &Shared, config: &'static Config) -> Vec<Sourced> {
     let broker = &shared.broker;
     let name = if config.broker_name.is_empty() {
@@ -165,7 +165,7 @@ pub(super) fn sources(shared: &Shared, config: &'static Config) -> Vec<Sourced> 
     found
 }
 
-/// The broker's settings: its own that Kafka has a name for, and the defaults of topics.
+/// Describes the broker: settings of its own that Kafka has names for, and the defaults of topics.
 fn of_broker(shared: &Shared, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
     let broker = &shared.broker;
     let own = configs::BROKER.iter().map(|config| {
@@ -188,7 +188,7 @@ fn of_broker(shared: &Shared, wanted: Wanted) -> Vec<DescribeConfigsResourceResu
     own.chain(defaults).collect()
 }
 
-/// What was set for all brokers while running, and nothing else.
+/// Describes only settings that were changed at run time for all brokers.
 fn of_scope(settings: &TopicSettings, wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
     let own = configs::BROKER.iter().filter_map(|config| {
         let value = settings.other.get(config.name)?.to_string();
@@ -229,7 +229,7 @@ fn of_group(shared: &Shared, name: &str, wanted: Wanted) -> Vec<DescribeConfigsR
     .collect()
 }
 
-/// There is one log, whose level is a setting of the process.
+/// Describes the only logger. Its level is a setting of the process.
 fn of_logger() -> Vec<DescribeConfigsResourceResult> {
     let max = tracing::level_filters::LevelFilter::current();
     let level = match max.into_level() {
@@ -248,7 +248,7 @@ fn of_logger() -> Vec<DescribeConfigsResourceResult> {
     }]
 }
 
-/// No metrics of clients are collected: each subscription is an empty one.
+/// Describes a subscription for client metrics. None are collected, so each is empty.
 fn of_client_metrics(wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
     let list = configs::Kind::SomeOf(&[]);
     let all = [
@@ -274,7 +274,7 @@ fn of_client_metrics(wanted: Wanted) -> Vec<DescribeConfigsResourceResult> {
         .collect()
 }
 
-/// A setting whose value is the first of those found.
+/// Describes a setting. Its value is the first of `found`.
 fn plain(
     name: &'static str,
     kind: configs::Kind,

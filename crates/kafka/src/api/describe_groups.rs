@@ -1,4 +1,4 @@
-//! `DescribeGroups`: what classic groups are at, and who is in them.
+//! `DescribeGroups`: state and members of classic groups.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::answers::{Kind, Reply};
 use crate::kafka::large_answer;
 use crate::session::{Call, Close, Context};
 
-/// From this version on, a group that is not there is an error; before, it is dead.
+/// First version in which a missing group is an error; older versions report state `Dead`.
 const ERRORS_FROM: i16 = 6;
 const INSTANCES_FROM: i16 = 4;
-/// What nobody asked for.
+/// Operations that were not requested.
 const NOT_ASKED: i32 = i32::MIN;
-/// From how many groups on an answer may be a large one.
+/// Groups from which on an answer may be large.
 const LARGE: usize = 100;
-/// What descriptions of groups that were described already may take in one answer: a name is much smaller
-/// than they are.
+/// Maximum bytes of repeated descriptions in one answer: a description is much larger than the name that asks
+/// for it.
 const REPEATED_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -75,7 +75,7 @@ pub(super) fn describe_groups(context: &Context, call: Call, body: Decoder) -> R
     })))
 }
 
-/// About what a description takes.
+/// Estimates the bytes of a description.
 fn bytes(group: &DescribedGroup) -> usize {
     let members = group.members.iter().map(|member| {
         size_of_val(member)
@@ -111,12 +111,12 @@ fn absent(version: i16, name: &str) -> DescribedGroup {
     }
 }
 
-/// `None` if the group is of another kind.
+/// Describes a classic group. `None` if the group is of another kind.
 fn described(version: i16, group: &Group) -> Option<DescribedGroup> {
     let GroupKind::Classic(classic) = &group.kind else {
         return None;
     };
-    // Only a generation that everybody has agreed on is shown in full.
+    // Metadata and assignments are shown only for a stable generation.
     let is_stable = classic.is_stable();
     let member = |member: MemberView<'_>| DescribedGroupMember {
         member_id: Str::copy_from(member.id),

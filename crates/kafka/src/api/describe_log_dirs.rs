@@ -1,4 +1,4 @@
-//! `DescribeLogDirs`: the one folder there is, and what the partitions take of it.
+//! `DescribeLogDirs`: the one data folder and the sizes of partitions in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::answers::{Answered, Kind, Reply};
 use crate::kafka::{Shared, large_answer};
 use crate::session::{Call, Close, Context};
 
-/// From so many topics on, an answer is a large one.
+/// Topics from which on an answer counts as large.
 const LARGE_TOPICS: usize = 1000;
-/// What is not known.
+/// Unknown size.
 const UNKNOWN: i64 = -1;
 
 pub(super) fn describe_log_dirs(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -32,7 +32,7 @@ pub(super) fn describe_log_dirs(context: &Context, call: Call, body: Decoder) ->
         } else {
             None
         };
-        // It asks the file system, and may be long.
+        // Blocking: it queries the file system.
         let answered = tokio::task::spawn_blocking(move || run(&shared, call, request));
         let answered = answered.await.map_err(|_| Close::OutcomeUnknown)??;
         Ok(Reply { turn, ..answered })
@@ -95,7 +95,7 @@ fn of_topic(
     }
 }
 
-/// Bytes of the disk under a folder, and how many of them are free.
+/// Returns the total and the free bytes of the disk that holds a folder.
 fn space(folder: &str) -> (i64, i64) {
     let Ok(disk) = rustix::fs::statvfs(folder) else {
         return (UNKNOWN, UNKNOWN);

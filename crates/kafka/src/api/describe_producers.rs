@@ -1,4 +1,4 @@
-//! `DescribeProducers`: the idempotent producers that partitions know of.
+//! `DescribeProducers`: idempotent producers that partitions know.
 
 use stafett_kafka_wire::messages::describe_producers::{PartitionResponse, ProducerState, TopicResponse};
 use stafett_kafka_wire::messages::{DescribeProducersRequest, DescribeProducersResponse};
@@ -11,7 +11,7 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// A transaction that there is none of.
+/// No transaction.
 const NONE: i32 = -1;
 
 pub(super) fn describe_producers(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {

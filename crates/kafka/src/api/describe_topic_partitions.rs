@@ -1,4 +1,4 @@
-//! `DescribeTopicPartitions`: topics page by page, in the order of their names (KIP-966).
+//! `DescribeTopicPartitions`: topics in pages, sorted by name (KIP-966).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
-/// Partitions in one answer, whatever is asked for.
+/// Maximum partitions per answer, regardless of the request.
 const PARTITIONS_MAX: usize = 2000;
 
-/// A topic that was asked for.
+/// A requested topic; its name if it does not exist.
 type Entry = Result<Arc<Topic>, Str>;
 
 pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -45,7 +45,7 @@ pub(super) fn describe_topic_partitions(context: &Context, call: Call, body: Dec
     })))
 }
 
-/// Each topic is told that the place to go on at is nowhere.
+/// Reports an invalid cursor for each topic.
 fn lost(shared: &Shared, call: Call, names: BTreeSet<Str>) -> DescribeTopicPartitionsResponse {
     let topics = names
         .into_iter()
@@ -111,7 +111,7 @@ fn page(
     response
 }
 
-/// The first topics at or behind a name: as many as can be told of at once, and one more.
+/// Returns the first topics at or behind a name: `limit`, and one more for the cursor.
 fn all(shared: &Shared, from: &str, limit: usize) -> Vec<Entry> {
     let mut topics = shared.broker.topics().all();
     topics.retain(|topic| *topic.name >= *from);

@@ -1,8 +1,7 @@
-//! `Fetch`: batches out, as soon as there are enough of them or the client's time is up.
+//! `Fetch`: returns batches as soon as there are enough of them or the client's wait time is over.
 //!
-//! A fetch runs when its turn comes, so that a connection has the records of one answer in memory at a time.
-//! Memory for them is reserved before they are read; where there is none, a fetch makes do with little
-//! instead of waiting for it.
+//! A fetch runs when its turn comes, so a connection has the records of only one answer in memory at a time.
+//! Memory is reserved before records are read; if it is short, a fetch reads less instead of waiting.
 
 use std::time::Duration;
 
@@ -24,11 +23,11 @@ use crate::session::{Call, Close, Context};
 use crate::writer::Writer;
 
 const READ_COMMITTED: i8 = 1;
-/// Nobody else has what is asked for.
+/// No preferred read replica.
 const NO_OTHER_REPLICA: i32 = -1;
-/// What a fetch reads where memory is short, reserved if possible.
+/// Bytes to read if memory is short, reserved if possible.
 const SHORT_BYTES: usize = 1 << 20;
-/// What it reads where there is none, without asking.
+/// Bytes to read without a reservation.
 const LEAST_BYTES: usize = 64 << 10;
 
 pub(super) fn fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -94,7 +93,7 @@ async fn run(context: &Context, call: Call, request: FetchRequest) -> Answered {
     }
 }
 
-/// Answers a request of a session that there is.
+/// Answers a request of an existing session.
 async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken: Taken<'_>) -> Answered {
     let shared = &*context.shared;
     let Some(state) = taken.state() else {
@@ -110,8 +109,8 @@ async fn go_on(context: &Context, call: Call, request: &FetchRequest, mut taken:
     finish(call, shared, request.isolation_level, taken, tellings, memory)
 }
 
-/// Writes the answer of a session and keeps it for its next request, unless the client has forgotten all of
-/// it.
+/// Writes the answer of a session. Keeps the session for its next request, unless the client has forgotten
+/// all its partitions.
 fn finish(
     call: Call,
     shared: &Shared,
@@ -136,7 +135,7 @@ fn finish(
     })
 }
 
-/// Adds what is asked for to a session; texts are copied, since the session outlives the request.
+/// Adds the requested partitions to a session. Copies texts, because the session outlives the request.
 fn put(state: &mut FetchState, shared: &Shared, request: &FetchRequest) {
     let mut last: Option<TopicKey> = None;
     for (key, asked) in request.asked() {
@@ -152,7 +151,7 @@ fn put(state: &mut FetchState, shared: &Shared, request: &FetchRequest) {
     }
 }
 
-/// Reads until there is enough, something to complain about, or no time left.
+/// Reads until there are enough bytes, an error, or no time left.
 async fn collect(
     context: &Context,
     request: &FetchRequest,
@@ -192,7 +191,7 @@ async fn collect(
     }
 }
 
-/// Waits until the partitions have grown by so much, or for as long as the client does.
+/// Waits until the partitions have grown by `bytes`, the deadline has passed, or the connection drains.
 async fn grow(context: &Context, state: &FetchState, bytes: usize, deadline: Instant) {
     let Some(watch) = state.watch() else { return };
     let enough = async {
@@ -207,7 +206,7 @@ async fn grow(context: &Context, state: &FetchState, bytes: usize, deadline: Ins
     }
 }
 
-/// Memory for an answer, and how large it may be.
+/// Reserves memory for an answer. Returns the permit and the maximum bytes of the answer.
 fn reserve(context: &Context, bytes_max: usize) -> (Option<Permit>, usize) {
     for bytes in [bytes_max, bytes_max.min(SHORT_BYTES)] {
         if let Some(permit) = context.budget.try_reserve(bytes) {
@@ -217,7 +216,7 @@ fn reserve(context: &Context, bytes_max: usize) -> (Option<Permit>, usize) {
     (None, bytes_max.min(LEAST_BYTES))
 }
 
-/// Writes what there is to tell. Partitions of a topic that follow each other are told under one name.
+/// Writes the answer. Adjacent partitions of a topic share one topic entry.
 fn write(
     call: Call,
     shared: &Shared,
@@ -229,7 +228,7 @@ fn write(
     let topic_of = |telling: &Telling| state.partition(telling).map(|partition| &partition.topic);
     let is_same = |one: &Telling, other: &Telling| topic_of(one) == topic_of(other);
     let mut w = Writer::new(call);
-    // How long the client is to keep still.
+    // Throttle time.
     w.e.i32(0);
     if w.version >= SESSIONS_FROM {
         w.e.i16(ErrorCode::None.code());
@@ -273,7 +272,7 @@ fn write_partition(w: &mut Writer, shared: &Shared, isolation: i8, number: i32, 
     w.e.i32(number);
     w.e.i16(shared.metrics.error(ApiKey::Fetch, code));
     w.e.i64(end);
-    // No transaction is ever open: all that is there is stable, and none was aborted.
+    // There are no transactions: the last stable offset is the end, and none was aborted.
     w.e.i64(end);
     if w.version >= 5 {
         w.e.i64(start);

@@ -1,7 +1,7 @@
-//! `FindCoordinator`: this broker, whatever is asked for.
+//! `FindCoordinator`: always this broker.
 //!
-//! Transactions are not served, but their coordinator is named all the same: clients then ask it, and its
-//! answer ends what they are at, while they look for a coordinator that they cannot find for minutes.
+//! Transactions are not served, but they have a coordinator: clients ask it and fail with its error at once.
+//! Without one they would look for it for minutes.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
@@ -11,7 +11,7 @@ use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
-/// From this version on, several coordinators are asked for at once.
+/// First version with several coordinators per request.
 const MANY_FROM: i16 = 4;
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;

@@ -1,9 +1,9 @@
-//! `Heartbeat`: a member says that it is there, and hears whether it has to join again.
+//! `Heartbeat`: keeps a member alive and tells it to rejoin.
 //!
-//! It hears that when it asks, and clients ask every three seconds. So the answer is kept back for a while,
-//! if all stays as it is and the client goes on with its work meanwhile: when the group changes, its members
-//! hear of it at once. Whatever the client asks next on the connection ends the wait, so nothing is late
-//! because of it.
+//! Clients send a heartbeat every three seconds and learn of a rebalance from its answer. So the answer is
+//! held back for a while if the group is stable and the client does not block on it: when the group changes,
+//! its members learn it at once. The client's next request on the connection ends the wait, so it delays
+//! nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// The part of a session that an answer is kept back at most.
+/// Divisor of the session timeout: the longest hold is the timeout divided by it.
 const SESSION_PART: u32 = 4;
 
 pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -43,7 +43,7 @@ pub(super) fn heartbeat(context: &Context, call: Call, body: Decoder) -> Result<
     Ok(Kind::Ready(answer(shared, call, heard)))
 }
 
-/// Waits until there is something to say, or it is time to say that there is nothing.
+/// Waits for a change of the group, the end of the hold time, the next request or a drain, then answers.
 fn hold(
     context: &Context,
     call: Call,

@@ -1,7 +1,7 @@
-//! `InitProducerId`: an id for an idempotent producer.
+//! `InitProducerId`: id for an idempotent producer.
 //!
-//! Transactions are not served. Who asks for one gets the error that clients report at once: after most
-//! others they would ask again for ever.
+//! Transactions are not served. A transactional producer gets an error that clients report at once; most
+//! other errors would be retried forever.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::answers::Kind;
 use crate::error;
 use crate::session::{Call, Close, Context};
 
-/// No id, or no epoch. A request has both or neither.
+/// No producer id, or no epoch. A request has both or neither.
 const NONE: i64 = -1;
 
 pub(super) fn init_producer_id(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {

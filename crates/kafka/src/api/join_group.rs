@@ -1,6 +1,6 @@
 //! `JoinGroup`: answered when the group's next generation begins.
 //!
-//! What is kept of the request is copied out of it, so that a client that waits for minutes holds no frame.
+//! The needed parts of the request are copied, so that a client that waits for minutes pins no frame.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// From this version on, members are given an id before they join (KIP-394).
+/// First version in which members get an id before they join (KIP-394).
 const KNOWN_IDS_FROM: i16 = 4;
-/// From this version on, the answer says what the group is there for, and may have no strategy.
+/// First version whose answer has a protocol type and an optional protocol name.
 const PURPOSE_FROM: i16 = 7;
-/// From this version on, a leader can be told not to decide (KIP-814).
+/// First version in which a leader can be told to skip the assignment (KIP-814).
 const SKIP_FROM: i16 = 9;
 
 pub(super) fn join_group(

@@ -1,8 +1,7 @@
-//! `OffsetForLeaderEpoch`: where the batches of an epoch end, so that a client can tell whether what it read
-//! is there still.
+//! `OffsetForLeaderEpoch`: end offset of an epoch, so that a client can detect that records it read are gone.
 //!
-//! Each start of the broker is an epoch of all partitions, and epochs rise along a log: where one ends is
-//! searched for by halving, a batch read each time. No log has to remember its epochs.
+//! Each start of the broker is an epoch of all partitions, and epochs rise along a log. The end of an epoch
+//! is found by binary search, reading one batch per step. No log has to remember its epochs.
 
 use std::sync::Arc;
 
@@ -19,16 +18,16 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// An epoch or an offset that there is none of.
+/// No epoch.
 const NONE: i32 = -1;
 const NO_OFFSET: i64 = -1;
-/// The front of a batch, up to and including its header; its records may come in further pieces.
+/// Bytes up to the end of a batch's header; its records may come in further pieces.
 const HEADER_BYTES: usize = 61;
 
-/// The last epoch up to the one asked for, and behind its last record.
+/// The last epoch that is not newer than the requested one, and its end offset.
 type Ended = (i32, i64);
 
-/// A batch: its epoch, its first offset, and behind its last.
+/// A batch: its epoch, its first offset, and the offset behind its last record.
 struct Found {
     epoch: i32,
     base: u64,
@@ -95,7 +94,7 @@ async fn find(
 
 async fn search(shared: &Shared, log: LogId, bounds: Bounds, wanted: i32) -> Result<Ended, ErrorCode> {
     let (mut low, mut high) = (bounds.start.0, bounds.end.0);
-    // Behind the last batch of the wanted epochs, and where the first of a later one begins.
+    // Epoch of the last batch that is not newer than `wanted`, and offset of the first newer batch.
     let (mut older, mut newer) = (None, bounds.end.0);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -114,7 +113,7 @@ async fn search(shared: &Shared, log: LogId, bounds: Bounds, wanted: i32) -> Res
     Ok((older.unwrap_or(wanted), wire(newer)))
 }
 
-/// The batch that holds an offset, or the next one; none at the end.
+/// Reads the batch that holds an offset, or the next one. `None` at the end of the log.
 async fn batch_at(shared: &Shared, log: LogId, offset: u64) -> Result<Option<Found>, ErrorCode> {
     let from = ReadFrom {
         log,

@@ -1,4 +1,4 @@
-//! `LeaveGroup`: members leave, or an administrator sends static members away by their instance.
+//! `LeaveGroup`: members leave, or an administrator removes static members by their instance.
 
 use stafett_groups::GroupError;
 use stafett_groups::classic::Leave;
@@ -10,7 +10,7 @@ use crate::answers::Kind;
 use crate::error;
 use crate::session::{Call, Close, Context};
 
-/// From this version on, several members leave at once.
+/// First version with several members per request.
 const MANY_FROM: i16 = 3;
 
 pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -31,7 +31,7 @@ pub(super) fn leave_group(context: &Context, call: Call, body: Decoder) -> Resul
         })
         .collect();
     let left = match context.shared.broker.groups().leave(&request.group_id, &leaves) {
-        // Nobody is a member of a group that there is not.
+        // A group that does not exist has no members.
         Err(GroupError::NoSuchGroup) => Ok(vec![Err(GroupError::UnknownMember); members.len()]),
         left => left,
     };

@@ -1,4 +1,4 @@
-//! `ListConfigResources`: what has settings (KIP-1142).
+//! `ListConfigResources`: resources that have settings (KIP-1142).
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
 const ALL: [i8; 5] = [TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP];
-/// From so many topics on, an answer is a large one.
+/// Topics from which on an answer counts as large.
 const LARGE_TOPICS: usize = 10_000;
 
 pub(super) fn list_config_resources(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: ListConfigResourcesRequest = call.read(body)?;
     let shared = Arc::clone(&context.shared);
     Ok(Kind::Task(Box::pin(async move {
-        // Version 0 asks for subscriptions to the metrics of clients, and for nothing else.
+        // Version 0 asks only for client metrics subscriptions.
         let kinds = match request.resource_types {
             _ if call.version == 0 => vec![CLIENT_METRICS],
             kinds if kinds.is_empty() => ALL.to_vec(),

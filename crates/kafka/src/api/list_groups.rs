@@ -1,4 +1,4 @@
-//! `ListGroups`: all groups, or those of some states and types.
+//! `ListGroups`: all groups, or those in given states and of given types.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::answers::{Kind, Reply};
 use crate::kafka::large_answer;
 use crate::session::{Call, Close, Context};
 
-/// What groups whose partitions the broker assigns are there for.
+/// Protocol type of groups of the consumer protocol.
 const CONSUMERS: &str = "consumer";
 const STATES_FROM: i16 = 4;
 const TYPES_FROM: i16 = 5;
-/// From how many groups on an answer is a large one.
+/// Groups from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
 pub(super) fn list_groups(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -72,7 +72,7 @@ fn listed(version: i16, group: &Group) -> ListedGroup {
     }
 }
 
-/// Kafka's words for kinds are the core's.
+/// Returns Kafka's name of a kind, which is the core's name.
 fn kind_name(name: &'static str) -> Str {
     Str::from_static(name)
 }

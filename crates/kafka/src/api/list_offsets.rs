@@ -1,4 +1,4 @@
-//! `ListOffsets`: where a partition begins, ends, or reaches a time.
+//! `ListOffsets`: offsets at the start, at the end or at a time.
 //!
 //! | timestamp | from version | answered with |
 //! |---|---|---|
@@ -32,12 +32,12 @@ const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
-/// An offset, a time or an epoch that there is none of.
+/// No offset, time or epoch.
 const NONE: i64 = -1;
-/// Decompressed bytes of the batch in which a time is looked for.
+/// Maximum decompressed bytes of a batch that is searched for a time.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// Offset, timestamp and leader epoch; `None` where there is no such record.
+/// Offset, timestamp and leader epoch; `None` if there is no such record.
 type Found = Option<(i64, i64, i32)>;
 
 pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -72,7 +72,7 @@ pub(super) fn list_offsets(context: &Context, call: Call, body: Decoder) -> Resu
     })))
 }
 
-/// Partitions that are asked for more than once.
+/// Returns the partitions that occur more than once.
 fn doubled(request: &ListOffsetsRequest) -> HashSet<(Str, i32)> {
     let asked = request.topics.iter().flat_map(|topic| {
         topic
@@ -151,7 +151,7 @@ async fn find_time(shared: &Shared, log: LogId, query: TimeQuery, start: Offset)
         TimeQuery::Latest => max_timestamp_record(&batch, BATCH_BYTES_MAX),
         TimeQuery::AtOrAfter(time) => offset_for_timestamp(&batch, time, start, BATCH_BYTES_MAX),
     };
-    // What is stored was checked when it came in, but for what compressed records hold.
+    // Batches were checked on append, except the content of compressed records.
     let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
     let epoch = BatchHeader::parse(&batch).map_or(-1, |header| header.leader_epoch);
     Ok(record.map(|(offset, timestamp)| (wire(offset), timestamp, epoch)))

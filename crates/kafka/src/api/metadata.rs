@@ -1,7 +1,7 @@
-//! `Metadata`: which topics there are and where; creates those that are missing if it may.
+//! `Metadata`: topics and their partitions. Creates missing topics if allowed.
 //!
-//! Answers may be far larger than their requests: one is built when its turn comes, each topic is in it once,
-//! and only a few large ones are in memory at a time.
+//! Answers may be far larger than their requests: an answer is built when its turn comes, contains each topic
+//! once, and only a few large ones are in memory at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,22 +19,23 @@ use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 use crate::writer::Writer;
 
-/// What may be done with a cluster where nobody is asked who they are, as bits of the numbers of Kafka's
-/// `AclOperation`: create, alter, describe, cluster action, describe and alter configs, idempotent write.
+/// Operations on a cluster without access control, as bits of the numbers of Kafka's `AclOperation`: create,
+/// alter, describe, cluster action, describe and alter configs, idempotent write.
 pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
-/// The same of a topic: read, write, create, delete, alter, describe, describe and alter configs.
+/// Operations on a topic: read, write, create, delete, alter, describe, describe and alter configs.
 pub(super) const TOPIC_OPERATIONS: i32 =
     1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
-/// What nobody asked for.
+/// Operations that were not requested.
 const NOT_ASKED: i32 = i32::MIN;
 
-/// From how many bytes on an answer is a large one.
+/// Bytes from which on an answer counts as large.
 const LARGE_BYTES: usize = 1 << 20;
-/// About what a partition takes, and a topic beside its name.
+/// Estimated bytes of a partition.
 const PARTITION_BYTES: usize = 40;
+/// Estimated bytes of a topic without its name.
 const TOPIC_BYTES: usize = 48;
 
-/// What is said of a topic.
+/// Entry of a topic.
 enum Entry {
     Known(Arc<Topic>),
     Failed { name: Option<Str>, id: Uuid, code: i16 },
@@ -58,7 +59,7 @@ pub(super) fn metadata(context: &Context, call: Call, body: Decoder) -> Result<K
     })))
 }
 
-/// Names of topics that are to be created, each once.
+/// Returns the names of topics to create, each once.
 fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> HashSet<Str> {
     let may_create = shared.settings.auto_create_topics && request.allow_auto_topic_creation;
     let named = request
@@ -74,7 +75,7 @@ fn missing_names(shared: &Shared, version: i16, request: &MetadataRequest) -> Ha
         .collect()
 }
 
-/// Topics that were to be created and are not there now, and why.
+/// Topics that could not be created, with the reason.
 type CreateFailures = HashMap<Str, ErrorCode>;
 
 async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures, Close> {
@@ -90,8 +91,8 @@ async fn create(shared: &Shared, missing: HashSet<Str>) -> Result<CreateFailures
         match result {
             Ok(_) | Err(CreateError::Exists) => {}
             Err(CreateError::Changing) => {
-                // Another request is creating it, which takes a sync: librdkafka would come back minutes
-                // later.
+                // Another request is creating it, which takes one sync. Without this wait librdkafka would
+                // ask again only minutes later.
                 shared.broker.topics().settled(&name).await;
                 if shared.broker.topics().named(&name).is_none() {
                     failures.insert(name, ErrorCode::LeaderNotAvailable);
@@ -144,7 +145,7 @@ async fn answer(
     if turn.is_none() {
         return write();
     }
-    // A large one takes long to write, and many connections share this thread.
+    // Writing a large answer takes long, and many connections share this thread.
     let written = tokio::task::spawn_blocking(write)
         .await
         .map_err(|_| Close::OutcomeUnknown)??;
@@ -161,7 +162,7 @@ fn bytes_of(entry: &Entry) -> usize {
     }
 }
 
-/// What is said of each topic that was asked for; of one that was asked for twice, once.
+/// Returns one entry for each requested topic, without repetitions.
 fn entries(
     shared: &Shared,
     version: i16,
@@ -181,7 +182,7 @@ fn entries(
         }
     };
     let mut seen = HashSet::with_capacity(asked.len());
-    // Before version 12 a topic is asked for by name only.
+    // Before version 12 topics have names only.
     let ill_formed = version < 12
         && asked
             .iter()
@@ -228,7 +229,7 @@ fn look_up(
         .unwrap_or(ErrorCode::UnknownTopicOrPartition))
 }
 
-/// What is the same in all of an answer.
+/// Parts of an answer that are the same for all topics.
 struct Told {
     broker: MetadataResponseBroker,
     cluster_id: Str,
@@ -284,7 +285,7 @@ impl Told {
             if w.version >= 7 {
                 w.e.i32(self.leader_epoch);
             }
-            // Those who have a copy, and those of them that are up to date.
+            // Replicas, then in-sync replicas.
             for _ in 0..2 {
                 w.count(1);
                 w.e.i32(BROKER_ID);

@@ -1,5 +1,5 @@
-//! One file per request. Each reads its request, asks the broker and says what the answer is, now or when it
-//! is there.
+//! APIs, one file each. A handler reads its request, calls the broker, and returns the answer or the task
+//! that makes it.
 
 mod alter_configs;
 mod api_versions;
@@ -45,7 +45,7 @@ use stafett_kafka_wire::{ApiKey, Decoder};
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context, Staging};
 
-/// What is served, and what `ApiVersions` names.
+/// Served APIs that `ApiVersions` lists.
 pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::Produce,
     ApiKey::Fetch,
@@ -103,14 +103,14 @@ pub(crate) const SERVED: &[ApiKey] = &[
     ApiKey::DescribeTopicPartitions,
 ];
 
-/// What is answered although `ApiVersions` does not name it.
+/// Served APIs that `ApiVersions` does not list.
 const UNNAMED: &[ApiKey] = &[ApiKey::GetTelemetrySubscriptions, ApiKey::PushTelemetry];
 
 pub(crate) fn is_served(api: ApiKey) -> bool {
     SERVED.contains(&api) || UNNAMED.contains(&api)
 }
 
-/// Has a request answered by who is there for it.
+/// Passes a request to its handler.
 pub(crate) fn dispatch(
     context: &Context,
     call: Call,
@@ -157,7 +157,7 @@ pub(crate) fn dispatch(
     }
 }
 
-/// Has a request of administrators answered.
+/// Passes an administrative request to its handler.
 fn administer(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
     match call.api {

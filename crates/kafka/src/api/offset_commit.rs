@@ -17,12 +17,11 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// Partitions that are committed at once; each takes a few hundred bytes until it is stored.
+/// Maximum partitions per request; each takes a few hundred bytes until it is stored.
 const PARTITIONS_MAX: usize = 250_000;
-/// From this version on, topics are named by their ids.
+/// First version that names topics by id.
 const IDS_FROM: i16 = 10;
-/// From this version on, an epoch of a member is understood, and a group that is not there has an error of
-/// its own.
+/// First version that knows member epochs, and that reports a missing group by its own error.
 const EPOCHS_FROM: i16 = 9;
 
 pub(super) fn offset_commit(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -79,7 +78,7 @@ fn code(error: &GroupError, version: i16) -> Result<ErrorCode, Close> {
     error::group(error)
 }
 
-/// Adds what can be committed to `commits`, and gives the answer for it.
+/// Adds the valid commits of a topic to `commits` and returns the preliminary answer.
 fn stage(
     shared: &Shared,
     version: i16,
@@ -145,7 +144,8 @@ fn commit(
     })
 }
 
-/// The answer, where `code` gives what became of those that had no error of their own, in their order.
+/// Builds the answer. `code` returns the outcome of the n-th commit; partitions that failed before keep their
+/// error.
 fn answer(
     shared: &Shared,
     call: Call,

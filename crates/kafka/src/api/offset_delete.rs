@@ -1,4 +1,4 @@
-//! `OffsetDelete`: commits of a group are forgotten, but not those of topics that its members subscribe to.
+//! `OffsetDelete`: deletes commits of a group, except in topics that its members subscribe to.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// What consumers say that their groups are there for.
+/// Protocol type of consumers.
 const CONSUMER: &str = "consumer";
 
 pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -63,7 +63,7 @@ pub(super) fn offset_delete(context: &Context, call: Call, body: Decoder) -> Res
     })))
 }
 
-/// The answer so far, what is to be forgotten, and where in the answer each of that is.
+/// Preliminary answer, commits to delete, and the place of each commit in the answer.
 type Found = (
     Vec<OffsetDeleteResponseTopic>,
     Vec<(stafett_topics::TopicId, u32)>,
@@ -102,10 +102,10 @@ fn find(shared: &Shared, asked: Vec<OffsetDeleteRequestTopic>) -> Found {
     (topics, commits, places)
 }
 
-/// What the members of a group read.
+/// Topics that the members of a group subscribe to.
 enum Subscribed {
     Topics(HashSet<Str>),
-    /// They say it in a way that cannot be read.
+    /// A member's metadata cannot be read.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! `OffsetFetch`: how far groups have come, in the partitions that are asked for or in all with a commit.
+//! `OffsetFetch`: committed offsets of groups, for given partitions or for all with a commit.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::error;
 use crate::kafka::{Shared, large_answer};
 use crate::session::{Call, Close, Context};
 
-/// From this version on, many groups are asked for at once.
+/// First version with several groups per request.
 const MANY_FROM: i16 = 8;
-/// From this version on, topics are named by their ids.
+/// First version that names topics by id.
 const IDS_FROM: i16 = 10;
-/// Partitions in one answer.
+/// Maximum partitions per answer.
 const PARTITIONS_MAX: usize = 1_000_000;
-/// From how many partitions on an answer is a large one.
+/// Partitions from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
 pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -44,7 +44,7 @@ pub(super) fn offset_fetch(context: &Context, call: Call, body: Decoder) -> Resu
     })))
 }
 
-/// Says of all groups that too much was asked for.
+/// Rejects all groups of a request that asks for too many partitions.
 fn refused(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered {
     let error_code = shared.metrics.error(call.api, ErrorCode::InvalidRequest);
     let group = |group: OffsetFetchRequestGroup| OffsetFetchResponseGroup {
@@ -64,7 +64,7 @@ fn refused(shared: &Shared, call: Call, request: OffsetFetchRequest) -> Answered
     call.answer::<OffsetFetchRequest>(&response)
 }
 
-/// Partitions that the answer will have, about.
+/// Estimates the number of partitions in the answer.
 fn size(shared: &Shared, request: &OffsetFetchRequest) -> usize {
     let groups = shared.broker.groups();
     let all = |name: &str| groups.look(name, |group| group.map_or(0, |group| group.commits.len()));
@@ -196,10 +196,10 @@ fn of_topic(
     }
 }
 
-/// A topic and the commits in it, by partition.
+/// A topic and its commits by partition.
 type TopicCommits<'a> = (Arc<Topic>, &'a [(u32, Committed)]);
 
-/// All topics that there are and that the group has commits in, by name.
+/// Returns all existing topics in which the group has commits, sorted by name.
 fn all_topics(shared: &Shared, version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
     let topics = shared.broker.topics();
     let mut known: Vec<TopicCommits<'_>> = group

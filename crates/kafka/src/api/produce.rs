@@ -1,5 +1,5 @@
-//! `Produce`: batches in. Each is checked once and passed on as the bytes that came in; whatever requests
-//! were read together is appended in one call.
+//! `Produce`: appends batches. Each is checked once, and its bytes are passed on as received; requests that
+//! were read together are appended in one call.
 
 use std::sync::Arc;
 
@@ -18,61 +18,62 @@ use crate::reader::{Reader, TopicKey};
 use crate::session::{Call, Close, Context, Staging};
 use crate::writer::Writer;
 
-/// From this version on, topics are named by their ids.
+/// First version that names topics by id.
 const IDS_FROM: i16 = 13;
-/// From this version on, clients know zstd.
+/// First version that may use zstd.
 const ZSTD_FROM: i16 = 7;
-/// From this version on, errors come with words.
+/// First version whose errors have messages.
 const MESSAGES_FROM: i16 = 8;
-/// The least that a topic and a partition take in a request.
+/// Minimum bytes of a topic in a request.
 const TOPIC_BYTES_MIN: usize = 3;
+/// Minimum bytes of a partition in a request.
 const PARTITION_BYTES_MIN: usize = 5;
-/// Records of a batch whose errors are told one by one.
+/// Maximum records of a batch that get an error of their own.
 const RECORD_ERRORS_MAX: usize = 1000;
-/// An offset or a time that there is none of.
+/// No offset or time.
 const NONE: i64 = -1;
 
-/// An answer whose batches are staged; it is complete but for what became of them.
+/// An answer whose batches are staged; only their outcomes are missing.
 pub(crate) struct ProduceAnswer {
     call: Call,
-    /// False if the producer wants no answer; then an error ends the connection, as there is no other way to
-    /// tell.
+    /// False if the producer wants no answer (acks 0). An error then ends the connection, the only way to
+    /// report it.
     is_wanted: bool,
-    /// Each with the number of its partitions.
+    /// Topics, each with its number of partitions.
     topics: SmallVec<[(TopicKey, usize); 1]>,
-    /// One for each partition, in the order of the request.
+    /// Results per partition, in the order of the request.
     results: SmallVec<[PartitionResult; 1]>,
 }
 
-/// What became of one partition of a request.
+/// Result for one partition of a request.
 struct PartitionResult {
     index: i32,
     code: ErrorCode,
     base_offset: i64,
     append_time: i64,
     log_start: i64,
-    /// Records and bytes of a batch whose outcome is not there yet.
+    /// Records and bytes of a batch without an outcome yet.
     staged: Option<(u32, usize)>,
     message: Option<Str>,
-    /// What is wrong with single records, by their index.
+    /// Errors of single records, by index.
     records: Vec<(i32, Str)>,
 }
 
-/// Why a batch is not taken.
+/// Reason why a batch is rejected.
 #[derive(Debug, Clone)]
 struct Refused {
     code: ErrorCode,
     message: Str,
-    /// What is wrong with single records, by their index.
+    /// Errors of single records, by index.
     records: Vec<(i32, Str)>,
 }
 
-/// A batch that is fit to be appended.
+/// A valid batch, ready to be appended.
 struct Checked {
     log: LogId,
     body: Bytes,
     header: BatchHeader,
-    /// `NONE` where the records keep their own time.
+    /// `NONE` if the records keep their own timestamps.
     append_time: i64,
 }
 
@@ -95,7 +96,7 @@ pub(super) fn stage(
     Ok(Kind::Produce(answer))
 }
 
-/// Reads a request, checks its batches as they come and adds those that are fit to `appends`.
+/// Reads a request, checks its batches, and adds the valid ones to `appends`.
 fn read(
     context: &Context,
     call: Call,
@@ -107,7 +108,7 @@ fn read(
     let mut r = Reader::new(call, body);
     let _transactional_id = r.opt_string()?;
     let acks = r.d.i16()?;
-    // How long to wait for replicas.
+    // The timeout concerns replicas only.
     let _timeout_ms = r.d.i32()?;
     let mut answer = ProduceAnswer {
         call,
@@ -115,7 +116,7 @@ fn read(
         topics: SmallVec::new(),
         results: SmallVec::new(),
     };
-    // What keeps the first body keeps the others of the same frame.
+    // All bodies pin the same frame, so only the first append is charged for it.
     let mut pinned_bytes = frame_bytes;
     for _ in 0..r.count(TOPIC_BYTES_MIN)? {
         let key = r.topic(IDS_FROM)?;
@@ -199,7 +200,7 @@ impl ProduceAnswer {
             }
             w.tags();
         }
-        // How long the client is to keep still.
+        // Throttle time.
         w.e.i32(0);
         w.tags();
         Ok(w.finish()?.into())
@@ -294,7 +295,7 @@ fn find_topic(shared: &Shared, key: &TopicKey) -> Result<Arc<Topic>, Refused> {
     Ok(topic)
 }
 
-/// Whether a batch may be appended to a partition, and as what.
+/// Checks a batch and converts it to its stored form.
 fn check(
     shared: &Shared,
     version: i16,
@@ -352,8 +353,8 @@ fn check(
     })
 }
 
-/// Whether the records' own times are near enough to the clock. Records are looked at only where the batch's
-/// latest time is too late, or where times may be too early; a record without a time is as good as any.
+/// Checks that the records' timestamps are near the clock. Records are read only if the batch's maximum is
+/// too late or if there is a lower bound. Records without a timestamp are valid.
 fn check_times(body: &Bytes, header: &BatchHeader, rules: &Rules, now: i64) -> Result<(), Refused> {
     let latest = now.saturating_add_unsigned(rules.later_ms_max);
     let earliest = match rules.earlier_ms_max {
@@ -391,7 +392,7 @@ fn check_times(body: &Bytes, header: &BatchHeader, rules: &Rules, now: i64) -> R
     })
 }
 
-/// The batch, compressed as its topic wants it.
+/// Recompresses the batch if its codec differs from that of its topic.
 fn compressed(
     body: Bytes,
     header: BatchHeader,

@@ -1,4 +1,4 @@
-//! The quorum of controllers, which is the one broker, and the features that the cluster has settled on.
+//! The controller quorum, which is the one broker, and the finalized features of the cluster.
 
 use stafett_kafka_wire::messages::describe_quorum::{
     Listener, Node, ReplicaState, RequestTopicData, ResponsePartitionData, ResponseTopicData,
@@ -14,15 +14,15 @@ use crate::kafka::now_ms;
 use crate::session::{Call, Close, Context};
 use crate::settings::BROKER_ID;
 
-/// The topic in which Kafka's controllers keep what they know.
+/// Kafka's topic of cluster metadata.
 const QUORUM_TOPIC: &str = "__cluster_metadata";
 
-/// Something that Kafka's brokers agree to do only once all of them can.
+/// A feature that Kafka enables only once all brokers support it.
 pub(super) struct Feature {
     pub name: &'static str,
     pub min: i16,
     pub max: i16,
-    /// What is agreed on.
+    /// Finalized version.
     pub level: i16,
 }
 
@@ -87,7 +87,7 @@ pub(super) fn describe_quorum(context: &Context, call: Call, body: Decoder) -> R
     Ok(Kind::Ready(call.answer::<DescribeQuorumRequest>(&response)))
 }
 
-/// Whether a request asks for the one partition that there is, and for nothing else.
+/// True if a request asks for exactly the one partition of the quorum.
 fn is_quorum(topics: &[RequestTopicData]) -> bool {
     match topics {
         [topic] if &*topic.topic_name == QUORUM_TOPIC => match topic.partitions.as_slice() {
@@ -98,7 +98,7 @@ fn is_quorum(topics: &[RequestTopicData]) -> bool {
     }
 }
 
-/// There is no log of definitions apart from the journal: its offsets are told as 0.
+/// Describes the partition. The metadata is in the journal and has no log of its own: offsets are 0.
 fn partition_data(context: &Context, call: Call) -> ResponsePartitionData {
     let now = if call.version >= 1 { now_ms() } else { -1 };
     let replica_directory_id = if call.version >= 2 {
@@ -156,7 +156,7 @@ pub(super) fn update_features(context: &Context, call: Call, body: Decoder) -> R
     Ok(Kind::Ready(call.answer::<UpdateFeaturesRequest>(&response)))
 }
 
-/// Nothing can be changed: what is agreed on is what there is.
+/// Checks an update. Features are fixed: only the current level is accepted.
 fn check(update: &FeatureUpdateKey) -> Result<(), String> {
     let (name, level) = (&update.feature, update.max_version_level);
     let wrong = |why: &str| {

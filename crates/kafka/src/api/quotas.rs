@@ -1,4 +1,4 @@
-//! Quotas of clients: there are none, and none can be set.
+//! Client quotas: there are none, and none can be set.
 
 use std::collections::HashSet;
 
@@ -76,7 +76,7 @@ fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
 pub(super) fn alter_client_quotas(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
     let request: AlterClientQuotasRequest = call.read(body)?;
     let entries = request.entries.into_iter().map(|entry| {
-        // To take away what is not there changes nothing.
+        // Removing a quota that does not exist changes nothing.
         let is_harmless = entry.ops.iter().all(|op| op.remove);
         let code = if is_harmless {
             ErrorCode::None

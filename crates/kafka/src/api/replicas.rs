@@ -1,4 +1,4 @@
-//! Where the copies of partitions are, and who leads them: the one broker, always.
+//! Replica placement and leadership: always the one broker.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) fn elect_leaders(context: &Context, call: Call, body: Decoder) -> Res
     let ty = request.election_type;
     let is_known = (0..=1).contains(&ty);
     let asked = request.topic_partitions;
-    // Of a request that names nothing, even its type is not looked at.
+    // The type is not checked if a request names no partitions.
     let names_none = asked.as_ref().is_some_and(Vec::is_empty);
     let results = asked.unwrap_or_default().into_iter().map(|asked| {
         let topic = topics.named(&asked.topic);
@@ -131,7 +131,7 @@ fn reassigned(
         return (ErrorCode::UnknownTopicOrPartition, Some(message));
     }
     match &asked.replicas {
-        // Nothing is under way that could be called off.
+        // No reassignment can be in progress.
         None => (ErrorCode::NoReassignmentInProgress, None),
         Some(brokers) => match check_assignment(brokers) {
             Ok(()) => (ErrorCode::None, None),

@@ -1,4 +1,4 @@
-//! What a broker answers that asks nobody who they are: no rules of access, no credentials, no tokens.
+//! Security APIs of a broker without authentication: no ACLs, no credentials, no tokens.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
-/// A time that there is none of.
+/// No time.
 const NONE: i64 = -1;
 
 pub(super) fn describe_acls(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {
@@ -195,7 +195,7 @@ pub(super) fn describe_delegation_token(context: &Context, call: Call, body: Dec
     ))
 }
 
-/// A connection that says who it is not cannot ask for tokens.
+/// Returns the error for token requests. Unauthenticated connections may not request tokens.
 fn no_tokens(context: &Context, call: Call) -> i16 {
     let code = ErrorCode::DelegationTokenRequestNotAllowed;
     context.shared.metrics.error(call.api, code)

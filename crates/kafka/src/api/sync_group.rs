@@ -1,4 +1,4 @@
-//! `SyncGroup`: what a member gets in this generation; answered when the leader has said it.
+//! `SyncGroup`: a member's assignment in this generation; answered when the leader has sent it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error;
 use crate::kafka::Shared;
 use crate::session::{Call, Close, Context};
 
-/// From this version on, members say what they believe the group to agree by, and are told.
+/// First version in which requests and answers carry protocol type and name.
 const BELIEFS_FROM: i16 = 5;
 
 pub(super) fn sync_group(context: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {

@@ -1,5 +1,5 @@
-//! Metrics of clients (KIP-714): nobody here wants any. As in Kafka without a collector, these requests are
-//! answered but not named by `ApiVersions`, so that clients do not send them.
+//! Client metrics (KIP-714): none are collected. As in Kafka without a collector, these requests are answered
+//! but not listed by `ApiVersions`, so that clients do not send them.
 
 use stafett_kafka_wire::messages::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
@@ -10,12 +10,12 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Uuid};
 use crate::answers::Kind;
 use crate::session::{Call, Close, Context};
 
-/// How often a client is to ask again, ms.
+/// Interval at which a client asks again, in ms.
 const INTERVAL: i32 = 300_000;
 const BYTES_MAX: i32 = 1 << 20;
-/// Names the one subscription there is: that to nothing.
+/// Id of the only subscription, which is empty.
 const SUBSCRIPTION: i32 = 1;
-/// In the protocol's numbers, the preferred one first: zstd, lz4, gzip, snappy.
+/// Codecs by the protocol's numbers, preferred first: zstd, lz4, gzip, snappy.
 const CODECS: [i8; 4] = [4, 3, 1, 2];
 
 pub(super) fn get_telemetry_subscriptions(_: &Context, call: Call, body: Decoder) -> Result<Kind, Close> {

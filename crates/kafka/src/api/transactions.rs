@@ -1,4 +1,4 @@
-//! Transactions are not served: there are none to describe or to list.
+//! Transactions are not served: none are described or listed.
 
 use stafett_kafka_wire::messages::describe_transactions::TransactionState;
 use stafett_kafka_wire::messages::{

@@ -1,4 +1,4 @@
-//! What a broker has beyond the defaults of topics.
+//! Settings of the broker, apart from the defaults of topics.
 
 use stafett_groups::GroupSettings;
 
@@ -15,7 +15,7 @@ pub(crate) struct BrokerConfig {
     pub kind: Kind,
     pub value: fn(&Shared) -> String,
     pub about: &'static str,
-    /// Whether it holds for as long as the broker runs.
+    /// True if it cannot be changed while the broker runs.
     pub is_fixed: bool,
 }
 
@@ -37,7 +37,7 @@ const fn fixed(
     }
 }
 
-/// One that may be changed, and that nothing depends on.
+/// Returns a setting that can be changed and has no effect.
 const fn shown(name: &'static str, kind: Kind, value: fn(&Shared) -> String) -> BrokerConfig {
     BrokerConfig {
         name,
@@ -48,7 +48,7 @@ const fn shown(name: &'static str, kind: Kind, value: fn(&Shared) -> String) -> 
     }
 }
 
-/// All of them, sorted by name.
+/// All broker settings, sorted by name.
 #[rustfmt::skip]
 pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("advertised.listeners", Kind::Text, advertised_listeners, "Where clients are told to connect to."),
@@ -128,7 +128,7 @@ fn groups(shared: &Shared) -> &GroupSettings {
     shared.broker.groups().settings()
 }
 
-/// What is kept for ever is kept for as long as the setting can say.
+/// Returns the retention of commits in minutes; unlimited retention is the maximum of the setting.
 fn retention_minutes(shared: &Shared) -> String {
     let minutes = groups(shared).commit_retention.map(|kept| kept.as_secs() / 60);
     let minutes = minutes.and_then(|minutes| i32::try_from(minutes).ok());
@@ -139,7 +139,7 @@ pub(super) fn find(name: &str) -> Option<&'static BrokerConfig> {
     BROKER.iter().find(|config| config.name == name)
 }
 
-/// The settings of topics of which the broker has the default.
+/// Returns the topic settings whose default the broker has under a name of its own.
 pub(crate) fn broker_configs() -> impl Iterator<Item = &'static Config> {
     topics::ALL.iter().filter(|config| !config.broker_name.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What a request makes of settings: nothing of it if anything in it cannot be.
+//! Edits of settings. A request's edits are applied as a whole or not at all.
 
 use stafett_topics::TopicSettings;
 
@@ -6,7 +6,7 @@ use super::kind::Kind;
 use super::topics::{self, CLEANUP_POLICY, Config};
 use super::{BadConfig, VALUE_BYTES_MAX, brokers, groups, kept, list};
 
-/// Whose settings they are, by whose names.
+/// Kind of resource that has the settings, and so the names that apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Area {
     Topic,
@@ -17,11 +17,11 @@ pub(crate) enum Area {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Set,
-    /// Back to what holds for those that have not set it.
+    /// Removes the setting, so that the default applies.
     Delete,
-    /// Adds to a list what it does not have.
+    /// Adds the missing elements to a list.
     Append,
-    /// Takes from a list.
+    /// Removes elements from a list.
     Subtract,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct Edit {
     pub value: Option<Box<str>>,
 }
 
-/// A setting that an area has.
+/// A setting known in an area.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     name: &'static str,
     kind: Kind,
     default: &'static str,
-    /// Of which setting of topics it is one, or the default.
+    /// The topic setting that this is or gives the default of.
     config: Option<&'static Config>,
     is_fixed: bool,
 }
@@ -139,7 +139,7 @@ impl Known {
     }
 }
 
-/// A topic's settings from what its creator set.
+/// Builds a topic's settings from those that its creator set.
 pub(crate) fn settings<'a>(
     set: impl Iterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Result<TopicSettings, BadConfig> {
@@ -153,14 +153,14 @@ pub(crate) fn settings<'a>(
     edit(Area::Topic, &TopicSettings::default(), &edits)
 }
 
-/// What becomes of settings.
+/// Applies edits to settings. Fails at the first invalid one.
 pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result<TopicSettings, BadConfig> {
     let mut settings = before.clone();
     for edit in edits {
         let what = area.what();
         let Some(known) = area.find(&edit.name) else {
             if edit.operation == Operation::Delete {
-                // What there is not is not set.
+                // An unknown setting is not set.
                 continue;
             }
             let name = edit.name.to_string();
@@ -193,7 +193,7 @@ pub(crate) fn edit(area: Area, before: &TopicSettings, edits: &[Edit]) -> Result
     Ok(settings)
 }
 
-/// A list with more in it, or less.
+/// Returns a list with elements added or removed.
 fn combined(had: &str, operation: Operation, value: &str) -> String {
     let mut parts: Vec<&str> = list(had).collect();
     if operation == Operation::Append {

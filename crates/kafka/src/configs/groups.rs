@@ -1,4 +1,4 @@
-//! The settings of groups. They are kept in their group's scope; [`overrides`] are those that groups follow.
+//! Settings of groups. They are stored in the scope of their group; [`overrides`] are those with an effect.
 
 use stafett_groups::{GroupOverrides, GroupSettings};
 use stafett_topics::TopicSettings;
@@ -7,7 +7,7 @@ use super::kind::Kind;
 
 pub(crate) struct GroupConfig {
     pub name: &'static str,
-    /// What the broker calls its default.
+    /// Broker's name of its default.
     pub broker_name: &'static str,
     pub kind: Kind,
     pub default: &'static str,
@@ -33,8 +33,9 @@ const fn config(
 const HEARTBEAT_MS: &str = "consumer.heartbeat.interval.ms";
 const SESSION_MS: &str = "consumer.session.timeout.ms";
 
-/// The least and the most that a group may set, in ms.
+/// Bounds of a group's session timeout, in ms.
 pub(super) const SESSION_MS_BOUNDS: (i32, i32) = (45_000, 60_000);
+/// Bounds of a group's heartbeat interval, in ms.
 pub(super) const HEARTBEAT_MS_BOUNDS: (i32, i32) = (5_000, 15_000);
 
 const SESSION: Kind = between(SESSION_MS_BOUNDS);
@@ -46,7 +47,7 @@ const fn between((min, max): (i32, i32)) -> Kind {
     Kind::Integer { min, max }
 }
 
-/// All of them, sorted by name.
+/// All group settings, sorted by name.
 #[rustfmt::skip]
 pub(crate) const GROUP: &[GroupConfig] = &[
     config("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", INTERVAL, "1000", super::WITHOUT_EFFECT),
@@ -74,9 +75,9 @@ pub(super) fn find(name: &str) -> Option<&'static GroupConfig> {
     GROUP.iter().find(|config| config.name == name)
 }
 
-/// What a group follows of what is set for it.
+/// Returns the settings of a group that have an effect.
 pub(crate) fn overrides(settings: &TopicSettings) -> GroupOverrides {
-    // What was kept by an earlier version may be of other bounds.
+    // Values stored by an earlier version may be out of bounds.
     let number = |name: &str, kind: Kind| {
         let value = settings.other.get(name)?;
         kind.check(value).ok()?;
@@ -88,7 +89,7 @@ pub(crate) fn overrides(settings: &TopicSettings) -> GroupOverrides {
     }
 }
 
-/// What holds for groups that have not set it.
+/// Returns the value for groups that do not set it.
 pub(crate) fn base_value(settings: &GroupSettings, config: &GroupConfig) -> String {
     match config.name {
         HEARTBEAT_MS => settings.consumer.heartbeat_ms.to_string(),

@@ -1,4 +1,4 @@
-//! Types of settings, and what is wrong with a value. The words are those that Kafka's tools show.
+//! Types of settings, and errors of values. The texts are those that Kafka's tools show.
 
 use stafett_model::Durability;
 
@@ -14,10 +14,10 @@ pub(crate) enum Kind {
     Long {
         min: i64,
     },
-    /// From 0 to 1.
+    /// Number from 0 to 1.
     Ratio,
     OneOf(&'static [&'static str]),
-    /// A list of some of these; of anything where there are none.
+    /// List of some of these; of any elements if empty.
     SomeOf(&'static [&'static str]),
     /// `*`, or a list of `PARTITION:BROKER`.
     Replicas,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Text,
 }
 
-/// What is wrong with a value.
+/// Reason why a value is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadValue {
     #[error("Not a number of type {0}")]
@@ -45,12 +45,12 @@ pub(crate) enum BadValue {
 }
 
 impl Kind {
-    /// Any number from `min` on.
+    /// Integer type with a minimum only.
     pub(super) const fn int(min: i32) -> Self {
         Self::Integer { min, max: i32::MAX }
     }
 
-    /// The number by which the protocol names the type (`ConfigDef.Type` as `DescribeConfigs` numbers them).
+    /// Returns the protocol's number of the type (`ConfigDef.Type` as `DescribeConfigs` numbers them).
     pub(crate) fn code(self) -> i8 {
         match self {
             Self::Boolean => 1,

@@ -1,13 +1,13 @@
-//! Settings by the names that Kafka's tools give them.
+//! Settings under the names that Kafka's tools use.
 //!
 //! Names, types, bounds and defaults are those of Kafka 4.3 (`TopicConfig`, `LogConfig`, `KafkaConfig`,
-//! `GroupConfig`); `stafett.durability` is ours. Those that the broker has itself are its own settings; the
-//! others are checked, kept and shown, and change nothing, which their texts say.
+//! `GroupConfig`); `stafett.durability` is ours. Settings that the broker implements are its own; the others
+//! are checked, stored and shown, and have no effect, as their descriptions say.
 //!
-//! - `kind`: types, and what is wrong with a value
-//! - `topics`: the settings of topics, which the broker's own are defaults of
-//! - `brokers`: what else a broker has; `groups`: what groups have
-//! - `edit`: what a request makes of settings
+//! - `kind`: types, and errors of values
+//! - `topics`: settings of topics, for which the broker has defaults
+//! - `brokers`: other settings of the broker; `groups`: settings of groups
+//! - `edit`: edits by requests
 
 mod brokers;
 mod edit;
@@ -23,12 +23,12 @@ pub(crate) use groups::{GROUP, base_value as group_base_value, overrides as grou
 pub(crate) use kind::{BadValue, Kind};
 pub(crate) use topics::{ALL, Config, base_value, value_in};
 
-/// The longest value that is kept.
+/// Maximum bytes of a stored value.
 pub(crate) const VALUE_BYTES_MAX: usize = 8 << 10;
-/// What says of a setting that nothing depends on it.
+/// Description of a setting without effect.
 pub(crate) const WITHOUT_EFFECT: &str = "Kept and shown; without effect here.";
 
-/// A setting that cannot be, and why.
+/// An invalid edit of a setting, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadConfig {
     #[error("Unknown {what} config name: {name}")]
@@ -55,12 +55,12 @@ pub(crate) enum BadConfig {
     Operation(i8),
 }
 
-/// What a setting that is kept for the front end only has been set to.
+/// Returns the value of a setting that only the front end stores.
 fn kept(settings: &TopicSettings, name: &str) -> Option<String> {
     settings.other.get(name).map(|value| String::from(&**value))
 }
 
-/// The parts of a value that is a list.
+/// Splits the value of a list into its elements.
 fn list(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|part| !part.is_empty())
 }

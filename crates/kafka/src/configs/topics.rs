@@ -1,4 +1,4 @@
-//! The settings of topics.
+//! Settings of topics.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use stafett_topics::{TopicDefaults, TopicSettings};
 use super::kind::Kind;
 use super::{WITHOUT_EFFECT, kept};
 
-/// One setting of a topic.
+/// A setting of topics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
     pub name: &'static str,
-    /// What the broker calls its default; empty where it has none.
+    /// Broker's name of its default; empty if it has none.
     pub broker_name: &'static str,
     pub kind: Kind,
     pub default: &'static str,
@@ -61,7 +61,7 @@ const COUNT: Kind = Kind::int(0);
 const DURATION: Kind = Kind::Long { min: 0 };
 const REPLICAS: Kind = Kind::Replicas;
 
-/// All of them, sorted by name.
+/// All topic settings, sorted by name.
 #[rustfmt::skip]
 pub(crate) const ALL: &[Config] = &[
     config(CLEANUP_POLICY, "log.cleanup.policy", Kind::SomeOf(&["compact", "delete"]), "delete",
@@ -112,13 +112,13 @@ pub(crate) fn find(name: &str) -> Option<&'static Config> {
     ALL.iter().find(|config| config.name == name)
 }
 
-/// By the name that topics or the broker have for it.
+/// Finds a topic setting by the broker's name of its default.
 pub(super) fn find_broker(broker_name: &str) -> Option<&'static Config> {
     ALL.iter()
         .find(|config| !config.broker_name.is_empty() && config.broker_name == broker_name)
 }
 
-/// What has been set of one setting; those that the broker does not have itself are kept as `key`.
+/// Returns the value if it is set. Settings that the broker does not implement are stored under `key`.
 pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> Option<String> {
     match config.name {
         MESSAGE_BYTES => settings.message_bytes_max.map(|bytes| bytes.to_string()),
@@ -133,7 +133,7 @@ pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> 
     }
 }
 
-/// What the broker was started with.
+/// Returns the value that the broker was started with.
 pub(crate) fn base_value(base: &TopicDefaults, config: &Config) -> String {
     match config.name {
         MESSAGE_BYTES => base.message_bytes_max.to_string(),
@@ -148,7 +148,7 @@ pub(crate) fn base_value(base: &TopicDefaults, config: &Config) -> String {
     }
 }
 
-/// Sets what was checked, or takes it back.
+/// Sets a checked value, or removes it.
 pub(super) fn put(settings: &mut TopicSettings, config: &Config, key: &str, value: Option<&str>) {
     match config.name {
         MESSAGE_BYTES => settings.message_bytes_max = value.and_then(|value| value.parse().ok()),
@@ -184,7 +184,7 @@ fn long(number: u64) -> String {
     number.min(i64::MAX.cast_unsigned()).to_string()
 }
 
-/// Milliseconds; as many as can be said are any number of them.
+/// Parses milliseconds. The largest value of the setting means no bound.
 fn any_time(value: &str) -> u64 {
     match value.parse() {
         Ok(i64::MAX) | Err(_) => u64::MAX,

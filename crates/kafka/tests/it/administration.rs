@@ -1,4 +1,4 @@
-//! What administrators change has its effect at once, and is there after a restart.
+//! Administrative changes take effect at once and survive a restart.
 
 use stafett_kafka_wire::messages::create_partitions::CreatePartitionsTopic;
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -90,7 +90,7 @@ async fn times_of_records_are_held_against_the_clock() {
             .error_code,
         0
     );
-    // Where records get the time of their append, their own is of no interest.
+    // With append time, the timestamps of the producer do not matter.
     alter(
         &mut client,
         2,

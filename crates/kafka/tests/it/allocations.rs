@@ -1,8 +1,7 @@
-//! How often memory is taken on the way of a batch, whatever it holds.
+//! Allocation counts on the path of a batch, independent of its content.
 //!
-//! All that the front end does, and what the journal does for it on the same thread, is counted: connection,
-//! parsing, staging, reading, answering. The client is on another thread, and so are the journal's writer and
-//! syncer.
+//! Everything that the front end does, and the journal on the same thread, is counted: connection, parsing,
+//! staging, reading, answering. The client is on another thread, and so are the journal's writer and syncer.
 
 use std::io::{Read, Write};
 
@@ -17,7 +16,7 @@ use crate::peer::{Server, batch, fetch, fetch_topic, produce};
 const REQUESTS: usize = 100;
 const PER_BATCH_MAX: u64 = 8;
 
-/// Sends each request when the one before it has been answered; gives how often the server took memory
+/// Sends each request after the answer to the one before. Returns the number of the server's allocations
 /// meanwhile.
 fn count(runtime: &tokio::runtime::Runtime, server: &Server, request: &Bytes) -> u64 {
     let (done, is_done) = tokio::sync::oneshot::channel();

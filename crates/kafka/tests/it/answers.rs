@@ -1,7 +1,7 @@
-//! What administrators are told when they ask for what cannot be: the codes are those of Kafka 4.3.1.
+//! Errors of administrative requests that cannot be served: the codes are those of Kafka 4.3.1.
 //!
-//! With `STAFETT_TEST_KAFKA_ADDR` the same requests go to the broker there too: `tools/peers/kafka up` starts
-//! Kafka.
+//! With `STAFETT_TEST_KAFKA_ADDR` the same requests also go to the broker at that address: `tools/peers/kafka
+//! up` starts Kafka.
 
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsAssignment, CreatePartitionsTopic};
 use stafett_kafka_wire::messages::delete_records::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -39,7 +39,7 @@ async fn what_cannot_be_is_answered_as_kafka_answers_it() {
     for address in addresses {
         let mut client = Client::connect(address).await;
         client.create(TOPIC, 1).await;
-        // Kafka's leaders take office some time after their topic is there.
+        // Kafka elects leaders some time after the topic is created.
         let request = produce(-1, TOPIC, 0, batch(&["a", "b", "c"]));
         while client.call(9, &request).await.responses[0].partition_responses[0].error_code != 0 {}
         topics(&mut client).await;
@@ -114,10 +114,10 @@ async fn topics(client: &mut Client) {
     }
 }
 
-/// A setting, what is to be done with it, and a value.
+/// Name of a setting, operation, and value.
 type Set = (&'static str, i8, Option<&'static str>);
 
-/// What becomes of one change of one setting.
+/// Sends one change of one setting and returns the result.
 async fn altered(client: &mut Client, kind: i8, name: &'static str, set: &[Set]) -> i16 {
     let configs = set.iter().map(|(name, operation, value)| one::AlterableConfig {
         name: Str::from_static(name),

@@ -1,5 +1,4 @@
-//! Groups whose partitions the broker assigns. The codes are those that Kafka 4.3.1 answers to the same
-//! requests.
+//! Groups of the consumer protocol. The codes are those of Kafka 4.3.1 for the same requests.
 
 use stafett_groups::{GroupSettings, Migration};
 use stafett_kafka_wire::ErrorCode;
@@ -50,7 +49,7 @@ fn told(response: &ConsumerGroupHeartbeatResponse) -> Option<Vec<i32>> {
 
 type Change = fn(&mut ConsumerGroupHeartbeatRequest);
 
-/// What is wrong with a request to join, and what it is answered.
+/// Invalid requests to join, with the expected answer.
 const NONSENSE: &[(&str, Change, ErrorCode)] = &[
     (
         "no member",
@@ -133,7 +132,7 @@ async fn what_makes_no_sense_is_refused_with_the_code_that_clients_know() {
         assert_eq!(response.error_code, code.code(), "{what}");
         assert!(response.error_message.is_some(), "{what}");
     }
-    // Nobody was let in, and nothing is left of it.
+    // No member was admitted, and the group is gone.
     assert!(
         client
             .call(5, &ListGroupsRequest::default())

@@ -1,4 +1,4 @@
-//! Fetching without a session: limits, waiting, what is wrong.
+//! Fetching without a session: limits, waiting, errors.
 
 use std::time::{Duration, Instant};
 

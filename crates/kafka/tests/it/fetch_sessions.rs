@@ -7,7 +7,7 @@ use stafett_kafka_wire::{ErrorCode, Uuid};
 
 use crate::peer::{Client, Server, batch, fetch_topic, values};
 
-/// Asks for a session with these partitions of `orders`.
+/// Creates a session with these partitions of `orders`.
 fn full(partitions: &[(i32, i64)]) -> FetchRequest {
     FetchRequest {
         session_epoch: 0,
@@ -16,7 +16,7 @@ fn full(partitions: &[(i32, i64)]) -> FetchRequest {
     }
 }
 
-/// Goes on with a session, asking for changes.
+/// Continues a session, asking for changes.
 fn next(session_id: i32, session_epoch: i32, changed: &[(i32, i64)]) -> FetchRequest {
     let topics = if changed.is_empty() {
         Vec::new()
@@ -129,7 +129,7 @@ async fn forgotten_partitions_are_not_told_and_may_come_back() {
         told(&client.call(12, &next(id, 3, &[(0, 0)])).await),
         [(0, 0, BYTES)]
     );
-    // Again and again, as clients do with partitions whose records they have not handed out yet.
+    // Several times, as clients do with partitions whose records are not consumed yet.
     let mut epoch = 4;
     for _ in 0..200 {
         assert_eq!(told(&client.call(12, &forget(epoch, 0)).await), []);
@@ -173,7 +173,7 @@ async fn many_partitions_come_and_go() {
         ..next(id, 1, &[])
     };
     assert_eq!(values(&client.call(12, &request).await), ["kept"]);
-    // Those that are left have got new numbers; growth is still noticed.
+    // The remaining partitions got new numbers; growth is still noticed.
     assert_eq!(
         told(&client.call(12, &next(id, 2, &[(499, 1), (7, 0)])).await),
         [(7, 0, 0)]
@@ -206,12 +206,12 @@ async fn wrong_ids_and_epochs_are_named_and_the_session_goes_on() {
     let by_id = client.call(13, &next(id, 1, &[])).await;
     assert_eq!(by_id.error_code, ErrorCode::FetchSessionTopicIdError.code());
     assert_eq!(client.call(12, &next(id, 1, &[])).await.error_code, 0);
-    // Another connection may go on with it.
+    // Another connection may continue it.
     assert_eq!(
         server.client().await.call(12, &next(id, 2, &[])).await.session_id,
         id
     );
-    // Who asks without a session, or for a new one, ends the one that is named.
+    // A request without a session, or for a new one, ends the session that it names.
     let last = FetchRequest {
         session_id: id,
         session_epoch: -1,
@@ -293,7 +293,7 @@ async fn a_session_that_was_idle_for_long_makes_way() {
     assert_eq!(server.metric("kafka_fetch_sessions_evicted_total"), 1);
 }
 
-/// Lets time pass at once. It only stands still meanwhile: the journal's threads know nothing of it.
+/// Advances the paused clock at once. It is paused only for this: the journal's threads do not see it.
 async fn pass(seconds: u64) {
     tokio::time::pause();
     tokio::time::advance(std::time::Duration::from_secs(seconds)).await;

@@ -1,4 +1,4 @@
-//! Committed offsets: who may commit, what comes back, and what is forgotten.
+//! Committed offsets: permission to commit, reading, deletion.
 
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use stafett_kafka_wire::messages::offset_delete::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
@@ -13,7 +13,7 @@ use stafett_kafka_wire::{ErrorCode, Str, Uuid};
 use crate::groups::{Member, subscription};
 use crate::peer::{Client, Server};
 
-/// A commit of somebody who is no member.
+/// A commit without membership.
 pub(crate) fn commit(
     group: &'static str,
     topic: &'static str,
@@ -95,7 +95,7 @@ async fn what_is_committed_in_any_version_comes_back_in_any_version() {
     }
 }
 
-/// What is said of partitions 0 and 1 of the topic `kept`: offset, leader epoch, text, error.
+/// Reads the commits of partitions 0 and 1 of the topic `kept`: offset, leader epoch, text, error.
 async fn fetch(client: &mut Client, version: i16, id: Uuid) -> Vec<(i64, i32, Option<Str>, i16)> {
     if version < 8 {
         let request = OffsetFetchRequest {

@@ -115,7 +115,7 @@ impl Member {
         self.client.call(4, &request).await.error_code
     }
 
-    /// Heartbeats until it hears that it has to join again.
+    /// Sends heartbeats until the answer demands a rejoin.
     pub(crate) async fn hears_of_rebalance(&mut self) {
         while self.heartbeat().await != ErrorCode::RebalanceInProgress.code() {
             tokio::task::yield_now().await;
@@ -147,7 +147,7 @@ impl Member {
     }
 }
 
-/// What a consumer says of itself that reads `topics`.
+/// Returns the subscription of a consumer that reads `topics`.
 pub(crate) fn subscription(topics: &[&'static str]) -> Bytes {
     let subscription = ConsumerProtocolSubscription {
         topics: topics.iter().map(|name| Str::from(*name)).collect(),

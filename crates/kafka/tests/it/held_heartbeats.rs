@@ -1,7 +1,7 @@
-//! The answer to a member of a stable group is kept back, but never for the price of anything else.
+//! The heartbeat answer to a member of a stable group is held back, but never delays anything else.
 //!
-//! An answer is kept back for up to a fourth of a session of half an hour here: whatever comes in a test
-//! comes for another reason.
+//! The session here is half an hour and an answer is held for up to a fourth of it, so every answer in a test
+//! has another cause.
 
 use std::time::Duration;
 

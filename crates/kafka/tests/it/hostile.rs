@@ -1,4 +1,4 @@
-//! What nobody should send: each is answered or ends the connection, is counted, and harms nobody else.
+//! Hostile input: each is answered or ends the connection, is counted, and harms no other connection.
 
 use std::time::Duration;
 

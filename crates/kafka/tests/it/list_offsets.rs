@@ -1,4 +1,4 @@
-//! Where partitions begin, end, and reach a time.
+//! Start and end offsets of partitions, and offsets by time.
 
 use stafett_kafka_wire::messages::ListOffsetsRequest;
 use stafett_kafka_wire::messages::list_offsets::{

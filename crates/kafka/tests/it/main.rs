@@ -1,4 +1,4 @@
-//! The front end as its clients see it: over a socket, in the protocol's own words.
+//! The front end from the client's side: over a socket, in the protocol.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `__consumer_offsets`: there once a group has committed, read as Kafka writes it, written by nobody.
+//! `__consumer_offsets`: exists after the first commit, can be read in Kafka's format, cannot be written.
 
 use bytes::{Buf, Bytes};
 use stafett_kafka_wire::ErrorCode;
@@ -15,10 +15,10 @@ use crate::groups::Member;
 use crate::peer::{Client, Server, batch, fetch, produce};
 
 const NAME: &str = "__consumer_offsets";
-/// Where Kafka has the group `readers`.
+/// Partition of the group `readers` in Kafka.
 const PARTITION: i32 = 28;
 
-/// A commit as Kafka's record of it says: group, topic, partition, and the offset if it is not gone.
+/// A commit as in Kafka's record: group, topic, partition, and the offset, `None` if the commit is gone.
 type Commit = (String, String, i32, Option<i64>);
 
 fn text(bytes: &mut Bytes) -> String {
@@ -108,7 +108,7 @@ async fn it_is_there_and_internal_once_a_group_has_committed() {
     let server = Server::start().await;
     let mut client = server.client().await;
     client.create("orders", 2).await;
-    // Asking for it does not make it.
+    // A metadata request does not create it.
     let all = MetadataRequest {
         topics: None,
         allow_auto_topic_creation: true,
@@ -161,7 +161,7 @@ async fn a_reader_gets_the_state_and_then_what_changes() {
     assert_eq!(id, followed);
     assert_eq!(commits(&read), [(1, of(Some(5)))]);
 
-    // A commit that goes with its topic is a record without a value.
+    // A commit that is deleted with its topic is a record without a value.
     let delete = DeleteTopicsRequest {
         topic_names: vec!["orders".into()],
         ..DeleteTopicsRequest::default()

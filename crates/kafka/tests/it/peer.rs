@@ -1,4 +1,4 @@
-//! Both ends: a front end on a journal of its own, and a client that says whatever a test wants.
+//! Both ends: a front end on a journal of its own, and a client that sends arbitrary requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
-/// Nothing takes this long: a test that waits for longer hangs.
+/// Longer than any operation takes: a test that waits longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
@@ -127,7 +127,7 @@ impl Server {
         tokio::time::timeout(PATIENCE, self.tasks.wait()).await.unwrap();
     }
 
-    /// Ends all connections, whatever they are at.
+    /// Ends all connections at once.
     pub(crate) async fn drain_hard(&self) {
         self.shutdown.abort();
         self.tasks.close();
@@ -210,7 +210,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has ended the connection without another word.
+    /// True if the server has ended the connection without sending more.
     pub(crate) async fn is_closed(&mut self) -> bool {
         self.frame().await.is_none()
     }

@@ -72,7 +72,7 @@ async fn a_fetch_that_waits_does_not_keep_a_later_produce_from_being_stored() {
         ["behind"],
         "stored, though not answered yet"
     );
-    // The produce on the same connection is what the fetch waits for.
+    // The fetch waits for the produce request on the same connection.
     let third = client
         .send(9, &produce(-1, "orders", 0, batch(&["awaited"])))
         .await;

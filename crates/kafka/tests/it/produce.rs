@@ -1,4 +1,4 @@
-//! Producing: what is taken, what is refused and with which word, and what comes back.
+//! Producing: accepted batches, refused ones with their codes, and answers.
 
 use bytes::Bytes;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};

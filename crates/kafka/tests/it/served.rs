@@ -1,4 +1,4 @@
-//! What is served: every API that is named answers in every version that is named.
+//! Served APIs: every listed API answers in every listed version.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, frame};
 
 use crate::peer::{Client, Server};
 
-/// Asks for nothing in particular. Whatever the answer is, there is one, and it can be read.
+/// Sends a default request. Any readable answer is correct.
 async fn ask<R: Request>(server: &Server, version: i16) {
     let mut client = server.client().await;
     client.send(version, &R::default()).await;
@@ -18,7 +18,7 @@ async fn ask<R: Request>(server: &Server, version: i16) {
     assert!(answer.is_ok(), "{what} cannot be read");
 }
 
-/// The versions of what a broker says it serves.
+/// Returns the versions that a broker lists.
 pub(crate) async fn named(client: &mut Client) -> HashMap<ApiKey, (i16, i16)> {
     let response = client.call(0, &ApiVersionsRequest::default()).await;
     let rows = response.api_keys.into_iter();

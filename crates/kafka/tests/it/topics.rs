@@ -1,4 +1,4 @@
-//! Topics: creating, deleting, describing; what clients are told about the cluster.
+//! Topics: creation, deletion, description; cluster metadata.
 
 use stafett_kafka::{Endpoint, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::{
@@ -513,7 +513,7 @@ async fn topics_are_deleted_by_name_and_by_id() {
         };
         assert_eq!(client.call(version, &request).await.responses[0].error_code, 0);
     }
-    // What is created under the name of a deleted topic is another one, and empty.
+    // A topic created under the name of a deleted one is another topic, and empty.
     client.create("b", 1).await;
     assert!(client.values("b", 0, 0).await.is_empty());
 }

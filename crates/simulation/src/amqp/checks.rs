@@ -1,4 +1,4 @@
-//! What is in the queues, against what clients know.
+//! Checks of the queues' content against the clients' knowledge.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,17 +10,17 @@ use super::copies::Place;
 use crate::server::{Server, pumped};
 use crate::world::{Broken, Death, Finding, World};
 
-/// What goes on between queues is over after this, in milliseconds.
+/// Milliseconds after which transfers between queues are complete.
 const QUIET_MS: u32 = 10_000;
 
 impl World {
-    /// After a start: every message is in one place, and nothing is in flight.
+    /// Checks after a start that each message is in one queue, and that none is in flight.
     pub async fn check_queues(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
         if let Some(death) = died {
             let now_ms = self.now_ms();
             self.amqp.copies.on_death(death, now_ms);
         }
-        // On a full disk, dead letters wait, and are not among what can be looked at.
+        // On a full disk dead letters wait, and a peek does not return them.
         while self.may_refuse {
             self.rest(server, 100).await?;
         }
@@ -34,7 +34,7 @@ impl World {
         Ok(())
     }
 
-    /// While it runs: in flight is what living clients hold, and nothing is missing.
+    /// Checks at run time that the messages in flight are those that clients hold, and that none is missing.
     pub async fn check_flights(&mut self, server: &mut Server) -> Result<(), Broken> {
         self.pump_every = 1;
         for left in (0..QUIET_MS).rev() {
@@ -54,7 +54,7 @@ impl World {
             if left == 0 {
                 self.check_total(&counts)?;
                 if self.has_failed() {
-                    // On a broken disk publishers wait for ever.
+                    // On a broken disk publishers wait forever.
                     return Ok(());
                 }
                 return Err(Finding(format!(
@@ -66,7 +66,7 @@ impl World {
         Ok(())
     }
 
-    /// How many messages of each queue clients hold.
+    /// Returns the number of messages of each queue that clients hold.
     fn held(&self) -> Vec<u64> {
         let mut held = vec![0; QUEUES.len()];
         for client in &self.amqp.clients {
@@ -79,7 +79,7 @@ impl World {
         held
     }
 
-    /// As many messages are in all queues together as clients know of.
+    /// Checks that all queues together hold as many messages as the clients' knowledge allows.
     fn check_total(&self, counts: &[(u64, u64)]) -> Result<(), Finding> {
         let total: u64 = counts.iter().map(|(ready, in_flight)| ready + in_flight).sum();
         let (least, most) = self.amqp.copies.bounds();
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Looks at all queues until what is there is as it has to be, or it is clear that it will not be.
+    /// Peeks at all queues until their content is right. Fails if it is still wrong after [`QUIET_MS`].
     async fn look_until_good(
         &mut self,
         server: &mut Server,
@@ -124,7 +124,7 @@ impl World {
         Ok(found)
     }
 
-    /// The messages that wait in a queue.
+    /// Returns the messages that are ready in a queue.
     pub(super) async fn look_at_queue(
         &mut self,
         server: &mut Server,
@@ -153,7 +153,7 @@ impl World {
     }
 }
 
-/// What waits and what is in flight in each queue.
+/// Returns the ready and in-flight counts of each queue.
 fn counts(server: &Server) -> Vec<(u64, u64)> {
     let queues = server.broker.messaging().queues();
     QUEUES

@@ -1,4 +1,4 @@
-//! A client: a connection with one channel, on which it publishes with confirms and consumes.
+//! A client: one connection with one channel, on which it publishes with confirms and consumes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,41 +23,41 @@ pub(super) struct Client {
     connection: Option<Socket>,
     incoming: Incoming,
     is_open: bool,
-    /// What waits until the channel is open.
+    /// Bytes to send once the channel is open.
     later: Vec<u8>,
-    /// It has asked for the end; nothing more is sent, and what comes is not looked at.
+    /// True after it has sent a close: it sends nothing more and ignores deliveries.
     is_closing: bool,
-    /// Messages that are not confirmed, by their numbers on the channel.
+    /// Unconfirmed messages by their numbers on the channel.
     unconfirmed: BTreeMap<u64, usize>,
     published: u64,
-    /// The number of its connection among those that publish.
+    /// Number of its connection among those that publish.
     pub(super) stream: u64,
-    /// By their tags.
+    /// Consumers by tag.
     consumers: BTreeMap<String, Consumer>,
-    /// Consumers that are not confirmed.
+    /// Number of unconfirmed consumers.
     asked: u32,
     consumed: u32,
     gets: VecDeque<u8>,
-    /// What it has got and not settled, by tag, and the queue that it is from.
+    /// Unsettled messages by tag, each with its queue.
     held: BTreeMap<u64, Held>,
     settled: Vec<CopyId>,
     pub(super) declared: usize,
-    /// It reads nothing before.
+    /// Time until which it reads nothing.
     pub(super) paused_until_ms: i64,
 }
 
-/// A message that was not settled.
+/// An unsettled message.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     id: CopyId,
     from: Made,
 }
 
-/// A consumer, and what it got as first deliveries.
+/// A consumer, and the first deliveries that it received.
 #[derive(Debug)]
 struct Consumer {
     from: Made,
-    /// How many consumers of its queue had ended when it began, if that is long ago.
+    /// Ended consumers of its queue when it began; `None` if the last one ended too recently.
     ends: Option<u32>,
     began_ms: i64,
     /// The last message of each publisher and priority.
@@ -74,7 +74,8 @@ impl Consumer {
         }
     }
 
-    /// First deliveries of a publisher come in order, as long as no other consumer gives anything back.
+    /// Checks the order of a publisher's first deliveries. Skipped if another consumer may have returned
+    /// messages.
     fn on_first(&mut self, copies: &Copies, number: usize) -> Result<(), Finding> {
         let queue = self.from.queue;
         let is_alone = copies.is_now(self.from) && self.ends == Some(copies.ends(queue));
@@ -99,7 +100,7 @@ impl Client {
         Self::new_in(number, "/")
     }
 
-    /// A client of another namespace.
+    /// Creates a client of another namespace.
     pub(super) fn new_in(number: u8, vhost: &'static str) -> Self {
         Self {
             number,
@@ -127,7 +128,7 @@ impl Client {
         self.connection.is_some()
     }
 
-    /// The messages that it holds, and the queue of each, as far as that was not deleted.
+    /// Returns the messages that it holds, each with its queue. Those of deleted queues are left out.
     pub(super) fn held(&self, copies: &Copies) -> impl Iterator<Item = (CopyId, u8)> {
         let held = self.held.values().filter(|held| copies.is_now(held.from));
         held.map(|held| (held.id, held.from.queue))
@@ -139,7 +140,7 @@ impl Client {
             .any(|consumer| consumer.from.queue == queue)
     }
 
-    /// Whether something is owed to it.
+    /// True if it waits for an answer or a confirm.
     pub(super) fn is_waiting(&self) -> bool {
         self.is_closing
             || self.asked > 0
@@ -148,7 +149,7 @@ impl Client {
             || !self.later.is_empty()
     }
 
-    /// Makes a connection if there is none; true if nothing was published on it.
+    /// Connects if necessary. Returns true if nothing was published on the connection.
     pub(super) fn connect(&mut self, server: &mut Server) -> Result<bool, Finding> {
         if self.connection.is_none() {
             let mut socket = server
@@ -160,7 +161,7 @@ impl Client {
         Ok(self.stream == 0)
     }
 
-    /// The connection is gone.
+    /// Handles the loss of the connection.
     pub(super) fn lose(&mut self, copies: &mut Copies, now_ms: i64) {
         self.give_all_back(copies, now_ms);
         copies.doubt(&self.settled, now_ms);
@@ -234,7 +235,7 @@ impl Client {
     }
 
     pub(super) fn cancel(&mut self) {
-        // What was on its way to it still comes.
+        // Deliveries that are under way still arrive.
         let first = self.consumers.keys().next().cloned();
         if let Some(tag) = first.filter(|_| self.is_open) {
             self.send(basic::Cancel {
@@ -251,7 +252,7 @@ impl Client {
             let bytes = encode(channel, &method);
             self.send_bytes(&bytes);
             self.is_closing = true;
-            // It is not interested any more.
+            // It ignores deliveries from here on.
             self.give_all_back(copies, now_ms);
         }
     }
@@ -307,10 +308,10 @@ impl Client {
                 }),
             }
             match how {
-                // It went with its queue.
+                // It was deleted with its queue.
                 _ if !copies.is_now(from) => {}
                 Settling::Requeue => copies.give_back(id, self.number),
-                // It goes to the dead letters.
+                // It is dead-lettered.
                 Settling::Reject if dies => copies.give_back(id, self.number),
                 Settling::Ack | Settling::AckAll | Settling::Reject => {
                     copies.settle(id, now_ms, self.published > 0);
@@ -391,7 +392,7 @@ impl Client {
                     "client {} is told to go: {}",
                     self.number, close.reply_text
                 ));
-                // The disk is full: there may be no space for a namespace either.
+                // On a full disk there may be no space for a namespace either.
                 let is_refused = [530, 541].contains(&close.reply_code) && may_refuse;
                 if close.reply_code != 320 && !is_refused {
                     return Err(Finding(format!("the connection was closed: {close:?}")));
@@ -436,7 +437,7 @@ impl Client {
                         return Err(Finding(format!("message {number} was refused")));
                     }
                     notes.push(format!("message {number} is refused"));
-                    // A journal that failed cannot tell.
+                    // A failed journal cannot tell whether it is stored.
                 }
             }
             Basic::Deliver(deliver) if !self.is_closing => {
@@ -464,7 +465,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes in a message; its number.
+    /// Processes a message and returns its number.
     fn on_message(
         &mut self,
         from: Made,
@@ -492,7 +493,7 @@ impl Client {
         Ok(number)
     }
 
-    /// What a confirmation is for.
+    /// Returns the messages that a confirm covers.
     fn confirmed(&mut self, tag: u64, multiple: bool) -> Vec<usize> {
         if !multiple {
             return self.unconfirmed.remove(&tag).into_iter().collect();
@@ -503,7 +504,7 @@ impl Client {
             .collect()
     }
 
-    /// Its channel was closed; it opens another.
+    /// Opens another channel after its channel was closed.
     fn begin_again(&mut self, copies: &mut Copies, now_ms: i64) {
         self.give_all_back(copies, now_ms);
         let fresh = Self {

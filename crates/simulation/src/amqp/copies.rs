@@ -1,4 +1,4 @@
-//! Messages, the queues that each went to, and what became of it there.
+//! Model of the messages: the queues that each went to, and its state there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,29 +6,30 @@ use super::patience::Times;
 use super::{DEAD, DYING, QUEUE_COUNT, RANKED};
 use crate::world::{Death, Finding};
 
-/// A queue, by its number.
+/// A queue, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(pub u8);
 
-/// What is stored by one kill, and by one loss of power, of what was settled.
+/// Milliseconds after which a settlement survives a kill.
 const WRITTEN_MS: i64 = 100;
+/// Milliseconds after which a settlement survives a loss of power.
 const SYNCED_MS: i64 = 400;
 
-/// The broker has heard of the end of a connection after this.
+/// Milliseconds after which the broker has noticed the end of a connection.
 const HEARD_MS: i64 = 1_000;
 
-/// A message in a queue: its number, and the queue that it came to first.
+/// A message in a queue: its number, and the queue that it was routed to.
 pub type CopyId = (usize, u8);
 
-/// A queue that was made once.
+/// One incarnation of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
     pub queue: u8,
-    /// How often a queue of this name had been made before.
+    /// Number of earlier incarnations of the queue.
     times: u32,
 }
 
-/// Messages of one publisher and one priority come in order.
+/// Origin of a message. Messages with equal stream and priority are delivered in order.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
     pub stream: u64,
@@ -40,21 +41,21 @@ pub struct Origin {
 pub struct Copied {
     pub is_persistent: bool,
     pub(super) origin: Origin,
-    /// Where it may have been moved to.
+    /// Queues that it may have been moved to.
     pub(super) moved: BTreeSet<u8>,
     pub(super) times: Times,
     pub stored: Stored,
     pub settled: Settled,
-    /// Its settlement may wait behind what its client published, for as long as the disk is full.
+    /// True if its settlement may be queued behind publishes of its client while the disk is full.
     may_wait: bool,
-    /// The queue from which a client has got it as a first delivery: from there it comes back as redelivered.
+    /// Queue of its first delivery; later deliveries from there must be marked as redelivered.
     pub delivered_from: Option<u8>,
     delivered_ms: i64,
-    /// Who holds it now; more than one only until all have heard what came.
+    /// Clients that hold it. More than one only until all clients have read their input.
     pub holders: Vec<u8>,
 }
 
-/// Whether it is stored, as its publisher knows.
+/// Storage state, as far as the publisher knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
     Unknown,
@@ -62,15 +63,15 @@ pub enum Stored {
     Never,
 }
 
-/// Whether it is done with, as its consumer knows.
+/// Settlement state, as far as the consumer knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     No,
-    /// At that time; what comes soon after may undo it.
+    /// Settled at that time; an end of the program soon after may undo it.
     At(i64),
-    /// The connection or the program ended right behind it.
+    /// The connection or the program ended right after the settlement.
     Perhaps,
-    /// For good.
+    /// Settled durably.
     Gone,
 }
 
@@ -79,31 +80,31 @@ pub enum Settled {
 pub struct Copies {
     pub all: BTreeMap<CopyId, Copied>,
     messages: usize,
-    /// The disk is full.
+    /// True while the disk is full.
     pub is_full: bool,
-    /// What more than one client got.
+    /// Copies that more than one client received.
     contested: Vec<CopyId>,
-    /// How often each queue was deleted.
+    /// Number of deletions of each queue.
     made: [u32; QUEUE_COUNT],
-    /// Consumers of each queue that ended, and when the last did.
+    /// Number of ended consumers of each queue, and the time of the last end.
     ends: [(u32, i64); QUEUE_COUNT],
-    /// When the disk was last full.
+    /// Time at which the disk was last full.
     full_ms: i64,
-    /// The clock was set in this run.
+    /// True if the clock was set in this run.
     was_clock_set: bool,
-    /// The time of the run: see [`Times`].
+    /// Time of the run; see [`Times`].
     pub clock_ms: i64,
 }
 
 impl Copied {
-    /// Where it can be, which came to `home` first.
+    /// Returns the queues that it may be in, given the queue `home` that it was routed to.
     pub(super) fn places(&self, home: u8) -> impl Iterator<Item = Place> {
         let dead = DYING.contains(&home).then_some(DEAD);
         let others = self.moved.iter().copied().filter(move |place| *place != home);
         std::iter::once(home).chain(dead).chain(others).map(Place)
     }
 
-    /// It waits at its exchange, or its time is over.
+    /// True if it may wait at its exchange or may have expired.
     fn may_be_elsewhere(&self, clock_ms: i64) -> bool {
         !self.times.is_out(clock_ms) || (self.times.may_expire(clock_ms) && self.holders.is_empty())
     }
@@ -168,14 +169,14 @@ impl Copies {
         Ok(())
     }
 
-    /// The copy that lies in a queue.
+    /// Returns the copy of a message that may be in a queue.
     pub fn in_queue(&self, number: usize, queue: u8) -> Option<CopyId> {
         let mut copies = self.all.range((number, 0)..=(number, u8::MAX));
         let is_here = |(id, copy): &(&CopyId, &Copied)| copy.places(id.1).any(|place| place.0 == queue);
         copies.find(is_here).map(|(id, _)| *id)
     }
 
-    /// A consumer got it.
+    /// Records a delivery to a consumer and checks that it is allowed.
     pub fn deliver(
         &mut self,
         number: usize,
@@ -218,8 +219,8 @@ impl Copies {
         if copy.holders.len() > 1 {
             self.contested.push(id);
         }
-        // Clients read in any order: one that gets it again may read that before the one that had it first.
-        // On a full disk it may go out before that is stored.
+        // Clients read in any order, so the second holder may read its delivery before the first one does. On
+        // a full disk a message may be delivered before the hand-out mark is stored.
         if !redelivered && !self.is_full {
             copy.delivered_from = Some(queue);
             copy.delivered_ms = now_ms;
@@ -227,14 +228,14 @@ impl Copies {
         Ok(id)
     }
 
-    /// Its holder's channel is gone, or gave it back.
+    /// Removes a holder: its channel ended, or it requeued or rejected the message.
     pub fn give_back(&mut self, id: CopyId, client: u8) {
         if let Some(copy) = self.all.get_mut(&id) {
             copy.holders.retain(|holder| *holder != client);
         }
     }
 
-    /// All clients have heard what came: nothing is held by two.
+    /// Checks, after all clients have read their input, that no copy has two holders.
     pub fn check_holders(&mut self, is_stopping: bool) -> Result<(), Finding> {
         for id in std::mem::take(&mut self.contested) {
             let holders = self.all.get(&id).map(|copy| &copy.holders);
@@ -245,24 +246,24 @@ impl Copies {
         Ok(())
     }
 
-    /// The queue as it is now.
+    /// Returns the current incarnation of a queue.
     pub fn now(&self, queue: u8) -> Made {
         let times = self.made.get(usize::from(queue)).copied().unwrap_or_default();
         Made { queue, times }
     }
 
-    /// Whether the queue was not deleted since.
+    /// True if the queue was not deleted since.
     pub fn is_now(&self, made: Made) -> bool {
         self.now(made.queue) == made
     }
 
-    /// What keeps its order in a queue to which it was published.
+    /// Returns the key within which messages of a queue keep their order. `None` if there is no order.
     pub fn stream(&self, number: usize, queue: u8) -> Option<(u64, u8)> {
         let origin = self.all.get(&(number, queue))?.origin;
         (origin.stream > 0).then_some((origin.stream, if queue == RANKED { origin.priority } else { 0 }))
     }
 
-    /// A consumer ended: what waited for it comes back to its queue.
+    /// Records the end of a consumer: its unsettled messages return to the queue.
     pub fn on_consumer_end(&mut self, queue: u8, now_ms: i64) {
         if let Some(ends) = self.ends.get_mut(usize::from(queue)) {
             *ends = (ends.0 + 1, now_ms);
@@ -273,7 +274,8 @@ impl Copies {
         self.ends.get(usize::from(queue)).map_or(0, |(count, _)| *count)
     }
 
-    /// How many consumers of a queue have ended, if the broker knows of all of them.
+    /// Returns the number of ended consumers of a queue. `None` if the broker may not have noticed the last
+    /// end.
     pub fn ends_before(&self, queue: u8, now_ms: i64) -> Option<u32> {
         let (count, at) = self.ends.get(usize::from(queue)).copied()?;
         (count == 0 || now_ms - at > HEARD_MS).then_some(count)
@@ -283,8 +285,8 @@ impl Copies {
         self.full_ms >= ms
     }
 
-    /// A queue is to be purged or deleted: what may be in it may go. `held` is held by consumers of other
-    /// queues, or is not to go.
+    /// Prepares a purge or deletion: any copy that may be in the queue may be removed. Copies in `held` stay.
+    /// Returns those that a deletion removes for certain.
     pub fn endanger(&mut self, queue: u8, held: &BTreeSet<CopyId>) -> Vec<CopyId> {
         let mut certain = Vec::new();
         for (id, copy) in self.all.iter_mut().filter(|(id, _)| !held.contains(id)) {
@@ -299,7 +301,7 @@ impl Copies {
         certain
     }
 
-    /// A queue is being deleted: nobody holds what was in it.
+    /// Begins a deletion: copies of the queue have no holders any more, except those in `held`.
     pub fn begin_deletion(&mut self, queue: u8, held: &BTreeSet<CopyId>) {
         if let Some(made) = self.made.get_mut(usize::from(queue)) {
             *made += 1;
@@ -311,7 +313,7 @@ impl Copies {
         }
     }
 
-    /// What was in a queue that is deleted is gone for good.
+    /// Records that the copies in a deleted queue are gone.
     pub fn end_deletion(&mut self, certain: &[CopyId]) {
         for id in certain {
             if let Some(copy) = self.all.get_mut(id) {
@@ -320,7 +322,7 @@ impl Copies {
         }
     }
 
-    /// At least, and at most, as many copies there are.
+    /// Returns the minimum and maximum number of existing copies.
     pub fn bounds(&self) -> (u64, u64) {
         let (mut least, mut most) = (0, 0);
         for copy in self.all.values() {
@@ -345,7 +347,7 @@ impl Copies {
         }
     }
 
-    /// The end of a connection: what was settled right before may not have been heard.
+    /// Records the end of a connection: settlements sent right before it may be lost.
     pub fn doubt(&mut self, client_settled: &[CopyId], now_ms: i64) {
         for id in client_settled {
             if let Some(copy) = self.all.get_mut(id) {
@@ -354,8 +356,8 @@ impl Copies {
         }
     }
 
-    /// While space is short, nothing that blocked connections send is heard: what was settled since then may
-    /// wait there. Where there is no space for settlements either, all of them wait.
+    /// Delays settlements while space is short. The broker does not read from blocked connections, so their
+    /// settlements since `from_ms` may wait; `all` of them do if there is no space for settlements either.
     pub fn wait_since(&mut self, from_ms: i64, now_ms: i64, all: bool) {
         self.full_ms = now_ms;
         for copy in self.all.values_mut() {
@@ -366,18 +368,18 @@ impl Copies {
         }
     }
 
-    /// The program is asked to stop, and hears nothing more.
+    /// Records the start of a shutdown: recent settlements may be lost.
     pub fn doubt_all(&mut self, now_ms: i64) {
         self.all.values_mut().for_each(|copy| copy.doubt(now_ms));
     }
 
-    /// The clock is set.
+    /// Records that the clock was set.
     pub fn on_clock_set(&mut self) {
         self.was_clock_set = true;
         self.all.values_mut().for_each(|copy| copy.times.on_clock_set());
     }
 
-    /// The program ended, by the clock that it had.
+    /// Records the end of the program.
     pub fn on_end(&mut self) {
         for copy in self.all.values_mut() {
             copy.times.on_end(self.clock_ms, self.was_clock_set);
@@ -385,7 +387,7 @@ impl Copies {
         self.was_clock_set = false;
     }
 
-    /// All copies are gone, and none of them comes again.
+    /// Forgets all copies. Their numbers are not reused.
     pub fn forget_all(&mut self) {
         *self = Self {
             messages: self.messages,
@@ -393,7 +395,7 @@ impl Copies {
         };
     }
 
-    /// All queues are new: nothing of before may be in them.
+    /// Records that all queues are new: no earlier message may be in them.
     pub fn replace_all(&mut self) {
         for copy in self.all.values_mut() {
             (copy.stored, copy.settled) = (Stored::Never, Settled::Gone);
@@ -401,7 +403,7 @@ impl Copies {
         }
     }
 
-    /// How the program ended, and when.
+    /// Applies the way in which the program ended to the state of each copy.
     pub fn on_death(&mut self, death: Death, now_ms: i64) {
         let safe_ms = match death {
             Death::Power(_) | Death::Failed => SYNCED_MS,
@@ -415,7 +417,7 @@ impl Copies {
                     Settled::Perhaps
                 };
             }
-            // A mark is written before, and synced with what comes next.
+            // The hand-out mark is written before the delivery, and synced with later writes.
             if matches!(death, Death::Power(_) | Death::Failed) && now_ms - copy.delivered_ms <= SYNCED_MS {
                 copy.delivered_from = None;
             }
@@ -425,7 +427,7 @@ impl Copies {
         }
     }
 
-    /// Compares all copies with where they were found, when nothing is going on.
+    /// Compares all copies with the queues in which they were found, while nothing is going on.
     pub fn check(&mut self, found: &BTreeMap<(usize, Place), u32>) -> Result<(), Finding> {
         for (number, place) in found.keys() {
             let known = self.in_queue(*number, place.0);
@@ -457,7 +459,7 @@ impl Copies {
         Ok(())
     }
 
-    /// After a start, what was not known is.
+    /// Resolves uncertain states after a start by the copies that were found.
     pub fn resolve(&mut self, found: &BTreeMap<(usize, Place), u32>) {
         let clock_ms = self.clock_ms;
         for (id, copy) in &mut self.all {

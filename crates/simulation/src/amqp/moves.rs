@@ -1,4 +1,4 @@
-//! Messages that an administrator moves from one queue into another, while clients use both.
+//! Messages that an administrator moves between queues while clients use both.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::random::Random;
 use crate::server::Server;
 use crate::world::{Broken, Finding, World};
 
-/// A move is answered after this, in milliseconds.
+/// Maximum milliseconds that a move may take.
 const PATIENCE_MS: u32 = 60_000;
-/// Between these no message gets to a place where another copy of it is.
+/// Source queues. Moves between these and [`TARGETS`] never bring two copies of a message into one queue.
 const SOURCES: [u8; 5] = [0, 1, DEAD, LATE, ASIDE];
 const TARGETS: [u8; 2] = [0, ASIDE];
 
-/// A move of some messages.
+/// A move of up to `count` messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     from: u8,
@@ -35,7 +35,7 @@ impl Move {
 }
 
 impl World {
-    /// Moves messages, and waits for the end of that.
+    /// Moves messages and waits until the move is done.
     pub async fn move_messages(&mut self, server: &mut Server, step: Move) -> Result<(), Broken> {
         let Move { from, to, count } = step;
         let queue = |number: u8| {
@@ -72,7 +72,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass until something is done.
+    /// Lets simulated time pass until `work` is done.
     pub async fn wait_for<T>(
         &mut self,
         server: &mut Server,
@@ -92,9 +92,9 @@ impl World {
 }
 
 impl Copies {
-    /// What may be in a queue may be in another one from now on, as new there.
+    /// Begins a move: copies that may be in `from` may be in `to` from now on, and count as new there.
     fn begin_move(&mut self, from: u8, to: u8, now_ms: i64) {
-        // What is taken may come back.
+        // Messages taken from the source may return to it.
         self.on_consumer_end(from, now_ms);
         for (id, copy) in &mut self.all {
             let may_go = copy.stored != Stored::Never && copy.settled != Settled::Gone;

@@ -1,24 +1,23 @@
-//! Messages that wait for their time, and messages whose time is over.
+//! Delayed messages and messages that expire.
 
 use super::copies::{Copies, Settled, Stored};
 use super::{FAN, FAN_QUEUES, LATE};
 use crate::server::Server;
 use crate::world::{Broken, Finding, World};
 
-/// A delivery is read this long after it was made at the latest, in milliseconds: clients pause, and disks
-/// are full.
+/// Maximum milliseconds between a delivery and its reading: clients pause, and disks are full.
 const READ_MS: i64 = 5_000;
-/// What is due is in its queue after this.
+/// Milliseconds after which a due message is in its queue.
 const RELEASED_MS: i64 = 2_000;
-/// The longest delay that is waited for in the end.
+/// Longest delay that the end of a run waits for, in milliseconds.
 const DELAY_MS_MAX: i64 = 70_000;
 
-/// What a message says about time.
+/// Time properties of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Patience {
-    /// It expires so many milliseconds after it came, where it may.
+    /// Time to live in milliseconds, for targets where messages may expire.
     pub ttl_ms: Option<u32>,
-    /// It waits so many milliseconds, where it may.
+    /// Delay in milliseconds, for the target that delays.
     pub delay_ms: u32,
 }
 
@@ -34,7 +33,7 @@ impl Patience {
         }
     }
 
-    /// What of it is heeded on the way to a target.
+    /// Returns the properties that apply at a target.
     pub(super) fn at(self, target: u8) -> Self {
         let may_expire = target == FAN || FAN_QUEUES.contains(&target);
         Self {
@@ -44,9 +43,9 @@ impl Patience {
     }
 }
 
-/// Times of a message, by the time that passed in the run: the clock's at the start, and what has passed
-/// since. A clock that is set changes nothing for messages of the run; those of earlier runs follow it within
-/// a second, and nothing is expected of them any more.
+/// Times of a message in the time of the run: the clock at the start, and the time that has passed since.
+/// Setting the clock does not affect messages of this run. Messages of earlier runs follow the clock within a
+/// second, so their times are not checked any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -56,13 +55,14 @@ pub struct Times {
     ttl_ms: Option<i64>,
     delay_ms: i64,
     sent_ms: i64,
-    /// The broker had it by then.
+    /// Time by which the broker had it.
     stored_ms: Option<i64>,
-    /// By the clock of an earlier start it could be out of its exchange, or gone.
+    /// True if it may have left its exchange by the clock of an earlier start.
     was_due: bool,
+    /// True if it may have expired, by the clock of an earlier start or after a move.
     was_over: bool,
     is_of_earlier_run: bool,
-    /// The clock was set: it is not known by which time it goes.
+    /// True if the clock was set, so that the clock that applies is unknown.
     is_vague: bool,
 }
 
@@ -80,12 +80,12 @@ impl Times {
         }
     }
 
-    /// The broker has it, or will never have it.
+    /// Records that the broker has it, or will never have it.
     pub fn on_stored(&mut self, now_ms: i64) {
         self.stored_ms.get_or_insert(now_ms);
     }
 
-    /// The program ended; the clock of the next start may be another.
+    /// Records the end of the program; the clock of the next start may differ.
     pub fn on_end(&mut self, now_ms: i64, was_set: bool) {
         self.on_stored(now_ms);
         self.is_of_earlier_run = true;
@@ -94,24 +94,24 @@ impl Times {
         self.was_over = self.may_expire(now_ms);
     }
 
-    /// The clock is set.
+    /// Records that the clock was set.
     pub fn on_clock_set(&mut self) {
         self.is_vague |= self.is_of_earlier_run;
     }
 
-    /// It may be in another queue, where its time begins anew.
+    /// Records a move: it may be in another queue, where its time to live starts again.
     pub fn on_move(&mut self) {
         if self.ttl_ms.take().is_some() {
             self.was_over = true;
         }
     }
 
-    /// It can be out of its exchange.
+    /// True if it may have left its exchange.
     pub fn may_be_out(&self, now_ms: i64) -> bool {
         self.delay_ms == 0 || self.is_vague || self.was_due || self.sent_ms + self.delay_ms <= now_ms
     }
 
-    /// It has to be out of its exchange.
+    /// True if it must have left its exchange.
     pub fn is_out(&self, now_ms: i64) -> bool {
         self.delay_ms == 0
             || !self.is_vague
@@ -120,7 +120,7 @@ impl Times {
                     .is_some_and(|stored| stored + self.delay_ms + RELEASED_MS <= now_ms)
     }
 
-    /// It can be gone, as its time is over.
+    /// True if it may have expired.
     pub fn may_expire(&self, now_ms: i64) -> bool {
         self.was_over
             || self
@@ -128,7 +128,7 @@ impl Times {
                 .is_some_and(|ttl| self.is_vague || self.sent_ms + ttl <= now_ms)
     }
 
-    /// Whether it may be delivered the first time.
+    /// Checks that a first delivery is neither too early nor too late.
     pub fn check_delivery(&self, now_ms: i64) -> Result<(), Finding> {
         if !self.may_be_out(now_ms) {
             return Err(Finding(format!(
@@ -145,7 +145,7 @@ impl Times {
 }
 
 impl Copies {
-    /// For how long messages are known to wait at most.
+    /// Returns the longest remaining delay of a known message.
     fn waits_ms(&self) -> i64 {
         let waiting = self
             .all
@@ -159,7 +159,7 @@ impl Copies {
 }
 
 impl World {
-    /// Waits until everything that is delayed has to be out.
+    /// Waits until all delayed messages must have left their exchange.
     pub async fn await_delayed(&mut self, server: &mut Server) -> Result<(), Broken> {
         let ms = self.amqp.copies.waits_ms().clamp(0, DELAY_MS_MAX);
         self.rest(server, u64::try_from(ms).unwrap_or(0)).await

@@ -1,4 +1,4 @@
-//! Queues that are purged, and queues that are deleted and made again, with messages ready and in flight.
+//! Queues that are purged, or deleted and declared again, with messages ready and in flight.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use crate::server::Server;
 use crate::steps::Message;
 use crate::world::{Broken, Finding, World};
 
-/// Clients are answered after this, in milliseconds, or pause.
+/// Maximum milliseconds to wait for pending answers. A client without answers by then has paused.
 const QUIET_MS: u32 = 600;
-/// Messages leave this queue by themselves.
+/// The queue whose messages expire.
 const BRIEF: u8 = 3;
 
-/// A queue that loses what it holds.
+/// A purge or deletion of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removal {
     pub queue: u8,
     pub how: Removing,
-    /// A client that publishes right before, and how many messages.
+    /// Client that publishes right before, and its number of messages.
     pub last: (u8, u8),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removing {
     Purge,
-    /// It is made again at once.
+    /// Followed by a new declaration.
     Delete,
 }
 
@@ -40,7 +40,7 @@ impl World {
         if !self.is_quiet(server).await? {
             return Ok(());
         }
-        // What waits in a queue that nobody consumes is purged for certain.
+        // Ready messages of a queue without consumers are certain to be purged.
         let is_consumed = self.amqp.clients.iter().any(|client| client.consumes(queue));
         let waiting = if how == Removing::Purge && !is_consumed && queue != BRIEF {
             self.waiting_in(server, queue).await?
@@ -78,7 +78,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until every client has got all answers; false if one does not.
+    /// Waits until no client waits for an answer. Returns false if one still does.
     async fn is_quiet(&mut self, server: &mut Server) -> Result<bool, Broken> {
         for _ in 0..QUIET_MS {
             self.tick(server).await?;
@@ -102,7 +102,7 @@ impl World {
             .collect())
     }
 
-    /// What is in flight is not purged; what is in flight from other queues is not deleted.
+    /// Returns the copies that survive: a purge spares messages in flight, a deletion those of other queues.
     fn held_elsewhere(&self, queue: u8, how: Removing) -> BTreeSet<CopyId> {
         let copies = &self.amqp.copies;
         let held = self.amqp.clients.iter().flat_map(|client| client.held(copies));
@@ -111,7 +111,7 @@ impl World {
             .collect()
     }
 
-    /// What waited before a purge is not there after it.
+    /// Checks that the messages that were ready before a purge are gone.
     async fn check_purged(
         &mut self,
         server: &mut Server,

@@ -1,4 +1,4 @@
-//! A namespace that is made and deleted with all that is in it.
+//! A namespace that is created and deleted with everything in it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,10 +19,10 @@ const NAME: &str = "space";
 const QUEUE: u8 = 0;
 const BYTES: u32 = 100;
 
-/// What happens to the namespace.
+/// Step of the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceStep {
-    /// Messages are published in it; it is made by that.
+    /// Publishes messages in it, and creates it if it is missing.
     Publish {
         count: u8,
     },
@@ -45,7 +45,7 @@ impl SpaceStep {
 pub(super) struct Space {
     pub(super) client: Client,
     pub(super) copies: Copies,
-    /// Its deletion was not answered.
+    /// True if its deletion was not answered.
     is_going: bool,
 }
 
@@ -102,7 +102,7 @@ impl World {
         {
             return Ok(());
         }
-        // Whoever is connected would make it anew.
+        // A connected client would create it again.
         let now_ms = self.now_ms();
         let space = &mut self.amqp.space;
         space.client.lose(&mut space.copies, now_ms);
@@ -117,14 +117,14 @@ impl World {
             }
             Err(_) if self.may_refuse => Ok(()),
             Err(why) => {
-                // A journal that failed says so.
+                // A failed journal is reported by the tick.
                 self.tick(server).await?;
                 Err(Finding(format!("a namespace is not deleted: {why}")).into())
             }
         }
     }
 
-    /// Nothing of it is there.
+    /// Checks that nothing of it is left, and resets the model.
     fn forget_space(&mut self, server: &Server) -> Result<(), Finding> {
         let namespace = Namespace::new(NAME);
         let is_listed = server
@@ -150,7 +150,8 @@ impl World {
         Ok(())
     }
 
-    /// After a start: it is there with what was confirmed, or, if it was to be deleted, not at all.
+    /// Checks after a start that it exists with all confirmed messages, or is completely gone if it was being
+    /// deleted.
     pub async fn check_space(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
         let namespace = Namespace::new(NAME);
         let is_listed = server

@@ -1,11 +1,11 @@
-//! Frames of a client: what it sends, and what it understands of what comes.
+//! Frames of an AMQP client: encoding, and decoding of the broker's output.
 
 use bytes::{Bytes, BytesMut};
 use stafett_amqp_wire::{ContentHeader, Encoder, Frame, FrameKind, Method, Properties, frame};
 
 use crate::world::Finding;
 
-/// Bytes of a frame that are not its payload.
+/// Bytes of a frame besides its payload.
 const OVERHEAD: usize = 8;
 pub(super) const FRAME_BYTES_MAX: u32 = 131_072;
 
@@ -15,7 +15,7 @@ pub(super) fn encode(channel: u16, method: &Method) -> BytesMut {
     out
 }
 
-/// A method and its content.
+/// Encodes a method with its content.
 pub(super) fn encode_content(method: &Method, properties: Properties, body: &[u8]) -> BytesMut {
     let mut out = encode(1, method);
     let header = ContentHeader {
@@ -29,7 +29,7 @@ pub(super) fn encode_content(method: &Method, properties: Properties, body: &[u8
     out
 }
 
-/// Puts what comes together.
+/// Assembles methods and their content from frames.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     method: Option<Method>,
@@ -38,7 +38,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// The next method, with its body if it has one.
+    /// Returns the next method, with its body if it has one.
     pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<(Method, Bytes)>, Finding> {
         loop {
             let split = frame::split(input, 0).map_err(|error| Finding(format!("no frame: {error}")))?;

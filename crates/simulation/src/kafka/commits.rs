@@ -1,21 +1,21 @@
-//! What members of groups committed, what they were told, and what has to be there therefore.
+//! Commits of group members, and the expected content of the groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ledger::LogKey;
 use crate::world::Finding;
 
-/// A group's place in a log.
+/// A partition in a group.
 pub(super) type PlaceKey = (u8, LogKey);
 
-/// Commits of one place. Their offsets are numbers that are used once, so that each says which commit it is.
+/// Commits of one partition. Each offset is a number that is used once, so it identifies the commit.
 #[derive(Debug, Default)]
 struct Place {
-    /// The highest that was acknowledged or seen.
+    /// Highest commit that was acknowledged or seen.
     floor: u64,
-    /// Acknowledged or seen.
+    /// Acknowledged or seen commits.
     known: BTreeSet<u64>,
-    /// Not answered.
+    /// Unanswered commits.
     maybe: BTreeSet<u64>,
 }
 
@@ -27,20 +27,21 @@ pub(super) struct Commits {
     groups: BTreeMap<u8, Generations>,
 }
 
-/// What is known of a group's generations.
+/// Known generations of a group.
 #[derive(Debug, Default)]
 struct Generations {
-    /// The highest that any member was told when it joined, and when it was given its partitions.
+    /// Highest generation in a join answer.
     joined: i32,
+    /// Highest generation in a sync answer.
     given: i32,
     leaders: BTreeMap<i32, String>,
-    /// What leaders gave to each member, the last one last: one that is asked again in a generation that has
-    /// its shares already changes nothing.
+    /// Assignments by leaders, latest last. A repeated one has no effect once the generation has its
+    /// assignment.
     shares: BTreeMap<i32, Vec<BTreeMap<String, String>>>,
 }
 
 impl Commits {
-    /// A new commit is sent; its offset.
+    /// Registers a new commit and returns its offset.
     pub(super) fn send(&mut self, key: PlaceKey) -> u64 {
         self.last += 1;
         self.places.entry(key).or_default().maybe.insert(self.last);
@@ -49,7 +50,7 @@ impl Commits {
 
     pub(super) fn acknowledge(&mut self, key: PlaceKey, offset: u64) {
         let place = self.places.entry(key).or_default();
-        // Only one member commits at a time, each on one connection: what came before is over.
+        // Only one member commits at a time, on one connection: earlier commits are overwritten.
         place.maybe = place.maybe.split_off(&offset);
         place.maybe.remove(&offset);
         place.known.insert(offset);
@@ -60,12 +61,12 @@ impl Commits {
         self.places.entry(key).or_default().maybe.remove(&offset);
     }
 
-    /// What must be there at least.
+    /// Returns the minimum offset that must be stored.
     pub(super) fn floor(&self, key: PlaceKey) -> u64 {
         self.places.get(&key).map_or(0, |place| place.floor)
     }
 
-    /// Something was read; `floor` is what had to be there when it was asked for.
+    /// Checks an offset that was read. `floor` is the minimum when the request was sent.
     pub(super) fn check(&mut self, key: PlaceKey, floor: u64, read: Option<u64>) -> Result<(), Finding> {
         let place = self.places.entry(key).or_default();
         let offset = read.unwrap_or(0);
@@ -83,8 +84,8 @@ impl Commits {
         Ok(())
     }
 
-    /// After a start: what was not answered and is not there will never be. A generation is stored once its
-    /// leader has said who gets what, as in Kafka.
+    /// Drops, after a start, commits that were not answered and are not stored. As in Kafka, a generation is
+    /// stored once its leader has assigned the partitions.
     pub(super) fn forget(&mut self) {
         for place in self.places.values_mut() {
             place.maybe.clear();
@@ -96,8 +97,8 @@ impl Commits {
         }
     }
 
-    /// A group that has committed nothing may be gone with its last member: its generations may begin anew,
-    /// or go on.
+    /// Resets the generations of a group without commits: it may be gone with its last member, so its
+    /// generations may start again or continue.
     pub(super) fn forget_group(&mut self, group: u8) {
         if let Some(group) = self.groups.get_mut(&group) {
             (group.joined, group.given) = (0, 0);
@@ -105,17 +106,17 @@ impl Commits {
         }
     }
 
-    /// The generation that a member that joins now comes into at least.
+    /// Returns the minimum generation of a member that joins now.
     pub(super) fn joined(&self, group: u8) -> i32 {
         self.groups.get(&group).map_or(0, |group| group.joined)
     }
 
-    /// The generation in which a member has its partitions now; members of earlier ones cannot commit.
+    /// Returns the newest assigned generation. Members of earlier ones cannot commit.
     pub(super) fn given(&self, group: u8) -> i32 {
         self.groups.get(&group).map_or(0, |group| group.given)
     }
 
-    /// A member was told that it has joined; `least` is what [`Self::joined`] was when it asked.
+    /// Checks a join answer. `least` was [`Self::joined`] when the request was sent.
     pub(super) fn on_joined(
         &mut self,
         group: u8,
@@ -139,13 +140,13 @@ impl Commits {
         Ok(())
     }
 
-    /// A leader says who gets what.
+    /// Records an assignment by a leader.
     pub(super) fn share(&mut self, group: u8, generation: i32, shares: BTreeMap<String, String>) {
         let known = self.groups.entry(group).or_default();
         known.shares.entry(generation).or_default().push(shares);
     }
 
-    /// A member was given its partitions.
+    /// Checks a sync answer against the leaders' assignments.
     pub(super) fn on_given(
         &mut self,
         group: u8,

@@ -1,4 +1,4 @@
-//! A connection that asks and is answered in order.
+//! A connection with pipelined requests and ordered answers.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::world::Finding;
 pub struct Connection {
     pub socket: Socket,
     correlation: i32,
-    /// Which answers are owed.
+    /// Correlation ids of pending answers.
     waiting: VecDeque<i32>,
 }
 
@@ -38,7 +38,7 @@ impl Connection {
         self.socket.turn();
     }
 
-    /// The next answer, if it is there.
+    /// Returns the next answer if it has arrived.
     pub fn answer(&mut self) -> Option<Bytes> {
         let length = self.socket.input.first_chunk::<4>()?;
         let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;
@@ -48,7 +48,7 @@ impl Connection {
         Some(self.socket.input.split_to(4 + length).freeze().slice(4..))
     }
 
-    /// Reads an answer, which has to be the one that is owed.
+    /// Decodes an answer, which must belong to the oldest pending request.
     pub fn read<R: Request>(&mut self, version: i16, answer: Bytes) -> Result<R::Response, Finding> {
         let read = frame::read_response::<R>(answer, version, DecodeLimits::default());
         let (correlation, response) =

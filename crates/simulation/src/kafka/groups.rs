@@ -1,5 +1,4 @@
-//! Members of groups: they join, are given partitions by their leader, commit, and leave, with or without a
-//! word.
+//! Group members: they join, are assigned partitions by their leader, commit, and leave or vanish.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,24 +21,24 @@ use crate::server::Server;
 use crate::steps::{PARTITIONS, TOPICS};
 use crate::world::{Broken, Finding, World};
 
-/// Members of all groups; the last is one that commits without being a member.
+/// Members of all groups. The last one commits without being a member.
 const MEMBERS: u8 = 5;
 const LONER: u8 = 4;
 const GROUPS: u8 = 3;
 const HEARTBEAT_MS: i64 = 1_000;
-/// One commit of so many is of the generation before.
+/// One in this many commits uses the previous generation.
 const STALE_EVERY: u8 = 16;
 /// Commits that are sent together.
 const COMMITS: u8 = 3;
 
-/// What a member does, or somebody who looks at a group.
+/// Step of a member or of a reader of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupStep {
-    /// It joins, or joins again.
+    /// A member joins, or rejoins.
     Join {
         member: u8,
     },
-    /// It commits in one of its partitions, which of them `chosen` says.
+    /// A member commits in one of its partitions, selected by `chosen`.
     Commit {
         member: u8,
         chosen: u8,
@@ -47,15 +46,15 @@ pub enum GroupStep {
     Leave {
         member: u8,
     },
-    /// Its connection ends without a word.
+    /// A member's connection ends without a leave request.
     Cut {
         member: u8,
     },
-    /// Everything that a group has committed is read.
+    /// All commits of a group are read.
     Fetch {
         group: u8,
     },
-    /// Time in which a group can agree, and members that are silent are left out.
+    /// Time passes, in which a group can rebalance and silent members time out.
     Wait {
         ms: u32,
     },
@@ -86,18 +85,18 @@ pub(super) struct Member {
     number: u8,
     connection: Option<Connection>,
     waiting: VecDeque<Asked>,
-    /// The id that it was given.
+    /// Member id from the broker.
     id: String,
-    /// The generation in which it has its partitions.
+    /// Generation of its assignment.
     generation: Option<i32>,
     partitions: Vec<(u8, u8)>,
     heartbeat_ms: i64,
 }
 
-/// What an answer is owed for.
+/// A pending request.
 #[derive(Debug)]
 enum Asked {
-    /// With the generation that has to come at least.
+    /// Join, with the minimum generation of the answer.
     Join(i32),
     Sync(i32),
     Heartbeat,
@@ -105,12 +104,12 @@ enum Asked {
     Commit {
         key: PlaceKey,
         offset: u64,
-        /// A later generation had its partitions already.
+        /// True if a later generation already had its assignment.
         is_fenced: bool,
     },
 }
 
-/// Kafka's codes.
+/// Error codes of Kafka.
 mod code {
     pub(super) const ILLEGAL_GENERATION: i16 = 22;
     pub(super) const UNKNOWN_MEMBER: i16 = 25;
@@ -143,20 +142,20 @@ impl Member {
         format!("g{}", self.group()).into()
     }
 
-    /// Whether it waits for a commit in a topic.
+    /// True if it waits for a commit in a topic.
     pub(super) fn is_waiting_for(&self, topic: u8) -> bool {
         self.waiting
             .iter()
             .any(|asked| matches!(asked, Asked::Commit { key, .. } if key.1.topic == topic))
     }
 
-    /// The program ended. It goes on as the member that it was.
+    /// Handles the end of the program. It continues as the same member.
     pub(super) fn on_end(&mut self) {
         self.connection = None;
         self.waiting.clear();
     }
 
-    /// Its connection ends: it will be another member.
+    /// Drops its connection and its identity.
     fn cut(&mut self) {
         *self = Self::new(self.number);
     }
@@ -272,7 +271,7 @@ impl Member {
         }
     }
 
-    /// Takes in what was answered.
+    /// Sends heartbeats and processes answers.
     pub(super) fn turn(
         &mut self,
         commits: &mut Commits,
@@ -394,7 +393,7 @@ impl Member {
         }
     }
 
-    /// Does what an answer asks for.
+    /// Reacts to an error code.
     fn on_code(&mut self, code: i16, commits: &Commits, may_refuse: bool) -> Result<(), Finding> {
         match code {
             0 => Ok(()),
@@ -468,7 +467,7 @@ impl World {
             return;
         }
         if number != LONER && chosen.is_multiple_of(STALE_EVERY) {
-            // As a member would that has not heard of the last rebalance.
+            // Like a member that missed the last rebalance.
             generation -= 1;
         }
         let key = (member.group(), log);
@@ -501,7 +500,7 @@ impl World {
             .note(|| format!("member {number} of generation {generation} commits {offset} for {key:?}"));
     }
 
-    /// Reads what all groups have committed.
+    /// Checks the commits of all groups after a start.
     pub async fn check_groups(&mut self, server: &mut Server) -> Result<(), Broken> {
         for group in 0..GROUPS {
             if !self.check_group(server, group).await? {
@@ -509,7 +508,7 @@ impl World {
             }
         }
         self.kafka.commits.forget();
-        // Members go on.
+        // Members reconnect.
         for member in &mut self.kafka.members {
             if !member.id.is_empty() {
                 member.connect(server)?;
@@ -518,7 +517,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads what a group has committed; false if that is nothing.
+    /// Checks the commits of a group. Returns false if there are none.
     async fn check_group(&mut self, server: &mut Server, group: u8) -> Result<bool, Broken> {
         let mut is_there = false;
         let topics = (0..TOPICS).filter(|topic| self.kafka.topic(*topic).is_some_and(super::Topic::is_there));

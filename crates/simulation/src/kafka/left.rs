@@ -1,4 +1,4 @@
-//! Topics after a loss: what may be left of them, and how the run goes on without.
+//! Topics after a loss of files: their permitted remains, and the continuation of the run.
 
 use stafett_kafka_wire::Uuid;
 use stafett_kafka_wire::messages::delete_topics::DeleteTopicState;
@@ -10,8 +10,8 @@ use crate::server::Server;
 use crate::world::{Broken, Finding, World};
 
 impl World {
-    /// Finds out whether a topic is what it was; then its records have to be, too. If something is said to be
-    /// lost, it may be gone, or one that was deleted may be there again.
+    /// Returns true if a topic is still the same, so that its records are checked too. If the journal has
+    /// reported a loss, the topic may be gone, or a deleted one may be back.
     pub(crate) async fn find_left(
         &mut self,
         server: &mut Server,
@@ -57,7 +57,7 @@ impl World {
         Ok(seen.map(|topic| topic.topic_id))
     }
 
-    /// Deletes what is left of a topic.
+    /// Deletes the remains of a topic.
     pub(crate) async fn delete_left(&mut self, server: &mut Server, number: u8) -> Result<(), Broken> {
         let seen = self.id_of_topic(server, number).await?;
         let Some(topic) = self.kafka.topics.get_mut(usize::from(number)) else {

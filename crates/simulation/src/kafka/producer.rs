@@ -1,4 +1,4 @@
-//! A producer: what it sent, what it was told, what it sends again.
+//! A producer: sent batches, answers, and resends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,26 +17,26 @@ use crate::world::{Broken, Finding, World};
 
 mod repeat;
 
-/// A broker remembers as many of a producer's last batches.
+/// Maximum batches in flight: the broker remembers this many of a producer's last batches.
 const IN_FLIGHT_MAX: usize = 5;
 
 #[derive(Debug)]
 pub struct Producer {
     pub number: u8,
-    /// It numbers its batches, so that it can send them again.
+    /// True if it numbers its batches, so that it can resend them.
     is_idempotent: bool,
     connection: Option<Connection>,
     id: Option<i64>,
     group: u64,
     next: BTreeMap<LogKey, i32>,
-    /// What it keeps of a batch until it is answered.
+    /// Data of each batch until it is answered.
     kept: BTreeMap<usize, Kept>,
     waiting: VecDeque<Waiting>,
-    /// Its last batches that were acknowledged, as it sent them.
+    /// Its last acknowledged batches, as sent.
     done: VecDeque<repeat::Done>,
-    /// Batches without an answer whose connection is gone.
+    /// Unanswered batches of a lost connection.
     pub again: VecDeque<usize>,
-    /// Something of it is lost, or was refused: what comes behind may be out of sequence.
+    /// True if one of its batches was lost or refused, so that later ones may be out of sequence.
     is_disturbed: bool,
 }
 
@@ -52,7 +52,7 @@ enum Waiting {
     Batch(usize),
 }
 
-/// Kafka's codes.
+/// Error codes of Kafka.
 mod code {
     pub(super) const TOO_LARGE: i16 = 10;
     pub(super) const OUT_OF_ORDER: i16 = 45;
@@ -76,7 +76,7 @@ impl Producer {
         }
     }
 
-    /// Its connection ends, or has ended.
+    /// Handles the end of its connection.
     pub fn leave(&mut self, ledger: &mut Ledger) {
         self.connection = None;
         for waiting in std::mem::take(&mut self.waiting) {
@@ -106,13 +106,13 @@ impl Producer {
         })
     }
 
-    /// A topic was deleted: its sequences begin anew.
+    /// Records the deletion of a topic: sequences in it start again.
     pub fn forget_topic(&mut self, topic: u8) {
         self.next.retain(|log, _| log.topic != topic);
         self.done.retain(|done| done.log.topic != topic);
     }
 
-    /// Takes another id: what it sent under the one before is not sent again.
+    /// Drops its producer id. Batches sent under it are not resent.
     fn begin_anew(&mut self) {
         self.id = None;
         self.done.clear();
@@ -121,7 +121,7 @@ impl Producer {
         self.is_disturbed = false;
     }
 
-    /// What it sent was lost: its sequence has a hole.
+    /// Records that one of its batches was lost: its sequence has a gap.
     pub fn on_lost(&mut self) {
         self.is_disturbed = true;
     }
@@ -206,7 +206,7 @@ impl Producer {
             return Ok(());
         };
         let Some(kept) = self.kept.remove(&number) else {
-            // It was acknowledged, and sent again all the same.
+            // It was acknowledged before, and resent.
             return self.on_refused_repetition(number, code, may_refuse);
         };
         let kept = Some(kept);
@@ -223,7 +223,7 @@ impl Producer {
             )));
         }
         if let State::Acknowledged { .. } = batch.state {
-            // It is there, and was seen.
+            // It is stored and was seen.
         } else if batch.sent == 1 {
             batch.state = State::Never;
         }
@@ -235,7 +235,7 @@ impl Producer {
 }
 
 impl Producer {
-    /// Its connection, made if there is none.
+    /// Returns its connection, opened if there is none.
     fn connect(&mut self, server: &mut Server, group: u64) -> Result<&mut Connection, Finding> {
         match &mut self.connection {
             Some(_) => {}
@@ -254,7 +254,7 @@ impl Producer {
             .ok_or_else(|| Finding("there is no connection".to_owned()))
     }
 
-    /// Asks for an id, if one is needed; true if that is waited for.
+    /// Requests a producer id if necessary. Returns true if it has to wait for one.
     fn needs_id(&mut self, group: u64) -> bool {
         if !self.is_idempotent || self.id.is_some() {
             return false;
@@ -274,7 +274,7 @@ impl Producer {
         true
     }
 
-    /// Sends again what no answer came to.
+    /// Resends the unanswered batches.
     fn send_again(&mut self, ledger: &mut Ledger, trace: &mut Trace) {
         for again in std::mem::take(&mut self.again) {
             let kept = self.kept.get(&again).zip(self.connection.as_mut());
@@ -289,7 +289,7 @@ impl Producer {
 }
 
 impl World {
-    /// Sends what has to be sent again, and a new batch.
+    /// Resends unanswered batches, then sends a new one.
     pub fn produce(
         &mut self,
         server: &mut Server,
@@ -361,7 +361,7 @@ fn request_of(log: LogKey, records: Bytes) -> ProduceRequest {
     }
 }
 
-/// The timestamp of records, if they have one.
+/// Returns the timestamp of records, if they have one.
 fn date_of(age: Age) -> Option<i64> {
     match age {
         Age::Now => Some(host::wall_ms()),
@@ -370,7 +370,7 @@ fn date_of(age: Age) -> Option<i64> {
     }
 }
 
-/// A batch whose records say which they are.
+/// Builds a batch whose records contain their ids.
 fn batch_of(
     number: usize,
     records: u16,

@@ -1,4 +1,4 @@
-//! Reads partitions from their beginning to their end, and asks as an administrator does.
+//! Reads partitions from start to end, and sends administrative requests.
 
 use stafett_journal::Journal;
 use stafett_kafka_wire::Request;
@@ -12,11 +12,11 @@ use crate::server::Server;
 use crate::steps::{PARTITIONS, TOPICS};
 use crate::world::{Broken, Death, Finding, World};
 
-/// An answer does not take this long, in milliseconds.
+/// Maximum simulated milliseconds until an answer.
 const PATIENCE_MS: u32 = 60_000;
 
 impl World {
-    /// Asks the broker something and waits for the answer.
+    /// Sends a request and waits for its answer.
     pub async fn ask<R: Request>(
         &mut self,
         server: &mut Server,
@@ -54,7 +54,7 @@ impl World {
         Err(Finding(format!("{} is not answered", R::KEY.name())).into())
     }
 
-    /// Reads every partition and compares it with what producers know.
+    /// Reads every partition and compares it with the ledger.
     pub async fn check_logs(&mut self, server: &mut Server, died: Option<Death>) -> Result<(), Broken> {
         for topic in 0..TOPICS {
             for partition in 0..PARTITIONS {
@@ -93,7 +93,7 @@ impl World {
             .map(|batch| batch.state)
             .collect();
         self.kafka.ledger.check(log, &read, died, &before)?;
-        // A producer of which something is lost may be out of sequence from now on.
+        // After a loss, the affected producer may be out of sequence.
         let batches = self.kafka.ledger.batches.iter();
         if batches.zip(was).any(|(batch, was)| batch.state != was) {
             self.kafka.producers.iter_mut().for_each(super::Producer::on_lost);
@@ -105,7 +105,7 @@ impl World {
         let (mut read, mut at) = (Vec::new(), 0);
         let topic = server.broker.topics().named(&format!("t{}", log.topic));
         let id = topic.and_then(|topic| topic.log(log.partition.into()));
-        // What was freed is not there.
+        // Deleted records are skipped.
         if let Some(bounds) = id.and_then(|id| server.journal.bounds(id)) {
             at = bounds.start.0;
         }
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Reads a log from an offset on, to its end or an error, and says which.
+    /// Reads a log from an offset to its end or an error. Returns the error code, 0 at the end.
     pub(crate) async fn read_part(
         &mut self,
         server: &mut Server,
@@ -159,7 +159,7 @@ impl World {
     }
 }
 
-/// Which record it is, out of its value.
+/// Parses the id of a record from its value.
 pub(crate) fn id_of(value: &[u8]) -> Option<(usize, u32)> {
     let mut parts = value.splitn(3, |byte| *byte == b':');
     let mut part = || std::str::from_utf8(parts.next()?).ok();

@@ -1,4 +1,4 @@
-//! What was published to live topics, and where it is stored.
+//! Messages published to live topics, and their stored offsets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::world::Finding;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No answer came.
+    /// Not answered.
     Unknown,
     Acknowledged,
     Never,
@@ -20,9 +20,9 @@ pub(super) struct Messages {
     all: BTreeMap<(u8, u64), State>,
     offsets: BTreeMap<u64, (u8, u64)>,
     places: BTreeMap<(u8, u64), u64>,
-    /// What somebody who reads from the beginning has not got yet.
+    /// Messages that a reader from the beginning has not received yet.
     unread: BTreeSet<(u8, u64)>,
-    /// What such a reader got.
+    /// Messages that this reader received.
     read: BTreeSet<(u8, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Messages {
         self.all.get(&(topic, number)) == Some(&State::Acknowledged)
     }
 
-    /// Somebody got it.
+    /// Checks a message that a client received.
     pub(super) fn see(&mut self, topic: u8, number: u64) -> Result<(), Finding> {
         match self.all.get(&(topic, number)) {
             None => Err(Finding(format!("live message {number} is not of {topic}"))),
@@ -54,7 +54,7 @@ impl Messages {
         }
     }
 
-    /// Somebody got it as what is stored at an offset: seen once, it stays there.
+    /// Checks a message that a client received with an offset. It must stay at that offset.
     pub(super) fn see_at(&mut self, topic: u8, number: u64, offset: u64) -> Result<(), Finding> {
         self.see(topic, number)?;
         let id = (topic, number);
@@ -71,7 +71,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Somebody reads everything from the beginning.
+    /// Starts a read from the beginning.
     pub(super) fn begin_reading(&mut self) {
         self.read.clear();
         let stored = self
@@ -89,7 +89,7 @@ impl Messages {
         &self.unread
     }
 
-    /// What was not answered and not read will never be.
+    /// Marks messages that were neither answered nor read as never stored.
     pub(super) fn end_reading(&mut self) {
         for (id, state) in &mut self.all {
             if *state == State::Unknown && !self.read.contains(id) {

@@ -1,4 +1,4 @@
-//! A client's end of a WebSocket (RFC 6455): text messages both ways.
+//! Client end of a WebSocket (RFC 6455): text messages both ways.
 
 use crate::wire::Socket;
 
@@ -7,7 +7,7 @@ const REQUEST: &[u8] =
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
-/// The length follows in two bytes.
+/// Length code: the length follows in two bytes.
 const TWO_BYTES: u8 = 0x7e;
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
@@ -18,7 +18,7 @@ const PONG: u8 = 10;
 pub(super) struct WebSocket {
     socket: Socket,
     is_open: bool,
-    /// What is sent once it is open.
+    /// Bytes to send once it is open.
     later: Vec<u8>,
     is_closed: bool,
 }
@@ -46,7 +46,7 @@ impl WebSocket {
             frame.push(MASKED | TWO_BYTES);
             frame.extend(u16::try_from(payload.len()).unwrap_or(u16::MAX).to_be_bytes());
         }
-        // A mask of zeros leaves what it masks as it is.
+        // A mask of zeros leaves the payload unchanged.
         frame.extend([0; 4]);
         frame.extend(payload);
         if self.is_open {
@@ -60,7 +60,7 @@ impl WebSocket {
         self.is_closed || !self.socket.is_open
     }
 
-    /// The next text that came.
+    /// Returns the next text message.
     pub(super) fn next(&mut self) -> Option<String> {
         self.socket.turn();
         if !self.is_open {
@@ -85,7 +85,7 @@ impl WebSocket {
         }
     }
 
-    /// The next frame, if all of it is there. Those of a server are not masked.
+    /// Returns the next frame if it is complete. Frames of a server are not masked.
     fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let input = &mut self.socket.input;
         let (kind, length) = (*input.first()?, *input.get(1)? & 0x7f);

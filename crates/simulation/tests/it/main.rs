@@ -1,10 +1,10 @@
-//! Some hundreds of seeds, and the promise that a seed is always the same run.
+//! Some hundreds of seeds, and a check that a seed always gives the same run.
 
 use std::path::Path;
 
 use stafett_simulation::seeds::Runner;
 
-/// Seeds that `make test` runs.
+/// Number of seeds that `make test` runs.
 const SEEDS: u64 = 300;
 
 fn runner() -> Runner {

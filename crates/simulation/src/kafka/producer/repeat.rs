@@ -1,18 +1,17 @@
-//! Batches that were acknowledged and come again: an answer that got lost behind the broker, or a network
-//! that doubles.
+//! Acknowledged batches that are sent again, as after a lost answer or by a network that duplicates.
 //!
-//! The last five of a producer in a log are known to the broker, whatever happened since that they survive:
-//! it answers with where they are.
+//! The broker knows a producer's last five batches in a log, unless they were lost: it answers with their
+//! offset.
 
 use super::{Kept, Producer, Waiting, code, request_of};
 use crate::ledger::{Ledger, LogKey, State};
 use crate::server::Server;
 use crate::world::{Broken, Finding, World};
 
-/// Batches that a broker remembers of a producer in a log.
+/// Batches of a producer in a log that the broker remembers.
 const KNOWN: usize = 5;
 
-/// A batch that was acknowledged.
+/// An acknowledged batch.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) number: usize,
@@ -21,7 +20,7 @@ pub(super) struct Done {
 }
 
 impl Producer {
-    /// Keeps what was acknowledged.
+    /// Stores an acknowledged batch for later repetition.
     pub(super) fn remember(&mut self, number: usize, kept: Kept, ledger: &Ledger) {
         if let Some(batch) = ledger.batches.get(number) {
             let log = batch.log;
@@ -32,18 +31,18 @@ impl Producer {
         }
     }
 
-    /// Topics are new, and so is everything that it sends.
+    /// Forgets everything that was sent: all topics are new.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
         self.begin_anew();
     }
 
-    /// One of its last batches that the broker has to know.
+    /// Chooses one of its last batches that the broker must know.
     fn repetition(&self, ledger: &Ledger, back: u8) -> Option<usize> {
         let known = |number: usize| {
             let batch = ledger.batches.get(number)?;
             let is_there = matches!(batch.state, State::Acknowledged { .. });
-            // What it sent to the log since, whatever became of it.
+            // Later batches to the log, regardless of their outcome.
             let since = ledger.batches.iter().skip(number + 1);
             let since = since.filter(|later| later.log == batch.log && later.group == batch.group);
             (is_there && since.count() < KNOWN).then_some(number)
@@ -54,7 +53,7 @@ impl Producer {
         candidates.get(index).copied()
     }
 
-    /// What was acknowledged is refused now.
+    /// Handles the refusal of a batch that was acknowledged before.
     pub(super) fn on_refused_repetition(
         &mut self,
         number: usize,
@@ -63,7 +62,7 @@ impl Producer {
     ) -> Result<(), Finding> {
         match code {
             code::STORAGE if may_refuse => Ok(()),
-            // Something that it sent before was lost.
+            // A batch that it sent before was lost.
             code::OUT_OF_ORDER if self.is_disturbed => Ok(()),
             code => Err(Finding(format!(
                 "batch {number} was acknowledged, and is refused with code {code} when it comes again"
@@ -73,7 +72,7 @@ impl Producer {
 }
 
 impl World {
-    /// Sends a batch again that was acknowledged.
+    /// Sends an acknowledged batch again.
     pub fn repeat(&mut self, server: &mut Server, number: u8, back: u8) -> Result<(), Broken> {
         let group = self.kafka.new_group();
         let ledger = &mut self.kafka.ledger;
