@@ -60,6 +60,8 @@ impl Default for OffsetsTopic {
 #[derive(Debug, Default)]
 struct Shown {
     topic: Option<TopicId>,
+    /// True once the topic holds the whole state, and no records from before the start.
+    is_complete: bool,
     at: Option<Instant>,
     values: HashMap<Bytes, (u32, Bytes)>,
     /// Number of records with a later record of the same key.
@@ -157,7 +159,7 @@ impl OffsetsTopic {
             *shown = Shown::default();
         }
         let current = current(shared, topic.partitions(), &shown);
-        let is_all = shown.topic.is_none() || shown.superseded > current.len() + SUPERSEDED_MAX;
+        let is_all = !shown.is_complete || shown.superseded > current.len() + SUPERSEDED_MAX;
         shown.topic = Some(topic.id);
         shown.at = Some(now);
         if is_all {
@@ -186,6 +188,7 @@ impl OffsetsTopic {
 impl Shown {
     fn take_in(&mut self, changes: Vec<Change>, is_all: bool) {
         if is_all {
+            self.is_complete = true;
             self.values.clear();
             self.superseded = 0;
         }

@@ -134,8 +134,9 @@ pub async fn run(
         running.connection.metrics.error(error.kind());
         if matches!(error, Ended::GaveWay) {
             tracing::warn!(peer = %running.connection.peer, %error, "a connection to live topics ended");
+        } else {
+            tracing::debug!(peer = %running.connection.peer, %error, "a connection to live topics ended early");
         }
-        tracing::debug!(peer = %running.connection.peer, %error, "a connection to live topics ended early");
     }
 }
 

@@ -60,7 +60,7 @@ pub fn select(
     let block = block(&header, source, bytes_max)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + block.len());
     bytes.resize(HEADER_BYTES, 0);
-    let (mut count, mut latest) = (0, -1);
+    let (mut count, mut latest) = (0, i64::MIN);
     for_each_raw(&header, &block, |index, raw| {
         if !selection.contains(index) {
             return Ok(true);

@@ -168,7 +168,8 @@ impl StoredMessage {
     pub fn to_message(&self) -> Message {
         let slice = |part: &[u8]| self.record.slice_ref(part);
         let named = |(name, value): Header<'_>| {
-            let name = ByteString::try_from(slice(name)).unwrap_or_default();
+            let text = |_| String::from_utf8_lossy(name).into_owned().into();
+            let name = ByteString::try_from(slice(name)).unwrap_or_else(text);
             (name, value.map(slice))
         };
         Message {

@@ -12,9 +12,9 @@ pub struct TopicDefaults {
     /// Bytes of the largest batch that is taken.
     pub message_bytes_max: u32,
     pub append_time: bool,
-    /// Milliseconds that a record's own time may lie before the clock; `u64::MAX` is any time.
+    /// Milliseconds that a record's own time may be behind the clock; `u64::MAX` is any time.
     pub earlier_ms_max: u64,
-    /// Milliseconds that a record's own time may lie behind the clock.
+    /// Milliseconds that a record's own time may be ahead of the clock.
     pub later_ms_max: u64,
     /// Codec that batches are compressed with; `None` keeps them as their producer made them.
     pub codec: Option<Codec>,

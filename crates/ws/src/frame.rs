@@ -359,10 +359,12 @@ pub fn put_pong(payload: &[u8], out: &mut BytesMut) {
     out.extend_from_slice(payload);
 }
 
-/// Appends a close frame: a code, and a reason of at most 123 bytes (the rest is cut).
+/// Bytes of the reason in a close frame, at most (RFC 6455, section 5.5.1).
+const REASON_BYTES_MAX: usize = 123;
+
+/// Appends a close frame: a code, and a reason, cut to [`REASON_BYTES_MAX`].
 pub fn put_close(code: u16, reason: &str, out: &mut BytesMut) {
-    let reason = reason.get(..123).unwrap_or(reason);
-    let reason = if reason.len() > 123 { "" } else { reason };
+    let (reason, _) = reason.split_at(reason.floor_char_boundary(REASON_BYTES_MAX));
     put_head(CLOSE, 2 + reason.len(), out);
     out.put_u16(code);
     out.extend_from_slice(reason.as_bytes());
@@ -407,6 +409,15 @@ mod tests {
 
     fn refused(mut bytes: Vec<u8>) -> FrameError {
         Decoder::new(1000).decode(&mut bytes).unwrap_err()
+    }
+
+    #[test]
+    fn a_long_reason_of_a_close_is_cut_between_characters() {
+        for (reason, kept) in [("a".repeat(200), 123), ("é".repeat(100), 122), ("short".into(), 5)] {
+            let mut out = BytesMut::new();
+            put_close(1000, &reason, &mut out);
+            assert_eq!(&out[4..], &reason.as_bytes()[..kept]);
+        }
     }
 
     #[test]
